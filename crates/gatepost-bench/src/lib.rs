@@ -1,0 +1,1 @@
+//! Load generators, measurement, statistics, reports and peers.

@@ -1,0 +1,1 @@
+//! Topic tree, sessions, fan-out, retained messages and history.

@@ -1,0 +1,1 @@
+//! One module for each protocol: smtp, spamd, mqtt, http, call.

@@ -1,0 +1,155 @@
+//! Message ids: one number that names a message in every room, log line and answer.
+//!
+//! An id is the time of arrival in milliseconds since 2020-01-01 (44 bits) above a 20-bit
+//! counter. Ids therefore sort by arrival, fit SQLite's 64-bit integer key, serve as the `id:`
+//! field of server-sent events, and stay unique over restarts without anything being stored.
+//! Invariant: [`MessageId::next`] never returns the same or a smaller id twice in one process.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// 2020-01-01T00:00:00Z, in milliseconds since the Unix epoch.
+const EPOCH_UNIX_MS: u64 = 1_577_836_800_000;
+const COUNTER_BITS: u32 = 20;
+/// Crockford's base 32: no letter that is mistaken for a digit.
+const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+const TEXT_CHARACTERS: usize = 13;
+
+static LAST: AtomicU64 = AtomicU64::new(0);
+
+/// Names one message; sorts by time of arrival.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MessageId(u64);
+
+impl MessageId {
+    /// The next id: the present millisecond, or one more than the last id where that is larger.
+    pub fn next() -> Self {
+        let now_ms = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or(Duration::ZERO)
+            .as_millis() as u64;
+        let floor = now_ms.saturating_sub(EPOCH_UNIX_MS) << COUNTER_BITS;
+        let next = |last: u64| floor.max(last + 1);
+        // Relaxed: only the number itself must be unique, it orders no other memory.
+        let last = LAST
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| {
+                Some(next(last))
+            })
+            .unwrap_or_else(|last| last);
+        Self(next(last))
+    }
+
+    /// The id as stored; see [`MessageId::from_number`].
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+
+    /// The id that [`MessageId::number`] gave.
+    pub const fn from_number(number: u64) -> Self {
+        Self(number)
+    }
+
+    /// The smallest id that a message arriving at `time` can have; for "since" queries.
+    pub fn floor_at(time: SystemTime) -> Self {
+        let unix_ms = time
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or(Duration::ZERO)
+            .as_millis() as u64;
+        Self(unix_ms.saturating_sub(EPOCH_UNIX_MS) << COUNTER_BITS)
+    }
+
+    /// When the message arrived, to the millisecond.
+    pub fn time(self) -> SystemTime {
+        UNIX_EPOCH + Duration::from_millis((self.0 >> COUNTER_BITS) + EPOCH_UNIX_MS)
+    }
+}
+
+impl fmt::Display for MessageId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = [b'0'; TEXT_CHARACTERS];
+        let mut rest = self.0;
+        for character in text.iter_mut().rev() {
+            *character = ALPHABET[(rest & 31) as usize];
+            rest >>= 5;
+        }
+        // The alphabet is ASCII.
+        formatter.write_str(std::str::from_utf8(&text).unwrap_or_default())
+    }
+}
+
+impl fmt::Debug for MessageId {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "MessageId({self})")
+    }
+}
+
+/// The text is no message id: 13 characters of Crockford's base 32.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is no message id (13 letters and digits, without i, l, o, u)")]
+pub struct MalformedMessageId(String);
+
+impl FromStr for MessageId {
+    type Err = MalformedMessageId;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let malformed = || MalformedMessageId(text.chars().take(40).collect());
+        if text.len() != TEXT_CHARACTERS {
+            return Err(malformed());
+        }
+        let mut number: u64 = 0;
+        for character in text.bytes() {
+            let digit = ALPHABET
+                .iter()
+                .position(|&letter| letter == character.to_ascii_lowercase())
+                .ok_or_else(malformed)?;
+            number = number
+                .checked_mul(32)
+                .ok_or_else(malformed)?
+                .checked_add(digit as u64)
+                .ok_or_else(malformed)?;
+        }
+        Ok(Self(number))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_rise_and_are_unique() {
+        let ids: Vec<_> = (0..10_000).map(|_| MessageId::next()).collect();
+        assert!(ids.windows(2).all(|pair| pair[0] < pair[1]));
+    }
+
+    #[test]
+    fn text_returns_the_same_id_and_sorts_like_it() {
+        let first = MessageId::next();
+        let second = MessageId::next();
+        assert_eq!(first.to_string().parse(), Ok(first));
+        assert!(first.to_string() < second.to_string());
+    }
+
+    #[test]
+    fn time_is_the_time_of_arrival() {
+        let before = SystemTime::now() - Duration::from_millis(2);
+        let time = MessageId::next().time();
+        assert!(time >= before);
+        assert!(MessageId::floor_at(before) < MessageId::next());
+    }
+
+    #[test]
+    fn malformed_texts_are_refused() {
+        for text in [
+            "",
+            "short",
+            "0000000000u00",
+            "zzzzzzzzzzzzz",
+            "é00000000000",
+        ] {
+            assert!(text.parse::<MessageId>().is_err(), "{text}");
+        }
+    }
+}

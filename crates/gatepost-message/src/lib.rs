@@ -1,0 +1,21 @@
+//! What passes through Gatepost: a listener turns bytes into a [`Message`], procedures turn a
+//! message into a [`Verdict`], the broker delivers a [`Publication`], and the listener turns the
+//! verdict into its protocol's answer.
+//!
+//! This crate knows no protocol, no rule and no socket, so every other room may use it and it
+//! uses none of them. Payloads are [`bytes::Bytes`] and topics are shared strings: a message
+//! that crosses from room to room is never copied.
+
+mod envelope;
+mod id;
+mod message;
+mod publication;
+mod topic;
+mod verdict;
+
+pub use envelope::{Envelope, Listener, Peer, UnknownListener};
+pub use id::{MalformedMessageId, MessageId};
+pub use message::{Format, Message};
+pub use publication::{Properties, Publication, Qos};
+pub use topic::{TOPIC_BYTES_MAX, TOPIC_LEVELS_MAX, Topic, TopicError, TopicFilter};
+pub use verdict::{Action, RuleHit, Score, UnknownAction, Verdict};

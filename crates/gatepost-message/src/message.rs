@@ -1,0 +1,70 @@
+//! The message that procedures judge.
+
+use bytes::Bytes;
+
+use crate::{Envelope, MessageId, Properties, Publication, Qos, Topic};
+
+/// How the body of a message is to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Format {
+    /// The body is a whole RFC 5322 message: header fields, blank line, content.
+    Mail,
+    /// The body is a payload without structure known to Gatepost.
+    Payload,
+}
+
+/// One message, from any listener, before it is delivered.
+///
+/// The body is as it arrived (SMTP's dot-stuffing undone, nothing else): each view of it, such
+/// as header fields or rendered text, is made by the room that wants it, when it wants it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    /// Its name, and its time of arrival.
+    pub id: MessageId,
+    /// Who, to whom, through which door.
+    pub envelope: Envelope,
+    /// Where it will be published; `None` for a message that is only judged (spamd, call).
+    pub topic: Option<Topic>,
+    /// How to read the body.
+    pub format: Format,
+    /// The bytes as they arrived.
+    pub body: Bytes,
+    /// The size in bytes of the whole message. Differs from `body.len()` only where a caller
+    /// told the size and kept the body, because no procedure asked for it.
+    pub size: u64,
+    /// The level at which it was published.
+    pub qos: Qos,
+    /// Whether its topic is to keep it.
+    pub retain: bool,
+    /// Boxed: most messages have none.
+    pub properties: Option<Box<Properties>>,
+}
+
+impl Message {
+    /// A message with a new id.
+    pub fn new(envelope: Envelope, topic: Option<Topic>, format: Format, body: Bytes) -> Self {
+        Self {
+            id: MessageId::next(),
+            envelope,
+            topic,
+            format,
+            size: body.len() as u64,
+            body,
+            qos: Qos::AtMostOnce,
+            retain: false,
+            properties: None,
+        }
+    }
+
+    /// What the broker delivers of this message, with the body as payload; `None` without a topic.
+    pub fn publication(&self) -> Option<Publication> {
+        Some(Publication {
+            id: self.id,
+            topic: self.topic.clone()?,
+            payload: self.body.clone(),
+            qos: self.qos,
+            retain: self.retain,
+            properties: self.properties.clone(),
+        })
+    }
+}

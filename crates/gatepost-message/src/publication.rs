@@ -1,0 +1,115 @@
+//! What the broker delivers: a payload under a topic, with the properties that travel along.
+
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+
+use crate::{MessageId, Topic};
+
+/// MQTT's quality of service; other protocols publish at the level their promise equals
+/// (SMTP and HTTP acknowledge, so they publish at [`Qos::AtLeastOnce`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[repr(u8)]
+pub enum Qos {
+    /// QoS 0: no promise.
+    #[default]
+    AtMostOnce = 0,
+    /// QoS 1: acknowledged, may arrive twice.
+    AtLeastOnce = 1,
+    /// QoS 2: acknowledged, arrives once.
+    ExactlyOnce = 2,
+}
+
+impl Qos {
+    /// The level on the wire; `None` for 3 and above, which are malformed \[MQTT-3.3.1-4\].
+    pub const fn from_level(level: u8) -> Option<Self> {
+        match level {
+            0 => Some(Self::AtMostOnce),
+            1 => Some(Self::AtLeastOnce),
+            2 => Some(Self::ExactlyOnce),
+            _ => None,
+        }
+    }
+
+    /// The level on the wire.
+    pub const fn level(self) -> u8 {
+        self as u8
+    }
+}
+
+/// MQTT 5's application properties of a PUBLISH (§ 3.3.2.3); other protocols map theirs to them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Properties {
+    /// Whether the payload is declared to be UTF-8 text (payload format indicator).
+    pub payload_is_text: Option<bool>,
+    /// The payload's MIME type.
+    pub content_type: Option<String>,
+    /// How long after arrival the message is worth delivering, in seconds.
+    pub expiry_seconds: Option<u32>,
+    /// Where an answer is expected.
+    pub response_topic: Option<String>,
+    /// What the answer must carry along.
+    pub correlation_data: Option<Bytes>,
+    /// Name and value, in the order given; names may repeat \[MQTT-3.3.2-18\].
+    pub user: Vec<(String, String)>,
+}
+
+impl Properties {
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The first user property of this name.
+    pub fn user_property(&self, name: &str) -> Option<&str> {
+        self.user
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.as_str())
+    }
+}
+
+/// A message on its way to subscribers. Immutable and shared once published.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Publication {
+    /// The message's id; also its time of arrival.
+    pub id: MessageId,
+    /// Where it goes.
+    pub topic: Topic,
+    /// The bytes themselves.
+    pub payload: Bytes,
+    /// The level at which it was published; a subscription may lower it.
+    pub qos: Qos,
+    /// Whether the topic keeps it for later subscribers. An empty payload clears the topic.
+    pub retain: bool,
+    /// Boxed: most publications have none, and many are held at once.
+    pub properties: Option<Box<Properties>>,
+}
+
+impl Publication {
+    /// A publication with a new id, at QoS 0, without properties.
+    pub fn new(topic: Topic, payload: impl Into<Bytes>) -> Self {
+        Self {
+            id: MessageId::next(),
+            topic,
+            payload: payload.into(),
+            qos: Qos::AtMostOnce,
+            retain: false,
+            properties: None,
+        }
+    }
+
+    /// When it stops being worth delivering.
+    pub fn expires(&self) -> Option<SystemTime> {
+        let seconds = self.properties.as_ref()?.expiry_seconds?;
+        Some(self.id.time() + Duration::from_secs(u64::from(seconds)))
+    }
+
+    /// The seconds of expiry left at `now`; `Some(0)` means that it has expired
+    /// \[MQTT-3.3.2-5\]\[MQTT-3.3.2-6\].
+    pub fn expiry_seconds_left(&self, now: SystemTime) -> Option<u32> {
+        let left = self.expires()?.duration_since(now).unwrap_or_default();
+        // Rounded up: a message is not expired before its time.
+        Some(left.as_secs() as u32 + u32::from(left.subsec_nanos() > 0))
+    }
+}

@@ -1,0 +1,223 @@
+//! Topics and topic filters, as MQTT 5 § 4.7 defines them, for every protocol alike.
+//!
+//! Both are checked once, when made; whoever holds a [`Topic`] or a [`TopicFilter`] need not
+//! check again. A topic is a shared string: cloning counts a reference.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// MQTT's own limit: a UTF-8 string of two length bytes \[MQTT-4.7.3-3\].
+pub const TOPIC_BYTES_MAX: usize = 65_535;
+/// Deeper topics are refused: matching walks one level at a time, so depth is work.
+pub const TOPIC_LEVELS_MAX: usize = 128;
+
+/// Why a text is no topic or no filter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TopicError {
+    /// \[MQTT-4.7.3-1\]
+    #[error("a topic has at least one character")]
+    Empty,
+    /// \[MQTT-4.7.3-3\]
+    #[error("a topic has at most {TOPIC_BYTES_MAX} bytes")]
+    TooLong,
+    /// A bound of ours.
+    #[error("a topic has at most {TOPIC_LEVELS_MAX} levels")]
+    TooDeep,
+    /// \[MQTT-4.7.3-2\]
+    #[error("a topic holds no NUL character")]
+    Nul,
+    /// \[MQTT-3.3.2-2\]: wildcards belong to filters.
+    #[error("a topic to publish to holds no wildcard ('+' or '#')")]
+    Wildcard,
+    /// \[MQTT-4.7.1-1\]
+    #[error("'#' stands alone in the last level of a filter")]
+    MisplacedHash,
+    /// \[MQTT-4.7.1-2\]
+    #[error("'+' stands alone in its level of a filter")]
+    MisplacedPlus,
+}
+
+fn check_common(text: &str) -> Result<(), TopicError> {
+    if text.is_empty() {
+        return Err(TopicError::Empty);
+    }
+    if text.len() > TOPIC_BYTES_MAX {
+        return Err(TopicError::TooLong);
+    }
+    if memchr::memchr(0, text.as_bytes()).is_some() {
+        return Err(TopicError::Nul);
+    }
+    if memchr::memchr_iter(b'/', text.as_bytes()).count() >= TOPIC_LEVELS_MAX {
+        return Err(TopicError::TooDeep);
+    }
+    Ok(())
+}
+
+/// The name that a message is published under: what older systems call a subject.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Topic(Arc<str>);
+
+impl Topic {
+    /// Checks `text` and shares it.
+    pub fn new(text: &str) -> Result<Self, TopicError> {
+        Self::check(text)?;
+        Ok(Self(Arc::from(text)))
+    }
+
+    /// Only the check, for those who keep the text elsewhere.
+    pub fn check(text: &str) -> Result<(), TopicError> {
+        check_common(text)?;
+        if memchr::memchr2(b'+', b'#', text.as_bytes()).is_some() {
+            return Err(TopicError::Wildcard);
+        }
+        Ok(())
+    }
+
+    /// The whole name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether this is a name of the server's own (`$SYS/…`), which no leading wildcard matches
+    /// \[MQTT-4.7.2-1\].
+    pub fn is_internal(&self) -> bool {
+        self.0.starts_with('$')
+    }
+}
+
+impl fmt::Display for Topic {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Topic {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:?}", &*self.0)
+    }
+}
+
+impl AsRef<str> for Topic {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+/// What a subscriber asks for: a topic in which `+` stands for one level and a final `#` for
+/// the level it follows and everything below.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TopicFilter(Arc<str>);
+
+impl TopicFilter {
+    /// Checks `text` and shares it. Shared subscriptions (`$share/…`) are the broker's matter;
+    /// here they are filters like any other.
+    pub fn new(text: &str) -> Result<Self, TopicError> {
+        check_common(text)?;
+        let mut levels = text.split('/').peekable();
+        while let Some(level) = levels.next() {
+            if level.contains('#') && (level != "#" || levels.peek().is_some()) {
+                return Err(TopicError::MisplacedHash);
+            }
+            if level.contains('+') && level != "+" {
+                return Err(TopicError::MisplacedPlus);
+            }
+        }
+        Ok(Self(Arc::from(text)))
+    }
+
+    /// The filter that matches every topic but the server's own.
+    pub fn everything() -> Self {
+        Self(Arc::from("#"))
+    }
+
+    /// The whole filter.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether the filter holds a wildcard.
+    pub fn has_wildcard(&self) -> bool {
+        memchr::memchr2(b'+', b'#', self.0.as_bytes()).is_some()
+    }
+
+    /// Whether `topic` falls under this filter (MQTT 5 § 4.7). For one pair; the broker's tree
+    /// answers for all filters at once.
+    pub fn matches(&self, topic: &str) -> bool {
+        if topic.starts_with('$') && self.0.starts_with(['+', '#']) {
+            return false; // [MQTT-4.7.2-1]
+        }
+        let mut names = topic.split('/');
+        for level in self.0.split('/') {
+            if level == "#" {
+                return true;
+            }
+            match names.next() {
+                Some(name) if level == "+" || level == name => {}
+                _ => return false,
+            }
+        }
+        names.next().is_none()
+    }
+}
+
+impl fmt::Display for TopicFilter {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for TopicFilter {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:?}", &*self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The examples of MQTT 5 § 4.7, and the corners that brokers get wrong.
+    #[test]
+    fn filters_match_as_the_standard_says() {
+        let cases = [
+            ("sport/tennis/player1/#", "sport/tennis/player1", true),
+            (
+                "sport/tennis/player1/#",
+                "sport/tennis/player1/ranking",
+                true,
+            ),
+            ("sport/#", "sport", true),
+            ("#", "sport/tennis", true),
+            ("sport/tennis/+", "sport/tennis/player1", true),
+            ("sport/tennis/+", "sport/tennis/player1/ranking", false),
+            ("sport/+", "sport", false),
+            ("sport/+", "sport/", true),
+            ("+/+", "/finance", true),
+            ("/+", "/finance", true),
+            ("+", "/finance", false),
+            ("#", "$SYS/uptime", false),
+            ("+/monitor/Clients", "$SYS/monitor/Clients", false),
+            ("$SYS/#", "$SYS/monitor/Clients", true),
+            ("$SYS/monitor/+", "$SYS/monitor/Clients", true),
+            ("ACCOUNTS", "Accounts", false),
+            ("a//b", "a//b", true),
+            ("a/+/b", "a//b", true),
+        ];
+        for (filter, topic, expected) in cases {
+            let filter = TopicFilter::new(filter).expect("a valid filter");
+            assert_eq!(filter.matches(topic), expected, "{filter} on {topic}");
+        }
+    }
+
+    #[test]
+    fn malformed_names_say_why() {
+        assert_eq!(Topic::new(""), Err(TopicError::Empty));
+        assert_eq!(Topic::new("a/+"), Err(TopicError::Wildcard));
+        assert_eq!(Topic::new("a\0b"), Err(TopicError::Nul));
+        assert_eq!(Topic::new(&"a".repeat(65_536)), Err(TopicError::TooLong));
+        assert_eq!(Topic::new(&"/".repeat(128)), Err(TopicError::TooDeep));
+        assert_eq!(TopicFilter::new("a/#/b"), Err(TopicError::MisplacedHash));
+        assert_eq!(TopicFilter::new("a#"), Err(TopicError::MisplacedHash));
+        assert_eq!(TopicFilter::new("a+/b"), Err(TopicError::MisplacedPlus));
+    }
+}

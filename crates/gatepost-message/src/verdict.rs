@@ -1,0 +1,162 @@
+//! What procedures say of a message.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+
+/// What becomes of a message. Ordered by severity: the chain of a scope ends at the first action
+/// that is neither accept nor tag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum Action {
+    /// Delivered as it is.
+    #[default]
+    Accept,
+    /// Delivered with marks that say what was found.
+    Tag,
+    /// Kept aside for a person to release or delete; the sender sees success.
+    Quarantine,
+    /// Not delivered; the sender sees success.
+    Drop,
+    /// Not delivered; the sender is told why.
+    Reject,
+    /// Not taken now; the sender may try again.
+    Defer,
+}
+
+impl Action {
+    /// Every action, mildest first.
+    pub const ALL: [Self; 6] = [
+        Self::Accept,
+        Self::Tag,
+        Self::Quarantine,
+        Self::Drop,
+        Self::Reject,
+        Self::Defer,
+    ];
+
+    /// The name in config, logs, metrics and answers.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Accept => "accept",
+            Self::Tag => "tag",
+            Self::Quarantine => "quarantine",
+            Self::Drop => "drop",
+            Self::Reject => "reject",
+            Self::Defer => "defer",
+        }
+    }
+
+    /// Whether the message goes on to subscribers.
+    pub const fn delivers(self) -> bool {
+        matches!(self, Self::Accept | Self::Tag)
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+/// No action has this name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no verdict is named '{0}'; there are accept, tag, quarantine, drop, reject and defer")]
+pub struct UnknownAction(pub String);
+
+impl FromStr for Action {
+    type Err = UnknownAction;
+
+    fn from_str(name: &str) -> Result<Self, Self::Err> {
+        Self::ALL
+            .into_iter()
+            .find(|action| action.name() == name)
+            .ok_or_else(|| UnknownAction(name.to_owned()))
+    }
+}
+
+/// The sum of the scores of all rules hit, and the sum from which a message is spam.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Score {
+    /// The sum.
+    pub value: f64,
+    /// The threshold.
+    pub required: f64,
+}
+
+impl Score {
+    /// Whether the sum reaches the threshold.
+    pub fn is_spam(self) -> bool {
+        self.value >= self.required
+    }
+}
+
+impl fmt::Display for Score {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:.1}/{:.1}", self.value, self.required)
+    }
+}
+
+/// One rule that matched.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RuleHit {
+    /// The rule's name.
+    pub name: Cow<'static, str>,
+    /// What it added to the score.
+    pub score: f64,
+}
+
+/// What a procedure, or a whole scope, says of a message.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Verdict {
+    /// What becomes of the message.
+    pub action: Action,
+    /// The rule engine's sum, where it ran.
+    pub score: Option<Score>,
+    /// The rules that matched, in the order in which reports list them.
+    pub hits: Vec<RuleHit>,
+    /// For the sender and for the log; empty where there is nothing to say. One line.
+    pub reason: String,
+    /// The path of the procedure that decided; empty where none did.
+    pub procedure: String,
+    /// Name and value of marks to add: header fields of mail, user properties of a publication.
+    pub tags: Vec<(String, String)>,
+}
+
+impl Verdict {
+    /// Accepted, with nothing to say.
+    pub fn accept() -> Self {
+        Self::default()
+    }
+
+    /// This action, for this reason.
+    pub fn new(action: Action, reason: impl Into<String>) -> Self {
+        Self {
+            action,
+            reason: reason.into(),
+            ..Self::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_return_their_action() {
+        for action in Action::ALL {
+            assert_eq!(action.name().parse(), Ok(action));
+        }
+        assert!("perhaps".parse::<Action>().is_err());
+    }
+
+    #[test]
+    fn a_score_at_the_threshold_is_spam() {
+        let score = Score {
+            value: 5.0,
+            required: 5.0,
+        };
+        assert!(score.is_spam());
+        assert_eq!(score.to_string(), "5.0/5.0");
+    }
+}

@@ -1,0 +1,1 @@
+//! Templates, static files, content cache and live insertion points.

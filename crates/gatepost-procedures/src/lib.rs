@@ -1,0 +1,1 @@
+//! Scopes, the procedure registry, the built-in procedures and the Luau host.

@@ -1,0 +1,1 @@
+//! The SpamAssassin rule language: parse, compile, scan.

@@ -1,0 +1,1 @@
+//! The embedded database: retained messages, history, quarantine, journal.
