@@ -1,0 +1,64 @@
+//! A list of byte strings in one buffer.
+
+/// Byte strings laid end to end in one buffer, with their ends.
+///
+/// The views of a message are lists of lines. One buffer keeps them close together, and lets a
+/// prefilter look through all of them in one pass over [`Lines::text`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lines {
+    text: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Lines {
+    /// How many lines there are.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there is no line.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// The line at `index`.
+    pub fn get(&self, index: usize) -> Option<&[u8]> {
+        let end = *self.ends.get(index)?;
+        let start = match index.checked_sub(1) {
+            Some(before) => *self.ends.get(before)?,
+            None => 0,
+        };
+        self.text.get(start..end)
+    }
+
+    /// All lines, in order.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &[u8]> + ExactSizeIterator {
+        (0..self.ends.len()).map(|index| self.get(index).unwrap_or_default())
+    }
+
+    /// All lines as one text, without anything between them.
+    pub fn text(&self) -> &[u8] {
+        &self.text
+    }
+
+    /// Where each line ends in [`Lines::text`].
+    pub fn ends(&self) -> &[usize] {
+        &self.ends
+    }
+
+    /// Appends a line.
+    pub fn push(&mut self, line: &[u8]) {
+        self.text.extend_from_slice(line);
+        self.ends.push(self.text.len());
+    }
+}
+
+impl<'a> FromIterator<&'a [u8]> for Lines {
+    fn from_iter<I: IntoIterator<Item = &'a [u8]>>(lines: I) -> Self {
+        let mut all = Self::default();
+        for line in lines {
+            all.push(line);
+        }
+        all
+    }
+}
