@@ -1,1 +1,3 @@
 //! One module for each protocol: smtp, spamd, mqtt, http, call.
+
+pub mod http;

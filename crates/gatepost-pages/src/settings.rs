@@ -1,0 +1,150 @@
+//! The settings of pages, static files and the access log.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use gatepost_settings::{ByteSize, Period};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// `[pages]`: where pages and static files lie, and what a page may cost.
+#[derive(Deserialize, Serialize, Clone, Debug, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+pub struct PagesSettings {
+    /// The folder of pages and static files. It need not exist.
+    pub path: PathBuf,
+    /// How often a file is compared with the disk: a period, `"always"` or `"manual"`
+    /// (only on reload).
+    pub recheck: Recheck,
+    /// How many pages may run template code at once; 0 takes one per core.
+    pub workers: usize,
+    /// How many pages may wait for a worker; more are answered 503.
+    pub queue: usize,
+    /// The steps of template code after which a page is stopped.
+    pub steps_max: u64,
+    /// How long a page may wait for its values.
+    pub time_max: Period,
+    /// How large a rendered page may grow.
+    pub output_max: ByteSize,
+    /// How much file content is kept in memory, all files together.
+    pub cache_max: ByteSize,
+    /// Larger files are read from disk at each request.
+    pub cached_file_max: ByteSize,
+    /// Whether a symbolic link may lead out of the folder.
+    pub follow_symlinks: bool,
+}
+
+impl Default for PagesSettings {
+    fn default() -> Self {
+        Self {
+            path: PathBuf::from("pages"),
+            recheck: Recheck::After(Period::seconds(30)),
+            workers: 0,
+            queue: 256,
+            steps_max: 10_000_000,
+            time_max: Period::seconds(5),
+            output_max: ByteSize::mebibytes(16),
+            cache_max: ByteSize::mebibytes(64),
+            cached_file_max: ByteSize::mebibytes(1),
+            follow_symlinks: false,
+        }
+    }
+}
+
+/// When a cached file is compared with the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Recheck {
+    /// At the first request after this much time.
+    After(Period),
+    /// At every request.
+    Always,
+    /// Never; a reload empties the cache.
+    Manual,
+}
+
+impl fmt::Display for Recheck {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::After(period) => period.fmt(formatter),
+            Self::Always => formatter.write_str("always"),
+            Self::Manual => formatter.write_str("manual"),
+        }
+    }
+}
+
+impl FromStr for Recheck {
+    type Err = gatepost_settings::MalformedPeriod;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "always" => Ok(Self::Always),
+            "manual" => Ok(Self::Manual),
+            period => period.parse().map(Self::After),
+        }
+    }
+}
+
+impl Serialize for Recheck {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Recheck {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(|error| serde::de::Error::custom(format!("{error}, \"always\" or \"manual\"")))
+    }
+}
+
+/// `[access_log]`: one line for each HTTP request.
+#[derive(Deserialize, Serialize, Clone, Debug, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+pub struct AccessLogSettings {
+    /// The file; rotated ones get `.1`, `.2`, … behind their name.
+    pub path: PathBuf,
+    /// What a line looks like; `"off"` writes none.
+    pub format: AccessLogFormat,
+    /// The size at which the file is rotated.
+    pub max_size: ByteSize,
+    /// How many rotated files are kept.
+    pub keep: usize,
+}
+
+impl Default for AccessLogSettings {
+    fn default() -> Self {
+        Self {
+            path: PathBuf::from("access.log"),
+            format: AccessLogFormat::Combined,
+            max_size: ByteSize::megabytes(100),
+            keep: 7,
+        }
+    }
+}
+
+/// The shape of an access log line.
+#[derive(Deserialize, Serialize, Debug, Clone, Copy, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum AccessLogFormat {
+    /// The combined format that log analysers read.
+    Combined,
+    /// One JSON object a line, with the duration and the message id.
+    Json,
+    /// No access log.
+    Off,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recheck_reads_as_written() {
+        for text in ["30s", "always", "manual", "5m"] {
+            let recheck: Recheck = text.parse().expect(text);
+            assert_eq!(recheck.to_string(), text);
+        }
+        assert!("sometimes".parse::<Recheck>().is_err());
+    }
+}
