@@ -1,0 +1,90 @@
+//! The tables, and how an older file becomes a newer one.
+
+use rusqlite::Connection;
+
+/// Each step takes the schema from its index to the next version; the file's `user_version` says
+/// how many have been taken. Steps are never edited once released, only appended.
+const STEPS: [&str; 1] = ["
+    CREATE TABLE retained (
+        topic TEXT PRIMARY KEY,
+        id INTEGER NOT NULL,
+        qos INTEGER NOT NULL,
+        payload BLOB NOT NULL,
+        properties TEXT
+    ) WITHOUT ROWID;
+
+    CREATE TABLE history (
+        id INTEGER PRIMARY KEY,
+        topic TEXT NOT NULL,
+        qos INTEGER NOT NULL,
+        payload BLOB NOT NULL,
+        properties TEXT
+    );
+
+    CREATE TABLE journal (
+        id INTEGER PRIMARY KEY,
+        listener TEXT NOT NULL,
+        peer TEXT NOT NULL,
+        client TEXT,
+        user TEXT,
+        sender TEXT,
+        recipients TEXT NOT NULL,
+        topic TEXT,
+        subject TEXT,
+        size INTEGER NOT NULL,
+        action TEXT NOT NULL,
+        score REAL,
+        required REAL,
+        hits TEXT NOT NULL,
+        reason TEXT NOT NULL,
+        procedure TEXT NOT NULL,
+        duration_us INTEGER NOT NULL,
+        deliveries INTEGER NOT NULL
+    );
+
+    CREATE TABLE quarantine (
+        id INTEGER PRIMARY KEY REFERENCES journal (id),
+        body BLOB NOT NULL
+    );
+
+    CREATE TABLE record (
+        space TEXT NOT NULL,
+        key BLOB NOT NULL,
+        value BLOB NOT NULL,
+        PRIMARY KEY (space, key)
+    ) WITHOUT ROWID;
+"];
+
+/// Opens for use: write-ahead log, an `fsync` with every commit, and the newest schema.
+///
+/// The log is synced at each commit (`synchronous = FULL`), since a commit is what an
+/// acknowledgement stands on; the group commit makes that affordable.
+pub(crate) fn prepare(connection: &mut Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "wal_autocheckpoint", 4_000)?;
+    connection.busy_timeout(std::time::Duration::from_secs(10))?;
+    // Quarantined messages have a journal entry, but the journal may be trimmed first.
+    connection.pragma_update(None, "foreign_keys", false)?;
+    connection.set_prepared_statement_cache_capacity(64);
+
+    let version: usize = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let transaction = connection.transaction()?;
+    for step in STEPS.iter().skip(version) {
+        transaction.execute_batch(step)?;
+    }
+    transaction.pragma_update(None, "user_version", STEPS.len().max(version) as i64)?;
+    transaction.commit()
+}
+
+/// The tables, in an order in which rows can be copied from a damaged file.
+pub(crate) const TABLES: [&str; 5] = ["record", "retained", "quarantine", "journal", "history"];
+
+/// The columns of the table's key, by which a damaged table is read from both ends.
+pub(crate) fn key_of(table: &str) -> &'static str {
+    match table {
+        "record" => "space, key",
+        "retained" => "topic",
+        _ => "id",
+    }
+}

@@ -1,0 +1,36 @@
+//! How much the database keeps.
+
+use gatepost_settings::{ByteSize, Period};
+use serde::{Deserialize, Serialize};
+
+/// `[store]` of the config.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct StoreSettings {
+    /// Changes waiting for the disk may take this much memory; beyond it new ones are refused
+    /// with the protocol's "try again later".
+    pub waiting_max: ByteSize,
+    /// Messages in the history, over all topics; the oldest go first.
+    pub history_messages_max: u64,
+    /// Messages of the history older than this go.
+    pub history_age_max: Period,
+    /// Entries of the journal of verdicts; the oldest go first.
+    pub journal_entries_max: u64,
+    /// Entries of the journal older than this go.
+    pub journal_age_max: Period,
+    /// Messages in quarantine older than this go.
+    pub quarantine_age_max: Period,
+}
+
+impl Default for StoreSettings {
+    fn default() -> Self {
+        Self {
+            waiting_max: ByteSize::mebibytes(256),
+            history_messages_max: 100_000,
+            history_age_max: Period::seconds(7 * 86_400),
+            journal_entries_max: 100_000,
+            journal_age_max: Period::seconds(30 * 86_400),
+            quarantine_age_max: Period::seconds(30 * 86_400),
+        }
+    }
+}

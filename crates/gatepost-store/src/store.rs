@@ -1,0 +1,216 @@
+//! The handle that every room holds.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use parking_lot::{Condvar, Mutex};
+use rusqlite::Connection;
+
+use crate::group::{Group, Ticket};
+use crate::recovery::{self, Recovery};
+use crate::writer::Writer;
+use crate::{Change, StoreError, StoreSettings, schema};
+
+/// The file within the data folder.
+const FILE_NAME: &str = "gatepost.db";
+
+/// The embedded database. Cheap to clone; the last handle dropped commits what waits and closes.
+#[derive(Clone)]
+pub struct Store {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    queue: Arc<Queue>,
+    /// For reading; the write-ahead log lets it read while the writer writes.
+    reader: Arc<Mutex<Connection>>,
+    writer: Mutex<Option<JoinHandle<()>>>,
+    waiting_bytes_max: usize,
+}
+
+/// What waits for the writer.
+#[derive(Default)]
+struct Queue {
+    waiting: Mutex<Waiting>,
+    arrived: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    changes: Vec<Change>,
+    bytes: usize,
+    group: Arc<Group>,
+    closed: bool,
+}
+
+impl Store {
+    /// Opens the database in `folder`, making both where they are missing. A damaged file is set
+    /// aside and what is whole of it is taken over: see [`Recovery`].
+    pub fn open(folder: &Path, settings: &StoreSettings) -> Result<(Self, Recovery), StoreError> {
+        std::fs::create_dir_all(folder).map_err(|error| StoreError::Folder {
+            path: folder.to_owned(),
+            cause: Arc::new(error),
+        })?;
+        let file = folder.join(FILE_NAME);
+        let (writing, recovery) = recovery::open_or_recover(&file)?;
+        let reading = Connection::open(&file)?;
+        reading.pragma_update(None, "query_only", true)?;
+        reading.busy_timeout(std::time::Duration::from_secs(10))?;
+        let store = Self::start(
+            Arc::new(Mutex::new(writing)),
+            Arc::new(Mutex::new(reading)),
+            settings,
+        );
+        Ok((store, recovery))
+    }
+
+    /// A database that lives as long as its handles: for tests and trials.
+    pub fn in_memory() -> Result<Self, StoreError> {
+        let mut connection = Connection::open_in_memory()?;
+        schema::prepare(&mut connection)?;
+        let connection = Arc::new(Mutex::new(connection));
+        Ok(Self::start(
+            connection.clone(),
+            connection,
+            &StoreSettings::default(),
+        ))
+    }
+
+    fn start(
+        writing: Arc<Mutex<Connection>>,
+        reading: Arc<Mutex<Connection>>,
+        settings: &StoreSettings,
+    ) -> Self {
+        let queue = Arc::new(Queue::default());
+        let mut writer = Writer::new(writing, settings.clone());
+        let writers_queue = queue.clone();
+        let thread = std::thread::Builder::new()
+            .name("store".to_owned())
+            .spawn(move || {
+                // Also when the writer panics: nobody waits for a commit that cannot come.
+                let _closing = FailWaitingOnDrop(writers_queue.clone());
+                while let Some((changes, group)) = writers_queue.take() {
+                    let _deciding = FailGroupOnDrop(group.clone());
+                    writer.commit(&changes, &group);
+                }
+            })
+            .ok();
+        if thread.is_none() {
+            // Without a writer nothing may be promised: every submit is refused.
+            queue.close();
+        }
+        Self {
+            inner: Arc::new(Inner {
+                queue,
+                reader: reading,
+                writer: Mutex::new(thread),
+                waiting_bytes_max: settings.waiting_max.as_usize(),
+            }),
+        }
+    }
+
+    /// Hands changes to the writer, never waiting for the disk. The changes are durable when the
+    /// ticket is committed.
+    pub fn submit(&self, changes: impl IntoIterator<Item = Change>) -> Result<Ticket, StoreError> {
+        let queue = &self.inner.queue;
+        let mut waiting = queue.waiting.lock();
+        if waiting.closed {
+            return Err(StoreError::Closed);
+        }
+        if waiting.bytes > self.inner.waiting_bytes_max {
+            return Err(StoreError::Overloaded {
+                waiting_bytes: waiting.bytes,
+            });
+        }
+        let was_empty = waiting.changes.is_empty();
+        for change in changes {
+            waiting.bytes += change.weight();
+            waiting.changes.push(change);
+        }
+        let ticket = Ticket::new(waiting.group.clone());
+        if waiting.changes.is_empty() {
+            // Nothing to write is durable already.
+            let done = Arc::new(Group::default());
+            done.decide(Ok(()));
+            return Ok(Ticket::new(done));
+        }
+        drop(waiting);
+        if was_empty {
+            queue.arrived.notify_one();
+        }
+        Ok(ticket)
+    }
+
+    /// The bytes that wait for the disk now.
+    pub fn waiting_bytes(&self) -> usize {
+        self.inner.queue.waiting.lock().bytes
+    }
+
+    /// Commits what waits and refuses what comes after.
+    pub fn close(&self) {
+        self.inner.close();
+    }
+
+    pub(crate) fn reader(&self) -> parking_lot::MutexGuard<'_, Connection> {
+        self.inner.reader.lock()
+    }
+}
+
+impl Inner {
+    fn close(&self) {
+        self.queue.close();
+        if let Some(thread) = self.writer.lock().take() {
+            // A panic of the writer has been told to all who waited; see FailWaitingOnDrop.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Fails the tickets of one group, unless it was decided.
+struct FailGroupOnDrop(Arc<Group>);
+
+impl Drop for FailGroupOnDrop {
+    fn drop(&mut self) {
+        self.0.decide(Err(StoreError::Closed));
+    }
+}
+
+/// Closes the queue and fails what still waits in it.
+struct FailWaitingOnDrop(Arc<Queue>);
+
+impl Drop for FailWaitingOnDrop {
+    fn drop(&mut self) {
+        let mut waiting = self.0.waiting.lock();
+        waiting.closed = true;
+        waiting.group.decide(Err(StoreError::Closed));
+    }
+}
+
+impl Queue {
+    /// Waits for changes and takes all there are; `None` when closed and empty.
+    fn take(&self) -> Option<(Vec<Change>, Arc<Group>)> {
+        let mut waiting = self.waiting.lock();
+        while waiting.changes.is_empty() {
+            if waiting.closed {
+                return None;
+            }
+            self.arrived.wait(&mut waiting);
+        }
+        waiting.bytes = 0;
+        let changes = std::mem::take(&mut waiting.changes);
+        let group = std::mem::take(&mut waiting.group);
+        Some((changes, group))
+    }
+
+    fn close(&self) {
+        self.waiting.lock().closed = true;
+        self.arrived.notify_one();
+    }
+}
