@@ -1,0 +1,95 @@
+//! One call, from the file to the exit code.
+
+use crate::arguments::Arguments;
+use crate::connection::Connection;
+use crate::exit_code;
+use crate::failure::Failure;
+use crate::spool::MessageFile;
+use crate::wire::{Action, Answer, AnswerReader, Event, Request};
+
+/// Calls the procedure and does what the exit mode wants done beside the code.
+pub(crate) fn call(arguments: &Arguments) -> Result<u8, Failure> {
+    let mut message = match &arguments.file {
+        Some(path) => Some(MessageFile::open(path, arguments.exit.layout())?),
+        None => None,
+    };
+    let answer = converse(arguments, message.as_mut())?;
+    let mut rewritten = false;
+    if let Some(message) = message.as_mut().filter(|_| arguments.exit.is_xmail()) {
+        match answer.action {
+            Action::Tag if arguments.exit == exit_code::ExitMode::XmailOffline => {
+                rewritten = !answer.tags.is_empty();
+                if rewritten {
+                    message.add_fields(&answer.tags)?;
+                }
+            }
+            Action::Reject | Action::Drop | Action::Quarantine => {
+                message.write_rejection(reason_or_name(&answer))?;
+            }
+            Action::Accept | Action::Tag | Action::Defer => {}
+        }
+    } else if !arguments.quiet && !answer.reason.is_empty() {
+        println!("{}", answer.reason);
+    }
+    Ok(exit_code::of_verdict(
+        arguments.exit,
+        answer.action,
+        arguments.xmail,
+        rewritten,
+    ))
+}
+
+fn reason_or_name(answer: &Answer) -> &str {
+    if answer.reason.is_empty() {
+        "message refused"
+    } else {
+        &answer.reason
+    }
+}
+
+fn converse(
+    arguments: &Arguments,
+    mut message: Option<&mut MessageFile>,
+) -> Result<Answer, Failure> {
+    let mut connection = Connection::open(&arguments.server, arguments.timeout)?;
+    connection.send(&request(arguments, message.as_deref()))?;
+    let mut reader = AnswerReader::default();
+    let mut buffer = [0; 4096];
+    loop {
+        let count = connection.receive(&mut buffer)?;
+        let mut rest = buffer.get(..count).unwrap_or_default();
+        while !rest.is_empty() {
+            let (event, taken) = reader.read(rest).map_err(Failure::Answer)?;
+            rest = rest.get(taken..).unwrap_or_default();
+            match event {
+                Event::More => {}
+                Event::Done(answer) => return Ok(answer),
+                Event::NeedBody => {
+                    connection.expect_bulk();
+                    // A body is asked for once; without a file it is empty.
+                    if let Some(message) = message.take() {
+                        message.copy_body(|block| connection.send(block))?;
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn request(arguments: &Arguments, message: Option<&MessageFile>) -> Vec<u8> {
+    let mut request = Request::new(&arguments.procedure);
+    let size = message.map_or(0, |message| message.size);
+    request.field("size", size.to_string().as_bytes());
+    if let Some(message) = message {
+        if let Some(sender) = &message.sender {
+            request.field("sender", sender);
+        }
+        for recipient in &message.recipients {
+            request.field("recipient", recipient);
+        }
+    }
+    for (key, value) in &arguments.pairs {
+        request.field(&format!("arg-{key}"), value);
+    }
+    request.finish()
+}

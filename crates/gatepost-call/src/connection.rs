@@ -1,0 +1,151 @@
+//! One connection, TCP or Unix, with one deadline for everything on it.
+
+use crate::failure::Failure;
+use std::fmt;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+/// Where the server is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Server {
+    /// `HOST:PORT`.
+    Tcp(String),
+    /// A Unix socket's path.
+    Unix(PathBuf),
+}
+
+impl FromStr for Server {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
+            return Ok(Self::Unix(PathBuf::from(path)));
+        }
+        match text.rsplit_once(':') {
+            Some((host, port)) if !host.is_empty() && port.parse::<u16>().is_ok() => {
+                Ok(Self::Tcp(text.to_owned()))
+            }
+            _ => Err(format!("{text} is no server; write HOST:PORT or unix:PATH")),
+        }
+    }
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => formatter.write_str(address),
+            Self::Unix(path) => write!(formatter, "unix:{}", path.display()),
+        }
+    }
+}
+
+enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+/// A connection whose every wait ends at the same moment.
+pub(crate) struct Connection {
+    socket: Socket,
+    deadline: Instant,
+}
+
+impl Connection {
+    /// Connects; the deadline for all that follows is `timeout` from now.
+    pub(crate) fn open(server: &Server, timeout: Duration) -> Result<Self, Failure> {
+        let deadline = Instant::now() + timeout;
+        let socket = match server {
+            Server::Unix(path) => {
+                Socket::Unix(UnixStream::connect(path).map_err(Failure::Connect)?)
+            }
+            Server::Tcp(address) => Socket::Tcp(connect_tcp(address, deadline)?),
+        };
+        Ok(Self { socket, deadline })
+    }
+
+    /// Sends all of it.
+    pub(crate) fn send(&mut self, mut bytes: &[u8]) -> Result<(), Failure> {
+        let left = remaining(self.deadline)?;
+        let set = match &self.socket {
+            Socket::Tcp(socket) => socket.set_write_timeout(Some(left)),
+            Socket::Unix(socket) => socket.set_write_timeout(Some(left)),
+        };
+        set.map_err(Failure::Lost)?;
+        while !bytes.is_empty() {
+            remaining(self.deadline)?;
+            let sent = match &mut self.socket {
+                Socket::Tcp(socket) => socket.write(bytes),
+                Socket::Unix(socket) => socket.write(bytes),
+            };
+            match sent {
+                Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
+                Err(error) => not_merely_interrupted(error)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Whatever has come, at least one byte.
+    pub(crate) fn receive(&mut self, buffer: &mut [u8]) -> Result<usize, Failure> {
+        loop {
+            let left = Some(remaining(self.deadline)?);
+            let set = match &self.socket {
+                Socket::Tcp(socket) => socket.set_read_timeout(left),
+                Socket::Unix(socket) => socket.set_read_timeout(left),
+            };
+            set.map_err(Failure::Lost)?;
+            let received = match &mut self.socket {
+                Socket::Tcp(socket) => socket.read(buffer),
+                Socket::Unix(socket) => socket.read(buffer),
+            };
+            match received {
+                Ok(0) => return Err(Failure::Lost(ErrorKind::UnexpectedEof.into())),
+                Ok(count) => return Ok(count),
+                Err(error) => not_merely_interrupted(error)?,
+            }
+        }
+    }
+
+    /// A body follows: its last, short segment must not wait for an acknowledgement.
+    pub(crate) fn expect_bulk(&self) {
+        if let Socket::Tcp(socket) = &self.socket {
+            // Only slower without it.
+            let _ = socket.set_nodelay(true);
+        }
+    }
+}
+
+fn connect_tcp(address: &str, deadline: Instant) -> Result<TcpStream, Failure> {
+    let mut last = io::Error::from(ErrorKind::NotFound);
+    for candidate in address.to_socket_addrs().map_err(Failure::Connect)? {
+        match TcpStream::connect_timeout(&candidate, remaining(deadline)?) {
+            Ok(socket) => return Ok(socket),
+            Err(error) => last = error,
+        }
+    }
+    if last.kind() == ErrorKind::TimedOut {
+        return Err(Failure::TimedOut);
+    }
+    Err(Failure::Connect(last))
+}
+
+/// More than nothing, as the socket options demand.
+fn remaining(deadline: Instant) -> Result<Duration, Failure> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left < Duration::from_millis(1) {
+        return Err(Failure::TimedOut);
+    }
+    Ok(left)
+}
+
+fn not_merely_interrupted(error: io::Error) -> Result<(), Failure> {
+    match error.kind() {
+        ErrorKind::Interrupted => Ok(()),
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => Err(Failure::TimedOut),
+        _ => Err(Failure::Lost(error)),
+    }
+}

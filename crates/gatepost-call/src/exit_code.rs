@@ -1,0 +1,193 @@
+//! What the exit code means to whoever started us: one table.
+
+use crate::failure::Failure;
+use crate::spool::Layout;
+use crate::wire::Action;
+
+/// The command line is wrong (`EX_USAGE`); it has no bit 16, so XMail lets the message pass.
+pub(crate) const USAGE: u8 = 64;
+/// Try later (`EX_TEMPFAIL`).
+const LATER: u8 = 75;
+/// Not permitted (`EX_NOPERM`).
+const REFUSED: u8 = 77;
+/// XMail, off-line and at SMTP time: leave the list of filters after this one.
+const STOP: u8 = 16;
+/// XMail off-line: the file was rewritten, read it again.
+const REWRITTEN: u8 = 7;
+
+/// Who reads the exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ExitMode {
+    /// A script.
+    Plain,
+    /// XMail, filtering after the message was spooled.
+    XmailOffline,
+    /// XMail, filtering during the SMTP session.
+    XmailSmtp,
+    /// Programs that know `sysexits.h`.
+    Sysexits,
+}
+
+impl ExitMode {
+    /// What kind of file FILE is.
+    pub(crate) const fn layout(self) -> Layout {
+        match self {
+            Self::Plain | Self::Sysexits => Layout::Plain,
+            Self::XmailOffline => Layout::XmailOffline,
+            Self::XmailSmtp => Layout::XmailSmtp,
+        }
+    }
+
+    /// Whether the code is one of XMail's.
+    pub(crate) const fn is_xmail(self) -> bool {
+        matches!(self, Self::XmailOffline | Self::XmailSmtp)
+    }
+}
+
+/// What to say when there is no verdict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OnFailure {
+    Accept,
+    Reject,
+    Defer,
+}
+
+/// How the caller wants XMail's codes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct XmailOptions {
+    /// Add the stop bit to every verdict.
+    pub(crate) stop: bool,
+    /// Reject without a notice to the sender.
+    pub(crate) silent: bool,
+}
+
+// The table reads mode by mode, as the documentation does.
+#[allow(clippy::match_same_arms)]
+/// The exit code of a verdict; `rewritten` where a tagged message's file was changed.
+pub(crate) fn of_verdict(
+    mode: ExitMode,
+    action: Action,
+    options: XmailOptions,
+    rewritten: bool,
+) -> u8 {
+    let code = match (mode, action) {
+        (_, Action::Defer) => return LATER,
+        (ExitMode::XmailOffline, Action::Tag) if rewritten => REWRITTEN,
+        (_, Action::Accept | Action::Tag) => 0,
+        (ExitMode::Plain, Action::Reject) => 1,
+        (ExitMode::Plain, Action::Drop) => 2,
+        (ExitMode::Plain, Action::Quarantine) => 3,
+        (ExitMode::XmailOffline, Action::Reject) if options.silent => 4,
+        (ExitMode::XmailOffline, Action::Reject) => 6,
+        (ExitMode::XmailOffline, Action::Drop) => 4,
+        (ExitMode::XmailOffline, Action::Quarantine) => 5,
+        (ExitMode::XmailSmtp, _) => 3,
+        (ExitMode::Sysexits, _) => REFUSED,
+    };
+    if options.stop && mode.is_xmail() {
+        code + STOP
+    } else {
+        code
+    }
+}
+
+/// The exit code where there is no verdict.
+///
+/// Unless the caller chose, nobody's mail passes by accident: "try later", which every mail
+/// server but XMail understands; XMail lets all codes pass that it does not know, so there the
+/// code at least names the failure.
+pub(crate) fn of_failure(
+    mode: ExitMode,
+    choice: Option<OnFailure>,
+    options: XmailOptions,
+    failure: &Failure,
+) -> u8 {
+    match choice {
+        Some(OnFailure::Accept) => 0,
+        Some(OnFailure::Reject) => of_verdict(mode, Action::Reject, options, false),
+        None if mode.is_xmail() => failure.xmail_code(),
+        Some(OnFailure::Defer) | None => LATER,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Error, ErrorKind};
+
+    const MODES: [ExitMode; 4] = [
+        ExitMode::Plain,
+        ExitMode::XmailOffline,
+        ExitMode::XmailSmtp,
+        ExitMode::Sysexits,
+    ];
+
+    #[test]
+    fn verdicts_have_the_documented_codes() {
+        let table = [
+            (Action::Accept, [0, 0, 0, 0]),
+            (Action::Tag, [0, 7, 0, 0]),
+            (Action::Reject, [1, 6, 3, 77]),
+            (Action::Drop, [2, 4, 3, 77]),
+            (Action::Quarantine, [3, 5, 3, 77]),
+            (Action::Defer, [75, 75, 75, 75]),
+        ];
+        for (action, codes) in table {
+            for (mode, code) in MODES.into_iter().zip(codes) {
+                let options = XmailOptions::default();
+                assert_eq!(
+                    of_verdict(mode, action, options, true),
+                    code,
+                    "{mode:?} {action:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_stop_bit_is_xmails_alone_and_never_on_defer() {
+        let stop = XmailOptions {
+            stop: true,
+            silent: true,
+        };
+        assert_eq!(
+            of_verdict(ExitMode::XmailOffline, Action::Reject, stop, false),
+            20
+        );
+        assert_eq!(
+            of_verdict(ExitMode::XmailSmtp, Action::Reject, stop, false),
+            19
+        );
+        assert_eq!(
+            of_verdict(ExitMode::XmailOffline, Action::Accept, stop, false),
+            16
+        );
+        assert_eq!(
+            of_verdict(ExitMode::XmailOffline, Action::Defer, stop, false),
+            75
+        );
+        assert_eq!(of_verdict(ExitMode::Plain, Action::Reject, stop, false), 1);
+    }
+
+    #[test]
+    fn a_failure_passes_only_where_chosen_or_where_xmail_knows_nothing_else() {
+        let none = XmailOptions::default();
+        let lost = Failure::Lost(Error::from(ErrorKind::UnexpectedEof));
+        assert_eq!(of_failure(ExitMode::Plain, None, none, &lost), 75);
+        assert_eq!(of_failure(ExitMode::Sysexits, None, none, &lost), 75);
+        assert_eq!(of_failure(ExitMode::XmailSmtp, None, none, &lost), 203);
+        assert_eq!(
+            of_failure(ExitMode::XmailOffline, Some(OnFailure::Reject), none, &lost),
+            6
+        );
+        assert_eq!(
+            of_failure(ExitMode::Plain, Some(OnFailure::Accept), none, &lost),
+            0
+        );
+        // XMail masks bit 16 off and compares the rest: none of ours may be 3 to 7 then.
+        for code in [USAGE, LATER, 202, 203, 204, 205, 206, 207] {
+            assert_eq!(code & STOP, 0, "{code}");
+            assert!(!(3..=7).contains(&code), "{code}");
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Why there is no verdict.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+/// Why a call ended without a verdict.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The server could not be reached.
+    Connect(io::Error),
+    /// The connection ended or broke before the answer was whole.
+    Lost(io::Error),
+    /// The time for the whole call is over.
+    TimedOut,
+    /// The server said something that is no answer.
+    Answer(String),
+    /// The message file cannot be read, or is no spool file.
+    File(PathBuf, io::Error),
+    /// The verdict is known, but what XMail needs beside it could not be written.
+    Write(PathBuf, io::Error),
+}
+
+impl Failure {
+    /// The exit code in XMail's modes. None has bit 16 and none is a verdict of XMail's, so each
+    /// lets the message pass while it tells the log what happened.
+    pub(crate) const fn xmail_code(&self) -> u8 {
+        match self {
+            Self::Connect(_) => 202,
+            Self::Lost(_) => 203,
+            Self::TimedOut => 204,
+            Self::Answer(_) => 205,
+            Self::File(..) => 206,
+            Self::Write(..) => 207,
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connect(error) => write!(formatter, "no connection: {error}"),
+            Self::Lost(error) => write!(formatter, "connection lost: {error}"),
+            Self::TimedOut => formatter.write_str("no answer in time"),
+            Self::Answer(line) => write!(formatter, "answer not understood: {line:?}"),
+            Self::File(path, error) => write!(formatter, "{}: {error}", path.display()),
+            Self::Write(path, error) => {
+                write!(formatter, "cannot write {}: {error}", path.display())
+            }
+        }
+    }
+}

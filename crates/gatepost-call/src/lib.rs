@@ -1,0 +1,59 @@
+//! The thin client: started once per message by a mail server or a script, it carries one call to
+//! the server's `call` listener and exits with the verdict.
+//!
+//! Being started is most of what it costs, so everything here serves that: no dependencies, no
+//! work before it is needed, and no more sent than the procedure wants: the size first, the bytes
+//! only when the server asks for them. (The binary around it: see `main.rs`.)
+//!
+//! Invariants: never exits 0 unless the server said accept (or tag), or the caller chose
+//! `--on-failure accept`; never panics on what a peer or a file says; touches no file but the one
+//! named, and that only in the XMail modes.
+
+mod arguments;
+mod call;
+mod connection;
+mod exit_code;
+mod failure;
+mod spool;
+mod wire;
+
+use arguments::{Arguments, Task};
+use failure::Failure;
+use std::ffi::OsString;
+
+const HELP: &str = include_str!("help.txt");
+
+/// Does what the command line says, its words without the program's name; gives the exit code.
+pub fn run(words: impl Iterator<Item = OsString>) -> u8 {
+    let arguments = match Arguments::parse(words) {
+        Ok(Task::Call(arguments)) => arguments,
+        Ok(Task::Help) => {
+            print!("{HELP}");
+            return 0;
+        }
+        Ok(Task::Version) => {
+            println!("gatepost-call {}", env!("CARGO_PKG_VERSION"));
+            return 0;
+        }
+        Err(mistake) => {
+            eprintln!("gatepost-call: {mistake}\nTry 'gatepost-call --help'.");
+            return exit_code::USAGE;
+        }
+    };
+    match call::call(&arguments) {
+        Ok(code) => code,
+        Err(failure) => {
+            report(&arguments, &failure);
+            exit_code::of_failure(
+                arguments.exit,
+                arguments.on_failure,
+                arguments.xmail,
+                &failure,
+            )
+        }
+    }
+}
+
+fn report(arguments: &Arguments, failure: &Failure) {
+    eprintln!("gatepost-call: {}: {failure}", arguments.server);
+}

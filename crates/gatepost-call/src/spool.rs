@@ -1,0 +1,295 @@
+//! The message file: a plain message, or XMail's spool file with its private head.
+//!
+//! XMail's head ends with a line `<<MAIL-DATA>>`; above it stand an info line, the envelope, and
+//! (off-line) two lines more. Both layouts are read the same way: the envelope is the lines that
+//! begin with `MAIL FROM:` and `RCPT TO:`, and what XMail keeps to itself is passed over.
+
+use crate::failure::Failure;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+const MARK: &[u8] = b"<<MAIL-DATA>>";
+/// Longest head that is searched for the mark: 10,000 recipients and some.
+const HEAD_MAX_BYTES: u64 = 4 * 1024 * 1024;
+
+/// What the file holds beside the message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Layout {
+    /// Nothing.
+    Plain,
+    /// XMail's head. Before DATA, at SMTP time, no mark stands there yet: then all of it is
+    /// head, and the message is empty.
+    XmailSmtp,
+    /// XMail's head with its mark: a file without it is another kind of file.
+    XmailOffline,
+}
+
+/// An open message file.
+pub(crate) struct MessageFile {
+    path: PathBuf,
+    file: File,
+    /// Where the message begins.
+    start: u64,
+    /// Length of the message from there.
+    pub(crate) size: u64,
+    /// From XMail's head; absent in a plain file.
+    pub(crate) sender: Option<Vec<u8>>,
+    /// From XMail's head.
+    pub(crate) recipients: Vec<Vec<u8>>,
+}
+
+impl MessageFile {
+    /// Opens a message.
+    pub(crate) fn open(path: &Path, layout: Layout) -> Result<Self, Failure> {
+        let failed = |error| Failure::File(path.to_owned(), error);
+        let file = File::open(path).map_err(failed)?;
+        let length = file.metadata().map_err(failed)?.len();
+        let mut message = Self {
+            path: path.to_owned(),
+            file,
+            start: 0,
+            size: length,
+            sender: None,
+            recipients: Vec::new(),
+        };
+        if layout != Layout::Plain {
+            message.read_head(length, layout).map_err(failed)?;
+        }
+        Ok(message)
+    }
+
+    fn read_head(&mut self, length: u64, layout: Layout) -> io::Result<()> {
+        let mut head = Vec::new();
+        let mut block = [0; 4096];
+        let mut line_start = 0;
+        loop {
+            while let Some(end) = line_end(&head, line_start) {
+                let line = trimmed(head.get(line_start..end).unwrap_or_default());
+                line_start = end + 1;
+                if line == MARK {
+                    self.start = line_start as u64;
+                    self.size = length.saturating_sub(self.start);
+                    return Ok(());
+                }
+                self.envelope_line(line);
+            }
+            let count = self.file.read(&mut block)?;
+            if count == 0 && layout == Layout::XmailSmtp {
+                self.start = length;
+                self.size = 0;
+                return Ok(());
+            }
+            head.extend_from_slice(block.get(..count).unwrap_or_default());
+            if count == 0 || head.len() as u64 > HEAD_MAX_BYTES {
+                return Err(io::Error::new(
+                    ErrorKind::InvalidData,
+                    "no <<MAIL-DATA>> line: is this XMail's spool file?",
+                ));
+            }
+        }
+    }
+
+    fn envelope_line(&mut self, line: &[u8]) {
+        if let Some(address) = address_after(line, b"MAIL FROM:") {
+            self.sender.get_or_insert(address);
+        } else if let Some(address) = address_after(line, b"RCPT TO:") {
+            self.recipients.push(address);
+        }
+    }
+
+    /// Hands the message out in blocks, exactly `size` bytes in all.
+    pub(crate) fn copy_body(
+        &mut self,
+        mut take: impl FnMut(&[u8]) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let failed = |path: &Path, error| Failure::File(path.to_owned(), error);
+        self.file
+            .seek(SeekFrom::Start(self.start))
+            .map_err(|error| failed(&self.path, error))?;
+        let mut block = vec![0; 64 * 1024];
+        let mut left = self.size;
+        while left > 0 {
+            let wanted = block.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+            let part = block.get_mut(..wanted).unwrap_or_default();
+            let count = self
+                .file
+                .read(part)
+                .map_err(|error| failed(&self.path, error))?;
+            if count == 0 {
+                // The size is promised already, so the call cannot go on.
+                return Err(failed(&self.path, ErrorKind::UnexpectedEof.into()));
+            }
+            take(part.get(..count).unwrap_or_default())?;
+            left -= count as u64;
+        }
+        Ok(())
+    }
+
+    /// Writes XMail's reject text, one line, beside the file.
+    pub(crate) fn write_rejection(&self, reason: &str) -> Result<(), Failure> {
+        let mut path = self.path.clone().into_os_string();
+        path.push(".rej");
+        let path = PathBuf::from(path);
+        let line: String = reason.chars().filter(|c| !c.is_control()).collect();
+        fs::write(&path, format!("{line}\r\n")).map_err(|error| Failure::Write(path, error))
+    }
+
+    /// Adds header fields on top of the message; XMail's head stays as it is, and every line
+    /// ends with CR LF. The new file takes the old one's place in one step.
+    pub(crate) fn add_fields(&mut self, fields: &[String]) -> Result<(), Failure> {
+        let mut path = self.path.clone().into_os_string();
+        path.push(".new");
+        let path = PathBuf::from(path);
+        self.write_with_fields(&path, fields)
+            .and_then(|()| fs::rename(&path, &self.path))
+            .map_err(|error| {
+                // What is left of it is of no use to anyone.
+                let _ = fs::remove_file(&path);
+                Failure::Write(path, error)
+            })
+    }
+
+    fn write_with_fields(&mut self, path: &Path, fields: &[String]) -> io::Result<()> {
+        let mut content = Vec::new();
+        self.file.seek(SeekFrom::Start(0))?;
+        self.file.read_to_end(&mut content)?;
+        let start = usize::try_from(self.start).unwrap_or(usize::MAX);
+        let head = content.get(..start).unwrap_or_default();
+        let body = content.get(start..).unwrap_or_default();
+        let mut output = Vec::with_capacity(content.len() + 512);
+        output.extend_from_slice(head);
+        for field in fields {
+            output.extend(field.bytes().filter(|byte| !byte.is_ascii_control()));
+            output.extend_from_slice(b"\r\n");
+        }
+        for line in body.split_inclusive(|&byte| byte == b'\n') {
+            match line.strip_suffix(b"\n") {
+                Some(text) => {
+                    output.extend_from_slice(text.strip_suffix(b"\r").unwrap_or(text));
+                    output.extend_from_slice(b"\r\n");
+                }
+                None => output.extend_from_slice(line),
+            }
+        }
+        let mut file = File::create(path)?;
+        file.set_permissions(self.file.metadata()?.permissions())?;
+        file.write_all(&output)?;
+        file.sync_all()
+    }
+}
+
+fn line_end(bytes: &[u8], from: usize) -> Option<usize> {
+    let rest = bytes.get(from..)?;
+    rest.iter()
+        .position(|&byte| byte == b'\n')
+        .map(|at| from + at)
+}
+
+fn trimmed(line: &[u8]) -> &[u8] {
+    line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+/// The address between the brackets after a command; any case, as SMTP has it.
+fn address_after(line: &[u8], command: &[u8]) -> Option<Vec<u8>> {
+    let (start, rest) = line.split_at_checked(command.len())?;
+    if !start.eq_ignore_ascii_case(command) {
+        return None;
+    }
+    let open = rest.iter().position(|&byte| byte == b'<')?;
+    let inner = rest.get(open + 1..)?;
+    let close = inner.iter().position(|&byte| byte == b'>')?;
+    let address = inner.get(..close)?;
+    let clean = !address.iter().any(u8::is_ascii_control);
+    clean.then(|| address.to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OFFLINE: &str = "[10.0.0.1]:4012;[10.0.0.2]:25;Sat, 21 Sep 2002 10:00:00 +0200\r\n\
+        example.org\r\nS1A2\r\nMAIL FROM:<anna@example.org>\r\nRCPT TO:<bert@example.org>\r\n\
+        <<MAIL-DATA>>\r\nSubject: hi\r\n\r\nbody\r\n";
+    const SMTP_TIME: &str = "client;[10.0.0.1]:4012;server;[10.0.0.2]:25;time;logo\r\n\
+        MAIL FROM:<>\r\nRCPT TO:<b@example.org> {ra=bert@example.org}\r\nrcpt to:<c@example.org>\r\n\
+        <<MAIL-DATA>>\r\nSubject: hi\r\n\r\nbody\r\n";
+    const BODY: &[u8] = b"Subject: hi\r\n\r\nbody\r\n";
+
+    fn stored(content: &str) -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("1032595200.1.1.host");
+        fs::write(&path, content).expect("a file");
+        (folder, path)
+    }
+
+    fn body(message: &mut MessageFile) -> Vec<u8> {
+        let mut body = Vec::new();
+        let copied = message.copy_body(|block| {
+            body.extend_from_slice(block);
+            Ok(())
+        });
+        copied.expect("a body");
+        body
+    }
+
+    #[test]
+    fn both_layouts_of_the_head_are_read() {
+        for (content, sender, recipients) in [
+            (OFFLINE, "anna@example.org", vec!["bert@example.org"]),
+            (SMTP_TIME, "", vec!["b@example.org", "c@example.org"]),
+        ] {
+            let (_folder, path) = stored(content);
+            let mut message = MessageFile::open(&path, Layout::XmailSmtp).expect("a spool file");
+            assert_eq!(message.size, BODY.len() as u64);
+            assert_eq!(message.sender.as_deref(), Some(sender.as_bytes()));
+            assert_eq!(
+                message.recipients,
+                recipients.iter().map(|r| r.as_bytes()).collect::<Vec<_>>()
+            );
+            assert_eq!(body(&mut message), BODY);
+        }
+    }
+
+    #[test]
+    fn a_plain_file_is_all_message_and_a_head_without_mark_has_none() {
+        let (_folder, path) = stored(OFFLINE);
+        let mut plain = MessageFile::open(&path, Layout::Plain).expect("a file");
+        assert_eq!(body(&mut plain), OFFLINE.as_bytes());
+        let (_folder, path) = stored("info\r\nMAIL FROM:<a@b.example>\r\n");
+        let mut early = MessageFile::open(&path, Layout::XmailSmtp).expect("a spool file");
+        assert_eq!((early.size, body(&mut early)), (0, Vec::new()));
+        assert_eq!(early.sender.as_deref(), Some(b"a@b.example".as_slice()));
+        assert!(MessageFile::open(&path, Layout::XmailOffline).is_err());
+    }
+
+    #[test]
+    fn fields_go_on_top_and_the_head_stays() {
+        let (_folder, path) = stored(&OFFLINE.replace("hi\r\n\r\nbody\r\n", "hi\n\nbody"));
+        let mut message = MessageFile::open(&path, Layout::XmailSmtp).expect("a spool file");
+        message
+            .add_fields(&["X-Spam-Flag: YES".into()])
+            .expect("rewritten");
+        let head = &OFFLINE[..OFFLINE.len() - BODY.len()];
+        let expected = format!("{head}X-Spam-Flag: YES\r\nSubject: hi\r\n\r\nbody");
+        assert_eq!(fs::read_to_string(&path).expect("the file"), expected);
+        assert!(!path.with_file_name("1032595200.1.1.host.new").exists());
+    }
+
+    #[test]
+    fn the_rejection_is_one_line() {
+        let (_folder, path) = stored(OFFLINE);
+        let message = MessageFile::open(&path, Layout::XmailSmtp).expect("a spool file");
+        message.write_rejection("550 too\r\nbig").expect("written");
+        let text = fs::read_to_string(path.with_file_name("1032595200.1.1.host.rej"));
+        assert_eq!(text.expect("the file"), "550 toobig\r\n");
+    }
+
+    #[test]
+    fn a_file_that_shrinks_is_a_failure_not_a_short_body() {
+        let (_folder, path) = stored("0123456789");
+        let mut message = MessageFile::open(&path, Layout::Plain).expect("a file");
+        fs::write(&path, "0123").expect("shorter");
+        assert!(message.copy_body(|_| Ok(())).is_err());
+    }
+}

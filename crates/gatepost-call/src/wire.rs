@@ -1,0 +1,214 @@
+//! The call protocol's text, sans I/O.
+//!
+//! A request is `CALL/1 PATH`, fields `name: value`, and an empty line. The answer is
+//! `NEED body` (then exactly `size` bytes are due), then `DONE VERDICT`, fields, an empty line.
+
+/// Longest line of an answer; a longer one is no answer.
+const LINE_MAX_BYTES: usize = 8 * 1024;
+
+/// What the server says of the message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Action {
+    Accept,
+    Tag,
+    Quarantine,
+    Drop,
+    Reject,
+    Defer,
+}
+
+impl Action {
+    fn named(name: &str) -> Option<Self> {
+        Some(match name {
+            "accept" => Self::Accept,
+            "tag" => Self::Tag,
+            "quarantine" => Self::Quarantine,
+            "drop" => Self::Drop,
+            "reject" => Self::Reject,
+            "defer" => Self::Defer,
+            _ => return None,
+        })
+    }
+}
+
+/// A verdict, and what goes with it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) action: Action,
+    /// One line; empty where nothing was said.
+    pub(crate) reason: String,
+    /// Header fields to add, each whole: `Name: value`.
+    pub(crate) tags: Vec<String>,
+}
+
+/// What a line of the answer leads to.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// More is to come.
+    More,
+    /// The server wants the body.
+    NeedBody,
+    /// The answer is whole.
+    Done(Answer),
+}
+
+/// Collects an answer line by line.
+#[derive(Debug, Default)]
+pub(crate) struct AnswerReader {
+    line: Vec<u8>,
+    answer: Option<Answer>,
+}
+
+impl AnswerReader {
+    /// Takes the bytes of one read, up to the first event; gives it with the count of bytes
+    /// taken. An error is the line that is none of an answer's.
+    pub(crate) fn read(&mut self, bytes: &[u8]) -> Result<(Event, usize), String> {
+        let mut taken = 0;
+        while let Some(rest) = bytes.get(taken..).filter(|rest| !rest.is_empty()) {
+            let end = rest.iter().position(|&byte| byte == b'\n');
+            let part = rest.get(..end.unwrap_or(rest.len())).unwrap_or_default();
+            self.line.extend_from_slice(part);
+            if self.line.len() > LINE_MAX_BYTES {
+                return Err("a line without end".to_owned());
+            }
+            taken += part.len() + usize::from(end.is_some());
+            if end.is_some() {
+                let event = self.end_of_line()?;
+                if event != Event::More {
+                    return Ok((event, taken));
+                }
+            }
+        }
+        Ok((Event::More, taken))
+    }
+
+    fn end_of_line(&mut self) -> Result<Event, String> {
+        let line = String::from_utf8_lossy(&self.line).trim_end().to_owned();
+        self.line.clear();
+        let Some(answer) = &mut self.answer else {
+            if line == "NEED body" {
+                return Ok(Event::NeedBody);
+            }
+            let action = line.strip_prefix("DONE ").and_then(Action::named);
+            let Some(action) = action else {
+                return Err(line);
+            };
+            self.answer = Some(Answer {
+                action,
+                reason: String::new(),
+                tags: Vec::new(),
+            });
+            return Ok(Event::More);
+        };
+        if line.is_empty() {
+            return Ok(self.answer.take().map_or(Event::More, Event::Done));
+        }
+        // Fields of later versions are passed over.
+        match line.split_once(": ") {
+            Some(("reason", value)) => value.clone_into(&mut answer.reason),
+            Some(("tag", value)) if value.contains(':') => answer.tags.push(value.to_owned()),
+            _ => {}
+        }
+        Ok(Event::More)
+    }
+}
+
+/// The request's bytes, ready to be sent in one piece.
+pub(crate) struct Request(pub(crate) Vec<u8>);
+
+impl Request {
+    /// Begins a call of a procedure.
+    pub(crate) fn new(procedure: &str) -> Self {
+        let mut bytes = Vec::with_capacity(256);
+        bytes.extend_from_slice(b"CALL/1 ");
+        bytes.extend_from_slice(procedure.as_bytes());
+        bytes.push(b'\n');
+        Self(bytes)
+    }
+
+    /// Adds a field; the value must hold no line end.
+    pub(crate) fn field(&mut self, name: &str, value: &[u8]) -> &mut Self {
+        debug_assert!(!value.contains(&b'\n'));
+        self.0.extend_from_slice(name.as_bytes());
+        self.0.extend_from_slice(b": ");
+        self.0.extend_from_slice(value);
+        self.0.push(b'\n');
+        self
+    }
+
+    /// Ends the request.
+    pub(crate) fn finish(mut self) -> Vec<u8> {
+        self.0.push(b'\n');
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const TEXT: &[u8] =
+        b"NEED body\nDONE reject\nscore: 9.1/5.0\nreason: too big\ntag: X-Big: yes\r\nnew: 1\n\n";
+
+    #[test]
+    fn any_split_of_the_answer_reads_the_same() {
+        for split in 0..=TEXT.len() {
+            let mut reader = AnswerReader::default();
+            let mut events = Vec::new();
+            let (first, second) = TEXT.split_at(split);
+            for mut part in [first, second] {
+                while !part.is_empty() {
+                    let (event, taken) = reader.read(part).expect("an answer");
+                    part = &part[taken..];
+                    events.push(event);
+                }
+            }
+            events.retain(|event| *event != Event::More);
+            let answer = Answer {
+                action: Action::Reject,
+                reason: "too big".into(),
+                tags: vec!["X-Big: yes".into()],
+            };
+            assert_eq!(
+                events,
+                [Event::NeedBody, Event::Done(answer)],
+                "split at {split}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_no_answer_is_refused() {
+        for text in [
+            "\n",
+            "DONE perhaps\n",
+            "HTTP/1.1 400 Bad Request\r\n",
+            "NEED money\n",
+        ] {
+            assert!(
+                AnswerReader::default().read(text.as_bytes()).is_err(),
+                "{text:?}"
+            );
+        }
+        assert!(
+            AnswerReader::default()
+                .read(&[b'a'; LINE_MAX_BYTES + 1])
+                .is_err()
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn no_answer_panics(bytes: Vec<u8>) {
+            let mut reader = AnswerReader::default();
+            let mut rest = bytes.as_slice();
+            while !rest.is_empty() {
+                match reader.read(rest) {
+                    Ok((_, taken)) => rest = &rest[taken..],
+                    Err(_) => break,
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! The built program against a server that plays its part: exit codes, what is sent, what is left
+//! beside the file.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::thread::{self, JoinHandle};
+
+const SPOOL: &str = "client;[10.0.0.1]:4012;server;[10.0.0.2]:25;time;logo\r\n\
+    MAIL FROM:<anna@example.org>\r\nRCPT TO:<bert@example.org>\r\n\
+    <<MAIL-DATA>>\r\nSubject: hi\r\n\r\nbody\r\n";
+
+fn program(words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_gatepost-call"))
+        .args(words)
+        .output()
+        .expect("the program runs")
+}
+
+/// Takes one call: gives the request, sends the parts of the answer, and returns what came as a
+/// body if the answer began with `NEED body`.
+fn take_call(mut stream: impl Read + Write, answer: &str) -> (String, Vec<u8>) {
+    let mut request = String::new();
+    let mut body = Vec::new();
+    let mut reader = BufReader::new(&mut stream);
+    while !request.ends_with("\n\n") && reader.read_line(&mut request).expect("a line") > 0 {}
+    drop(reader);
+    let mut rest = answer;
+    if let Some(done) = answer.strip_prefix("NEED body\n") {
+        stream.write_all(b"NEED body\n").expect("asked");
+        let size = request.lines().find_map(|line| line.strip_prefix("size: "));
+        body = vec![0; size.expect("a size").parse().expect("a number")];
+        stream.read_exact(&mut body).expect("the body");
+        rest = done;
+    }
+    // A client that gave up already is part of some tests.
+    let _ = stream.write_all(rest.as_bytes());
+    (request, body)
+}
+
+fn server(answer: &'static str) -> (String, JoinHandle<(String, Vec<u8>)>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    let thread = thread::spawn(move || {
+        let (stream, _): (TcpStream, _) = listener.accept().expect("a client");
+        take_call(stream, answer)
+    });
+    (address, thread)
+}
+
+fn spool_file(folder: &Path) -> String {
+    let path = folder.join("spool");
+    std::fs::write(&path, SPOOL).expect("a spool file");
+    path.to_str().expect("UTF-8").to_owned()
+}
+
+#[test]
+fn the_size_alone_is_sent_where_the_size_is_enough() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = spool_file(folder.path());
+    let (address, thread) = server("DONE accept\n\n");
+    let output = program(&["--server", &address, "/sizecheck", &file, "-user", "anna b"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let (request, body) = thread.join().expect("a call");
+    let expected = format!(
+        "CALL/1 /sizecheck\nsize: {}\narg-user: anna b\n\n",
+        SPOOL.len()
+    );
+    assert_eq!((request, body), (expected, vec![]));
+}
+
+#[test]
+fn the_body_is_sent_when_asked_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("large");
+    let content: Vec<u8> = (0..300_000_u32).map(|n| (n % 251) as u8).collect();
+    std::fs::write(&path, &content).expect("a file");
+    let (address, thread) = server("NEED body\nDONE quarantine\nreason: odd\n\n");
+    let output = program(&[
+        "--server",
+        &address,
+        "/spamcheck",
+        path.to_str().expect("UTF-8"),
+    ]);
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    assert_eq!(output.stdout, b"odd\n");
+    assert_eq!(thread.join().expect("a call").1, content);
+}
+
+#[test]
+fn xmail_gets_its_codes_its_rej_file_and_its_rewritten_message() {
+    for (mode, answer, code, rejection, field) in [
+        (
+            "xmail-smtp",
+            "DONE reject\nreason: too big\n\n",
+            3,
+            Some("too big\r\n"),
+            false,
+        ),
+        (
+            "xmail-offline",
+            "DONE reject\nreason: too big\n\n",
+            6,
+            Some("too big\r\n"),
+            false,
+        ),
+        (
+            "xmail-offline",
+            "DONE drop\n\n",
+            4,
+            Some("message refused\r\n"),
+            false,
+        ),
+        ("xmail-offline", "DONE accept\n\n", 0, None, false),
+        (
+            "xmail-offline",
+            "DONE tag\ntag: X-Spam-Flag: YES\n\n",
+            7,
+            None,
+            true,
+        ),
+        (
+            "xmail-smtp",
+            "DONE tag\ntag: X-Spam-Flag: YES\n\n",
+            0,
+            None,
+            false,
+        ),
+    ] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = spool_file(folder.path());
+        let (address, thread) = server(answer);
+        let output = program(&["--server", &address, "--exit", mode, "/mail", &file]);
+        assert_eq!(
+            output.status.code(),
+            Some(code),
+            "{mode} {answer:?}: {output:?}"
+        );
+        let (request, _) = thread.join().expect("a call");
+        assert_eq!(
+            request,
+            "CALL/1 /mail\nsize: 21\nsender: anna@example.org\nrecipient: bert@example.org\n\n"
+        );
+        let rej = std::fs::read_to_string(format!("{file}.rej")).ok();
+        assert_eq!(rej.as_deref(), rejection, "{mode} {answer:?}");
+        let content = std::fs::read_to_string(&file).expect("the spool file");
+        let tagged = content.contains("<<MAIL-DATA>>\r\nX-Spam-Flag: YES\r\nSubject: hi\r\n");
+        assert_eq!(tagged, field, "{mode} {answer:?}");
+    }
+}
+
+#[test]
+fn no_verdict_is_never_an_accept_unless_chosen() {
+    let closed = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let nobody = closed.local_addr().expect("an address").to_string();
+    drop(closed);
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = spool_file(folder.path());
+    for (options, code) in [
+        (vec![], 75),
+        (vec!["--exit", "sysexits"], 75),
+        (vec!["--exit", "xmail-smtp"], 202),
+        (vec!["--on-failure", "accept"], 0),
+        (vec!["--on-failure", "reject"], 1),
+        (vec!["--exit", "xmail-offline", "--on-failure", "reject"], 6),
+        (
+            vec![
+                "--exit",
+                "xmail-offline",
+                "--silent",
+                "--on-failure",
+                "reject",
+            ],
+            4,
+        ),
+        (vec!["--exit", "xmail-smtp", "--on-failure", "defer"], 75),
+    ] {
+        let words = [&["--server", &nobody], &options[..], &["/sizecheck", &file]].concat();
+        let output = program(&words);
+        assert_eq!(output.status.code(), Some(code), "{words:?}: {output:?}");
+        assert!(!output.stderr.is_empty(), "{words:?} says why");
+    }
+    let missing = program(&["--exit", "xmail-smtp", "/sizecheck", "/nonexistent/file"]);
+    assert_eq!(missing.status.code(), Some(206));
+    for (answer, code) in [
+        ("", 203),
+        ("DONE reject\nreason: cut", 203),
+        ("EHLO\n", 205),
+    ] {
+        let (address, thread) = server(answer);
+        let output = program(&[
+            "--server",
+            &address,
+            "--exit",
+            "xmail-smtp",
+            "/sizecheck",
+            &file,
+        ]);
+        assert_eq!(output.status.code(), Some(code), "{answer:?}: {output:?}");
+        thread.join().expect("a call");
+    }
+}
+
+#[test]
+fn a_silent_server_costs_no_more_than_the_timeout() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    let words = [
+        "--server",
+        &address,
+        "--timeout",
+        "50ms",
+        "--exit",
+        "xmail-smtp",
+        "/noop",
+    ];
+    assert_eq!(program(&words).status.code(), Some(204));
+    drop(listener);
+}
+
+#[test]
+fn a_unix_socket_serves_as_well() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("call.sock");
+    let listener = UnixListener::bind(&path).expect("a socket");
+    let thread = thread::spawn(move || {
+        let (stream, _) = listener.accept().expect("a client");
+        take_call(stream, "DONE defer\n\n")
+    });
+    let address = format!("unix:{}", path.display());
+    assert_eq!(
+        program(&["--server", &address, "/noop"]).status.code(),
+        Some(75)
+    );
+    assert_eq!(
+        thread.join().expect("a call").0,
+        "CALL/1 /noop\nsize: 0\n\n"
+    );
+}
+
+#[test]
+fn help_and_mistakes() {
+    let help = program(&["--help"]);
+    assert_eq!(help.status.code(), Some(0));
+    assert!(String::from_utf8_lossy(&help.stdout).contains("xmail-offline"));
+    assert_eq!(program(&["/noop", "-user"]).status.code(), Some(64));
+}
