@@ -1,0 +1,241 @@
+//! The layers that a config is made of: file, environment, `--set` flags, each over the one
+//! before, and the origin of every key, so that any later message can name it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use toml::de::{DeTable, DeValue};
+use toml::{Spanned, Table, Value};
+
+use super::Mistake;
+
+/// Variables with this prefix are settings: `GATEPOST_LISTENERS__MQTT__BIND`.
+pub(crate) const VARIABLE_PREFIX: &str = "GATEPOST_";
+/// Variables that are not settings: the config's own path, and what tests hand each other.
+const NOT_SETTINGS: [&str; 2] = ["CONFIG", "TEST_"];
+
+/// Where the value of a key comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Origin {
+    Default,
+    File { path: PathBuf, line: usize },
+    Variable(String),
+    Flag(String),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => formatter.write_str("default"),
+            Self::File { path, line } => write!(formatter, "{}:{line}", path.display()),
+            Self::Variable(name) => write!(formatter, "${name}"),
+            Self::Flag(text) => write!(formatter, "--set {text}"),
+        }
+    }
+}
+
+/// The layers merged so far. Keys are dotted paths, elements of arrays have their number:
+/// `scope.0.path`.
+#[derive(Debug, Default)]
+pub(crate) struct Layers {
+    pub(crate) values: Table,
+    origins: BTreeMap<String, Origin>,
+}
+
+impl Layers {
+    /// The origin of the key, or of the nearest key above it that was written down.
+    pub(crate) fn origin(&self, key: &str) -> Origin {
+        let mut key = key;
+        loop {
+            if let Some(origin) = self.origins.get(key) {
+                return origin.clone();
+            }
+            match key.rfind('.') {
+                Some(dot) => key = &key[..dot],
+                None => return Origin::Default,
+            }
+        }
+    }
+
+    /// Whether this very key was written down in any layer.
+    pub(crate) fn is_written(&self, key: &str) -> bool {
+        self.origins.contains_key(key)
+    }
+
+    pub(crate) fn add_file(&mut self, path: &Path) -> Result<(), Mistake> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| Mistake::new(path.display(), "", error.to_string()))?;
+        let table = DeTable::parse(&text).map_err(|error| {
+            let line = line_of(&text, error.span().map_or(0, |span| span.start));
+            Mistake::new(format!("{}:{line}", path.display()), "", error.message())
+        })?;
+        let origin = |offset| Origin::File {
+            path: path.to_owned(),
+            line: line_of(&text, offset),
+        };
+        let values = self.plain_table(table.get_ref(), "", &origin);
+        merge(&mut self.values, values);
+        Ok(())
+    }
+
+    pub(crate) fn add_variables(
+        &mut self,
+        variables: impl Iterator<Item = (String, String)>,
+    ) -> Result<(), Mistake> {
+        for (name, text) in variables {
+            let Some(rest) = name.strip_prefix(VARIABLE_PREFIX) else {
+                continue;
+            };
+            if NOT_SETTINGS.iter().any(|other| rest.starts_with(other)) {
+                continue;
+            }
+            let key = rest.to_ascii_lowercase().replace("__", ".");
+            self.add_assignment(&key, &text, &Origin::Variable(name))?;
+        }
+        Ok(())
+    }
+
+    /// `KEY=VALUE`, the value in TOML; quotes may be left out around a simple text.
+    pub(crate) fn add_flag(&mut self, assignment: &str) -> Result<(), Mistake> {
+        let origin = Origin::Flag(assignment.to_owned());
+        let Some((key, text)) = assignment.split_once('=') else {
+            return Err(Mistake::new(origin, "", "no '='; write --set KEY=VALUE"));
+        };
+        self.add_assignment(key.trim(), text, &origin)
+    }
+
+    fn add_assignment(&mut self, key: &str, text: &str, origin: &Origin) -> Result<(), Mistake> {
+        let as_written = format!("{key} = {text}");
+        let quoted = format!("{key} = {}", Value::String(text.to_owned()));
+        let structured = text.trim_start().starts_with(['[', '{', '"', '\'']);
+        let candidates = if structured {
+            vec![as_written]
+        } else {
+            vec![as_written, quoted]
+        };
+        let mut reason = String::new();
+        for candidate in candidates {
+            match DeTable::parse(&candidate) {
+                Ok(table) => {
+                    let values = self.plain_table(table.get_ref(), "", &|_| origin.clone());
+                    merge(&mut self.values, values);
+                    return Ok(());
+                }
+                Err(error) if reason.is_empty() => error.message().clone_into(&mut reason),
+                Err(_) => {}
+            }
+        }
+        Err(Mistake::new(origin, key, reason))
+    }
+
+    /// Removes a key, so that the rest can be looked at. A mistake within an array takes the
+    /// whole array out: what follows it would change its number.
+    pub(crate) fn remove(&mut self, key: &str) -> bool {
+        let mut table = &mut self.values;
+        let mut steps = split_key(key).into_iter().peekable();
+        while let Some(step) = steps.next() {
+            if steps.peek().is_none() || !matches!(table.get(step), Some(Value::Table(_))) {
+                return table.remove(step).is_some();
+            }
+            let Some(Value::Table(inner)) = table.get_mut(step) else { return false };
+            table = inner;
+        }
+        false
+    }
+
+    fn plain_table(
+        &mut self,
+        table: &DeTable<'_>,
+        above: &str,
+        origin: &impl Fn(usize) -> Origin,
+    ) -> Table {
+        let mut plain = Table::new();
+        for (name, value) in table {
+            let key = join_key(above, name.get_ref());
+            self.origins.insert(key.clone(), origin(name.span().start));
+            let value = self.plain_value(value, &key, origin);
+            plain.insert(name.get_ref().to_string(), value);
+        }
+        plain
+    }
+
+    fn plain_value(
+        &mut self,
+        value: &Spanned<DeValue<'_>>,
+        key: &str,
+        origin: &impl Fn(usize) -> Origin,
+    ) -> Value {
+        match value.get_ref() {
+            DeValue::String(text) => Value::String(text.to_string()),
+            DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
+                .map_or_else(|_| Value::String(number.to_string()), Value::Integer),
+            DeValue::Float(number) => number
+                .as_str()
+                .parse()
+                .map_or_else(|_| Value::String(number.to_string()), Value::Float),
+            DeValue::Boolean(flag) => Value::Boolean(*flag),
+            DeValue::Datetime(time) => Value::Datetime(*time),
+            DeValue::Array(items) => Value::Array(
+                items
+                    .iter()
+                    .enumerate()
+                    .map(|(index, item)| {
+                        let key = join_key(key, &index.to_string());
+                        self.origins.insert(key.clone(), origin(item.span().start));
+                        self.plain_value(item, &key, origin)
+                    })
+                    .collect(),
+            ),
+            DeValue::Table(table) => Value::Table(self.plain_table(table, key, origin)),
+        }
+    }
+}
+
+/// Tables are merged key by key; everything else is replaced.
+fn merge(below: &mut Table, above: Table) {
+    for (key, value) in above {
+        match (below.get_mut(&key), value) {
+            (Some(Value::Table(below)), Value::Table(above)) => merge(below, above),
+            (_, value) => {
+                below.insert(key, value);
+            }
+        }
+    }
+}
+
+pub(crate) fn join_key(above: &str, name: &str) -> String {
+    let quoted = name
+        .contains(['.', '/', ' '])
+        .then(|| format!("\"{name}\""));
+    let name = quoted.as_deref().unwrap_or(name);
+    if above.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{above}.{name}")
+    }
+}
+
+/// The steps of a dotted key, quotes removed.
+fn split_key(key: &str) -> Vec<&str> {
+    let mut steps = Vec::new();
+    let mut rest = key;
+    while !rest.is_empty() {
+        let end = match rest.strip_prefix('"') {
+            Some(quoted) => quoted.find('"').map_or(rest.len(), |end| end + 2),
+            None => rest.find('.').unwrap_or(rest.len()),
+        };
+        steps.push(rest[..end].trim_matches('"'));
+        rest = rest[end..].trim_start_matches('.');
+    }
+    steps
+}
+
+fn line_of(text: &str, offset: usize) -> usize {
+    text.as_bytes()
+        .iter()
+        .take(offset)
+        .filter(|&&byte| byte == b'\n')
+        .count()
+        + 1
+}

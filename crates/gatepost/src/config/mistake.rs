@@ -1,0 +1,56 @@
+//! A mistake in the config: where it is, what is wrong, how to mend it.
+
+use std::fmt;
+
+/// One mistake. Shown as `gatepost.toml:12: listeners.mqtt.bnd: unknown key; did you mean 'bind'?`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Mistake {
+    /// File and line, variable or flag.
+    pub(crate) place: String,
+    /// The dotted key; empty where the text is no TOML at all.
+    pub(crate) key: String,
+    /// What is wrong, with the mend.
+    pub(crate) reason: String,
+}
+
+impl Mistake {
+    pub(crate) fn new(
+        place: impl fmt::Display,
+        key: impl Into<String>,
+        reason: impl Into<String>,
+    ) -> Self {
+        Self {
+            place: place.to_string(),
+            key: key.into(),
+            reason: reason.into(),
+        }
+    }
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: ", self.place)?;
+        if !self.key.is_empty() {
+            write!(formatter, "{}: ", self.key)?;
+        }
+        formatter.write_str(&self.reason)
+    }
+}
+
+/// The words of serde's "unknown field" error, in ours: the key that is unknown, and the mend.
+pub(super) fn unknown_key(message: &str) -> Option<(String, String)> {
+    let rest = message.strip_prefix("unknown field `")?;
+    let (name, rest) = rest.split_once('`')?;
+    let known: Vec<&str> = rest.split('`').skip(1).step_by(2).collect();
+    let nearest = known
+        .iter()
+        .map(|known| (strsim::damerau_levenshtein(name, known), known))
+        .min()
+        .filter(|&(distance, known)| distance <= known.len().max(3) / 2);
+    let mend = match nearest {
+        Some((_, known)) => format!("unknown key; did you mean '{known}'?"),
+        None if known.is_empty() => "unknown key; there are none here".to_owned(),
+        None => format!("unknown key; there are {}", known.join(", ")),
+    };
+    Some((name.to_owned(), mend))
+}

@@ -1,0 +1,114 @@
+//! The layers over each other, and the words for each kind of mistake.
+
+use std::path::Path;
+
+use super::*;
+
+fn load_text(
+    text: &str,
+    variables: &[(&str, &str)],
+    flags: &[&str],
+) -> Result<String, Vec<String>> {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), text).expect("a written file");
+    let variables = variables
+        .iter()
+        .map(|&(name, value)| (name.to_owned(), value.to_owned()));
+    let flags: Vec<String> = flags.iter().map(|&flag| flag.to_owned()).collect();
+    let shorter = |text: String| text.replace(&file.path().display().to_string(), "FILE");
+    match load(Some(file.path()), variables, &flags) {
+        Ok((config, origins)) => Ok(shorter(dump(&config, &origins))),
+        Err(mistakes) => Err(mistakes
+            .iter()
+            .map(|mistake| shorter(mistake.to_string()))
+            .collect()),
+    }
+}
+
+fn line_of(dump: &str, key: &str) -> String {
+    let start = format!("{key} = ");
+    let line = dump
+        .lines()
+        .find(|line| line.starts_with(&start))
+        .expect(key);
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn each_layer_overrides_the_one_before_and_is_named() {
+    let text = "data = \"from-file\"\n\n[log]\nlevel = \"warn\"\n";
+    let dump = load_text(text, &[], &[]).expect("no mistake");
+    assert_eq!(line_of(&dump, "data"), "data = \"from-file\" # FILE:1");
+    assert_eq!(line_of(&dump, "log.level"), "log.level = \"warn\" # FILE:4");
+    assert_eq!(
+        line_of(&dump, "log.format"),
+        "log.format = \"text\" # default"
+    );
+
+    let variables = [
+        ("GATEPOST_DATA", "'from variable'"),
+        ("GATEPOST_LOG__LEVEL", "debug"),
+    ];
+    let dump = load_text(text, &variables, &["data=from-flag"]).expect("no mistake");
+    assert_eq!(
+        line_of(&dump, "data"),
+        "data = \"from-flag\" # --set data=from-flag"
+    );
+    assert_eq!(
+        line_of(&dump, "log.level"),
+        "log.level = \"debug\" # $GATEPOST_LOG__LEVEL"
+    );
+}
+
+#[test]
+fn every_mistake_is_told_with_its_place_and_mend() {
+    let text = "dta = \"x\"\n[log]\nformat = \"xml\"\nlevl = \"info\"\n[store]\nwaiting_max = 7\n";
+    let mistakes = load_text(text, &[("GATEPOST_NO__SUCH", "1")], &[]).expect_err("mistakes");
+    let expect = |part: &str| {
+        assert!(
+            mistakes.iter().any(|mistake| mistake.contains(part)),
+            "{part} in {mistakes:#?}"
+        );
+    };
+    expect("FILE:1: dta: unknown key; did you mean 'data'?");
+    expect("FILE:3: log.format: unknown variant `xml`, expected `text` or `json`");
+    expect("FILE:4: log.levl: unknown key; did you mean 'level'?");
+    expect("FILE:6: store.waiting_max: invalid type: integer `7`, expected a string");
+    expect("$GATEPOST_NO__SUCH: no: unknown key; there are data,");
+    assert_eq!(mistakes.len(), 5, "{mistakes:#?}");
+}
+
+#[test]
+fn a_file_that_is_no_toml_names_its_line() {
+    let mistakes = load_text("data = \"x\"\n[log\n", &[], &[]).expect_err("a mistake");
+    assert!(mistakes[0].starts_with("FILE:2: "), "{mistakes:?}");
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    let mistakes =
+        load(Some(Path::new("no-such.toml")), std::iter::empty(), &[]).expect_err("a mistake");
+    assert!(
+        mistakes[0].to_string().starts_with("no-such.toml: "),
+        "{mistakes:?}"
+    );
+}
+
+#[test]
+fn a_bad_log_level_is_told() {
+    let mistakes = load_text("log.level = \"smtp=loudly\"\n", &[], &[]).expect_err("a mistake");
+    assert!(
+        mistakes[0].starts_with("FILE:1: log.level: "),
+        "{mistakes:?}"
+    );
+}
+
+#[test]
+fn variables_of_tests_and_the_config_path_are_no_settings() {
+    let variables = [
+        ("GATEPOST_CONFIG", "x"),
+        ("GATEPOST_TEST_CORPORA", "y"),
+        ("HOME", "z"),
+    ];
+    assert!(load_text("", &variables, &[]).is_ok());
+}
