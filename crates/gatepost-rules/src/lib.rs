@@ -1,4 +1,31 @@
 //! The SpamAssassin rule language: parse, compile, scan.
+//!
+//! A rule folder is read once ([`RuleSet::load`]) and compiled into tables that every thread
+//! shares; a message is then judged by [`RuleSet::scan`], which answers with a [`Report`]. The way
+//! of a rule, room by room:
+//!
+//! - `language` reads the files line by line into rules and preferences. What it cannot use
+//!   becomes a [`Problem`] with file, line and mend; the rest loads.
+//! - `pattern` gives each Perl regular expression the engine that is proven to mean the same.
+//! - [`mail`] makes the views of a message that rules look at, each only when a rule asks.
+//! - [`eval`] holds the functions that `eval:` rules call.
+//! - `scan` finds in one pass per view the rules that can match at all, confirms those, and
+//!   sums up.
+//!
+//! Invariants: a message never makes this crate panic, whatever its bytes; a scan takes bounded
+//! time, and a rule that ran into its bound is named in the report; a rule that cannot run is
+//! named among the problems, never dropped in silence.
 
 pub mod eval;
 pub mod mail;
+mod problem;
+mod report;
+mod rule_set;
+mod scan;
+mod settings;
+
+pub use problem::{Problem, Severity};
+pub use report::{Hit, Report};
+pub use rule_set::{RuleSet, Statistics};
+pub use scan::ScanContext;
+pub use settings::RulesSettings;

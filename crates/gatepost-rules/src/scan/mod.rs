@@ -1,0 +1,5 @@
+//! One message through all rules.
+
+mod context;
+
+pub use context::ScanContext;

@@ -1,0 +1,51 @@
+//! The settings of the rule engine, as they stand under `[rules]` in the config.
+
+use std::path::PathBuf;
+
+use gatepost_settings::{ByteSize, Period};
+use serde::{Deserialize, Serialize};
+
+/// The settings under `[rules]`.
+#[derive(Deserialize, Serialize, Clone, Debug)]
+#[serde(default, deny_unknown_fields)]
+pub struct RulesSettings {
+    /// Rule folders (or single files), read in this order; those that do not exist are passed
+    /// over, and where none exists the embedded rule set is used.
+    pub paths: Vec<PathBuf>,
+    /// Use Bayes. SpamAssassin takes a score set with Bayes only once enough was learned; nothing
+    /// is learned yet, so today both values give the same scores, and each `BAYES_…` rule is
+    /// listed among the rules that cannot run.
+    pub bayes: bool,
+    /// Keep an average score per sender (AWL, TxRep). No average is kept yet, so today both
+    /// values give the same scores, and the rule is listed among those that cannot run.
+    pub auto_welcomelist: bool,
+    /// Run rules that ask the network. They are listed as switched off while this is false; true
+    /// is refused with an error until they exist.
+    pub network: bool,
+    /// Overrides the folder's `required_score`.
+    pub required_score: Option<f64>,
+    /// Per-user preferences, read after the rule folders.
+    pub preferences: Option<PathBuf>,
+    /// From this size on a message is not scanned past its first so many bytes.
+    pub max_size: ByteSize,
+    /// The time that one message's scan may take; rules that did not get their turn are reported.
+    pub max_time: Period,
+}
+
+impl Default for RulesSettings {
+    fn default() -> Self {
+        Self {
+            paths: vec![
+                PathBuf::from("/usr/share/spamassassin"),
+                PathBuf::from("/etc/spamassassin"),
+            ],
+            bayes: true,
+            auto_welcomelist: true,
+            network: false,
+            required_score: None,
+            preferences: None,
+            max_size: ByteSize::mebibytes(64),
+            max_time: Period::seconds(2),
+        }
+    }
+}
