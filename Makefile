@@ -1,0 +1,45 @@
+# Gatepost: build, run, test. `make help` lists the targets.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+CARGO ?= cargo
+# The thin client has a build of its own: statically linked, so that it starts in microseconds.
+CALL := target/call/release/gatepost-call
+
+.PHONY: help build run test check lint format peers dist call bench docs fuzz clean
+
+help: ## List the targets
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+build: ## Build the server and the thin client
+	$(CARGO) build --release --locked -p gatepost -p gatepost-bench
+	@$(MAKE) --no-print-directory call
+
+run: ## Build, and serve on loopback with the defaults
+	$(CARGO) run --release --locked -p gatepost -- serve
+
+test: ## Test everything, against real peers; installs what it needs
+	@tests/run
+
+check: ## Compile everything, quickly
+	$(CARGO) check --release --locked --workspace --all-targets
+
+lint: ## Formatting and lints, as CI checks them
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --release --locked --workspace --all-targets -- -D warnings
+
+format: ## Format the code
+	$(CARGO) fmt --all
+
+peers: ## Install the programs that the tests talk to (Debian; needs root)
+	@tests/install-peers
+
+call: ## Build the thin client, statically linked
+	$(CARGO) rustc --release --locked -p gatepost-call --target-dir target/call -- -C target-feature=+crt-static
+
+dist: ## Build what is shipped: fat LTO, one codegen unit
+	$(CARGO) build --profile dist --locked -p gatepost
+	$(CARGO) rustc --profile dist --locked -p gatepost-call --target-dir target/call -- -C target-feature=+crt-static
+
+clean: ## Remove what was built
+	$(CARGO) clean
