@@ -1,0 +1,258 @@
+//! Static files: their header texts, computed once, and conditional and range requests.
+
+use std::ops::Range;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+
+use crate::clock;
+use crate::mime::mime_type;
+use crate::resolve::Stamp;
+
+/// A file served as it is.
+#[derive(Debug)]
+pub struct StaticFile {
+    /// Its content; `None` for a file too large for the cache.
+    pub content: Option<Bytes>,
+    /// Its length in bytes.
+    pub length: u64,
+    /// Its MIME type.
+    pub mime: &'static str,
+    /// Its entity tag, with the quotes.
+    pub etag: String,
+    /// When it was last written, as an HTTP date.
+    pub last_modified: String,
+    modified: SystemTime,
+}
+
+/// What a request's conditions ask for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Selection {
+    /// The whole file.
+    Whole,
+    /// Nothing: the client has it (304).
+    NotModified,
+    /// A precondition of the client's does not hold (412).
+    PreconditionFailed,
+    /// These bytes (206).
+    Part(Range<u64>),
+    /// The range lies outside the file (416).
+    Unsatisfiable,
+}
+
+/// The header fields that make a request conditional or partial.
+#[derive(Debug, Clone, Copy, Default)]
+#[allow(missing_docs)] // the names are the header fields'
+pub struct Conditions<'a> {
+    pub if_match: Option<&'a str>,
+    pub if_none_match: Option<&'a str>,
+    pub if_modified_since: Option<&'a str>,
+    pub if_unmodified_since: Option<&'a str>,
+    pub if_range: Option<&'a str>,
+    pub range: Option<&'a str>,
+}
+
+impl StaticFile {
+    /// A file kept in memory.
+    pub fn in_memory(name: &str, stamp: Stamp, content: Bytes) -> Self {
+        Self {
+            content: Some(content),
+            ..Self::on_disk(name, stamp)
+        }
+    }
+
+    /// A file read from disk at each request.
+    pub fn on_disk(name: &str, stamp: Stamp) -> Self {
+        let since = stamp
+            .modified
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        Self {
+            content: None,
+            length: stamp.length,
+            mime: mime_type(name),
+            etag: format!("\"{:x}-{:x}\"", since.as_nanos(), stamp.length),
+            last_modified: clock::http_date(stamp.modified),
+            // HTTP dates know no fractions of a second.
+            modified: UNIX_EPOCH + Duration::from_secs(since.as_secs()),
+        }
+    }
+
+    /// Evaluates a request's conditions in the order of RFC 9110 § 13.2.2.
+    pub fn select(&self, conditions: &Conditions<'_>) -> Selection {
+        if let Some(tags) = conditions.if_match {
+            if !self.has_tag(tags, false) {
+                return Selection::PreconditionFailed;
+            }
+        } else if let Some(limit) = conditions
+            .if_unmodified_since
+            .and_then(clock::parse_http_date)
+            && self.modified > limit
+        {
+            return Selection::PreconditionFailed;
+        }
+        if let Some(tags) = conditions.if_none_match {
+            if self.has_tag(tags, true) {
+                return Selection::NotModified;
+            }
+        } else if let Some(since) = conditions
+            .if_modified_since
+            .and_then(clock::parse_http_date)
+            && self.modified <= since
+        {
+            return Selection::NotModified;
+        }
+        match conditions.range {
+            Some(range) if self.range_applies(conditions.if_range) => self.part(range),
+            _ => Selection::Whole,
+        }
+    }
+
+    fn has_tag(&self, tags: &str, weakly: bool) -> bool {
+        tags.split(',').map(str::trim).any(|tag| {
+            let tag = if weakly {
+                tag.strip_prefix("W/").unwrap_or(tag)
+            } else {
+                tag
+            };
+            tag == "*" || tag == self.etag
+        })
+    }
+
+    /// RFC 9110 § 13.1.5: a tag must be equal, a date must be the very date.
+    fn range_applies(&self, if_range: Option<&str>) -> bool {
+        if_range.is_none_or(|validator| validator == self.etag || validator == self.last_modified)
+    }
+
+    /// One byte range; several at once are answered with the whole file, which the standard
+    /// allows (RFC 9110 § 14.2).
+    fn part(&self, range: &str) -> Selection {
+        let Some(spec) = range.strip_prefix("bytes=").map(str::trim) else {
+            return Selection::Whole;
+        };
+        let Some((first, last)) = spec.split_once('-') else {
+            return Selection::Whole;
+        };
+        if spec.contains(',') {
+            return Selection::Whole;
+        }
+        let digits = |text: &str| -> Option<u64> {
+            let all_digits = text.bytes().all(|byte| byte.is_ascii_digit());
+            all_digits.then(|| text.parse().ok()).flatten()
+        };
+        let range = match (digits(first), digits(last)) {
+            // The last so many bytes.
+            (None, Some(suffix)) if first.is_empty() => {
+                if suffix == 0 {
+                    return Selection::Unsatisfiable;
+                }
+                self.length.saturating_sub(suffix)..self.length
+            }
+            (Some(start), None) if last.is_empty() => start..self.length,
+            (Some(start), Some(end)) if start <= end => {
+                start..end.saturating_add(1).min(self.length)
+            }
+            _ => return Selection::Whole,
+        };
+        if range.start >= self.length {
+            Selection::Unsatisfiable
+        } else {
+            Selection::Part(range)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file() -> StaticFile {
+        let stamp = Stamp {
+            modified: UNIX_EPOCH + Duration::from_millis(784_111_777_500),
+            length: 100,
+        };
+        StaticFile::on_disk("a.txt", stamp)
+    }
+
+    #[test]
+    fn ranges_select_bytes() {
+        let select = |range| {
+            file().select(&Conditions {
+                range: Some(range),
+                ..Conditions::default()
+            })
+        };
+        assert_eq!(select("bytes=0-0"), Selection::Part(0..1));
+        assert_eq!(select("bytes=90-"), Selection::Part(90..100));
+        assert_eq!(select("bytes=-10"), Selection::Part(90..100));
+        assert_eq!(select("bytes=-1000"), Selection::Part(0..100));
+        assert_eq!(select("bytes=50-1000"), Selection::Part(50..100));
+        assert_eq!(select("bytes=100-"), Selection::Unsatisfiable);
+        assert_eq!(select("bytes=-0"), Selection::Unsatisfiable);
+        for whole in [
+            "bytes=5-2",
+            "bytes=a-b",
+            "lines=1-2",
+            "bytes=0-1,3-4",
+            "bytes=+1-2",
+            "bytes=-",
+        ] {
+            assert_eq!(select(whole), Selection::Whole, "{whole}");
+        }
+    }
+
+    #[test]
+    fn conditions_spare_what_the_client_has() {
+        let file = file();
+        let date = "Sun, 06 Nov 1994 08:49:37 GMT";
+        let weak = format!("\"x\", W/{}", file.etag);
+        let select = |conditions: Conditions<'_>| file.select(&conditions);
+        let none = Conditions::default();
+        assert_eq!(
+            select(Conditions {
+                if_none_match: Some(&weak),
+                ..none
+            }),
+            Selection::NotModified
+        );
+        assert_eq!(
+            select(Conditions {
+                if_modified_since: Some(date),
+                ..none
+            }),
+            Selection::NotModified
+        );
+        assert_eq!(
+            select(Conditions {
+                if_none_match: Some("\"x\""),
+                if_modified_since: Some(date),
+                ..none
+            }),
+            Selection::Whole,
+            "a tag outranks a date"
+        );
+        assert_eq!(
+            select(Conditions {
+                if_match: Some("\"x\""),
+                ..none
+            }),
+            Selection::PreconditionFailed
+        );
+        assert_eq!(
+            select(Conditions {
+                range: Some("bytes=0-1"),
+                if_range: Some("\"x\""),
+                ..none
+            }),
+            Selection::Whole
+        );
+        assert_eq!(
+            select(Conditions {
+                range: Some("bytes=0-1"),
+                if_range: Some(date),
+                ..none
+            }),
+            Selection::Part(0..2)
+        );
+    }
+}

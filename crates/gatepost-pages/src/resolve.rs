@@ -1,0 +1,248 @@
+//! From a request's path to a file under the root, and never outside it.
+//!
+//! Invariants: a path is resolved only from names that are neither `.`, `..`, empty nor hidden;
+//! and unless links may be followed, the file's real path lies under the root's real path.
+
+use std::fs::{self, File, Metadata};
+use std::io::Read;
+use std::path::{Component, Path, PathBuf};
+use std::time::SystemTime;
+
+use bytes::Bytes;
+
+/// A state of a file: if it is the same again, so is the content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp {
+    /// When it was last written.
+    pub modified: SystemTime,
+    /// Its length in bytes.
+    pub length: u64,
+}
+
+impl Stamp {
+    fn of(metadata: &Metadata) -> Self {
+        Self {
+            modified: metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH),
+            length: metadata.len(),
+        }
+    }
+}
+
+/// The folder that files are served from.
+#[derive(Debug)]
+pub struct Root {
+    path: PathBuf,
+    follow_symlinks: bool,
+}
+
+/// What lies at a request's path.
+#[derive(Debug)]
+pub enum Located {
+    /// A file, by its path relative to the root.
+    File(PathBuf),
+    /// A folder with an index, asked for without the final slash.
+    Folder,
+    /// Nothing that is served.
+    Nothing,
+}
+
+/// A template's text.
+#[derive(Debug)]
+pub struct TemplateText {
+    /// Its source.
+    pub text: String,
+    /// The file's state.
+    pub stamp: Stamp,
+}
+
+impl Root {
+    /// The folder at `path`, which need not exist.
+    pub fn new(path: &Path, follow_symlinks: bool) -> Self {
+        Self {
+            path: path.to_owned(),
+            follow_symlinks,
+        }
+    }
+
+    /// Finds the file for a request's decoded path: itself, with `.html`, or the folder's index.
+    pub fn locate(&self, path: &str) -> Located {
+        let Some(relative) = served_path(path) else {
+            return Located::Nothing;
+        };
+        let is_file = |path: &Path| self.metadata(path).is_some_and(|found| found.is_file());
+        if path.ends_with('/') || relative.as_os_str().is_empty() {
+            let index = relative.join("index.html");
+            return if is_file(&index) {
+                Located::File(index)
+            } else {
+                Located::Nothing
+            };
+        }
+        if is_file(&relative) {
+            return Located::File(relative);
+        }
+        let mut page = relative.clone().into_os_string();
+        page.push(".html");
+        let page = PathBuf::from(page);
+        if is_file(&page) {
+            return Located::File(page);
+        }
+        if is_file(&relative.join("index.html")) {
+            return Located::Folder;
+        }
+        Located::Nothing
+    }
+
+    /// The state of a file now.
+    pub fn stamp(&self, relative: &Path) -> Option<Stamp> {
+        self.metadata(relative).map(|metadata| Stamp::of(&metadata))
+    }
+
+    /// Opens a file that [`Root::locate`] found.
+    pub fn open(&self, relative: &Path) -> Option<(File, Stamp)> {
+        self.real(relative)?;
+        let file = File::open(self.path.join(relative)).ok()?;
+        let stamp = Stamp::of(&file.metadata().ok()?);
+        Some((file, stamp))
+    }
+
+    /// Reads a whole file of at most `bytes_max`.
+    pub fn read(&self, relative: &Path, bytes_max: u64) -> Option<(Bytes, Stamp)> {
+        let (file, stamp) = self.open(relative)?;
+        let mut content = Vec::with_capacity(stamp.length.min(bytes_max) as usize);
+        file.take(bytes_max + 1).read_to_end(&mut content).ok()?;
+        (content.len() as u64 <= bytes_max).then(|| (Bytes::from(content), stamp))
+    }
+
+    /// Reads a template that another includes or extends; its name is a path from the root.
+    pub fn template(&self, name: &str) -> Option<TemplateText> {
+        /// A template is a page's text, not a data file.
+        const TEMPLATE_BYTES_MAX: u64 = 4 << 20;
+        let relative = safe_path(name)?;
+        let (content, stamp) = self.read(&relative, TEMPLATE_BYTES_MAX)?;
+        let text = String::from_utf8_lossy(&content).into_owned();
+        Some(TemplateText { text, stamp })
+    }
+
+    fn metadata(&self, relative: &Path) -> Option<Metadata> {
+        self.real(relative)?;
+        fs::metadata(self.path.join(relative)).ok()
+    }
+
+    /// The file's real path, if it may be served.
+    fn real(&self, relative: &Path) -> Option<PathBuf> {
+        let real = self.path.join(relative).canonicalize().ok()?;
+        if self.follow_symlinks {
+            return Some(real);
+        }
+        real.starts_with(self.path.canonicalize().ok()?)
+            .then_some(real)
+    }
+}
+
+/// A request's path as a relative file path without hidden names, and without names that begin
+/// with `_`, which are parts of pages.
+fn served_path(path: &str) -> Option<PathBuf> {
+    let relative = safe_path(path.strip_prefix('/')?)?;
+    let hidden = |component: Component<'_>| {
+        let name = component.as_os_str().as_encoded_bytes();
+        name.starts_with(b".") || name.starts_with(b"_")
+    };
+    (!relative.components().any(hidden)).then_some(relative)
+}
+
+/// A relative path that cannot lead upwards.
+fn safe_path(path: &str) -> Option<PathBuf> {
+    let path = path.strip_suffix('/').unwrap_or(path);
+    let mut safe = PathBuf::new();
+    if path.is_empty() {
+        return Some(safe);
+    }
+    for name in path.split('/') {
+        if name.is_empty() || name == "." || name == ".." || name.contains(['\0', '\\']) {
+            return None;
+        }
+        safe.push(name);
+    }
+    Some(safe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn root() -> (tempfile::TempDir, Root) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let write = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().expect("a parent")).expect("a folder");
+            fs::write(path, text).expect("a file");
+        };
+        write("secret.txt", "outside");
+        write("pages/status.html", "status");
+        write("pages/docs/index.html", "docs");
+        write("pages/_layout.html", "layout");
+        write("pages/.htaccess", "hidden");
+        write("pages/a.css", "css");
+        std::os::unix::fs::symlink("../secret.txt", folder.path().join("pages/link.txt"))
+            .expect("a link");
+        let root = Root::new(&folder.path().join("pages"), false);
+        (folder, root)
+    }
+
+    fn located(root: &Root, path: &str) -> String {
+        match root.locate(path) {
+            Located::File(path) => path.display().to_string(),
+            Located::Folder => "folder".into(),
+            Located::Nothing => "nothing".into(),
+        }
+    }
+
+    #[test]
+    fn paths_find_files_pages_and_indexes() {
+        let (_folder, root) = root();
+        for (path, expected) in [
+            ("/status", "status.html"),
+            ("/status.html", "status.html"),
+            ("/a.css", "a.css"),
+            ("/docs/", "docs/index.html"),
+            ("/docs", "folder"),
+            ("/", "nothing"),
+            ("/status/", "nothing"),
+            ("/a.css/", "nothing"),
+        ] {
+            assert_eq!(located(&root, path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn nothing_outside_the_root_is_served() {
+        let (folder, root) = root();
+        for path in [
+            "/../secret.txt",
+            "/docs/../../secret.txt",
+            "/./status",
+            "//status",
+            "/docs//index.html",
+            "/..\\secret.txt",
+            "/.htaccess",
+            "/_layout",
+            "/link.txt",
+            "/status\0",
+            "status",
+            "",
+        ] {
+            assert_eq!(located(&root, path), "nothing", "{path:?}");
+        }
+        let linked = Root::new(&folder.path().join("pages"), true);
+        assert_eq!(located(&linked, "/link.txt"), "link.txt");
+    }
+
+    #[test]
+    fn templates_may_include_parts_but_not_leave_the_root() {
+        let (_folder, root) = root();
+        assert!(root.template("_layout.html").is_some());
+        assert!(root.template("../secret.txt").is_none());
+        assert!(root.template("link.txt").is_none());
+    }
+}

@@ -1,0 +1,289 @@
+//! The fast form of a page: static slices and insertion points.
+//!
+//! A template that holds only text and insertion points with constant arguments is split once,
+//! when its file is read. A hit then appends shared slices and fresh values and copies no static
+//! byte. Whatever else a template holds (statements, filters, variables, escapes in strings)
+//! sends it to the template engine; [`split`] gives `None` rather than guess.
+
+use bytes::Bytes;
+
+use crate::insertion::Insertion;
+
+/// A piece of a page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Piece {
+    /// Bytes of the file, shared with it.
+    Static(Bytes),
+    /// A value.
+    Insertion(Insertion),
+}
+
+/// The script that keeps `live()` values moving; served by the HTTP listener.
+pub const LIVE_SCRIPT: &str = "<script src=\"/gatepost/live.js\" defer></script>";
+
+/// Splits a template into pieces; `None` if the template engine must render it.
+pub fn split(source: &Bytes) -> Option<Vec<Piece>> {
+    let text = std::str::from_utf8(source).ok()?;
+    let mut pieces = Vec::new();
+    let mut position = 0;
+    let push_static = |pieces: &mut Vec<Piece>, start: usize, end: usize| {
+        if start < end {
+            pieces.push(Piece::Static(source.slice(start..end)));
+        }
+    };
+    let mut from = 0;
+    while let Some(found) = memchr::memchr(b'{', text.get(from..)?.as_bytes()) {
+        let start = from + found;
+        match text.as_bytes().get(start + 1) {
+            Some(b'{') => {
+                let rest = text.get(start + 2..)?;
+                let (insertion, length) = parse_insertion(rest)?;
+                push_static(&mut pieces, position, start);
+                pieces.push(Piece::Insertion(insertion));
+                position = start + 2 + length;
+                from = position;
+            }
+            Some(b'%' | b'#') => return None,
+            _ => from = start + 1,
+        }
+    }
+    push_static(&mut pieces, position, source.len());
+    let live = |piece: &Piece| matches!(piece, Piece::Insertion(Insertion::Live(_)));
+    Some(if pieces.iter().any(live) {
+        with_script(pieces)
+    } else {
+        pieces
+    })
+}
+
+/// Puts the script before the last `</body>`, or at the end where there is none.
+fn with_script(pieces: Vec<Piece>) -> Vec<Piece> {
+    let script = || Piece::Static(Bytes::from_static(LIVE_SCRIPT.as_bytes()));
+    let place = pieces.iter().enumerate().rev().find_map(|(index, piece)| {
+        let Piece::Static(bytes) = piece else {
+            return None;
+        };
+        body_end(bytes).map(|offset| (index, offset))
+    });
+    let Some((place, offset)) = place else {
+        return pieces.into_iter().chain([script()]).collect();
+    };
+    let mut placed = Vec::with_capacity(pieces.len() + 2);
+    for (index, piece) in pieces.into_iter().enumerate() {
+        match piece {
+            Piece::Static(bytes) if index == place => placed.extend([
+                Piece::Static(bytes.slice(..offset)),
+                script(),
+                Piece::Static(bytes.slice(offset..)),
+            ]),
+            other => placed.push(other),
+        }
+    }
+    placed
+}
+
+/// Where the last `</body` begins.
+pub fn body_end(html: &[u8]) -> Option<usize> {
+    const END: &[u8] = b"</body";
+    memchr::memrchr_iter(b'<', html).find(|&start| {
+        html.get(start..start + END.len())
+            .is_some_and(|tag| tag.eq_ignore_ascii_case(END))
+    })
+}
+
+/// Reads `name(arguments) }}`; returns the insertion point and the length up to after `}}`.
+fn parse_insertion(text: &str) -> Option<(Insertion, usize)> {
+    let mut reader = Reader { rest: text };
+    reader.skip_space();
+    let name = reader.name()?;
+    reader.skip_space();
+    reader.expect("(")?;
+    let arguments = reader.arguments()?;
+    reader.skip_space();
+    reader.expect("}}")?;
+    let insertion = insertion_of(name, arguments)?;
+    Some((insertion, text.len() - reader.rest.len()))
+}
+
+fn insertion_of(name: &str, arguments: Arguments) -> Option<Insertion> {
+    let Arguments { positional, named } = arguments;
+    let mut positional = positional.into_iter();
+    let first = positional.next();
+    if positional.next().is_some() || (name != "call" && !named.is_empty()) {
+        return None;
+    }
+    match (name, first) {
+        ("now", None) => Some(Insertion::Now),
+        ("now", Some(format)) => Some(Insertion::NowAs(format)),
+        ("latest", Some(topic)) => Some(Insertion::Latest(topic)),
+        ("live", Some(topic)) => Some(Insertion::Live(topic)),
+        ("call", Some(path)) => Some(Insertion::Call {
+            path,
+            arguments: named,
+        }),
+        _ => None,
+    }
+}
+
+#[derive(Default)]
+struct Arguments {
+    positional: Vec<String>,
+    named: Vec<(String, String)>,
+}
+
+struct Reader<'a> {
+    rest: &'a str,
+}
+
+impl<'a> Reader<'a> {
+    fn skip_space(&mut self) {
+        self.rest = self.rest.trim_start_matches([' ', '\t', '\r', '\n']);
+    }
+
+    fn expect(&mut self, token: &str) -> Option<()> {
+        self.rest = self.rest.strip_prefix(token)?;
+        Some(())
+    }
+
+    fn take_while(&mut self, accept: impl Fn(char) -> bool) -> &'a str {
+        let end = self.rest.find(|c| !accept(c)).unwrap_or(self.rest.len());
+        let (taken, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        taken
+    }
+
+    fn name(&mut self) -> Option<&'a str> {
+        if self.rest.starts_with(|c: char| c.is_ascii_digit()) {
+            return None;
+        }
+        let name = self.take_while(|c| c.is_ascii_alphanumeric() || c == '_');
+        (!name.is_empty()).then_some(name)
+    }
+
+    /// Constants up to and with the closing parenthesis.
+    fn arguments(&mut self) -> Option<Arguments> {
+        let mut arguments = Arguments::default();
+        self.skip_space();
+        if self.expect(")").is_some() {
+            return Some(arguments);
+        }
+        loop {
+            self.skip_space();
+            if self.rest.starts_with(['"', '\'']) {
+                if !arguments.named.is_empty() {
+                    return None; // the engine's error tells it better
+                }
+                arguments.positional.push(self.string()?);
+            } else {
+                let name = self.name()?.to_owned();
+                self.skip_space();
+                self.expect("=")?;
+                self.skip_space();
+                arguments.named.push((name, self.constant()?));
+            }
+            self.skip_space();
+            if self.expect(")").is_some() {
+                return Some(arguments);
+            }
+            self.expect(",")?;
+        }
+    }
+
+    fn constant(&mut self) -> Option<String> {
+        if self.rest.starts_with(['"', '\'']) {
+            return self.string();
+        }
+        // Whole numbers only: their text is the same whoever prints them.
+        let digits = self.take_while(|c| c.is_ascii_digit());
+        let plain = digits == "0" || (!digits.starts_with('0') && digits.len() <= 15);
+        (!digits.is_empty() && plain).then(|| digits.to_owned())
+    }
+
+    fn string(&mut self) -> Option<String> {
+        let quote = self.rest.chars().next()?;
+        let inner = self.rest.get(1..)?;
+        let (text, rest) = inner.split_once(quote)?;
+        if text.contains('\\') {
+            return None;
+        }
+        self.rest = rest;
+        Some(text.to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pieces(source: &'static str) -> Option<Vec<String>> {
+        let pieces = split(&Bytes::from_static(source.as_bytes()))?;
+        Some(
+            pieces
+                .into_iter()
+                .map(|piece| match piece {
+                    Piece::Static(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+                    Piece::Insertion(insertion) => format!("{insertion:?}"),
+                })
+                .collect(),
+        )
+    }
+
+    #[test]
+    fn text_and_insertion_points_are_split() {
+        assert_eq!(
+            pieces("<p>{{ now() }}</p> {a{b}"),
+            Some(vec!["<p>".into(), "Now".into(), "</p> {a{b}".into()])
+        );
+        assert_eq!(
+            pieces("{{latest('a/b')}}{{ now(\"%H\") }}"),
+            Some(vec!["Latest(\"a/b\")".into(), "NowAs(\"%H\")".into()])
+        );
+        assert_eq!(
+            pieces("{{ call(\"/greeting\", name=\"x\", n=3) }}"),
+            Some(vec![
+                "Call { path: \"/greeting\", arguments: [(\"name\", \"x\"), (\"n\", \"3\")] }"
+                    .into()
+            ])
+        );
+        assert_eq!(pieces(""), Some(vec![]));
+    }
+
+    #[test]
+    fn everything_else_is_the_template_engines() {
+        for source in [
+            "{% if x %}{% endif %}",
+            "{# remark #}",
+            "{{ x }}",
+            "{{- now() }}",
+            "{{ now() -}}",
+            "{{ now()|upper }}",
+            "{{ now( }}",
+            "{{ latest(\"a\\n\") }}",
+            "{{ latest(topic) }}",
+            "{{ latest(\"a\", \"b\") }}",
+            "{{ latest(\"a\").time }}",
+            "{{ history(\"#\", 3) }}",
+            "{{ call(\"/a\", x=1.5) }}",
+            "{{ call(\"/a\", x=007) }}",
+            "{{",
+            "{{ now()",
+        ] {
+            assert_eq!(pieces(source), None, "{source}");
+        }
+    }
+
+    #[test]
+    fn the_live_script_comes_once_before_the_end_of_the_body() {
+        let pieces = pieces("{{ live('a') }}{{ live('b') }}<p></BODY></html>").expect("simple");
+        assert_eq!(
+            pieces,
+            [
+                "Live(\"a\")",
+                "Live(\"b\")",
+                "<p>",
+                LIVE_SCRIPT,
+                "</BODY></html>"
+            ]
+        );
+    }
+}
