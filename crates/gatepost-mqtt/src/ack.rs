@@ -1,0 +1,248 @@
+//! The packets that answer with a reason: CONNACK, PUBACK, PUBREC, PUBREL, PUBCOMP, DISCONNECT
+//! and AUTH (§ 3.2, § 3.4 to § 3.7, § 3.14, § 3.15).
+
+use bytes::{BufMut, BytesMut};
+
+use crate::frame::PacketType;
+use crate::wire::{Reader, put_packet};
+use crate::{DecodeError, EncodeError, Frame, PacketId, Properties, Property, Reason, Version};
+
+/// The answer to CONNECT.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Connack<'a> {
+    /// Whether the server kept state of this client id.
+    pub session_present: bool,
+    /// In 3.1.1 a return code on the wire, translated both ways.
+    pub reason: Reason,
+    /// MQTT 5 only.
+    pub properties: Properties<'a>,
+}
+
+impl<'a> Connack<'a> {
+    pub(crate) fn decode(version: Version, frame: Frame<'a>) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(frame.body);
+        let flags = reader.byte()?;
+        if flags > 1 {
+            return Err(DecodeError::malformed(
+                "the upper flags of CONNACK are 0 [MQTT-3.2.2-1]",
+            ));
+        }
+        let code = reader.byte()?;
+        let reason = if version.has_properties() {
+            Reason(code)
+        } else {
+            Reason::from_connack_return_code(code)
+                .ok_or(DecodeError::malformed("a reserved return code"))?
+        };
+        let properties = read_properties(version, &mut reader, PacketType::Connack)?;
+        expect_end(reader)?;
+        Ok(Self {
+            session_present: flags == 1,
+            reason,
+            properties,
+        })
+    }
+
+    /// Appends the packet.
+    pub fn encode(&self, version: Version, out: &mut BytesMut) -> Result<(), EncodeError> {
+        put_packet(out, PacketType::Connack.first_byte(), |body| {
+            body.put_u8(u8::from(self.session_present));
+            if version.has_properties() {
+                body.put_u8(self.reason.0);
+                self.properties.write(body);
+            } else {
+                body.put_u8(self.reason.connack_return_code());
+            }
+            Ok(())
+        })
+    }
+}
+
+/// PUBACK, PUBREC, PUBREL or PUBCOMP: which one, the type of the packet says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ack<'a> {
+    /// What is acknowledged.
+    pub packet_id: PacketId,
+    /// Always success before MQTT 5.
+    pub reason: Reason,
+    /// MQTT 5 only.
+    pub properties: Properties<'a>,
+}
+
+impl<'a> Ack<'a> {
+    /// Success, with nothing to add.
+    pub const fn success(packet_id: PacketId) -> Self {
+        Self::new(packet_id, Reason::SUCCESS)
+    }
+
+    /// This reason, with nothing to add.
+    pub const fn new(packet_id: PacketId, reason: Reason) -> Self {
+        Self {
+            packet_id,
+            reason,
+            properties: Properties::EMPTY,
+        }
+    }
+
+    pub(crate) fn decode(version: Version, frame: Frame<'a>) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(frame.body);
+        let packet_id = reader.packet_id()?;
+        let packet_type = frame.header.packet_type;
+        let outcome = Outcome::read(version, &mut reader, packet_type)?;
+        Ok(Self {
+            packet_id,
+            reason: outcome.reason,
+            properties: outcome.properties,
+        })
+    }
+
+    /// Appends the packet as one of `packet_type`.
+    pub fn encode(
+        &self,
+        packet_type: PacketType,
+        version: Version,
+        out: &mut BytesMut,
+    ) -> Result<(), EncodeError> {
+        if !version.has_properties()
+            || (self.reason == Reason::SUCCESS && self.properties.is_empty())
+        {
+            out.put_slice(&[packet_type.first_byte(), 2]);
+            out.put_u16(self.packet_id.get());
+            return Ok(());
+        }
+        put_packet(out, packet_type.first_byte(), |body| {
+            body.put_u16(self.packet_id.get());
+            Outcome::new(self.reason, self.properties).write(body);
+            Ok(())
+        })
+    }
+}
+
+/// DISCONNECT or AUTH: a reason and properties. An absent reason is 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Outcome<'a> {
+    /// Why.
+    pub reason: Reason,
+    /// MQTT 5 only.
+    pub properties: Properties<'a>,
+}
+
+impl<'a> Outcome<'a> {
+    /// Both parts.
+    pub const fn new(reason: Reason, properties: Properties<'a>) -> Self {
+        Self { reason, properties }
+    }
+
+    pub(crate) fn decode(version: Version, frame: Frame<'a>) -> Result<Self, DecodeError> {
+        Self::read(
+            version,
+            &mut Reader::new(frame.body),
+            frame.header.packet_type,
+        )
+    }
+
+    /// Reason and properties may both be left out at the end of a packet (§ 3.4.2.1).
+    fn read(
+        version: Version,
+        reader: &mut Reader<'a>,
+        packet_type: PacketType,
+    ) -> Result<Self, DecodeError> {
+        let mut outcome = Self::default();
+        if version.has_properties() && !reader.is_empty() {
+            outcome.reason = Reason(reader.byte()?);
+            if !is_allowed(outcome.reason, packet_type) {
+                return Err(DecodeError::malformed(
+                    "a reason code that this packet does not have",
+                ));
+            }
+            if !reader.is_empty() {
+                outcome.properties = read_properties(version, reader, packet_type)?;
+            }
+        }
+        expect_end(*reader)?;
+        Ok(outcome)
+    }
+
+    fn write(&self, out: &mut impl BufMut) {
+        out.put_u8(self.reason.0);
+        if !self.properties.is_empty() {
+            self.properties.write(out);
+        }
+    }
+
+    /// Appends the packet as a DISCONNECT.
+    pub fn encode_disconnect(
+        &self,
+        version: Version,
+        out: &mut BytesMut,
+    ) -> Result<(), EncodeError> {
+        self.encode(PacketType::Disconnect, version, out)
+    }
+
+    /// Appends the packet as an AUTH.
+    pub fn encode_auth(&self, out: &mut BytesMut) -> Result<(), EncodeError> {
+        self.encode(PacketType::Auth, Version::Mqtt5, out)
+    }
+
+    fn encode(
+        &self,
+        packet_type: PacketType,
+        version: Version,
+        out: &mut BytesMut,
+    ) -> Result<(), EncodeError> {
+        put_packet(out, packet_type.first_byte(), |body| {
+            let is_default = self.reason == Reason::SUCCESS && self.properties.is_empty();
+            if version.has_properties() && !is_default {
+                self.write(body);
+            }
+            Ok(())
+        })
+    }
+
+    /// How long the session shall outlive the connection, where DISCONNECT changes it.
+    pub fn session_expiry_seconds(&self) -> Option<u32> {
+        self.properties.find(|property| match property {
+            Property::SessionExpiryInterval(seconds) => Some(seconds),
+            _ => None,
+        })
+    }
+}
+
+/// The tables of § 3.4.2.1, § 3.5.2.1, § 3.6.2.1, § 3.7.2.1, § 3.14.2.1 and § 3.15.2.1.
+fn is_allowed(reason: Reason, packet_type: PacketType) -> bool {
+    match packet_type {
+        PacketType::Puback | PacketType::Pubrec => matches!(
+            reason.0,
+            0x00 | 0x10 | 0x80 | 0x83 | 0x87 | 0x90 | 0x91 | 0x97 | 0x99
+        ),
+        PacketType::Pubrel | PacketType::Pubcomp => matches!(reason.0, 0x00 | 0x92),
+        PacketType::Disconnect => matches!(
+            reason.0,
+            0x00 | 0x04 | 0x80..=0x83 | 0x87 | 0x89 | 0x8B | 0x8D..=0x90 | 0x93..=0xA2
+        ),
+        PacketType::Auth => matches!(reason.0, 0x00 | 0x18 | 0x19),
+        _ => reason.is_known(),
+    }
+}
+
+pub(crate) fn read_properties<'a>(
+    version: Version,
+    reader: &mut Reader<'a>,
+    packet_type: PacketType,
+) -> Result<Properties<'a>, DecodeError> {
+    if version.has_properties() {
+        Properties::read(reader, packet_type.bit(), false)
+    } else {
+        Ok(Properties::EMPTY)
+    }
+}
+
+pub(crate) const fn expect_end(reader: Reader<'_>) -> Result<(), DecodeError> {
+    if reader.is_empty() {
+        Ok(())
+    } else {
+        Err(DecodeError::malformed(
+            "the packet goes on after its content",
+        ))
+    }
+}

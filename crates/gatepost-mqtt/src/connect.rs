@@ -1,0 +1,195 @@
+//! CONNECT (§ 3.1): the first packet, and the Will in it.
+
+use bytes::{BufMut, BytesMut};
+use gatepost_message::{Qos, Topic};
+
+use crate::ack::expect_end;
+use crate::frame::PacketType;
+use crate::property::WILL;
+use crate::wire::{Reader, put_binary, put_packet, put_string};
+use crate::{DecodeError, EncodeError, Frame, Properties, Reason, Version};
+
+/// The client's wish for a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Connect<'a> {
+    /// The protocol that the rest of the connection speaks.
+    pub version: Version,
+    /// Whether earlier state is to be forgotten (3.1.1: clean session).
+    pub clean_start: bool,
+    /// The longest silence of the client, in seconds; 0 for any.
+    pub keep_alive_seconds: u16,
+    /// MQTT 5 only.
+    pub properties: Properties<'a>,
+    /// May be empty, for one that the server chooses.
+    pub client_id: &'a str,
+    /// What to publish when the client is gone without a word.
+    pub will: Option<Will<'a>>,
+    /// The user.
+    pub user_name: Option<&'a str>,
+    /// Any bytes.
+    pub password: Option<&'a [u8]>,
+}
+
+/// A publication that waits for the client's end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Will<'a> {
+    /// Where to.
+    pub topic: &'a str,
+    /// What.
+    pub payload: &'a [u8],
+    /// The level.
+    pub qos: Qos,
+    /// Whether the topic keeps it.
+    pub retain: bool,
+    /// MQTT 5 only.
+    pub properties: Properties<'a>,
+}
+
+mod flag {
+    pub(super) const RESERVED: u8 = 1;
+    pub(super) const CLEAN_START: u8 = 1 << 1;
+    pub(super) const WILL: u8 = 1 << 2;
+    pub(super) const WILL_QOS_SHIFT: u8 = 3;
+    pub(super) const WILL_RETAIN: u8 = 1 << 5;
+    pub(super) const PASSWORD: u8 = 1 << 6;
+    pub(super) const USER_NAME: u8 = 1 << 7;
+}
+
+impl<'a> Connect<'a> {
+    pub(crate) fn decode(frame: Frame<'a>) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(frame.body);
+        let name = reader.binary()?;
+        if name != b"MQTT" && name != b"MQIsdp" {
+            // [MQTT-3.1.2-1]: no protocol that we could answer in.
+            return Err(DecodeError::malformed(
+                "the protocol name is not MQTT [MQTT-3.1.2-1]",
+            ));
+        }
+        let version =
+            Version::from_name_and_level(name, reader.byte()?).ok_or(DecodeError::new(
+                Reason::UNSUPPORTED_PROTOCOL_VERSION,
+                "an unknown protocol level [MQTT-3.1.2-2]",
+            ))?;
+        let flags = reader.byte()?;
+        check_flags(version, flags)?;
+        let keep_alive_seconds = reader.two_bytes()?;
+        let properties = crate::ack::read_properties(version, &mut reader, PacketType::Connect)?;
+        let client_id = reader.string()?;
+        let will = if flags & flag::WILL == 0 {
+            None
+        } else {
+            Some(Will::decode(version, flags, &mut reader)?)
+        };
+        let user_name = (flags & flag::USER_NAME != 0)
+            .then(|| reader.string())
+            .transpose()?;
+        let password = (flags & flag::PASSWORD != 0)
+            .then(|| reader.binary())
+            .transpose()?;
+        expect_end(reader)?;
+        Ok(Self {
+            version,
+            clean_start: flags & flag::CLEAN_START != 0,
+            keep_alive_seconds,
+            properties,
+            client_id,
+            will,
+            user_name,
+            password,
+        })
+    }
+
+    /// Appends the packet.
+    pub fn encode(&self, out: &mut BytesMut) -> Result<(), EncodeError> {
+        put_packet(out, PacketType::Connect.first_byte(), |body| {
+            put_string(body, self.version.protocol_name())?;
+            body.put_u8(self.version.level());
+            body.put_u8(self.flags());
+            body.put_u16(self.keep_alive_seconds);
+            if self.version.has_properties() {
+                self.properties.write(body);
+            }
+            put_string(body, self.client_id)?;
+            if let Some(will) = &self.will {
+                if self.version.has_properties() {
+                    will.properties.write(body);
+                }
+                put_string(body, will.topic)?;
+                put_binary(body, will.payload)?;
+            }
+            if let Some(user_name) = self.user_name {
+                put_string(body, user_name)?;
+            }
+            if let Some(password) = self.password {
+                put_binary(body, password)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn flags(&self) -> u8 {
+        let will = self.will.as_ref().map_or(0, |will| {
+            flag::WILL
+                | will.qos.level() << flag::WILL_QOS_SHIFT
+                | if will.retain { flag::WILL_RETAIN } else { 0 }
+        });
+        will | if self.clean_start {
+            flag::CLEAN_START
+        } else {
+            0
+        } | if self.user_name.is_some() {
+            flag::USER_NAME
+        } else {
+            0
+        } | if self.password.is_some() {
+            flag::PASSWORD
+        } else {
+            0
+        }
+    }
+}
+
+fn check_flags(version: Version, flags: u8) -> Result<(), DecodeError> {
+    // 3.1 left the bit open.
+    if flags & flag::RESERVED != 0 && version != Version::Mqtt31 {
+        return Err(DecodeError::malformed(
+            "the reserved flag of CONNECT is 0 [MQTT-3.1.2-3]",
+        ));
+    }
+    let will_details = flags & (0b11 << flag::WILL_QOS_SHIFT | flag::WILL_RETAIN);
+    if flags & flag::WILL == 0 && will_details != 0 {
+        return Err(DecodeError::malformed(
+            "without a Will its QoS and retain are 0 [MQTT-3.1.2-11] [MQTT-3.1.2-13]",
+        ));
+    }
+    if !version.has_properties() && flags & flag::PASSWORD != 0 && flags & flag::USER_NAME == 0 {
+        return Err(DecodeError::malformed(
+            "a password needs a user name (3.1.1) [MQTT-3.1.2-22]",
+        ));
+    }
+    Ok(())
+}
+
+impl<'a> Will<'a> {
+    fn decode(version: Version, flags: u8, reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let qos = Qos::from_level((flags >> flag::WILL_QOS_SHIFT) & 0b11).ok_or(
+            DecodeError::malformed("there is no Will QoS 3 [MQTT-3.1.2-12]"),
+        )?;
+        let properties = if version.has_properties() {
+            Properties::read(reader, WILL, false)?
+        } else {
+            Properties::EMPTY
+        };
+        let topic = reader.string()?;
+        Topic::check(topic).map_err(|_| {
+            DecodeError::new(Reason::TOPIC_NAME_INVALID, "the Will's topic is no topic")
+        })?;
+        Ok(Self {
+            topic,
+            payload: reader.binary()?,
+            qos,
+            retain: flags & flag::WILL_RETAIN != 0,
+            properties,
+        })
+    }
+}

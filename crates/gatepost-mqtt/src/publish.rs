@@ -1,0 +1,141 @@
+//! PUBLISH (§ 3.3): the packet that everything else exists for.
+
+use bytes::{BufMut, BytesMut};
+use gatepost_message::{Qos, Topic};
+
+use crate::frame::PacketType;
+use crate::wire::{
+    Reader, VARIABLE_INTEGER_MAX, put_string, put_variable_integer, variable_integer_length,
+};
+use crate::{DecodeError, EncodeError, Frame, PacketId, Properties, Property, Reason, Version};
+
+/// A publication, borrowed from the packet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Publish<'a> {
+    /// Whether it may have been sent before.
+    pub dup: bool,
+    /// The level.
+    pub qos: Qos,
+    /// To the server: keep it. To a client: it was kept, or is as published.
+    pub retain: bool,
+    /// Empty only where a topic alias stands for it.
+    pub topic: &'a str,
+    /// Present at QoS 1 and 2.
+    pub packet_id: Option<PacketId>,
+    /// MQTT 5 only.
+    pub properties: Properties<'a>,
+    /// The application's bytes.
+    pub payload: &'a [u8],
+}
+
+impl<'a> Publish<'a> {
+    pub(crate) fn decode(version: Version, frame: Frame<'a>) -> Result<Self, DecodeError> {
+        let flags = frame.header.flags;
+        let qos = Qos::from_level((flags >> 1) & 0b11)
+            .ok_or(DecodeError::malformed("there is no QoS 3 [MQTT-3.3.1-4]"))?;
+        let mut reader = Reader::new(frame.body);
+        let topic = reader.string()?;
+        let packet_id = match qos {
+            Qos::AtMostOnce => None,
+            _ => Some(reader.packet_id()?),
+        };
+        let properties = if version.has_properties() {
+            Properties::read(&mut reader, PacketType::Publish.bit(), true)?
+        } else {
+            Properties::EMPTY
+        };
+        let publish = Self {
+            dup: flags & 0b1000 != 0,
+            qos,
+            retain: flags & 0b0001 != 0,
+            topic,
+            packet_id,
+            properties,
+            payload: reader.rest(),
+        };
+        publish.check_topic()?;
+        Ok(publish)
+    }
+
+    fn check_topic(&self) -> Result<(), DecodeError> {
+        if self.topic.is_empty() {
+            return match self.topic_alias() {
+                Some(_) => Ok(()),
+                None => Err(DecodeError::protocol(
+                    "a topic has at least one character [MQTT-4.7.3-1]",
+                )),
+            };
+        }
+        Topic::check(self.topic).map_err(|error| match error {
+            gatepost_message::TopicError::Wildcard => {
+                DecodeError::malformed("a topic to publish to holds no wildcard [MQTT-3.3.2-2]")
+            }
+            _ => DecodeError::new(Reason::TOPIC_NAME_INVALID, "the topic is refused"),
+        })
+    }
+
+    /// The number that stands for the topic, or is to stand for it from now on.
+    pub fn topic_alias(&self) -> Option<u16> {
+        self.properties.find(|property| match property {
+            Property::TopicAlias(alias) => Some(alias),
+            _ => None,
+        })
+    }
+
+    fn body_length(&self, version: Version) -> usize {
+        let packet_id = if self.qos == Qos::AtMostOnce { 0 } else { 2 };
+        let properties = if version.has_properties() {
+            self.properties.encoded_length()
+        } else {
+            0
+        };
+        2 + self.topic.len() + packet_id + properties + self.payload.len()
+    }
+
+    /// How many bytes [`Publish::encode`] appends.
+    pub fn encoded_length(&self, version: Version) -> usize {
+        let body = self.body_length(version);
+        1 + variable_integer_length(body) + body
+    }
+
+    /// Appends the packet, and tells where in it the packet identifier lies (0 at QoS 0), so that
+    /// one encoding serves many receivers that differ only in the identifier.
+    ///
+    /// At QoS 1 and 2 without a `packet_id` the two bytes are left zero, for the caller to fill.
+    pub fn encode(&self, version: Version, out: &mut BytesMut) -> Result<usize, EncodeError> {
+        self.encode_head(version, out, self.payload.len())
+            .inspect(|_| out.put_slice(self.payload))
+    }
+
+    /// Appends all but the payload, for those who send that from elsewhere; `payload_length` is
+    /// what the remaining length counts for it.
+    pub fn encode_head(
+        &self,
+        version: Version,
+        out: &mut BytesMut,
+        payload_length: usize,
+    ) -> Result<usize, EncodeError> {
+        let length = self.body_length(version) - self.payload.len() + payload_length;
+        if length > VARIABLE_INTEGER_MAX {
+            return Err(EncodeError::PacketTooLong(length));
+        }
+        if self.topic.len() > usize::from(u16::MAX) {
+            return Err(EncodeError::ValueTooLong(self.topic.len()));
+        }
+        let start = out.len();
+        out.reserve(5 + length);
+        let flags = u8::from(self.dup) << 3 | self.qos.level() << 1 | u8::from(self.retain);
+        out.put_u8(PacketType::Publish.first_byte() | flags);
+        put_variable_integer(out, length);
+        put_string(out, self.topic)?;
+        let mut packet_id_at = 0;
+        if self.qos != Qos::AtMostOnce {
+            packet_id_at = out.len() - start;
+            out.put_u16(self.packet_id.map_or(0, PacketId::get));
+        }
+        if version.has_properties() {
+            self.properties.write(out);
+        }
+        Ok(packet_id_at)
+    }
+}
