@@ -1,3 +1,5 @@
 //! One module for each protocol: smtp, spamd, mqtt, http, call.
 
 pub mod http;
+pub mod stream;
+pub mod workers;
