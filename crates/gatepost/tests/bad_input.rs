@@ -1,0 +1,175 @@
+//! Bad input gets its protocol's error, and never disturbs another connection.
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+
+use support::{Client, Gateway, root, run, send_raw, text_of};
+
+/// One case of `tests/data/bad-input/*.txt`: `listener`, the bytes to send (escapes as in Rust
+/// strings), and a part of the answer; an empty part means that closing without a word is right.
+struct Case {
+    name: String,
+    listener: String,
+    bytes: Vec<u8>,
+    expected: Vec<u8>,
+}
+
+fn unescape(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let Some((&byte, tail)) = rest.split_first() {
+        rest = tail;
+        if byte != b'\\' {
+            bytes.push(byte);
+            continue;
+        }
+        let (&kind, tail) = rest.split_first().expect("an escape is complete");
+        rest = tail;
+        match kind {
+            b'r' => bytes.push(b'\r'),
+            b'n' => bytes.push(b'\n'),
+            b't' => bytes.push(b'\t'),
+            b'0' => bytes.push(0),
+            b'\\' => bytes.push(b'\\'),
+            b'x' => {
+                let digits = std::str::from_utf8(&rest[..2]).expect("two digits");
+                bytes.push(u8::from_str_radix(digits, 16).expect("a hexadecimal number"));
+                rest = &rest[2..];
+            }
+            other => panic!("unknown escape \\{}", other as char),
+        }
+    }
+    bytes
+}
+
+fn cases() -> Vec<Case> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/bad-input");
+    let mut cases = Vec::new();
+    for entry in fs::read_dir(folder).expect("the cases") {
+        let path = entry.expect("a file").path();
+        let listener = path.file_stem().expect("a name").to_string_lossy().into_owned();
+        let text = fs::read_to_string(&path).expect("a readable file");
+        for block in text.split("\n\n").filter(|block| !block.trim().is_empty()) {
+            let field = |name: &str| {
+                let start = format!("{name}: ");
+                let found: Vec<_> =
+                    block.lines().filter_map(|line| line.strip_prefix(&start)).collect();
+                found.join("")
+            };
+            cases.push(Case {
+                name: block.lines().next().unwrap_or_default().trim_start_matches("# ").to_owned(),
+                listener: listener.clone(),
+                bytes: unescape(&field("send")),
+                expected: unescape(&field("expect")),
+            });
+        }
+    }
+    assert!(cases.len() >= 20, "the cases are there");
+    cases
+}
+
+#[test]
+fn each_malformed_input_gets_its_answer_and_disturbs_nobody() {
+    let mut gateway = Gateway::start("");
+    let mut witness =
+        Client::start("mosquitto_sub", &["-p", &gateway.port("mqtt"), "-t", "witness", "-d"]);
+    witness.await_line("SUBACK");
+    for case in cases() {
+        let answer = send_raw(gateway.address(&case.listener), &case.bytes);
+        let shown = String::from_utf8_lossy(&answer);
+        assert!(
+            case.expected.is_empty() || memchr_find(&answer, &case.expected),
+            "{} ({}): {shown:?} ({answer:02x?})",
+            case.name,
+            case.listener
+        );
+        assert!(gateway.is_running(), "{} ({})", case.name, case.listener);
+    }
+    // The connection that was open all the time still works.
+    let output =
+        run("mosquitto_pub", &["-p", &gateway.port("mqtt"), "-t", "witness", "-m", "undisturbed", "-q", "1"], b"");
+    assert!(output.status.success(), "{}", text_of(&output));
+    witness.await_line("undisturbed");
+    assert!(!gateway.log().contains("panicked"), "{}", gateway.log());
+}
+
+fn memchr_find(haystack: &[u8], needle: &[u8]) -> bool {
+    haystack.windows(needle.len()).any(|window| window == needle)
+}
+
+#[test]
+fn noise_on_every_listener_disturbs_nobody() {
+    // A fixed sequence (xorshift), so that a failure can be repeated.
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut noise = |length: usize| -> Vec<u8> {
+        (0..length)
+            .map(|_| {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                (state >> 32) as u8
+            })
+            .collect()
+    };
+    let mut gateway = Gateway::start("");
+    for round in 0..20 {
+        for listener in ["smtp", "spamd", "call", "mqtt", "http"] {
+            send_raw(gateway.address(listener), &noise(1 + round * 97));
+            assert!(gateway.is_running(), "{listener}, round {round}");
+        }
+    }
+    assert!(!gateway.log().contains("panicked"), "{}", gateway.log());
+    let output = run("curl", &["-sf", &gateway.url("/healthz")], b"");
+    assert!(output.status.success(), "{}", text_of(&output));
+}
+
+#[test]
+fn a_wrong_config_is_told_with_file_line_and_mend() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = folder.path().join("gatepost.toml");
+    fs::write(
+        &config,
+        "data = \"d\"\nlisteners.mqtt.bnd = [\"127.0.0.1:1\"]\nlisteners.smtp.bind = [\"everywhere\"]\n\n[[scope]]\npath = \"/mail\"\nlisteners = [\"smtp\"]\nrun = [\"/sizechek\"]\n",
+    )
+    .expect("a config");
+    let gatepost = env!("CARGO_BIN_EXE_gatepost");
+    let file = config.to_str().expect("a path in UTF-8");
+    let output = run(gatepost, &["check", "--config", file], b"");
+    let text = text_of(&output);
+    assert_eq!(output.status.code(), Some(78), "{text}");
+    for part in [
+        "gatepost.toml:2: listeners.mqtt.bnd: unknown key; did you mean 'bind'?",
+        "gatepost.toml:3: listeners.smtp.bind",
+        "'everywhere' is no address to listen on",
+    ] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+    fs::write(
+        &config,
+        "[[scope]]\npath = \"/mail\"\nlisteners = [\"smtp\"]\nrun = [\"/sizechek\"]\n",
+    )
+    .expect("a config");
+    let output = run(gatepost, &["check", "--config", file], b"");
+    let text = text_of(&output);
+    assert_eq!(output.status.code(), Some(78), "{text}");
+    assert!(text.contains("gatepost.toml:4: "), "{text}");
+    assert!(text.contains("/sizecheck"), "the mend names what exists: {text}");
+}
+
+#[test]
+fn an_address_in_use_is_told() {
+    let gateway = Gateway::start("");
+    let folder = tempfile::tempdir().expect("a folder");
+    let address = gateway.address("mqtt").to_string();
+    let output = support::command(env!("CARGO_BIN_EXE_gatepost"))
+        .args(["serve", "--set", &format!("listeners.mqtt.bind=[\"{address}\"]")])
+        .current_dir(folder.path())
+        .output()
+        .expect("it runs");
+    let text = text_of(&output);
+    assert_eq!(output.status.code(), Some(69), "{text}");
+    assert!(text.contains(&address) && text.contains("mqtt"), "{text}");
+    assert!(root().join("README.md").exists());
+}

@@ -1,0 +1,283 @@
+//! Starts the real server on free ports, and the real clients beside it.
+
+#![allow(dead_code)] // each test file uses its own part
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::time::{Duration, Instant};
+
+/// How long anything may take that is not measured: generous, so that a busy machine fails nothing.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A running `gatepost serve`, on free ports of the loopback, with a folder of its own.
+pub struct Gateway {
+    child: Child,
+    addresses: BTreeMap<String, SocketAddr>,
+    pub folder: PathBuf,
+    lines: Receiver<String>,
+    keep: Option<tempfile::TempDir>,
+}
+
+impl Gateway {
+    /// Starts in a new folder, with `settings` (TOML) after the free ports.
+    pub fn start(settings: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut gateway = Self::start_in(folder.path(), settings);
+        gateway.keep = Some(folder);
+        gateway
+    }
+
+    /// Starts in this folder, which may hold the data of an earlier start.
+    pub fn start_in(folder: &Path, settings: &str) -> Self {
+        let config = folder.join("gatepost.toml");
+        let mut text = String::new();
+        for listener in ["smtp", "spamd", "call", "mqtt", "http"] {
+            text += &format!("listeners.{listener}.bind = [\"127.0.0.1:0\"]\n");
+        }
+        text += settings;
+        std::fs::write(&config, text).expect("a config");
+        let mut child = Command::new(env!("CARGO_BIN_EXE_gatepost"))
+            .args(["serve", "--config"])
+            .arg(&config)
+            .current_dir(folder)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::from(
+                std::fs::OpenOptions::new()
+                    .create(true)
+                    .append(true)
+                    .open(folder.join("gatepost.log"))
+                    .expect("a log"),
+            ))
+            .spawn()
+            .expect("gatepost starts");
+        let lines = read_lines(child.stdout.take().expect("piped"));
+        let mut gateway = Self {
+            child,
+            addresses: BTreeMap::new(),
+            folder: folder.to_owned(),
+            lines,
+            keep: None,
+        };
+        gateway.await_ready();
+        gateway
+    }
+
+    /// Reads the line of each listener, until the dashboard's, which is the last.
+    fn await_ready(&mut self) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let line = self.lines.recv_timeout(left).unwrap_or_else(|_| {
+                panic!("gatepost did not get ready; its log:\n{}", self.log())
+            });
+            let mut words = line.split_whitespace();
+            if let (Some(name), Some(address)) = (words.next(), words.next()) {
+                if name == "dashboard" {
+                    return;
+                }
+                if let Ok(address) = address.parse() {
+                    self.addresses.insert(name.to_owned(), address);
+                }
+            }
+        }
+    }
+
+    pub fn address(&self, listener: &str) -> SocketAddr {
+        self.addresses[listener]
+    }
+
+    pub fn port(&self, listener: &str) -> String {
+        self.address(listener).port().to_string()
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address("http"))
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.join("gatepost.log")).unwrap_or_default()
+    }
+
+    /// SIGTERM, and waits for the end; the exit code.
+    pub fn terminate(mut self) -> Option<i32> {
+        self.signal("TERM");
+        let status = await_some("gatepost ends", || self.child.try_wait().expect("our child"));
+        status.code()
+    }
+
+    /// `kill -9`.
+    pub fn kill(mut self) {
+        self.child.kill().expect("our child");
+        self.child.wait().expect("our child");
+    }
+
+    pub fn signal(&self, name: &str) {
+        let status = Command::new("kill")
+            .args([format!("-{name}"), self.child.id().to_string()])
+            .status()
+            .expect("kill runs");
+        assert!(status.success());
+    }
+
+    pub fn is_running(&mut self) -> bool {
+        self.child.try_wait().expect("our child").is_none()
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the log of gatepost:\n{}", self.log());
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A client of someone else that runs beside the server and prints lines; ended when dropped.
+pub struct Client {
+    child: Child,
+    lines: Receiver<String>,
+    seen: Vec<String>,
+}
+
+impl Client {
+    pub fn start(program: &str, arguments: &[&str]) -> Self {
+        let mut child = command(program)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .unwrap_or_else(|error| panic!("the peer {program} does not start: {error}"));
+        let lines = read_lines(child.stdout.take().expect("piped"));
+        Self { child, lines, seen: Vec::new() }
+    }
+
+    /// Waits for a line that holds `part`, and returns it.
+    pub fn await_line(&mut self, part: &str) -> String {
+        if let Some(line) = self.seen.iter().find(|line| line.contains(part)) {
+            return line.clone();
+        }
+        let deadline = Instant::now() + PATIENCE;
+        while let Ok(line) =
+            self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now()))
+        {
+            self.seen.push(line.clone());
+            if line.contains(part) {
+                return line;
+            }
+        }
+        panic!("no line with '{part}' came; there were {:#?}", self.seen);
+    }
+
+    /// All lines up to now.
+    pub fn seen(&mut self) -> &[String] {
+        self.seen.extend(self.lines.try_iter());
+        &self.seen
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A command that also finds what Debian keeps in `/usr/sbin`.
+pub fn command(program: &str) -> Command {
+    let mut command = Command::new(program);
+    let path = std::env::var("PATH").unwrap_or_default();
+    command.env("PATH", format!("{path}:/usr/sbin:/sbin"));
+    command
+}
+
+/// Runs a client to its end, with `input` on its standard input.
+pub fn run(program: &str, arguments: &[&str], input: &[u8]) -> Output {
+    let mut child = command(program)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|error| panic!("the peer {program} does not start: {error}"));
+    let mut stdin = child.stdin.take().expect("piped");
+    let input = input.to_vec();
+    let writer = std::thread::spawn(move || {
+        // A client may end before it has read everything; that is its right.
+        let _ = stdin.write_all(&input);
+    });
+    let output = child.wait_with_output().expect("the client ends");
+    writer.join().expect("the writer ends");
+    output
+}
+
+/// Standard output and error together, as a person sees them.
+pub fn text_of(output: &Output) -> String {
+    format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
+}
+
+/// Sends `bytes` to a listener and reads until it closes or is silent for a moment.
+pub fn send_raw(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
+    let mut stream = TcpStream::connect(address).expect("a connection");
+    stream.set_read_timeout(Some(Duration::from_secs(2))).expect("a timeout");
+    // The server may have closed already; what it said before is what counts.
+    let _ = stream.write_all(bytes);
+    let _ = stream.shutdown(std::net::Shutdown::Write);
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    answer
+}
+
+/// Tries until there is a value.
+pub fn await_some<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(value) = attempt() {
+            return value;
+        }
+        assert!(Instant::now() < deadline, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// The repository's root.
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository")
+}
+
+/// A message of the public corpus, which `tests/fetch-corpus` brings.
+pub fn corpus_message(id: &str) -> PathBuf {
+    let path = root().join(".corpora/spamassassin").join(format!("{id}.txt"));
+    assert!(path.exists(), "{} is missing: run tests/fetch-corpus", path.display());
+    path
+}
+
+fn read_lines(stream: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut reader = BufReader::new(stream);
+        let mut line = Vec::new();
+        while reader.read_until(b'\n', &mut line).is_ok_and(|count| count > 0) {
+            let text = String::from_utf8_lossy(&line).trim_end().to_owned();
+            if sender.send(text).is_err() {
+                return;
+            }
+            line.clear();
+        }
+    });
+    receiver
+}
