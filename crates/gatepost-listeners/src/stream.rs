@@ -13,8 +13,7 @@ use std::task::{Context, Poll};
 
 use gatepost_message::Peer;
 use gatepost_settings::Bind;
-use tokio::io::unix::AsyncFd;
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
 /// Connections that the kernel may hold until they are accepted.
 const BACKLOG: i32 = 4096;
@@ -91,8 +90,8 @@ impl Accepted {
 }
 
 enum Socket {
-    Tcp(AsyncFd<std::net::TcpListener>),
-    Unix(AsyncFd<std::os::unix::net::UnixListener>),
+    Tcp(TcpListener),
+    Unix(UnixListener),
 }
 
 /// A listening socket.
@@ -115,7 +114,7 @@ impl Acceptor {
                 let listener = std::net::TcpListener::from(socket);
                 Ok(Self {
                     bind: Bind::Tcp(listener.local_addr()?),
-                    socket: Socket::Tcp(AsyncFd::register(listener)?),
+                    socket: Socket::Tcp(TcpListener::from_std(listener)?),
                 })
             }
             Bind::Unix(path) => {
@@ -124,7 +123,7 @@ impl Acceptor {
                 listener.set_nonblocking(true)?;
                 Ok(Self {
                     bind: bind.clone(),
-                    socket: Socket::Unix(AsyncFd::register(listener)?),
+                    socket: Socket::Unix(UnixListener::from_std(listener)?),
                 })
             }
         }
@@ -137,22 +136,16 @@ impl Acceptor {
 
     /// The next connection. Cancel-safe.
     pub async fn accept(&self) -> io::Result<(Accepted, Peer)> {
+        // Taken from this reactor again: the worker that serves the socket registers it anew.
         match &self.socket {
-            Socket::Tcp(socket) => {
-                let (stream, address) = socket
-                    .async_io(tokio::io::Interest::READABLE, std::net::TcpListener::accept)
-                    .await?;
-                stream.set_nonblocking(true)?;
+            Socket::Tcp(listener) => {
+                let (stream, address) = listener.accept().await?;
                 stream.set_nodelay(true)?;
-                Ok((Accepted::Tcp(stream), Peer::Address(address)))
+                Ok((Accepted::Tcp(stream.into_std()?), Peer::Address(address)))
             }
-            Socket::Unix(socket) => {
-                let accept = std::os::unix::net::UnixListener::accept;
-                let (stream, _) = socket
-                    .async_io(tokio::io::Interest::READABLE, accept)
-                    .await?;
-                stream.set_nonblocking(true)?;
-                Ok((Accepted::Unix(stream), Peer::Local))
+            Socket::Unix(listener) => {
+                let (stream, _) = listener.accept().await?;
+                Ok((Accepted::Unix(stream.into_std()?), Peer::Local))
             }
         }
     }
