@@ -8,6 +8,7 @@
 //!   becomes a [`Problem`] with file, line and mend; the rest loads.
 //! - `pattern` gives each Perl regular expression the engine that is proven to mean the same.
 //! - [`mail`] makes the views of a message that rules look at, each only when a rule asks.
+//! - [`mailbox`] reads messages out of files, mbox files, Maildir and folders.
 //! - [`eval`] holds the functions that `eval:` rules call.
 //! - `scan` finds in one pass per view the rules that can match at all, confirms those, and
 //!   sums up.
@@ -18,6 +19,7 @@
 
 pub mod eval;
 pub mod mail;
+pub mod mailbox;
 mod problem;
 mod report;
 mod rule_set;
