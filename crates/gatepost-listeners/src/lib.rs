@@ -2,4 +2,5 @@
 
 pub mod http;
 pub mod stream;
+pub mod tls;
 pub mod workers;
