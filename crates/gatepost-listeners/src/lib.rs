@@ -2,5 +2,4 @@
 
 pub mod http;
 pub mod stream;
-pub mod tls;
 pub mod workers;

@@ -1,48 +1,174 @@
 //! The HTTP listener: publish, subscribe, call a procedure, pages, the dashboard.
+//!
+//! A driver of our own reads and writes HTTP/1.1 ([`connection`](self)); requests and responses
+//! apart from the wire are in `request` and `response`, so that another version of HTTP is
+//! another driver beside it and nothing else. What the rooms behind do is [`rooms::Rooms`].
 
+mod admin;
+mod assets;
+mod call;
+mod chunked;
+mod connection;
+mod counters;
+mod drain;
+mod error;
+mod exchange;
+mod feed;
+mod files;
+mod head;
+mod log;
+mod ntfy;
+mod origin;
+mod output;
+mod quick;
+mod request;
+mod response;
 pub mod rooms;
+mod routes;
 mod settings;
+mod socket;
 pub mod state;
+mod stream;
+mod topics;
+mod upgrade;
+mod websocket;
+mod wire;
 
 pub use settings::HttpSettings;
 
+use std::fmt::Write as _;
+use std::io;
 use std::sync::Arc;
 
-use gatepost_pages::{AccessLogSettings, PagesSettings};
-use tokio::net::TcpListener;
-use tokio::sync::watch;
+use gatepost_pages::{AccessLog, AccessLogSettings, Pages, PagesSettings};
+use tokio::sync::{mpsc, watch};
 
+use crate::stream::Acceptor;
+use crate::workers::Workers;
+use connection::Connection;
+use counters::Requests;
+use drain::Drain;
 use rooms::Rooms;
 
 /// What all connections share.
 pub struct HttpContext {
-    #[allow(dead_code)]
     settings: HttpSettings,
-    #[allow(dead_code)]
     rooms: Arc<dyn Rooms>,
+    pages: Pages,
+    access_log: AccessLog,
+    drain: Drain,
+    requests: Requests,
 }
 
 impl HttpContext {
     /// Opens pages and access log.
     pub fn new(
         settings: HttpSettings,
-        _pages: &PagesSettings,
-        _access_log: &AccessLogSettings,
+        pages: &PagesSettings,
+        access_log: &AccessLogSettings,
         rooms: Arc<dyn Rooms>,
-    ) -> Self {
-        Self { settings, rooms }
+    ) -> io::Result<Self> {
+        let values: Arc<dyn gatepost_pages::Values> = rooms.clone();
+        Ok(Self {
+            settings,
+            pages: Pages::new(pages.clone(), values),
+            access_log: AccessLog::start(access_log)?,
+            rooms,
+            drain: Drain::default(),
+            requests: Requests::default(),
+        })
     }
 
-    /// Rereads pages, as a reload does.
-    pub fn reload(&self) {}
+    /// Rereads pages and reopens the access log, as a reload does.
+    pub fn reload(&self) {
+        self.pages.reload();
+        self.access_log.reopen();
+    }
+
+    /// The connections that are open.
+    pub fn connections(&self) -> usize {
+        self.drain.connections()
+    }
+
+    /// The requests answered since the start.
+    pub fn requests(&self) -> u64 {
+        self.requests.total()
+    }
+
+    fn push_metrics(&self, text: &mut String) {
+        self.requests.push_metrics(text);
+        let (dropped, failures) = self.access_log.losses();
+        let rows = [
+            (
+                "gatepost_http_connections",
+                "gauge",
+                "HTTP connections that are open.",
+                self.connections() as u64,
+            ),
+            (
+                "gatepost_access_log_lines_dropped_total",
+                "counter",
+                "Access log lines lost because the disk was too slow.",
+                dropped,
+            ),
+            (
+                "gatepost_access_log_write_failures_total",
+                "counter",
+                "Access log writes that failed.",
+                failures,
+            ),
+        ];
+        for (name, kind, help, value) in rows {
+            // Writing to a string cannot fail.
+            let _ = writeln!(
+                text,
+                "# HELP {name} {help}
+# TYPE {name} {kind}
+{name} {value}"
+            );
+        }
+    }
 }
 
-/// Serves connections until `shutdown` becomes true, then lets requests in progress finish.
+/// Accepts connections until `shutdown` becomes true, then lets requests in progress finish.
 pub async fn serve(
-    listener: TcpListener,
+    acceptor: Acceptor,
     context: Arc<HttpContext>,
+    workers: Workers,
     mut shutdown: watch::Receiver<bool>,
 ) {
-    let _ = (listener, context);
-    let _ = shutdown.wait_for(|&down| down).await;
+    // Each connection holds a sender: when the last one is gone, the receiver knows.
+    let (alive, mut all_gone) = mpsc::channel::<()>(1);
+    loop {
+        let accepted = tokio::select! {
+            accepted = acceptor.accept() => accepted,
+            _ = shutdown.wait_for(|&down| down) => break,
+        };
+        let (socket, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!(target: "http", "a connection could not be accepted: {error}");
+                // Out of descriptors, most likely: the pause lets some connections end.
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        if context.connections() >= context.settings.connections_max {
+            tracing::debug!(target: "http", %peer, "refused: connections_max");
+            continue;
+        }
+        let (context, alive) = (Arc::clone(&context), alive.clone());
+        workers.spawn(move || async move {
+            match socket.open() {
+                Ok(stream) => Connection::new(stream, peer, context).run().await,
+                Err(error) => tracing::warn!(target: "http", "{peer}: {error}"),
+            }
+            drop(alive);
+        });
+    }
+    drop(alive);
+    context.drain.begin();
+    let _ = tokio::time::timeout(context.settings.drain_timeout.duration(), all_gone.recv()).await;
 }
+
+const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);

@@ -25,7 +25,12 @@ pub struct HttpSettings {
     pub write_timeout: Period,
     /// The interval of comments that keep an event stream open through proxies.
     pub keepalive: Period,
-    /// The seconds after which a deferred sender is told to try again.
+    /// How long requests in progress may take when the server ends.
+    pub drain_timeout: Period,
+    /// Origins whose pages may publish, call and open WebSockets beside our own, such as
+    /// `"https://example.org"`; `"*"` allows all.
+    pub origins: Vec<String>,
+    /// The time after which a deferred sender is told to try again.
     pub retry_after: Period,
 }
 
@@ -41,6 +46,8 @@ impl Default for HttpSettings {
             body_timeout: Period::seconds(30),
             write_timeout: Period::seconds(60),
             keepalive: Period::seconds(15),
+            drain_timeout: Period::seconds(10),
+            origins: Vec::new(),
             retry_after: Period::seconds(30),
         }
     }

@@ -1,0 +1,43 @@
+//! The dashboard and the script of live values, built into the binary: they work on a network
+//! without the world, and in a binary without a folder beside it.
+
+use gatepost_pages::mime_type;
+
+use super::error::HttpError;
+use super::request::Request;
+use super::response::Response;
+use super::routes::expect_method;
+
+const HTML: &str = "text/html; charset=utf-8";
+
+/// The files under `/gatepost/`.
+const ASSETS: [(&str, &[u8]); 4] = [
+    ("live.js", include_bytes!("assets/live.js")),
+    ("dashboard.js", include_bytes!("assets/dashboard.js")),
+    ("dashboard.css", include_bytes!("assets/dashboard.css")),
+    ("icon.svg", include_bytes!("assets/icon.svg")),
+];
+
+/// Everything from ourselves, nothing inline: what a message holds can never run.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+     connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+
+/// A file under `/gatepost/`.
+pub(super) fn respond(request: &Request, name: &str) -> Result<Response, HttpError> {
+    expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
+    let (_, content) = ASSETS
+        .iter()
+        .find(|(asset, _)| *asset == name)
+        .ok_or_else(|| HttpError::NotFound(request.path.clone()))?;
+    Ok(Response::new(200, mime_type(name), *content).with("Cache-Control", "no-cache"))
+}
+
+/// The welcome page.
+pub(super) fn dashboard(request: &Request) -> Result<Response, HttpError> {
+    expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
+    let page: &'static [u8] = include_bytes!("assets/dashboard.html");
+    Ok(Response::new(200, HTML, page)
+        .with("Cache-Control", "no-cache")
+        .with("Content-Security-Policy", POLICY)
+        .with("Referrer-Policy", "same-origin"))
+}

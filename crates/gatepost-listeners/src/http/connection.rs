@@ -1,0 +1,359 @@
+//! One HTTP/1.1 connection: read, answer, write, in as few system calls as there are.
+//!
+//! A read goes into a buffer of the worker; every whole request in it is parsed in place, and
+//! those that memory can answer (pages and files of the cache) are answered at once; all the
+//! answers leave in one `writev`. Only a request that must wait (for its body, for the disk, for
+//! a verdict) is copied out of the buffer. An idle connection owns no buffer.
+//!
+//! Invariants: responses leave in the order of their requests; bytes that came after a request
+//! are kept in `tail` until that request is answered; after an error that leaves the wire in
+//! doubt nothing more is read.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::Bytes;
+use gatepost_message::Peer;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep};
+
+use crate::stream::Stream;
+
+use super::HttpContext;
+use super::error::HttpError;
+use super::head::{self, Framing};
+use super::log;
+use super::output::Output;
+use super::quick;
+use super::request::Request;
+use super::wire;
+
+/// What one read takes at most; must be larger than any head.
+pub(super) const READ_BYTES: usize = 64 << 10;
+/// A batch of answers larger than this is written before more requests are parsed.
+const BATCH_BYTES: usize = 256 << 10;
+
+/// What a worker lends to the connection that it polls.
+struct Worker {
+    input: Box<[u8]>,
+    output: Output,
+}
+
+thread_local! {
+    static WORKER: RefCell<Worker> = RefCell::new(Worker {
+        input: vec![0; READ_BYTES].into_boxed_slice(),
+        output: Output::default(),
+    });
+}
+
+/// One connection.
+pub(super) struct Connection {
+    pub(super) stream: Stream,
+    pub(super) context: Arc<HttpContext>,
+    pub(super) peer: Peer,
+    pub(super) peer_text: String,
+    /// Bytes read and not yet parsed.
+    pub(super) tail: Vec<u8>,
+    /// Whether `tail` may hold a whole request.
+    tail_unparsed: bool,
+    /// Bytes that the socket did not take yet.
+    unsent: VecDeque<Bytes>,
+    /// Nothing more is read; the connection ends when everything is written.
+    closing: bool,
+    timer: Pin<Box<Sleep>>,
+    /// When the present wait began.
+    since: Instant,
+}
+
+/// What ends a wait for a request.
+pub(super) enum Next {
+    /// A request that cannot be answered at once.
+    Request(Box<Pending>),
+    /// The end of the connection.
+    Close,
+}
+
+/// A request whose body is still to be read.
+pub(super) struct Pending {
+    pub(super) request: Request,
+    pub(super) framing: Framing,
+    pub(super) keep_alive: bool,
+    pub(super) expects_continue: bool,
+}
+
+/// What a batch came to.
+enum Batch {
+    /// The socket has nothing to read.
+    Idle,
+    /// Something was answered; there may be more.
+    Answered,
+    Request(Box<Pending>),
+    Close,
+}
+
+impl Connection {
+    pub(super) fn new(stream: Stream, peer: Peer, context: Arc<HttpContext>) -> Self {
+        let now = Instant::now();
+        let idle = context.settings.idle_timeout.duration();
+        Self {
+            stream,
+            peer,
+            peer_text: match peer {
+                Peer::Address(address) => address.ip().to_string(),
+                Peer::Local => "unix:".to_owned(),
+            },
+            context,
+            tail: Vec::new(),
+            tail_unparsed: false,
+            unsent: VecDeque::new(),
+            closing: false,
+            timer: Box::pin(tokio::time::sleep_until(now + idle)),
+            since: now,
+        }
+    }
+
+    /// Answers whatever can be answered at once, until there is more to do or the end.
+    pub(super) async fn next(&mut self) -> Next {
+        self.since = Instant::now();
+        poll_fn(|task| self.poll_next(task)).await
+    }
+
+    fn poll_next(&mut self, task: &mut Context<'_>) -> Poll<Next> {
+        loop {
+            match self.poll_flush(task) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(_)) => return Poll::Ready(Next::Close),
+                Poll::Pending => return self.poll_timer(task),
+            }
+            if self.closing {
+                return Poll::Ready(Next::Close);
+            }
+            let batch = WORKER.with_borrow_mut(|worker| self.batch(task, worker));
+            match batch {
+                Batch::Idle if self.context.drain.is_draining() && self.tail.is_empty() => {
+                    return Poll::Ready(Next::Close);
+                }
+                Batch::Idle => return self.poll_timer(task),
+                Batch::Answered => self.since = Instant::now(),
+                Batch::Request(pending) => return Poll::Ready(Next::Request(pending)),
+                Batch::Close => self.closing = true,
+            }
+        }
+    }
+
+    /// Reads once, answers what it can, writes once.
+    fn batch(&mut self, task: &mut Context<'_>, worker: &mut Worker) -> Batch {
+        let Worker { input, output } = worker;
+        let kept = self.tail.len().min(input.len());
+        if let (Some(start), Some(tail)) = (input.get_mut(..kept), self.tail.get(..kept)) {
+            start.copy_from_slice(tail);
+        }
+        let mut filled = kept;
+        if !self.tail_unparsed {
+            let mut buffer = ReadBuf::new(input.get_mut(kept..).unwrap_or_default());
+            match Pin::new(&mut self.stream).poll_read(task, &mut buffer) {
+                Poll::Pending => return Batch::Idle,
+                Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
+                    filled += buffer.filled().len();
+                }
+                Poll::Ready(_) => return Batch::Close,
+            }
+        }
+        self.tail_unparsed = false;
+        let (used, result) = self.answer(input.get(..filled).unwrap_or_default(), output);
+        let was_waiting = !self.tail.is_empty();
+        self.keep_tail(input.get(used..filled).unwrap_or_default());
+        if used == 0 && !was_waiting && !self.tail.is_empty() {
+            self.start_head_timer();
+        }
+        if output.len() > 0
+            && output
+                .poll_write(&mut self.stream, task, &mut self.unsent)
+                .is_err()
+        {
+            return Batch::Close;
+        }
+        match result {
+            Ok(Some(pending)) => Batch::Request(pending),
+            Ok(None) => Batch::Answered,
+            Err(()) => Batch::Close,
+        }
+    }
+
+    /// Answers the whole requests at the start of `input`; returns how much of it was used and
+    /// the request that must wait. An error ends the connection.
+    fn answer(
+        &mut self,
+        input: &[u8],
+        output: &mut Output,
+    ) -> (usize, Result<Option<Box<Pending>>, ()>) {
+        let mut used = 0;
+        let head_max = self.context.settings.head_max.as_usize().min(READ_BYTES);
+        while used < input.len() {
+            if output.len() > BATCH_BYTES {
+                self.tail_unparsed = true;
+                break;
+            }
+            let mut storage = head::field_storage();
+            let rest = input.get(used..).unwrap_or_default();
+            let (head, length) = match head::parse(rest, &mut storage, head_max) {
+                Ok(Some(parsed)) => parsed,
+                Ok(None) => break,
+                Err(error) => {
+                    self.refuse(&error, output);
+                    return (input.len(), Err(()));
+                }
+            };
+            used += length;
+            if quick::answer(&self.context, &self.peer_text, &head, output) {
+                if !head.keep_alive {
+                    return (input.len(), Err(()));
+                }
+                continue;
+            }
+            let request = match Request::from_head(&head, self.peer) {
+                Ok(request) => request,
+                Err(error) => {
+                    self.refuse(&error, output);
+                    return (input.len(), Err(()));
+                }
+            };
+            self.tail_unparsed = true;
+            let pending = Pending {
+                request,
+                framing: head.framing,
+                keep_alive: head.keep_alive,
+                expects_continue: head.expects_continue,
+            };
+            return (used, Ok(Some(Box::new(pending))));
+        }
+        (used, Ok(None))
+    }
+
+    /// Answers a head that could not be understood.
+    fn refuse(&self, error: &HttpError, output: &mut Output) {
+        let response = error.response();
+        log::refused(&self.context, &self.peer_text, response.status);
+        wire::push_response(output, &response, false, false);
+    }
+
+    fn keep_tail(&mut self, rest: &[u8]) {
+        self.tail.clear();
+        if rest.is_empty() {
+            self.tail_unparsed = false;
+            self.tail.shrink_to(0);
+        } else {
+            self.tail.extend_from_slice(rest);
+        }
+    }
+
+    /// The first bytes of a head arrived: the rest must follow within `head_timeout`.
+    fn start_head_timer(&mut self) {
+        self.since = Instant::now();
+        let due = self.since + self.context.settings.head_timeout.duration();
+        self.timer.as_mut().reset(due);
+    }
+
+    /// Whether the present wait has lasted too long. The timer is not moved at every request;
+    /// when it fires early it is set to the time that is right by then.
+    fn poll_timer(&mut self, task: &mut Context<'_>) -> Poll<Next> {
+        loop {
+            ready!(self.timer.as_mut().poll(task));
+            let settings = &self.context.settings;
+            let (limit, in_head) = if !self.unsent.is_empty() {
+                (settings.write_timeout, false)
+            } else if self.tail.is_empty() {
+                (settings.idle_timeout, false)
+            } else {
+                (settings.head_timeout, true)
+            };
+            let due = self.since + limit.duration();
+            if due > Instant::now() {
+                self.timer.as_mut().reset(due);
+                continue;
+            }
+            if in_head {
+                let error = HttpError::RequestTimeout("the request's head took too long");
+                self.queue_refusal(&error);
+                let _ = self.poll_flush(task);
+            }
+            return Poll::Ready(Next::Close);
+        }
+    }
+
+    fn queue_refusal(&mut self, error: &HttpError) {
+        let response = error.response();
+        log::refused(&self.context, &self.peer_text, response.status);
+        self.unsent
+            .extend(wire::response_bytes(&response, false, false));
+    }
+
+    fn poll_flush(&mut self, task: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while let Some(bytes) = self.unsent.front_mut() {
+            let written = ready!(Pin::new(&mut self.stream).poll_write(task, bytes))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.since = Instant::now();
+            if written < bytes.len() {
+                *bytes = bytes.slice(written..);
+            } else {
+                self.unsent.pop_front();
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Queues bytes; [`Connection::flush`] writes them.
+    pub(super) fn queue(&mut self, bytes: impl IntoIterator<Item = Bytes>) {
+        let bytes = bytes.into_iter().filter(|bytes| !bytes.is_empty());
+        self.unsent.extend(bytes);
+    }
+
+    /// Writes what is queued; a reader that takes nothing for `write_timeout` is an error.
+    pub(super) async fn flush(&mut self) -> io::Result<()> {
+        let limit = self.context.settings.write_timeout.duration();
+        loop {
+            let before = self.unsent.len();
+            let front = self.unsent.front().map(Bytes::len);
+            match timeout(limit, poll_fn(|task| self.poll_flush(task))).await {
+                Some(result) => return result,
+                None if before == self.unsent.len()
+                    && front == self.unsent.front().map(Bytes::len) =>
+                {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Reads some bytes behind `tail`; 0 at the end of the stream.
+    pub(super) async fn read_more(&mut self) -> io::Result<usize> {
+        poll_fn(|task| {
+            WORKER.with_borrow_mut(|worker| {
+                let mut buffer = ReadBuf::new(&mut worker.input);
+                ready!(Pin::new(&mut self.stream).poll_read(task, &mut buffer))?;
+                self.tail.extend_from_slice(buffer.filled());
+                Poll::Ready(Ok(buffer.filled().len()))
+            })
+        })
+        .await
+    }
+
+    /// From here on bytes in `tail` are to be parsed as requests again.
+    pub(super) fn resume(&mut self) {
+        self.tail_unparsed = !self.tail.is_empty();
+    }
+}
+
+/// The result, or `None` when the time is over.
+pub(super) async fn timeout<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
+    tokio::time::timeout(limit, future).await.ok()
+}

@@ -1,0 +1,57 @@
+//! Ending: requests in progress finish, idle connections close.
+//!
+//! A connection leaves its waker here once; to drain is to set a flag and to wake them all. So
+//! the flag costs a request one load, and no channel is polled beside the socket.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::Waker;
+
+use parking_lot::Mutex;
+
+/// The end of a listener's connections.
+#[derive(Debug, Default)]
+pub(super) struct Drain {
+    draining: AtomicBool,
+    next: AtomicU64,
+    wakers: Mutex<HashMap<u64, Waker>>,
+}
+
+impl Drain {
+    /// Whether connections shall end.
+    pub(super) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
+    /// Lets connections end and wakes those that wait.
+    pub(super) fn begin(&self) {
+        self.draining.store(true, Ordering::SeqCst);
+        let wakers = std::mem::take(&mut *self.wakers.lock());
+        wakers.into_values().for_each(Waker::wake);
+    }
+
+    /// The connections that are open.
+    pub(super) fn connections(&self) -> usize {
+        self.wakers.lock().len()
+    }
+
+    /// Registers the task of a connection until the guard is dropped. The flag is read after
+    /// registering, so a drain that begins meanwhile is seen.
+    pub(super) fn register(&self, waker: &Waker) -> Registered<'_> {
+        let key = self.next.fetch_add(1, Ordering::Relaxed);
+        self.wakers.lock().insert(key, waker.clone());
+        Registered { drain: self, key }
+    }
+}
+
+/// A registered connection.
+pub(super) struct Registered<'a> {
+    drain: &'a Drain,
+    key: u64,
+}
+
+impl Drop for Registered<'_> {
+    fn drop(&mut self) {
+        self.drain.wakers.lock().remove(&self.key);
+    }
+}

@@ -1,0 +1,172 @@
+//! What can be wrong with a request: one table of statuses, codes and texts, and the one place
+//! where an error becomes a response.
+//!
+//! Codes are stable: the status times one hundred plus a number. Clients may rely on them.
+
+use gatepost_message::TopicError;
+use gatepost_pages::RenderError;
+use gatepost_settings::MalformedPeriod;
+
+use super::response::Response;
+
+/// Why a request was not done.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)] // each variant's text is in the table
+pub(super) enum HttpError {
+    #[error("{0}")]
+    MalformedHead(&'static str),
+    #[error("{0}")]
+    Framing(&'static str),
+    #[error("{0}")]
+    Target(&'static str),
+    #[error("{0}")]
+    Chunk(&'static str),
+    #[error("{0}")]
+    Topic(#[from] TopicError),
+    #[error("{name}: {detail}")]
+    Parameter { name: &'static str, detail: String },
+    #[error("{0} does not come from this server's own pages; listeners.http.origins may allow it")]
+    CrossOrigin(String),
+    #[error("there is nothing at {0}")]
+    NotFound(String),
+    #[error("there is no procedure {0}")]
+    NoProcedure(String),
+    #[error("{path} takes {allow}")]
+    Method { path: String, allow: &'static str },
+    #[error("{0}")]
+    RequestTimeout(&'static str),
+    #[error("a precondition of the request does not hold")]
+    PreconditionFailed,
+    #[error("a body has at most {0} bytes")]
+    BodyTooLarge(u64),
+    #[error("a request target has at most {0} bytes")]
+    TargetTooLong(usize),
+    #[error("the file has {0} bytes")]
+    Range(u64),
+    #[error("{0}")]
+    Expectation(String),
+    #[error("{0}")]
+    Upgrade(&'static str),
+    #[error("a head has at most {0} bytes")]
+    HeadTooLarge(u64),
+    #[error("a head has at most {0} fields")]
+    TooManyFields(usize),
+    #[error("error {0}")]
+    Internal(String),
+    #[error("only the transfer coding \"chunked\" is understood")]
+    TransferCoding,
+    #[error("no method {0} is known")]
+    UnknownMethod(String),
+    #[error("{0}")]
+    Busy(&'static str),
+    #[error("HTTP/1.0 and HTTP/1.1 are spoken here")]
+    Version,
+}
+
+/// A row of the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Row {
+    /// The response's status.
+    pub status: u16,
+    /// The stable code.
+    pub code: u32,
+    /// What is wrong, in general.
+    pub text: &'static str,
+}
+
+impl HttpError {
+    /// The error's row of the table.
+    pub(super) const fn row(&self) -> Row {
+        let (status, number, text) = match self {
+            Self::MalformedHead(_) => (400, 1, "malformed request head"),
+            Self::Framing(_) => (400, 2, "the length of the body is in doubt"),
+            Self::Target(_) => (400, 3, "malformed request target"),
+            Self::Chunk(_) => (400, 4, "malformed chunked body"),
+            Self::Topic(_) => (400, 5, "malformed topic"),
+            Self::Parameter { .. } => (400, 6, "malformed parameter"),
+            Self::CrossOrigin(_) => (403, 1, "refused to a page of another origin"),
+            Self::NotFound(_) => (404, 1, "not found"),
+            Self::NoProcedure(_) => (404, 2, "no such procedure"),
+            Self::Method { .. } => (405, 1, "method not allowed"),
+            Self::RequestTimeout(_) => (408, 1, "request timed out"),
+            Self::PreconditionFailed => (412, 1, "precondition failed"),
+            Self::BodyTooLarge(_) => (413, 1, "body too large"),
+            Self::TargetTooLong(_) => (414, 1, "request target too long"),
+            Self::Range(_) => (416, 1, "range not satisfiable"),
+            Self::Expectation(_) => (417, 1, "expectation not understood"),
+            Self::Upgrade(_) => (426, 1, "upgrade required"),
+            Self::HeadTooLarge(_) => (431, 1, "request head too large"),
+            Self::TooManyFields(_) => (431, 2, "too many header fields"),
+            Self::Internal(_) => (500, 1, "internal error"),
+            Self::TransferCoding => (501, 1, "transfer coding not implemented"),
+            Self::UnknownMethod(_) => (501, 2, "method not implemented"),
+            Self::Busy(_) => (503, 1, "busy"),
+            Self::Version => (505, 1, "HTTP version not supported"),
+        };
+        Row {
+            status,
+            code: status as u32 * 100 + number,
+            text,
+        }
+    }
+
+    /// Whether what follows on the connection can no longer be understood or trusted.
+    pub(super) const fn ends_connection(&self) -> bool {
+        matches!(
+            self,
+            Self::MalformedHead(_)
+                | Self::Framing(_)
+                | Self::Chunk(_)
+                | Self::RequestTimeout(_)
+                | Self::BodyTooLarge(_)
+                | Self::TargetTooLong(_)
+                | Self::Expectation(_)
+                | Self::HeadTooLarge(_)
+                | Self::TooManyFields(_)
+                | Self::TransferCoding
+                | Self::Version
+        )
+    }
+
+    /// The response that tells it: JSON with `code`, `error` and `detail`.
+    pub(super) fn response(&self) -> Response {
+        let row = self.row();
+        let body = serde_json::json!({
+            "code": row.code,
+            "error": row.text,
+            "detail": self.to_string(),
+        });
+        let mut response = Response::json(row.status, &body);
+        match self {
+            Self::Method { allow, .. } => response.field("Allow", *allow),
+            Self::Range(length) => response.field("Content-Range", format!("bytes */{length}")),
+            Self::Busy(_) => response.field("Retry-After", "1"),
+            Self::Upgrade(_) => response.field("Upgrade", "websocket"),
+            _ => {}
+        }
+        response
+    }
+}
+
+impl From<RenderError> for HttpError {
+    fn from(error: RenderError) -> Self {
+        match error {
+            RenderError::Busy => Self::Busy("too many pages wait for a worker"),
+            other => {
+                // The place and the cause are for the operator, not for every reader.
+                let id = gatepost_message::MessageId::next();
+                tracing::error!(target: "pages", error = %id, "page failed: {other}");
+                Self::Internal(id.to_string())
+            }
+        }
+    }
+}
+
+impl From<MalformedPeriod> for HttpError {
+    fn from(error: MalformedPeriod) -> Self {
+        Self::Parameter {
+            name: "expiry",
+            detail: error.to_string(),
+        }
+    }
+}

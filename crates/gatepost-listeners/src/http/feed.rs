@@ -1,0 +1,86 @@
+//! Writing a subscription to a connection, event by event, for as long as both live.
+
+use std::io;
+
+use bytes::Bytes;
+use tokio::time::{Instant, sleep_until};
+
+use super::connection::Connection;
+use super::rooms::{Event, Subscription};
+use super::stream::{StreamFormat, chunk, encode_shared};
+
+/// Events that may share one write.
+const EVENTS_PER_WRITE: usize = 64;
+/// What a client may send while it only reads.
+const SENT_MEANWHILE_BYTES_MAX: usize = 64 << 10;
+
+/// What ended a wait.
+enum Happened {
+    Event(Option<Event>),
+    Silence,
+    Sent(io::Result<usize>),
+}
+
+impl Connection {
+    /// Writes events until the broker ends (true), the client goes or a drain begins (false).
+    pub(super) async fn write_stream(
+        &mut self,
+        mut subscription: Box<dyn Subscription>,
+        format: StreamFormat,
+        chunked: bool,
+    ) -> io::Result<bool> {
+        let shape = format.shape;
+        let frame = |text: Vec<u8>| match (text.is_empty(), chunked) {
+            (true, _) => Bytes::new(),
+            (false, true) => chunk(&text),
+            (false, false) => text.into(),
+        };
+        self.queue([frame(shape.opening(&format.topics))]);
+        self.flush().await?;
+        let keepalive = self.context.settings.keepalive.duration();
+        loop {
+            let event = if format.ends {
+                match subscription.try_next() {
+                    Some(event) => Happened::Event(Some(event)),
+                    None => Happened::Event(None),
+                }
+            } else {
+                let silence = sleep_until(Instant::now() + keepalive);
+                tokio::select! {
+                    biased;
+                    event = subscription.next() => Happened::Event(event),
+                    sent = self.read_more() => Happened::Sent(sent),
+                    () = silence => Happened::Silence,
+                }
+            };
+            match event {
+                Happened::Event(Some(event)) => {
+                    self.queue([encode_shared(&event, shape, chunked)]);
+                    for _ in 1..EVENTS_PER_WRITE {
+                        let Some(event) = subscription.try_next() else {
+                            break;
+                        };
+                        self.queue([encode_shared(&event, shape, chunked)]);
+                    }
+                }
+                Happened::Event(None) => {
+                    if chunked {
+                        self.queue([Bytes::from_static(b"0\r\n\r\n")]);
+                    }
+                    self.flush().await?;
+                    return Ok(true);
+                }
+                Happened::Silence => self.queue([frame(shape.keepalive(&format.topics))]),
+                Happened::Sent(sent) => {
+                    if sent? == 0 || self.tail.len() > SENT_MEANWHILE_BYTES_MAX {
+                        return Ok(false);
+                    }
+                }
+            }
+            self.flush().await?;
+            if self.context.drain.is_draining() {
+                return Ok(false);
+            }
+        }
+    }
+}

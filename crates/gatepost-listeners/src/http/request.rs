@@ -1,0 +1,211 @@
+//! A request apart from the wire: what handlers work with, whatever version of HTTP brought it.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use bytes::Bytes;
+use gatepost_message::Peer;
+
+use super::error::HttpError;
+use super::head::Head;
+
+/// A whole request.
+#[derive(Debug, Clone)]
+pub(super) struct Request {
+    /// The texts of the head, one after the other; ranges below point into it.
+    text: Bytes,
+    method: Range<u32>,
+    target: Range<u32>,
+    fields: Vec<(Range<u32>, Range<u32>)>,
+    /// The path, decoded.
+    pub path: String,
+    /// The query, still encoded.
+    pub query: String,
+    /// The 0 or 1 of HTTP/1.x.
+    pub minor_version: u8,
+    /// The body.
+    pub body: Bytes,
+    /// The other end.
+    pub peer: Peer,
+}
+
+impl Request {
+    /// Copies what must outlive the read buffer.
+    pub(super) fn from_head(head: &Head<'_, '_>, peer: Peer) -> Result<Self, HttpError> {
+        let mut text = Vec::with_capacity(512);
+        let mut keep = |bytes: &[u8]| {
+            let start = text.len() as u32;
+            text.extend_from_slice(bytes);
+            start..text.len() as u32
+        };
+        let method = keep(head.method.as_bytes());
+        let target = keep(head.target.as_bytes());
+        let fields = head
+            .fields
+            .iter()
+            .map(|field| (keep(field.name.as_bytes()), keep(field.value)))
+            .collect();
+        Ok(Self {
+            method,
+            target,
+            fields,
+            text: text.into(),
+            path: decode_path(head.path)?.into_owned(),
+            query: head.query.to_owned(),
+            minor_version: head.minor_version,
+            body: Bytes::new(),
+            peer,
+        })
+    }
+
+    fn bytes(&self, range: &Range<u32>) -> &[u8] {
+        self.text
+            .get(range.start as usize..range.end as usize)
+            .unwrap_or_default()
+    }
+
+    /// The method, as sent.
+    pub(super) fn method(&self) -> &str {
+        std::str::from_utf8(self.bytes(&self.method)).unwrap_or_default()
+    }
+
+    /// The target, as sent.
+    pub(super) fn target(&self) -> &str {
+        std::str::from_utf8(self.bytes(&self.target)).unwrap_or_default()
+    }
+
+    /// Every field of this name, as bytes.
+    pub(super) fn field_bytes<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a [u8]> + 'a {
+        self.fields
+            .iter()
+            .filter(move |(field, _)| self.bytes(field).eq_ignore_ascii_case(name.as_bytes()))
+            .map(|(_, value)| self.bytes(value))
+    }
+
+    /// The first field of this name, if it is text.
+    pub(super) fn field(&self, name: &str) -> Option<&str> {
+        let value = self
+            .fields
+            .iter()
+            .find(|(field, _)| self.bytes(field).eq_ignore_ascii_case(name.as_bytes()))
+            .map(|(_, value)| self.bytes(value))?;
+        std::str::from_utf8(value).ok()
+    }
+
+    /// All fields that are text, names in lower case.
+    pub(super) fn fields(&self) -> impl Iterator<Item = (String, &str)> {
+        self.fields.iter().filter_map(|(name, value)| {
+            let name = std::str::from_utf8(self.bytes(name)).ok()?;
+            let value = std::str::from_utf8(self.bytes(value)).ok()?;
+            Some((name.to_ascii_lowercase(), value))
+        })
+    }
+
+    /// Whether a comma-separated field holds this token.
+    pub(super) fn has_token(&self, name: &str, token: &str) -> bool {
+        self.field_bytes(name).any(|value| {
+            value
+                .split(|&byte| byte == b',')
+                .any(|part| part.trim_ascii().eq_ignore_ascii_case(token.as_bytes()))
+        })
+    }
+
+    /// The query's names and values, decoded, in order.
+    pub(super) fn parameters(&self) -> Vec<(String, String)> {
+        parse_form(&self.query)
+    }
+
+    /// The first of the query's values of this name, decoded.
+    pub(super) fn parameter(&self, name: &str) -> Option<String> {
+        self.query.split('&').find_map(|pair| {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (decode_form(key) == name).then(|| decode_form(value))
+        })
+    }
+
+    /// Whether the client takes this media type by name (not by a wildcard).
+    pub(super) fn accepts(&self, media_type: &str) -> bool {
+        self.field("accept").is_some_and(|accept| {
+            accept.split(',').any(|part| {
+                let name = part.split(';').next().unwrap_or_default().trim();
+                name.eq_ignore_ascii_case(media_type)
+            })
+        })
+    }
+}
+
+/// Decodes a path's percent escapes; refuses what no path of ours can hold.
+pub(super) fn decode_path(path: &str) -> Result<Cow<'_, str>, HttpError> {
+    if !path.contains('%') {
+        return Ok(Cow::Borrowed(path));
+    }
+    let decoded = percent_decode(path.as_bytes(), false).ok_or(HttpError::Target(
+        "a percent sign is not followed by two hexadecimal digits",
+    ))?;
+    let decoded =
+        String::from_utf8(decoded).map_err(|_| HttpError::Target("a path is UTF-8 text"))?;
+    if decoded.contains('\0') {
+        return Err(HttpError::Target("a path holds no NUL"));
+    }
+    Ok(Cow::Owned(decoded))
+}
+
+/// Names and values of a query or of a form's body.
+pub(super) fn parse_form(form: &str) -> Vec<(String, String)> {
+    form.split('&')
+        .filter(|pair| !pair.is_empty())
+        .map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (decode_form(name), decode_form(value))
+        })
+        .collect()
+}
+
+/// Form decoding never fails: a stray percent sign stands for itself, as in browsers.
+fn decode_form(text: &str) -> String {
+    let decoded = percent_decode(text.as_bytes(), true);
+    decoded.map_or_else(
+        || text.to_owned(),
+        |bytes| String::from_utf8_lossy(&bytes).into_owned(),
+    )
+}
+
+fn percent_decode(text: &[u8], plus_is_space: bool) -> Option<Vec<u8>> {
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut bytes = text.iter().copied();
+    while let Some(byte) = bytes.next() {
+        decoded.push(match byte {
+            b'%' => {
+                let mut digit = || char::from(bytes.next()?).to_digit(16);
+                (digit()? << 4 | digit()?) as u8
+            }
+            b'+' if plus_is_space => b' ',
+            other => other,
+        });
+    }
+    Some(decoded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_decoded_once_and_strictly() {
+        assert_eq!(decode_path("/alarms/%23").as_deref(), Ok("/alarms/#"));
+        assert_eq!(decode_path("/a%252e").as_deref(), Ok("/a%2e"));
+        assert_eq!(decode_path("/%C3%A9+").as_deref(), Ok("/é+"));
+        for path in ["/%", "/%2", "/%zz", "/%ff", "/%00", "/%+1"] {
+            assert!(decode_path(path).is_err(), "{path}");
+        }
+    }
+
+    #[test]
+    fn forms_are_decoded_leniently() {
+        assert_eq!(
+            parse_form("a=1&b=x+y%21&&c&d=%"),
+            [("a", "1"), ("b", "x y!"), ("c", ""), ("d", "%")]
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        );
+    }
+}

@@ -1,0 +1,141 @@
+//! A response apart from the wire.
+
+use std::borrow::Cow;
+use std::fs::File;
+
+use bytes::Bytes;
+use gatepost_message::MessageId;
+
+use super::rooms::Subscription;
+use super::stream::StreamFormat;
+
+/// What a handler answers.
+#[derive(Debug)]
+pub(super) struct Response {
+    /// The status code.
+    pub status: u16,
+    /// Header fields beside those that the wire needs.
+    pub fields: Vec<(&'static str, Cow<'static, str>)>,
+    /// The body.
+    pub body: Body,
+    /// The message that the request made, for the log.
+    pub message: Option<MessageId>,
+}
+
+/// A response's body.
+pub(super) enum Body {
+    /// Bytes, in pieces that are written as they are.
+    Pieces(Vec<Bytes>),
+    /// So many bytes of a file from a place on, read as they are written.
+    File {
+        /// The open file.
+        file: File,
+        /// The first byte.
+        start: u64,
+        /// How many bytes.
+        length: u64,
+    },
+    /// Publications as they come.
+    Stream {
+        /// Where they come from.
+        subscription: Box<dyn Subscription>,
+        /// How they are written.
+        format: StreamFormat,
+    },
+    /// The connection becomes a WebSocket that carries MQTT.
+    WebSocket {
+        /// The value that proves that the handshake was understood.
+        accept: String,
+    },
+}
+
+impl std::fmt::Debug for Body {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            Self::Pieces(_) => "Pieces",
+            Self::File { .. } => "File",
+            Self::Stream { .. } => "Stream",
+            Self::WebSocket { .. } => "WebSocket",
+        })
+    }
+}
+
+impl Response {
+    /// A response without body.
+    pub(super) const fn empty(status: u16) -> Self {
+        Self {
+            status,
+            fields: Vec::new(),
+            body: Body::Pieces(Vec::new()),
+            message: None,
+        }
+    }
+
+    /// A body of this type.
+    pub(super) fn new(status: u16, content_type: &'static str, body: impl Into<Bytes>) -> Self {
+        let mut response = Self::empty(status);
+        response.field("Content-Type", content_type);
+        response.body = Body::Pieces(vec![body.into()]);
+        response
+    }
+
+    /// A JSON body.
+    pub(super) fn json(status: u16, value: &impl serde::Serialize) -> Self {
+        let mut text = serde_json::to_vec(value).unwrap_or_default();
+        text.push(b'\n');
+        let mut response = Self::new(status, "application/json", text);
+        response.field("Cache-Control", "no-store");
+        response
+    }
+
+    /// Adds a header field. A value that would end its line is left out: nothing that a peer
+    /// sent can add a field of its own.
+    pub(super) fn field(&mut self, name: &'static str, value: impl Into<Cow<'static, str>>) {
+        let value = value.into();
+        if value
+            .bytes()
+            .all(|byte| byte >= 0x20 && byte != 0x7f || byte == b'\t')
+        {
+            self.fields.push((name, value));
+        }
+    }
+
+    /// The same with one more header field.
+    #[must_use]
+    pub(super) fn with(mut self, name: &'static str, value: impl Into<Cow<'static, str>>) -> Self {
+        self.field(name, value);
+        self
+    }
+}
+
+/// The text beside a status code.
+pub(super) const fn reason(status: u16) -> &'static str {
+    match status {
+        100 => "Continue",
+        101 => "Switching Protocols",
+        200 => "OK",
+        202 => "Accepted",
+        204 => "No Content",
+        206 => "Partial Content",
+        301 => "Moved Permanently",
+        304 => "Not Modified",
+        400 => "Bad Request",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        408 => "Request Timeout",
+        412 => "Precondition Failed",
+        413 => "Content Too Large",
+        414 => "URI Too Long",
+        416 => "Range Not Satisfiable",
+        417 => "Expectation Failed",
+        422 => "Unprocessable Content",
+        426 => "Upgrade Required",
+        431 => "Request Header Fields Too Large",
+        500 => "Internal Server Error",
+        501 => "Not Implemented",
+        503 => "Service Unavailable",
+        505 => "HTTP Version Not Supported",
+        _ => "",
+    }
+}

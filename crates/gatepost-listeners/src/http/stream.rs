@@ -1,0 +1,308 @@
+//! Publications as text: server-sent events, JSON lines, and the shapes of ntfy.
+//!
+//! The text of an event depends on the publication and the format only, never on the reader, so
+//! each thread keeps the last text it made: of a publication that goes to thousands of readers,
+//! each worker encodes it once and shares the bytes.
+
+use std::cell::RefCell;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use bytes::Bytes;
+use gatepost_message::{MessageId, Publication};
+use serde_json::{Value, json};
+
+use super::rooms::Event;
+
+/// How publications are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// `text/event-stream`: `id:` is the message id, `data:` a JSON object.
+    Sse,
+    /// `text/event-stream` whose `data:` is the payload itself.
+    SsePayload,
+    /// `application/x-ndjson`: one JSON object a line.
+    JsonLines,
+    /// ntfy's `/sse`
+    NtfySse,
+    /// ntfy's `/json`
+    NtfyJson,
+    /// ntfy's `/raw`: the payload, one line each.
+    NtfyRaw,
+}
+
+/// How a stream is written.
+#[derive(Debug, Clone)]
+pub(super) struct StreamFormat {
+    /// The texts.
+    pub shape: Shape,
+    /// Whether the stream ends when everything remembered has been written.
+    pub ends: bool,
+    /// What ntfy's clients want to hear first: the topics as they named them.
+    pub topics: String,
+}
+
+impl Shape {
+    /// The response's type.
+    pub(super) const fn content_type(self) -> &'static str {
+        match self {
+            Self::Sse | Self::SsePayload | Self::NtfySse => "text/event-stream",
+            Self::JsonLines | Self::NtfyJson => "application/x-ndjson",
+            Self::NtfyRaw => "text/plain; charset=utf-8",
+        }
+    }
+
+    /// What is written before the first event.
+    pub(super) fn opening(self, topics: &str) -> Vec<u8> {
+        match self {
+            // The browser's own pause of some seconds is long for a page that shows live values.
+            Self::Sse | Self::SsePayload => b"retry: 1000\n\n".to_vec(),
+            Self::NtfySse => {
+                format!("event: open\ndata: {}\n\n", ntfy_event("open", topics)).into()
+            }
+            Self::NtfyJson => format!("{}\n", ntfy_event("open", topics)).into(),
+            Self::JsonLines => Vec::new(),
+            Self::NtfyRaw => b"\n".to_vec(),
+        }
+    }
+
+    /// What keeps the connection open through proxies.
+    pub(super) fn keepalive(self, topics: &str) -> Vec<u8> {
+        match self {
+            Self::Sse | Self::SsePayload => b": keepalive\n\n".to_vec(),
+            Self::NtfySse => format!(
+                "event: keepalive\ndata: {}\n\n",
+                ntfy_event("keepalive", topics)
+            )
+            .into(),
+            Self::NtfyJson => format!("{}\n", ntfy_event("keepalive", topics)).into(),
+            Self::JsonLines | Self::NtfyRaw => b"\n".to_vec(),
+        }
+    }
+
+    /// The text of an event; empty where the shape has no word for it.
+    pub(super) fn encode(self, event: &Event) -> Vec<u8> {
+        let publication = match event {
+            Event::Gap { missed } => return self.encode_gap(*missed),
+            Event::Publication(publication) => publication,
+        };
+        let id = publication.id;
+        match self {
+            Self::Sse => format!("id: {id}\ndata: {}\n\n", to_json(publication)).into(),
+            Self::SsePayload => sse_payload(publication),
+            Self::JsonLines => format!("{}\n", to_json(publication)).into(),
+            Self::NtfySse => format!("data: {}\n\n", to_ntfy(publication)).into(),
+            Self::NtfyJson => format!("{}\n", to_ntfy(publication)).into(),
+            Self::NtfyRaw => {
+                let payload = String::from_utf8_lossy(&publication.payload);
+                format!("{}\n", payload.replace(['\r', '\n'], " ")).into()
+            }
+        }
+    }
+
+    fn encode_gap(self, missed: Option<u64>) -> Vec<u8> {
+        let gap = json!({ "missed": missed });
+        match self {
+            Self::Sse | Self::SsePayload => format!("event: gap\ndata: {gap}\n\n").into(),
+            Self::JsonLines => format!("{}\n", json!({ "gap": gap })).into(),
+            Self::NtfySse | Self::NtfyJson | Self::NtfyRaw => Vec::new(),
+        }
+    }
+}
+
+/// The payload as `data:` lines. SSE ends lines at CR, LF and CR LF alike, so each becomes a
+/// line of its own (HTML living standard § 9.2.5).
+fn sse_payload(publication: &Publication) -> Vec<u8> {
+    let payload = String::from_utf8_lossy(&publication.payload).replace("\r\n", "\n");
+    let mut text = format!("id: {}\n", publication.id).into_bytes();
+    for line in payload.split(['\r', '\n']) {
+        text.extend_from_slice(b"data: ");
+        text.extend_from_slice(line.as_bytes());
+        text.push(b'\n');
+    }
+    text.push(b'\n');
+    text
+}
+
+/// A publication as one JSON object.
+pub(super) fn to_json(publication: &Publication) -> Value {
+    let unix_ms = unix_ms(publication.id);
+    let mut object = json!({
+        "id": publication.id.to_string(),
+        "unix_ms": unix_ms,
+        "topic": publication.topic.as_str(),
+    });
+    let payload = match std::str::from_utf8(&publication.payload) {
+        Ok(text) => ("payload", Value::from(text)),
+        Err(_) => (
+            "payload_base64",
+            Value::from(BASE64.encode(&publication.payload)),
+        ),
+    };
+    object[payload.0] = payload.1;
+    if publication.retain {
+        object["retain"] = true.into();
+    }
+    let Some(properties) = &publication.properties else {
+        return object;
+    };
+    if let Some(content_type) = &properties.content_type {
+        object["content_type"] = content_type.as_str().into();
+    }
+    if let Some(seconds) = properties.expiry_seconds {
+        object["expiry_seconds"] = seconds.into();
+    }
+    if !properties.user.is_empty() {
+        object["properties"] = properties
+            .user
+            .iter()
+            .map(|(name, value)| json!([name, value]))
+            .collect();
+    }
+    object
+}
+
+fn unix_ms(id: MessageId) -> u64 {
+    id.time()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |since| since.as_millis() as u64)
+}
+
+/// ntfy's message object.
+pub(super) fn to_ntfy(publication: &Publication) -> Value {
+    let mut object = json!({
+        "id": publication.id.to_string(),
+        "time": unix_ms(publication.id) / 1_000,
+        "event": "message",
+        "topic": publication.topic.as_str(),
+    });
+    if let Ok(text) = std::str::from_utf8(&publication.payload) {
+        object["message"] = text.into();
+    } else {
+        object["message"] = BASE64.encode(&publication.payload).into();
+        object["encoding"] = "base64".into();
+    }
+    let Some(properties) = &publication.properties else {
+        return object;
+    };
+    for name in ["title", "click", "icon"] {
+        if let Some(value) = properties.user_property(name) {
+            object[name] = value.into();
+        }
+    }
+    if let Some(title) = properties.user_property("subject") {
+        object["title"] = title.into();
+    }
+    if let Some(priority) = properties
+        .user_property("priority")
+        .and_then(|p| p.parse::<u8>().ok())
+    {
+        object["priority"] = priority.into();
+    }
+    if let Some(tags) = properties.user_property("tags") {
+        object["tags"] = tags.split(',').map(str::trim).collect();
+    }
+    if let Some(content_type) = &properties.content_type {
+        object["content_type"] = content_type.as_str().into();
+    }
+    object
+}
+
+fn ntfy_event(event: &str, topics: &str) -> Value {
+    let id = MessageId::next();
+    json!({ "id": id.to_string(), "time": unix_ms(id) / 1_000, "event": event, "topic": topics })
+}
+
+/// Puts the chunked coding's frame around `text` (RFC 9112 § 7.1).
+pub(super) fn chunk(text: &[u8]) -> Bytes {
+    let mut chunk = Vec::with_capacity(text.len() + 16);
+    chunk.extend_from_slice(format!("{:x}\r\n", text.len()).as_bytes());
+    chunk.extend_from_slice(text);
+    chunk.extend_from_slice(b"\r\n");
+    chunk.into()
+}
+
+/// The last event that this thread encoded.
+struct LastEncoded {
+    id: MessageId,
+    shape: Shape,
+    chunked: bool,
+    bytes: Bytes,
+}
+
+thread_local! {
+    static LAST: RefCell<Option<LastEncoded>> = const { RefCell::new(None) };
+}
+
+/// The bytes of an event, shared between the readers on this thread.
+pub(super) fn encode_shared(event: &Event, shape: Shape, chunked: bool) -> Bytes {
+    let frame = |text: Vec<u8>| match (text.is_empty(), chunked) {
+        // An empty chunk would end the body.
+        (true, _) => Bytes::new(),
+        (false, true) => chunk(&text),
+        (false, false) => text.into(),
+    };
+    let Event::Publication(publication) = event else {
+        return frame(shape.encode(event));
+    };
+    LAST.with_borrow_mut(|last| {
+        if let Some(last) = last
+            && last.id == publication.id
+            && last.shape == shape
+            && last.chunked == chunked
+        {
+            return last.bytes.clone();
+        }
+        let bytes = frame(shape.encode(event));
+        *last = Some(LastEncoded {
+            id: publication.id,
+            shape,
+            chunked,
+            bytes: bytes.clone(),
+        });
+        bytes
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gatepost_message::Topic;
+    use std::sync::Arc;
+
+    fn event(payload: &'static [u8]) -> Event {
+        let topic = Topic::new("alarms/fire").expect("a topic");
+        Event::Publication(Arc::new(Publication::new(topic, payload)))
+    }
+
+    #[test]
+    fn a_payload_cannot_forge_an_event() {
+        for payload in [&b"a\n\nid: 9"[..], b"a\r\rid: 9", b"a\r\n\r\nid: 9"] {
+            let text = String::from_utf8(Shape::SsePayload.encode(&event(payload))).expect("UTF-8");
+            let (first, rest) = text.split_once('\n').expect("lines");
+            assert!(first.starts_with("id: "));
+            assert_eq!(rest, "data: a\ndata: \ndata: id: 9\n\n");
+            let json = String::from_utf8(Shape::Sse.encode(&event(payload))).expect("UTF-8");
+            assert_eq!(json.lines().count(), 3, "{json}");
+            let raw = String::from_utf8(Shape::NtfyRaw.encode(&event(payload))).expect("UTF-8");
+            assert_eq!(raw.lines().count(), 1);
+        }
+    }
+
+    #[test]
+    fn readers_of_one_thread_share_the_bytes() {
+        let event = event(b"x");
+        let first = encode_shared(&event, Shape::Sse, true);
+        let second = encode_shared(&event, Shape::Sse, true);
+        assert_eq!(first.as_ptr(), second.as_ptr());
+        assert_ne!(encode_shared(&event, Shape::JsonLines, true), first);
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_travel_as_base64() {
+        let Event::Publication(publication) = event(b"\xff\x00") else {
+            return;
+        };
+        assert_eq!(to_json(&publication)["payload_base64"], "/wA=");
+    }
+}
