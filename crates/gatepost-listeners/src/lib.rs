@@ -1,5 +1,7 @@
 //! One module for each protocol: smtp, spamd, mqtt, http, call.
 
+pub mod admission;
+pub mod gateway;
 pub mod http;
 pub mod stream;
 pub mod workers;

@@ -1,0 +1,223 @@
+//! From a message to what became of it: judge, publish or keep aside, note, wait until durable.
+//!
+//! Every listener whose protocol promises something (SMTP's 250, HTTP's 200) submits here and
+//! answers afterwards. The order is fixed: the verdict first, then the publication or the
+//! quarantine, then the journal, then the wait. An answer of success therefore means that the
+//! journal, the quarantine and whatever the broker keeps are on disk; if the disk fails, the
+//! sender is asked to try again, and may deliver twice but never loses.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gatepost_message::{Action, Message, Publication, Topic, Verdict};
+use gatepost_procedures::Procedures;
+use gatepost_store::{Change, JournalEntry, QuarantineEntry, Store, StoreError, Ticket};
+
+mod counters;
+pub mod journal;
+mod mail;
+mod outlet;
+
+pub use counters::{Counters, ListenerCounts};
+pub use mail::MailPayload;
+use mail::Rendered;
+pub use outlet::{Handed, Outlet};
+
+/// What became of a message.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// What the procedures said; `defer` as well where the disk failed.
+    pub verdict: Verdict,
+    /// Subscribers that it was handed to.
+    pub deliveries: u64,
+}
+
+/// The way from the listeners to procedures, broker and store. Cheap to clone.
+#[derive(Clone)]
+pub struct Gateway(Arc<Rooms>);
+
+struct Rooms {
+    procedures: Procedures,
+    outlet: Arc<dyn Outlet>,
+    store: Store,
+    counters: Counters,
+    journal_topic: Topic,
+}
+
+impl Gateway {
+    /// Joins the rooms.
+    pub fn new(procedures: Procedures, outlet: Arc<dyn Outlet>, store: Store) -> Self {
+        Self(Arc::new(Rooms {
+            procedures,
+            outlet,
+            store,
+            counters: Counters::default(),
+            journal_topic: journal::topic(),
+        }))
+    }
+
+    /// The judges, for those who call one without publishing.
+    pub fn procedures(&self) -> &Procedures {
+        &self.0.procedures
+    }
+
+    /// What came in and what became of it, since the start.
+    pub fn counters(&self) -> &Counters {
+        &self.0.counters
+    }
+
+    /// Takes a message whose body is the payload, to be published under its own topic.
+    pub async fn submit(&self, message: Message) -> Outcome {
+        let message = Arc::new(message);
+        let judged = self.judge(&message).await;
+        let rendered = Rendered::as_it_is(&message);
+        let topics = message.topic.as_slice();
+        self.finish(&message, topics, judged, &rendered).await
+    }
+
+    /// Takes a mail, to be published under each of `topics` in the form `payload`. The first
+    /// topic is the one that scopes see.
+    pub async fn submit_mail(
+        &self,
+        mut message: Message,
+        topics: &[Topic],
+        payload: MailPayload,
+    ) -> Outcome {
+        message.topic = topics.first().cloned();
+        let message = Arc::new(message);
+        let judged = self.judge(&message).await;
+        let rendered = mail::render(&message, payload, &judged.verdict).await;
+        self.finish(&message, topics, judged, &rendered).await
+    }
+
+    async fn judge(&self, message: &Arc<Message>) -> Judged {
+        let started = Instant::now();
+        let verdict = self.0.procedures.judge(message).await;
+        Judged {
+            verdict,
+            duration: started.elapsed(),
+        }
+    }
+
+    async fn finish(
+        &self,
+        message: &Message,
+        topics: &[Topic],
+        judged: Judged,
+        rendered: &Rendered,
+    ) -> Outcome {
+        let Judged { verdict, duration } = judged;
+        let mut tickets = Vec::new();
+        let mut deliveries = 0;
+        if verdict.action.delivers() {
+            for topic in topics {
+                let publication = publication(message, topic.clone(), rendered, &verdict);
+                let handed = self.0.outlet.publish(publication);
+                deliveries += handed.deliveries;
+                tickets.extend(handed.ticket.map(Ok));
+            }
+        }
+        let story = JournalEntry {
+            id: message.id,
+            envelope: message.envelope.clone(),
+            topic: message.topic.clone(),
+            subject: rendered.subject.clone(),
+            size: message.size,
+            action: verdict.action,
+            score: verdict.score,
+            hits: verdict.hits.clone(),
+            reason: verdict.reason.clone(),
+            procedure: verdict.procedure.clone(),
+            duration,
+            deliveries,
+        };
+        self.tell(&story);
+        tickets.push(self.keep(message, story));
+        let mut outcome = Outcome {
+            verdict,
+            deliveries,
+        };
+        if let Err(error) = all_committed(tickets).await {
+            tracing::error!(target: "gateway", message = %message.id, "not stored: {error}");
+            let reason = "the message could not be stored; try again later";
+            outcome.verdict = Verdict::new(Action::Defer, reason);
+        }
+        let listener = message.envelope.listener;
+        self.0.counters.count(listener, outcome.verdict.action);
+        outcome
+    }
+
+    /// Says in the log and to those who watch what became of a message.
+    fn tell(&self, story: &JournalEntry) {
+        tracing::info!(
+            target: "gateway",
+            message = %story.id,
+            listener = story.envelope.listener.name(),
+            peer = %story.envelope.peer,
+            verdict = story.action.name(),
+            procedure = story.procedure,
+            size = story.size,
+            deliveries = story.deliveries,
+            "{}", story.reason
+        );
+        let text = journal::to_json(story).to_string();
+        let publication = Publication::new(self.0.journal_topic.clone(), text);
+        self.0.outlet.publish(publication);
+    }
+
+    /// Writes the story, and with it the message itself if it is quarantined.
+    fn keep(&self, message: &Message, story: JournalEntry) -> Result<Ticket, StoreError> {
+        let change = if story.action == Action::Quarantine {
+            let body = message.body.clone();
+            Change::Quarantine(Box::new(QuarantineEntry { story, body }))
+        } else {
+            Change::Journal(Box::new(story))
+        };
+        self.0.store.submit([change])
+    }
+}
+
+struct Judged {
+    verdict: Verdict,
+    duration: Duration,
+}
+
+/// Waits for every commit; one that shares its group with the last costs nothing.
+async fn all_committed(tickets: Vec<Result<Ticket, StoreError>>) -> Result<(), StoreError> {
+    for ticket in tickets {
+        ticket?.committed().await?;
+    }
+    Ok(())
+}
+
+/// What subscribers get: the payload, and what is known of it as user properties.
+fn publication(
+    message: &Message,
+    topic: Topic,
+    rendered: &Rendered,
+    verdict: &Verdict,
+) -> Publication {
+    let mut properties = message.properties.as_deref().cloned().unwrap_or_default();
+    rendered.describe(&mut properties);
+    let mut add = |name: &str, value: String| properties.user.push((name.to_owned(), value));
+    // Where nothing was judged there is nothing to say.
+    if !verdict.procedure.is_empty() || verdict.score.is_some() {
+        add("verdict", verdict.action.name().to_owned());
+    }
+    if let Some(score) = verdict.score {
+        add("score", format!("{:.1}", score.value));
+    }
+    if verdict.action == Action::Tag {
+        for (name, value) in &verdict.tags {
+            add(name, value.clone());
+        }
+    }
+    Publication {
+        id: message.id,
+        topic,
+        payload: rendered.payload.clone(),
+        qos: message.qos,
+        retain: message.retain,
+        properties: (!properties.is_empty()).then(|| Box::new(properties)),
+    }
+}

@@ -1,0 +1,115 @@
+//! What subscribers get of a mail.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use gatepost_message::{Format, Message, Properties, Verdict};
+use gatepost_rules::mail::Mail;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+/// Parsing a larger mail would hold up the connections of this worker; it goes to a thread.
+const INLINE_BYTES_MAX: usize = 64 * 1024;
+
+/// The form in which a mail is published.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MailPayload {
+    /// The subject, an empty line, the text that a person would read.
+    #[default]
+    Text,
+    /// The mail as it arrived.
+    Raw,
+    /// An object: subject, from, to, date, message_id, text.
+    Json,
+}
+
+impl MailPayload {
+    const fn content_type(self) -> &'static str {
+        match self {
+            Self::Text => "text/plain; charset=utf-8",
+            Self::Raw => "message/rfc822",
+            Self::Json => "application/json",
+        }
+    }
+}
+
+/// A payload, and what is known of the mail that it came from.
+#[derive(Default)]
+pub(super) struct Rendered {
+    pub(super) payload: Bytes,
+    pub(super) subject: Option<String>,
+    from: Option<String>,
+    message_id: Option<String>,
+    form: Option<MailPayload>,
+}
+
+impl Rendered {
+    /// The body itself.
+    pub(super) fn as_it_is(message: &Message) -> Self {
+        Self {
+            payload: message.body.clone(),
+            ..Self::default()
+        }
+    }
+
+    /// Adds what subscribers are told beside the payload.
+    pub(super) fn describe(&self, properties: &mut Properties) {
+        let Some(form) = self.form else { return };
+        properties.content_type = Some(form.content_type().to_owned());
+        properties.payload_is_text = (form != MailPayload::Raw).then_some(true);
+        for (name, value) in [
+            ("subject", &self.subject),
+            ("from", &self.from),
+            ("message-id", &self.message_id),
+        ] {
+            if let Some(value) = value {
+                properties.user.push((name.to_owned(), value.clone()));
+            }
+        }
+    }
+}
+
+/// Makes the payload of a mail; of one that is not delivered only what the journal notes.
+pub(super) async fn render(
+    message: &Arc<Message>,
+    form: MailPayload,
+    verdict: &Verdict,
+) -> Rendered {
+    let delivers = verdict.action.delivers();
+    if message.body.len() <= INLINE_BYTES_MAX || !delivers {
+        return render_now(message, form, delivers);
+    }
+    let shared = Arc::clone(message);
+    tokio::task::spawn_blocking(move || render_now(&shared, form, true))
+        .await
+        // The task panicked: the mail itself is still there to be delivered.
+        .unwrap_or_else(|_| Rendered::as_it_is(message))
+}
+
+fn render_now(message: &Message, form: MailPayload, with_payload: bool) -> Rendered {
+    debug_assert_eq!(message.format, Format::Mail);
+    let mail = Mail::parse(&message.body);
+    let payload = match form {
+        _ if !with_payload => Bytes::new(),
+        MailPayload::Raw => message.body.clone(),
+        MailPayload::Text => format!("{}\n\n{}", mail.subject(), mail.readable_text()).into(),
+        MailPayload::Json => json!({
+            "subject": mail.subject(),
+            "from": mail.from_address(),
+            "to": message.envelope.recipients,
+            "date": mail.date(),
+            "message_id": mail.message_id(),
+            "text": mail.readable_text(),
+        })
+        .to_string()
+        .into(),
+    };
+    Rendered {
+        payload,
+        subject: Some(mail.subject()),
+        from: mail.from_address(),
+        message_id: mail.message_id(),
+        form: Some(form),
+    }
+}

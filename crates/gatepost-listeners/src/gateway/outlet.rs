@@ -1,0 +1,19 @@
+//! Where publications go. The broker is the outlet of the server; tests have one that notes.
+
+use gatepost_message::Publication;
+use gatepost_store::Ticket;
+
+/// What became of one publication.
+#[derive(Debug, Default)]
+pub struct Handed {
+    /// Subscribers that it was handed to.
+    pub deliveries: u64,
+    /// What must be on disk before the sender may be told that it was taken.
+    pub ticket: Option<Ticket>,
+}
+
+/// Takes publications, without waiting.
+pub trait Outlet: Send + Sync {
+    /// Hands `publication` to everyone who subscribed to its topic.
+    fn publish(&self, publication: Publication) -> Handed;
+}
