@@ -4,4 +4,5 @@ pub mod admission;
 pub mod gateway;
 pub mod http;
 pub mod stream;
+pub mod tls;
 pub mod workers;

@@ -1,1 +1,37 @@
-//! Scopes, the procedure registry, the built-in procedures and the Luau host.
+//! Judges of messages: scopes, the built-in procedures and the host of the users' own Luau code.
+//!
+//! A *procedure* is a named judge with a path (`/sizecheck`); a *scope* is an ordered chain of
+//! procedures bound to listeners, topics or recipients. [`Procedures`] finds the scope of a
+//! message and runs its chain; it knows no protocol and no broker.
+//!
+//! Invariants:
+//! - Everything compiled from the config stands in one immutable set that is swapped whole: a
+//!   message is judged by one set from its first procedure to its last, whatever is reloaded.
+//! - Procedures that only look at numbers run where they are called. All others run on judge
+//!   threads behind a bounded queue, never on an I/O runtime; a full queue gives `defer`.
+//! - A procedure cannot take a judge down: its time and memory are bounded, a panic or an error
+//!   becomes the verdict that the settings name, a log line and a count.
+
+mod arguments;
+mod builtin;
+mod chain;
+mod luau;
+mod pool;
+mod problem;
+mod procedure;
+mod procedures;
+mod scope;
+mod set;
+mod settings;
+mod status;
+
+pub use arguments::Arguments;
+pub use builtin::{SizecheckSettings, SpamcheckSettings};
+pub use problem::{Problem, Severity};
+pub use procedure::{Answer, Needs};
+pub use procedures::{CallError, Procedures, Unready};
+pub use scope::ScopeId;
+pub use settings::{
+    Configuration, LuauSettings, ProcedureTable, ProceduresSettings, ScopeSettings,
+};
+pub use status::{ProcedureStatus, Status};

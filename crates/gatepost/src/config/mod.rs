@@ -12,7 +12,7 @@ use std::path::Path;
 pub(crate) use dump::dump;
 pub(crate) use layers::Layers as Origins;
 pub(crate) use mistake::Mistake;
-pub(crate) use settings::Config;
+pub(crate) use settings::{Config, LogFormat, LogSettings};
 
 /// Reads the settings: defaults, then the file, then the variables, then the flags.
 pub(crate) fn load(

@@ -1,0 +1,85 @@
+//! The command line, shared by `gatepost bench` and `gatepost-bench`.
+
+use crate::scenario::call::CallArguments;
+use crate::scenario::scan::ScanArguments;
+use crate::scenario::web::WebArguments;
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
+
+/// Runs the five scenarios, against Gatepost or any other server of the kind.
+#[derive(Debug, Clone, Args)]
+pub struct BenchArguments {
+    /// What to run.
+    #[command(subcommand)]
+    pub command: BenchCommand,
+}
+
+/// What to run.
+#[derive(Debug, Clone, Subcommand)]
+pub enum BenchCommand {
+    /// A client program is started once per call (Scope Engine, 2002)
+    Call {
+        /// Settings.
+        #[command(flatten)]
+        scenario: CallArguments,
+        /// Targets and runs.
+        #[command(flatten)]
+        series: SeriesArguments,
+    },
+    /// A rule engine scores a set of mails (SpamAssassin on Perl, 2006)
+    Scan {
+        /// Settings.
+        #[command(flatten)]
+        scenario: ScanArguments,
+        /// Targets and runs.
+        #[command(flatten)]
+        series: SeriesArguments,
+    },
+    /// Pages with one insertion point, in nine sizes (Coyote web server, 1998)
+    Web {
+        /// Settings.
+        #[command(flatten)]
+        scenario: WebArguments,
+        /// Targets and runs.
+        #[command(flatten)]
+        series: SeriesArguments,
+    },
+    /// What this machine's system calls cost: the floor under every result
+    Floor {
+        /// Write the result as JSON
+        #[arg(long, value_name = "FILE")]
+        json: Option<PathBuf>,
+    },
+    /// Lists the peers that can be started, and which are installed
+    Peers {
+        /// A folder of further definitions
+        #[arg(long, value_name = "DIR")]
+        peers: Option<PathBuf>,
+    },
+}
+
+/// What is measured, how often, and where the result goes.
+#[derive(Debug, Clone, Default, Args)]
+pub struct SeriesArguments {
+    /// Targets: URLs (mqtt://HOST:PORT, http://…, spamd://…) or commands in quotes
+    #[arg(value_name = "TARGET")]
+    pub targets: Vec<String>,
+    /// A server to be started and stopped by the bench; repeatable, runs are interleaved
+    #[arg(long, value_name = "NAME")]
+    pub peer: Vec<String>,
+    /// A folder of further peer definitions
+    #[arg(long, value_name = "DIR")]
+    pub peers: Option<PathBuf>,
+    /// Runs of each target
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub runs: usize,
+    /// Write the result as JSON
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// The server's process, where it cannot be found by its port
+    #[arg(long)]
+    pub pid: Option<u32>,
+    /// Show no progress
+    #[arg(long)]
+    pub quiet: bool,
+}

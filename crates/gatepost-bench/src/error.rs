@@ -1,0 +1,96 @@
+//! What can go wrong before there is anything to measure.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why a scenario could not be run. What goes wrong *while* measuring is a figure, not an error.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// The target is none of the scenario's kind.
+    #[error("{scenario} cannot use '{target}'; it takes {takes}")]
+    Target {
+        /// The scenario's name.
+        scenario: &'static str,
+        /// What was asked for.
+        target: String,
+        /// What it could use.
+        takes: &'static str,
+    },
+    /// A URL is malformed.
+    #[error("'{0}' is no target; write mqtt://HOST:PORT, http://HOST:PORT/PATH, … or a command")]
+    Url(String),
+    /// Neither a target nor a peer was named.
+    #[error("name a target (a URL or a command) or a --peer; 'gatepost-bench peers' lists them")]
+    NoTarget,
+    /// No peer definition has this name.
+    #[error("there is no peer '{0}'; 'gatepost-bench peers' lists those there are")]
+    UnknownPeer(String),
+    /// A peer's program is not installed.
+    #[error("{peer}: the program '{program}' is not installed (searched PATH and {searched})")]
+    NotInstalled {
+        /// The peer's name.
+        peer: String,
+        /// Its program.
+        program: String,
+        /// The other folders searched.
+        searched: String,
+    },
+    /// A peer definition is malformed.
+    #[error("peer definition {name}: {reason}")]
+    Definition {
+        /// File or name.
+        name: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A peer did not start.
+    #[error("{peer} did not become ready: {reason}")]
+    NotReady {
+        /// The peer's name.
+        peer: String,
+        /// What happened, with the end of what it printed.
+        reason: String,
+    },
+    /// The server refused or broke off before the measurement.
+    #[error("{target}: {reason}")]
+    Server {
+        /// The target.
+        target: String,
+        /// What happened.
+        reason: String,
+    },
+    /// A file cannot be read or written.
+    #[error("{path}: {error}")]
+    File {
+        /// Its path.
+        path: PathBuf,
+        /// The system's reason.
+        error: io::Error,
+    },
+    /// A stored result or column file is malformed.
+    #[error("{path}: {reason}")]
+    Data {
+        /// Its path.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The system refused something else.
+    #[error(transparent)]
+    System(#[from] io::Error),
+    /// A system call refused.
+    #[error("system call: {0}")]
+    Errno(#[from] rustix::io::Errno),
+    /// Interrupted before there was anything to keep.
+    #[error("interrupted before anything was measured")]
+    Interrupted,
+}
+
+impl BenchError {
+    pub(crate) fn server(target: &impl ToString, reason: impl Into<String>) -> Self {
+        Self::Server {
+            target: target.to_string(),
+            reason: reason.into(),
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! As much of HTTP/1.1 as a load generator needs: where a response ends, and whether it is good.
+
+use memchr::memmem;
+
+/// Longest head of a response.
+const HEAD_MAX_BYTES: usize = 64 * 1024;
+/// More header fields than any server sends.
+const FIELDS_MAX: usize = 64;
+
+/// How far a response has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Head,
+    /// So many bytes of the body are to come.
+    Body(u64),
+    /// A line with the length of the next chunk is to come.
+    ChunkLength,
+    /// So many bytes of a chunk, its line end included, are to come.
+    Chunk(u64),
+    /// The lines after the last chunk.
+    Trailer,
+    /// The body ends with the connection.
+    UntilClose,
+}
+
+/// Takes a response in parts.
+#[derive(Debug)]
+pub struct ResponseReader {
+    phase: Phase,
+    /// Of the response that is being read, or was last.
+    pub status: u16,
+    /// All its bytes so far, head and framing included.
+    pub bytes: u64,
+}
+
+/// What a part of a response meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// So many bytes were taken; more are to come.
+    More(usize),
+    /// The response is whole; so many bytes of this part belong to it.
+    Whole(usize),
+    /// This is no HTTP.
+    Malformed,
+}
+
+impl Default for ResponseReader {
+    fn default() -> Self {
+        Self {
+            phase: Phase::Head,
+            status: 0,
+            bytes: 0,
+        }
+    }
+}
+
+impl ResponseReader {
+    /// Prepares for the next response.
+    pub fn reset(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Whether the end of the connection ends this response properly.
+    pub fn ends_with_connection(&self) -> bool {
+        self.phase == Phase::UntilClose
+    }
+
+    /// Takes what it can of the bytes.
+    pub fn read(&mut self, bytes: &[u8]) -> Part {
+        let mut taken = 0;
+        loop {
+            let rest = &bytes[taken..];
+            let step = match self.phase {
+                Phase::Head => match self.read_head(rest) {
+                    Ok(step) => step,
+                    Err(()) => return Part::Malformed,
+                },
+                Phase::Body(left) => {
+                    let now = left.min(rest.len() as u64);
+                    self.phase = Phase::Body(left - now);
+                    Some(now as usize)
+                }
+                Phase::ChunkLength => match self.read_chunk_length(rest) {
+                    Ok(step) => step,
+                    Err(()) => return Part::Malformed,
+                },
+                Phase::Chunk(left) => {
+                    let now = left.min(rest.len() as u64);
+                    self.phase = if left == now {
+                        Phase::ChunkLength
+                    } else {
+                        Phase::Chunk(left - now)
+                    };
+                    Some(now as usize)
+                }
+                Phase::Trailer => {
+                    let end = memmem::find(rest, b"\r\n");
+                    if end == Some(0) {
+                        self.phase = Phase::Body(0);
+                    }
+                    end.map(|end| end + 2)
+                }
+                Phase::UntilClose => Some(rest.len()),
+            };
+            let step_taken = step.unwrap_or(0);
+            taken += step_taken;
+            self.bytes += step_taken as u64;
+            if self.phase == Phase::Body(0) {
+                return Part::Whole(taken);
+            }
+            if step.is_none() || taken == bytes.len() {
+                return Part::More(taken);
+            }
+        }
+    }
+
+    fn read_head(&mut self, bytes: &[u8]) -> Result<Option<usize>, ()> {
+        let Some(end) = memmem::find(bytes, b"\r\n\r\n") else {
+            return if bytes.len() > HEAD_MAX_BYTES {
+                Err(())
+            } else {
+                Ok(None)
+            };
+        };
+        let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
+        let mut response = httparse::Response::new(&mut fields);
+        response.parse(&bytes[..end + 4]).map_err(drop)?;
+        self.status = response.code.ok_or(())?;
+        self.phase = Phase::UntilClose;
+        for field in response.headers.iter() {
+            if field.name.eq_ignore_ascii_case("content-length") {
+                let length = std::str::from_utf8(field.value).map_err(drop)?;
+                self.phase = Phase::Body(length.trim().parse().map_err(drop)?);
+            } else if field.name.eq_ignore_ascii_case("transfer-encoding") {
+                self.phase = Phase::ChunkLength;
+            }
+        }
+        Ok(Some(end + 4))
+    }
+
+    fn read_chunk_length(&mut self, bytes: &[u8]) -> Result<Option<usize>, ()> {
+        let Some(end) = memmem::find(bytes, b"\r\n") else {
+            return if bytes.len() > 1024 {
+                Err(())
+            } else {
+                Ok(None)
+            };
+        };
+        let line = std::str::from_utf8(&bytes[..end]).map_err(drop)?;
+        let digits = line.split(';').next().unwrap_or_default().trim();
+        let length = u32::from_str_radix(digits, 16).map_err(drop)?;
+        self.phase = if length == 0 {
+            Phase::Trailer
+        } else {
+            Phase::Chunk(u64::from(length) + 2)
+        };
+        Ok(Some(end + 2))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SIZED: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+    const CHUNKED: &[u8] = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n\
+        5;x=y\r\nhello\r\n1\r\n!\r\n0\r\nTrailer: x\r\n\r\n";
+
+    /// Reads in parts as the loop hands them: what was not taken comes again.
+    fn read_split(text: &[u8], split: usize) -> (Part, ResponseReader) {
+        let mut reader = ResponseReader::default();
+        match reader.read(&text[..split]) {
+            Part::More(taken) => (reader.read(&text[taken..]), reader),
+            other => (other, reader),
+        }
+    }
+
+    #[test]
+    fn any_split_finds_the_same_end() {
+        for text in [SIZED, CHUNKED] {
+            for split in 0..text.len() {
+                let (part, reader) = read_split(text, split);
+                assert!(matches!(part, Part::Whole(_)), "{split}: {part:?}");
+                assert_eq!(
+                    (reader.status, reader.bytes),
+                    (200, text.len() as u64),
+                    "{split}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn the_next_response_is_left_alone() {
+        let both = [SIZED, SIZED].concat();
+        assert_eq!(
+            ResponseReader::default().read(&both),
+            Part::Whole(SIZED.len())
+        );
+    }
+
+    #[test]
+    fn without_a_length_the_connection_is_the_end() {
+        let mut reader = ResponseReader::default();
+        assert!(matches!(
+            reader.read(b"HTTP/1.0 200 OK\r\n\r\nbody"),
+            Part::More(23)
+        ));
+        assert!(reader.ends_with_connection());
+        assert_eq!(
+            ResponseReader::default().read(b"what\r\n\r\n"),
+            Part::Malformed
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_panics(bytes: Vec<u8>) {
+            let mut text = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n".to_vec();
+            text.extend_from_slice(&bytes);
+            ResponseReader::default().read(&text);
+            ResponseReader::default().read(&bytes);
+        }
+    }
+}

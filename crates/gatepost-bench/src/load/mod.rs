@@ -1,0 +1,306 @@
+//! The generator's engine: many connections on one thread, one epoll set, one shared read buffer.
+//!
+//! A generator must cost far less than the server it measures. So there is no runtime: a
+//! connection is a socket, a small state machine ([`Conversation`]) and, only while something is
+//! unfinished, the bytes of it. Sockets are registered once, edge-triggered, for both directions,
+//! and never touched in the set again. All reads go into one buffer that stays in the cache.
+//!
+//! Invariant (edge-triggered reading): after an event a socket is read until a read comes back
+//! shorter than asked; a short read means that it is drained, and that anything later is a new
+//! edge. At the end of the stream the loop reads until it has seen the end.
+
+mod http;
+mod socket;
+
+pub use http::{Part, ResponseReader};
+pub use socket::{Dialer, raise_descriptor_limit};
+
+use crate::clock::{self, Nanoseconds};
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
+
+/// One read takes up to this; also the longest message that is not taken in parts.
+const READ_BUFFER_BYTES: usize = 256 * 1024;
+/// A connection's own buffers are given back when empty and larger than this.
+const KEPT_BUFFER_BYTES: usize = 1024;
+/// Events taken from the kernel at once.
+const EVENTS_PER_WAIT: usize = 1024;
+
+/// What one connection says and understands, without I/O.
+pub trait Conversation {
+    /// What all conversations of a loop write to.
+    type Shared;
+
+    /// The connection stands.
+    fn connected(&mut self, shared: &mut Self::Shared, outgoing: &mut Vec<u8>);
+
+    /// Bytes came, at the time `now`; gives how many were taken. The rest comes again, with more.
+    fn received(
+        &mut self,
+        bytes: &[u8],
+        now: Nanoseconds,
+        shared: &mut Self::Shared,
+        outgoing: &mut Vec<u8>,
+    ) -> Received;
+
+    /// The connection is over: by the server, or for the reason given.
+    fn closed(&mut self, reason: Closed, shared: &mut Self::Shared);
+}
+
+/// What a conversation made of bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Received {
+    /// So many bytes were taken.
+    Taken(usize),
+    /// The conversation is at its end: close.
+    Finished,
+    /// The server said what it must not: close.
+    Broken,
+}
+
+/// Why a connection is over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Closed {
+    /// The conversation wanted it so.
+    Finished,
+    /// The conversation found a violation of its protocol.
+    Broken,
+    /// The server ended the stream.
+    ByServer,
+    /// The system reported an error, on connecting or later.
+    Failed(Errno),
+}
+
+struct Link<C> {
+    socket: OwnedFd,
+    conversation: C,
+    connected: bool,
+    /// Bytes received that are no whole message yet.
+    tail: Vec<u8>,
+    /// Bytes that the socket did not take yet.
+    outgoing: Vec<u8>,
+}
+
+/// Many connections on one thread.
+pub struct Loop<C: Conversation> {
+    epoll: OwnedFd,
+    links: Vec<Option<Link<C>>>,
+    free: Vec<usize>,
+    events: Vec<Event>,
+    buffer: Vec<u8>,
+}
+
+impl<C: Conversation> Loop<C> {
+    /// An empty loop.
+    pub fn new() -> Result<Self, Errno> {
+        Ok(Self {
+            epoll: epoll::create(CreateFlags::CLOEXEC)?,
+            links: Vec::new(),
+            free: Vec::new(),
+            events: Vec::with_capacity(EVENTS_PER_WAIT),
+            buffer: vec![0; READ_BUFFER_BYTES],
+        })
+    }
+
+    /// Takes over a socket that is connecting.
+    pub fn add(&mut self, socket: OwnedFd, conversation: C) -> Result<usize, Errno> {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.links.push(None);
+            self.links.len() - 1
+        });
+        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        epoll::add(
+            &self.epoll,
+            &socket,
+            EventData::new_u64(index as u64),
+            flags,
+        )?;
+        self.links[index] = Some(Link {
+            socket,
+            conversation,
+            connected: false,
+            tail: Vec::new(),
+            outgoing: Vec::new(),
+        });
+        Ok(index)
+    }
+
+    /// How many connections are open or connecting.
+    pub fn open(&self) -> usize {
+        self.links.len() - self.free.len()
+    }
+
+    /// The conversation of an open connection.
+    pub fn conversation(&mut self, index: usize) -> Option<&mut C> {
+        let link = self.links.get_mut(index)?.as_mut()?;
+        Some(&mut link.conversation)
+    }
+
+    /// The conversations of all open connections.
+    pub fn conversations(&self) -> impl Iterator<Item = &C> {
+        self.links.iter().flatten().map(|link| &link.conversation)
+    }
+
+    /// Sends bytes on an open connection, now as far as the socket takes them.
+    pub fn send(&mut self, index: usize, bytes: &[u8], shared: &mut C::Shared) {
+        let Some(Some(link)) = self.links.get_mut(index) else {
+            return;
+        };
+        link.outgoing.extend_from_slice(bytes);
+        if link.connected
+            && let Err(error) = flush(link)
+        {
+            self.close(index, Closed::Failed(error), shared);
+        }
+    }
+
+    /// Closes a connection.
+    pub fn close(&mut self, index: usize, reason: Closed, shared: &mut C::Shared) {
+        let Some(slot) = self.links.get_mut(index) else {
+            return;
+        };
+        if let Some(Link {
+            socket,
+            mut conversation,
+            ..
+        }) = slot.take()
+        {
+            // Closed first, so that the time of closing counts where it is measured.
+            drop(socket);
+            self.free.push(index);
+            conversation.closed(reason, shared);
+        }
+    }
+
+    /// Waits for events until `deadline` at the latest, and handles those that came.
+    pub fn turn(&mut self, deadline: Nanoseconds, shared: &mut C::Shared) -> Result<usize, Errno> {
+        let left = deadline.saturating_sub(clock::now());
+        let timeout = Timespec {
+            tv_sec: (left / clock::SECOND) as i64,
+            tv_nsec: (left % clock::SECOND) as i64,
+        };
+        self.events.clear();
+        let buffer = rustix::buffer::spare_capacity(&mut self.events);
+        match epoll::wait(&self.epoll, buffer, Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+        let count = self.events.len();
+        for at in 0..count {
+            let event = self.events[at];
+            let (index, flags) = (event.data.u64() as usize, event.flags);
+            if let Err(reason) = self.handle(index, flags, shared) {
+                self.close(index, reason, shared);
+            }
+        }
+        Ok(count)
+    }
+
+    fn handle(
+        &mut self,
+        index: usize,
+        flags: EventFlags,
+        shared: &mut C::Shared,
+    ) -> Result<(), Closed> {
+        // Closed by an earlier event of this turn.
+        let Some(Some(link)) = self.links.get_mut(index) else {
+            return Ok(());
+        };
+        let failed = flags.intersects(EventFlags::ERR | EventFlags::HUP);
+        if !link.connected {
+            if let Ok(Err(error)) = sockopt::socket_error(&link.socket) {
+                return Err(Closed::Failed(error));
+            }
+            if !flags.contains(EventFlags::OUT) {
+                return if failed {
+                    Err(Closed::ByServer)
+                } else {
+                    Ok(())
+                };
+            }
+            link.connected = true;
+            link.conversation.connected(shared, &mut link.outgoing);
+        }
+        if !link.outgoing.is_empty() {
+            flush(link).map_err(Closed::Failed)?;
+        }
+        let ending = failed || flags.contains(EventFlags::RDHUP);
+        if ending || flags.contains(EventFlags::IN) {
+            read(link, &mut self.buffer, ending, shared)?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads until the socket is drained, and hands everything on.
+fn read<C: Conversation>(
+    link: &mut Link<C>,
+    buffer: &mut Vec<u8>,
+    ending: bool,
+    shared: &mut C::Shared,
+) -> Result<(), Closed> {
+    loop {
+        let kept = link.tail.len();
+        if kept * 2 > buffer.len() {
+            // One message is larger than the buffer: it grows, for all connections at once.
+            buffer.resize(buffer.len() * 2, 0);
+        }
+        buffer[..kept].copy_from_slice(&link.tail);
+        let asked = buffer.len() - kept;
+        let count = match recv(&link.socket, &mut buffer[kept..], RecvFlags::empty()) {
+            Ok((0, _)) => return Err(Closed::ByServer),
+            Ok((count, _)) => count,
+            Err(Errno::AGAIN) => return Ok(()),
+            Err(Errno::INTR) => continue,
+            Err(error) => return Err(Closed::Failed(error)),
+        };
+        let bytes = &buffer[..kept + count];
+        let now = clock::now();
+        let taken = match link
+            .conversation
+            .received(bytes, now, shared, &mut link.outgoing)
+        {
+            Received::Taken(taken) => taken,
+            Received::Finished => return Err(Closed::Finished),
+            Received::Broken => return Err(Closed::Broken),
+        };
+        link.tail.clear();
+        if taken < bytes.len() {
+            link.tail.extend_from_slice(&bytes[taken..]);
+        } else if link.tail.capacity() > KEPT_BUFFER_BYTES {
+            link.tail = Vec::new();
+        }
+        if !link.outgoing.is_empty() {
+            flush(link).map_err(Closed::Failed)?;
+        }
+        if count < asked && !ending {
+            return Ok(());
+        }
+    }
+}
+
+/// Writes as much as the socket takes; the rest waits for the next event.
+fn flush<C>(link: &mut Link<C>) -> Result<(), Errno> {
+    let mut sent = 0;
+    while sent < link.outgoing.len() {
+        match send(&link.socket, &link.outgoing[sent..], SendFlags::NOSIGNAL) {
+            Ok(count) => sent += count,
+            Err(Errno::AGAIN) => break,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    if sent == link.outgoing.len() {
+        if link.outgoing.capacity() > KEPT_BUFFER_BYTES {
+            link.outgoing = Vec::new();
+        } else {
+            link.outgoing.clear();
+        }
+    } else {
+        link.outgoing.drain(..sent);
+    }
+    Ok(())
+}

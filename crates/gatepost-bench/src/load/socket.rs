@@ -1,0 +1,76 @@
+//! Sockets for tens of thousands of connections to one server.
+
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with, sockopt};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+/// Other addresses of this machine to connect from, once one has no port left: 127.0.0.2 …
+const MORE_SOURCES: u8 = 100;
+
+/// Connects to one server, from as few source addresses as there need be.
+///
+/// A source address has some 28,000 ports towards one server (the kernel's ephemeral range). On
+/// loopback there are more addresses to be had, and they are taken only when needed.
+#[derive(Debug, Clone)]
+pub struct Dialer {
+    server: SocketAddr,
+    /// Last byte of 127.0.0.x; 0 lets the kernel choose.
+    source: u8,
+}
+
+impl Dialer {
+    /// To this server.
+    pub const fn new(server: SocketAddr) -> Self {
+        Self { server, source: 0 }
+    }
+
+    /// A non-blocking socket that is connecting, without Nagle's delay.
+    pub fn dial(&mut self) -> Result<OwnedFd, Errno> {
+        loop {
+            match self.dial_from(self.source) {
+                Err(Errno::ADDRNOTAVAIL) if self.may_use_more() => {
+                    self.source = if self.source == 0 { 2 } else { self.source + 1 };
+                }
+                other => return other,
+            }
+        }
+    }
+
+    fn may_use_more(&self) -> bool {
+        matches!(self.server.ip(), IpAddr::V4(ip) if ip.is_loopback()) && self.source < MORE_SOURCES
+    }
+
+    fn dial_from(&self, source: u8) -> Result<OwnedFd, Errno> {
+        let family = match self.server {
+            SocketAddr::V4(_) => AddressFamily::INET,
+            SocketAddr::V6(_) => AddressFamily::INET6,
+        };
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let socket = socket_with(family, SocketType::STREAM, flags, None)?;
+        sockopt::set_tcp_nodelay(&socket, true)?;
+        if source > 0 {
+            bind(
+                &socket,
+                &SocketAddr::from((Ipv4Addr::new(127, 0, 0, source), 0)),
+            )?;
+        }
+        match connect(&socket, &self.server) {
+            Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Raises the soft limit on open files to the hard one; gives the limit now in force.
+pub fn raise_descriptor_limit() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    // Refused only where it is in force already.
+    let _ = setrlimit(Resource::Nofile, raised);
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}

@@ -1,0 +1,17 @@
+//! The bench on its own, without the gateway.
+
+use clap::Parser;
+use gatepost_bench::BenchArguments;
+use std::process::ExitCode;
+
+/// Measures message brokers, mail filters, web servers and thin clients
+#[derive(Parser)]
+#[command(name = "gatepost-bench", version)]
+struct CommandLine {
+    #[command(flatten)]
+    bench: BenchArguments,
+}
+
+fn main() -> ExitCode {
+    gatepost_bench::run(CommandLine::parse().bench)
+}

@@ -1,0 +1,263 @@
+//! What a definition file says.
+
+use crate::error::BenchError;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Where Debian keeps daemons that a user's `PATH` does not name.
+const MORE_FOLDERS: [&str; 3] = ["/usr/sbin", "/usr/local/sbin", "/sbin"];
+
+/// How to start one server and what it offers.
+///
+/// In commands, environment, files and offers, `{program}` is the program's path, `{folder}` a
+/// temporary folder of this run, `{NAME}` the free port found for NAME in `ports`, and
+/// `{message}` (CALL only) the message file's path.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Definition {
+    /// One line for the list of peers.
+    pub about: String,
+    /// The program that must be installed.
+    pub program: String,
+    /// An environment variable that may name the program instead.
+    #[serde(default)]
+    pub program_variable: Option<String>,
+    /// Further programs that must be there; each name stands for its path.
+    #[serde(default)]
+    pub programs: BTreeMap<String, OtherProgram>,
+    /// Prints the version; the first line with a digit in it is kept.
+    #[serde(default)]
+    pub version: Vec<String>,
+    /// Names for which a free loopback port is found.
+    #[serde(default)]
+    pub ports: Vec<String>,
+    /// Run first, each to its end.
+    #[serde(default)]
+    pub prepare: Vec<Vec<String>>,
+    /// The server; it stays in the foreground. Empty where there is none to start.
+    #[serde(default)]
+    pub command: Vec<String>,
+    /// Added to the environment.
+    #[serde(default)]
+    pub environment: BTreeMap<String, String>,
+    /// The port that accepts connections once the server is ready.
+    #[serde(default)]
+    pub ready: Option<String>,
+    /// Seconds to wait for that.
+    #[serde(default = "default_ready_seconds")]
+    pub ready_seconds: u64,
+    /// Scenario to URL or command.
+    pub offers: BTreeMap<String, String>,
+    /// For WEB: where pages go, how the insertion point is written.
+    #[serde(default)]
+    pub web: Option<WebPages>,
+    /// Path within the folder to content.
+    #[serde(default)]
+    pub files: BTreeMap<String, String>,
+}
+
+/// A program beside the server, such as a client.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OtherProgram {
+    /// Its name.
+    pub program: String,
+    /// An environment variable that may name it instead.
+    #[serde(default)]
+    pub variable: Option<String>,
+}
+
+/// How a web server takes the nine pages.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WebPages {
+    /// File name of a page within the folder; `{size}` is its size.
+    pub file: String,
+    /// The text that the server replaces by time and date.
+    pub insertion: String,
+}
+
+const fn default_ready_seconds() -> u64 {
+    30
+}
+
+impl Definition {
+    /// The program's path.
+    pub fn find_program(&self, peer: &str) -> Result<PathBuf, BenchError> {
+        find(peer, &self.program, self.program_variable.as_deref())
+    }
+
+    /// The paths of all programs, by the word that stands for each.
+    pub fn find_programs(&self, peer: &str) -> Result<Vec<(String, PathBuf)>, BenchError> {
+        let mut found = vec![("program".to_owned(), self.find_program(peer)?)];
+        for (word, other) in &self.programs {
+            found.push((
+                word.clone(),
+                find(peer, &other.program, other.variable.as_deref())?,
+            ));
+        }
+        Ok(found)
+    }
+}
+
+/// A program's path: as the variable says, beside this program, on `PATH`, or where daemons are.
+fn find(peer: &str, program: &str, variable: Option<&str>) -> Result<PathBuf, BenchError> {
+    let named = variable.and_then(env::var_os).map(PathBuf::from);
+    if let Some(path) = named.filter(|path| path.is_file()) {
+        return Ok(path);
+    }
+    let path = env::var_os("PATH").unwrap_or_default();
+    let beside_us = env::current_exe()
+        .ok()
+        .and_then(|exe| Some(exe.parent()?.to_owned()));
+    let mut folders = beside_us
+        .into_iter()
+        .chain(env::split_paths(&path))
+        .chain(MORE_FOLDERS.map(PathBuf::from));
+    folders
+        .find_map(|folder| {
+            let candidate = folder.join(program);
+            candidate.is_file().then_some(candidate)
+        })
+        .ok_or_else(|| BenchError::NotInstalled {
+            peer: peer.to_owned(),
+            program: program.to_owned(),
+            searched: MORE_FOLDERS.join(", "),
+        })
+}
+
+/// All definitions by name.
+#[derive(Debug, Clone)]
+pub struct Definitions(BTreeMap<String, Definition>);
+
+macro_rules! built_in {
+    ($($name:literal),* $(,)?) => {
+        [$(($name, include_str!(concat!("../../peers/", $name, ".toml")))),*]
+    };
+}
+
+impl Definitions {
+    /// The built-in ones, and those of a folder.
+    pub fn load(folder: Option<&Path>) -> Result<Self, BenchError> {
+        let mut all = BTreeMap::new();
+        for (name, text) in built_in![
+            "curl",
+            "empty-process",
+            "gatepost",
+            "minimal-c",
+            "mosquitto",
+            "nats-server",
+            "nginx",
+            "rspamd",
+            "spamassassin",
+            "spamc",
+            "spamd",
+        ] {
+            all.insert(name.to_owned(), parse(name, text)?);
+        }
+        for path in folder
+            .map(definition_files)
+            .transpose()?
+            .unwrap_or_default()
+        {
+            let name = path
+                .file_stem()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
+            let text = fs::read_to_string(&path).map_err(|error| BenchError::File {
+                path: path.clone(),
+                error,
+            })?;
+            all.insert(name, parse(&path.to_string_lossy(), &text)?);
+        }
+        Ok(Self(all))
+    }
+
+    /// The one with this name.
+    pub fn get(&self, name: &str) -> Result<&Definition, BenchError> {
+        self.0
+            .get(name)
+            .ok_or_else(|| BenchError::UnknownPeer(name.to_owned()))
+    }
+
+    /// All, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&String, &Definition)> {
+        self.0.iter()
+    }
+}
+
+fn parse(name: &str, text: &str) -> Result<Definition, BenchError> {
+    let definition: Definition = toml::from_str(text).map_err(|error| BenchError::Definition {
+        name: name.to_owned(),
+        reason: error.to_string(),
+    })?;
+    let unknown_port = definition
+        .ready
+        .as_ref()
+        .filter(|ready| !definition.ports.contains(ready));
+    if let Some(ready) = unknown_port {
+        return Err(BenchError::Definition {
+            name: name.to_owned(),
+            reason: format!("ready = \"{ready}\" is none of its ports"),
+        });
+    }
+    Ok(definition)
+}
+
+fn definition_files(folder: &Path) -> Result<Vec<PathBuf>, BenchError> {
+    let entries = fs::read_dir(folder).map_err(|error| BenchError::File {
+        path: folder.to_owned(),
+        error,
+    })?;
+    let mut files: Vec<_> = entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "toml")
+        })
+        .collect();
+    files.sort();
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_built_in_definitions_are_well_formed() {
+        let all = Definitions::load(None).expect("definitions");
+        for (name, definition) in all.iter() {
+            assert!(!definition.offers.is_empty(), "{name} offers nothing");
+            assert!(!definition.about.is_empty(), "{name}");
+        }
+        assert!(all.get("gatepost").is_ok());
+        assert!(matches!(all.get("nobody"), Err(BenchError::UnknownPeer(_))));
+    }
+
+    #[test]
+    fn mistakes_name_the_definition() {
+        let error = parse("mine", "about = 1").expect_err("a mistake");
+        assert!(error.to_string().contains("mine"), "{error}");
+        let text = "about=\"x\"\nprogram=\"x\"\nready=\"p\"\n[offers]\nweb=\"http://x\"\n";
+        assert!(
+            parse("mine", text)
+                .expect_err("a mistake")
+                .to_string()
+                .contains("ports")
+        );
+    }
+
+    #[test]
+    fn a_program_that_is_not_there_is_said_to_be_missing() {
+        let text = "about=\"x\"\nprogram=\"surely-not-installed\"\n[offers]\n";
+        let definition = parse("mine", text).expect("a definition");
+        let error = definition.find_program("mine").expect_err("not there");
+        assert!(matches!(error, BenchError::NotInstalled { .. }));
+    }
+}

@@ -1,0 +1,297 @@
+//! A peer that was started, and is stopped when it is dropped.
+
+use super::Definition;
+use crate::clock;
+use crate::error::BenchError;
+use crate::target::Target;
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+/// How long a server may take to end once it was asked to.
+const STOP_SECONDS: u64 = 10;
+/// Between two looks at a server that is starting or ending.
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
+
+/// A started peer. Its folder and its processes go when it does.
+pub struct Running {
+    name: String,
+    child: Option<Child>,
+    folder: Folder,
+    words: BTreeMap<String, String>,
+    start_seconds: Option<f64>,
+}
+
+impl Running {
+    /// Starts a peer and waits until it is ready. `more` are words to be replaced beside the
+    /// standard ones; `before_start` may put files into its folder.
+    pub fn start(
+        name: &str,
+        definition: &Definition,
+        more: &[(&str, String)],
+        before_start: impl FnOnce(&Path) -> Result<(), BenchError>,
+    ) -> Result<Self, BenchError> {
+        let programs = definition.find_programs(name)?;
+        let folder = Folder::create()?;
+        let mut words: BTreeMap<String, String> = more
+            .iter()
+            .map(|(key, value)| ((*key).to_owned(), value.clone()))
+            .collect();
+        for (word, path) in programs {
+            words.insert(word, path.to_string_lossy().into_owned());
+        }
+        words.insert("folder".into(), folder.0.to_string_lossy().into_owned());
+        for (port, number) in definition
+            .ports
+            .iter()
+            .zip(free_ports(definition.ports.len())?)
+        {
+            words.insert(port.clone(), number.to_string());
+        }
+        let mut running = Self {
+            name: name.to_owned(),
+            child: None,
+            folder,
+            words,
+            start_seconds: None,
+        };
+        running.write_files(definition)?;
+        before_start(&running.folder.0)?;
+        for command in &definition.prepare {
+            running.prepare(command)?;
+        }
+        if !definition.command.is_empty() {
+            running.launch(definition)?;
+        }
+        Ok(running)
+    }
+
+    /// What it offers to a scenario.
+    pub fn target(&self, offer: &str) -> Result<Target, BenchError> {
+        Ok(Target {
+            name: self.name.clone(),
+            endpoint: self.replace(offer).parse()?,
+            process: self.child.as_ref().map(Child::id),
+            start_seconds: self.start_seconds,
+        })
+    }
+
+    fn replace(&self, text: &str) -> String {
+        self.words
+            .iter()
+            .fold(text.to_owned(), |text, (word, value)| {
+                text.replace(&format!("{{{word}}}"), value)
+            })
+    }
+
+    fn command(&self, words: &[String]) -> Command {
+        let mut words = words.iter().map(|word| self.replace(word));
+        let mut command = Command::new(words.next().unwrap_or_default());
+        command
+            .args(words)
+            .current_dir(&self.folder.0)
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn not_ready(&self, reason: impl Into<String>) -> BenchError {
+        BenchError::NotReady {
+            peer: self.name.clone(),
+            reason: reason.into(),
+        }
+    }
+
+    fn write_files(&self, definition: &Definition) -> Result<(), BenchError> {
+        for (name, content) in &definition.files {
+            let path = self.folder.0.join(name);
+            let write = || {
+                fs::create_dir_all(path.parent().unwrap_or(&path))?;
+                fs::write(&path, self.replace(content))
+            };
+            write().map_err(|error| BenchError::File {
+                path: path.clone(),
+                error,
+            })?;
+        }
+        Ok(())
+    }
+
+    fn prepare(&self, words: &[String]) -> Result<(), BenchError> {
+        let output = self.command(words).output()?;
+        if output.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        Err(self.not_ready(format!("{} failed: {said}", words.join(" "))))
+    }
+
+    fn launch(&mut self, definition: &Definition) -> Result<(), BenchError> {
+        let log_path = self.folder.0.join("output.log");
+        let log = File::create(&log_path)?;
+        let mut command = self.command(&definition.command);
+        for (key, value) in &definition.environment {
+            command.env(key, self.replace(value));
+        }
+        // A group of its own: Ctrl-C is ours to handle, and its workers end with it.
+        command
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .process_group(0);
+        let started = clock::now();
+        let child = command
+            .spawn()
+            .map_err(|error| self.not_ready(error.to_string()))?;
+        self.child = Some(child);
+        let Some(port) = definition
+            .ready
+            .as_ref()
+            .and_then(|name| self.words.get(name))
+        else {
+            return Ok(());
+        };
+        let address = SocketAddr::from(([127, 0, 0, 1], port.parse().unwrap_or(0)));
+        let deadline = started + definition.ready_seconds * clock::SECOND;
+        while TcpStream::connect(address).is_err() {
+            let ended = self
+                .child
+                .as_mut()
+                .is_some_and(|child| !matches!(child.try_wait(), Ok(None)));
+            if ended || clock::now() > deadline || crate::interrupt::interrupted() {
+                let what = if ended {
+                    "it ended"
+                } else {
+                    "it does not accept connections"
+                };
+                return Err(self.not_ready(format!("{what}; it said: {}", tail(&log_path))));
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+        self.start_seconds = Some(clock::seconds(clock::now() - started));
+        Ok(())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let Some(child) = &mut self.child else { return };
+        let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) else {
+            return;
+        };
+        // Errors mean that it is gone already.
+        let _ = kill_process_group(group, Signal::TERM);
+        let deadline = clock::now() + STOP_SECONDS * clock::SECOND;
+        while matches!(child.try_wait(), Ok(None)) {
+            if clock::now() > deadline {
+                let _ = kill_process_group(group, Signal::KILL);
+                let _ = child.wait();
+                return;
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+    }
+}
+
+/// The version that a peer's program tells of itself, as far as it does.
+pub(crate) fn version(name: &str, definition: &Definition) -> Option<String> {
+    let program = definition.find_program(name).ok()?;
+    let mut words = definition.version.iter();
+    let first = words
+        .next()?
+        .replace("{program}", &program.to_string_lossy());
+    let output = Command::new(first)
+        .args(words)
+        .stdin(Stdio::null())
+        .output()
+        .ok()?;
+    let text = [output.stdout, output.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
+    let line = text
+        .lines()
+        .find(|line| line.contains(|c: char| c.is_ascii_digit()))?;
+    Some(line.trim().to_owned())
+}
+
+/// Ports that were free a moment ago, all different.
+fn free_ports(count: usize) -> Result<Vec<u16>, BenchError> {
+    let listeners: Vec<TcpListener> = (0..count)
+        .map(|_| TcpListener::bind("127.0.0.1:0"))
+        .collect::<Result<_, _>>()?;
+    let ports = listeners
+        .iter()
+        .map(|listener| Ok(listener.local_addr()?.port()));
+    ports.collect()
+}
+
+/// The end of what a server printed, for its error.
+fn tail(path: &Path) -> String {
+    const LENGTH: u64 = 2_000;
+    let read = || -> std::io::Result<String> {
+        let mut file = File::open(path)?;
+        let start = file.metadata()?.len().saturating_sub(LENGTH);
+        file.seek(SeekFrom::Start(start))?;
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
+    };
+    read().unwrap_or_default()
+}
+
+/// A folder that goes with its owner. Servers that change their user must be able to read it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn create() -> Result<Self, BenchError> {
+        let name = format!("gatepost-bench-{}-{:x}", std::process::id(), clock::now());
+        let path = std::env::temp_dir().join(name);
+        let create = || {
+            fs::create_dir(&path)?;
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o755))
+        };
+        match create() {
+            Ok(()) => Ok(Self(path)),
+            Err(error) => Err(BenchError::File { path, error }),
+        }
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // A file left behind in the temporary folder harms nobody.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_differ() {
+        let mut ports = free_ports(20).expect("ports");
+        ports.sort_unstable();
+        ports.dedup();
+        assert_eq!(ports.len(), 20);
+    }
+
+    #[test]
+    fn a_server_that_ends_at_once_is_named_with_what_it_said() {
+        let text = "about=\"x\"\nprogram=\"sh\"\nports=[\"p\"]\nready=\"p\"\n\
+            command=[\"{program}\",\"-c\",\"echo no such port {p}\"]\n[offers]\n";
+        let definition: Definition = toml::from_str(text).expect("a definition");
+        let Err(error) = Running::start("mine", &definition, &[], |_| Ok(())) else {
+            panic!("it cannot be ready");
+        };
+        assert!(
+            error.to_string().contains("mine did not become ready"),
+            "{error}"
+        );
+        assert!(error.to_string().contains("no such port"), "{error}");
+    }
+}

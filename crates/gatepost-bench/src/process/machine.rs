@@ -1,0 +1,108 @@
+//! Where it was measured, and whether the machine was quiet.
+
+use serde::{Deserialize, Serialize};
+use std::fs;
+
+/// The facts about the machine that stand beside every figure.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// The processor's name.
+    pub processor: String,
+    /// Processors that the kernel gives us.
+    pub processors: usize,
+    /// Memory in bytes.
+    pub memory_bytes: u64,
+    /// The kernel's release.
+    pub kernel: String,
+}
+
+impl Machine {
+    /// This machine.
+    pub fn this() -> Self {
+        let read = |path| fs::read_to_string(path).unwrap_or_default();
+        let after_colon = |text: &str, name: &str| {
+            let line = text.lines().find(|line| line.starts_with(name))?;
+            Some(line.split_once(':')?.1.trim().to_owned())
+        };
+        let memory = after_colon(&read("/proc/meminfo"), "MemTotal");
+        let kibibytes = memory.as_deref().and_then(|text| text.split_once(' '));
+        Self {
+            processor: after_colon(&read("/proc/cpuinfo"), "model name").unwrap_or_default(),
+            processors: std::thread::available_parallelism().map_or(1, usize::from),
+            memory_bytes: kibibytes
+                .and_then(|(n, _)| n.parse::<u64>().ok())
+                .unwrap_or(0)
+                * 1024,
+            kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
+        }
+    }
+}
+
+/// How busy the whole machine was over a time: what is neither ours nor the server's is noise.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Load {
+    /// CPU seconds of all processors that were used by anyone.
+    pub busy_seconds: f64,
+    /// CPU seconds that the hypervisor gave to others.
+    pub stolen_seconds: f64,
+    /// CPU seconds that passed, all processors together.
+    pub total_seconds: f64,
+}
+
+impl Load {
+    /// Counted since the machine started.
+    pub fn so_far() -> Self {
+        let text = fs::read_to_string("/proc/stat").unwrap_or_default();
+        Self::parse(text.lines().next().unwrap_or_default())
+    }
+
+    /// Fields of the `cpu` line, proc(5): user nice system idle iowait irq softirq steal.
+    fn parse(line: &str) -> Self {
+        let ticks = rustix::param::clock_ticks_per_second() as f64;
+        let fields: Vec<f64> = line
+            .split_ascii_whitespace()
+            .skip(1)
+            .take(8)
+            .filter_map(|field| field.parse::<f64>().ok())
+            .map(|count| count / ticks)
+            .collect();
+        let field = |index: usize| fields.get(index).copied().unwrap_or(0.0);
+        let total: f64 = fields.iter().sum();
+        Self {
+            busy_seconds: total - field(3) - field(4) - field(7),
+            stolen_seconds: field(7),
+            total_seconds: total,
+        }
+    }
+
+    /// What was counted since.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            busy_seconds: self.busy_seconds - earlier.busy_seconds,
+            stolen_seconds: self.stolen_seconds - earlier.stolen_seconds,
+            total_seconds: self.total_seconds - earlier.total_seconds,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machine_has_a_processor_and_memory() {
+        let machine = Machine::this();
+        assert!(machine.processors > 0 && machine.memory_bytes > 1 << 20);
+        assert!(!machine.kernel.is_empty());
+    }
+
+    #[test]
+    fn idle_waiting_and_stolen_time_is_not_busy() {
+        let ticks = rustix::param::clock_ticks_per_second() as f64;
+        let load = Load::parse("cpu  100 0 50 800 20 0 10 20 0 0");
+        assert!((load.busy_seconds * ticks - 160.0).abs() < 1e-6);
+        assert!((load.stolen_seconds * ticks - 20.0).abs() < 1e-6);
+        assert!((load.total_seconds * ticks - 1000.0).abs() < 1e-6);
+    }
+}

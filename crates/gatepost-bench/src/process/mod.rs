@@ -1,0 +1,11 @@
+//! What processes cost: CPU, memory, context switches, of servers and of this generator.
+
+mod listening;
+mod machine;
+mod sampler;
+mod usage;
+
+pub use listening::listener_of_port;
+pub use machine::{Load, Machine};
+pub use sampler::{ProcessRecord, Sampler};
+pub use usage::{CpuTimes, Usage, cpu_times_of_self};

@@ -1,0 +1,230 @@
+//! One look at a process and its descendants, from `/proc`.
+
+use rustix::param::clock_ticks_per_second;
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::fs;
+
+/// What a process and its descendants have used up to now.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Usage {
+    /// CPU seconds in the program.
+    pub user_seconds: f64,
+    /// CPU seconds in the kernel on its behalf.
+    pub system_seconds: f64,
+    /// Memory now in RAM, in bytes, shared pages counted for each process.
+    pub resident_bytes: u64,
+    /// Times it gave up the CPU to wait.
+    pub voluntary_switches: u64,
+    /// Times the CPU was taken from it.
+    pub involuntary_switches: u64,
+    /// Threads, in all its processes.
+    pub threads: u64,
+}
+
+impl Usage {
+    /// CPU seconds altogether.
+    pub fn cpu_seconds(&self) -> f64 {
+        self.user_seconds + self.system_seconds
+    }
+
+    /// Of a process and its living descendants; children that ended and were waited for count
+    /// their CPU with their parent. `None` once the process is gone.
+    pub fn of_tree(pid: u32) -> Option<Self> {
+        let children = children_by_parent();
+        let mut total = of_process(pid)?;
+        let mut pending = children.get(&pid).cloned().unwrap_or_default();
+        while let Some(child) = pending.pop() {
+            if let Some(usage) = of_process(child) {
+                total.add(usage);
+            }
+            pending.extend(children.get(&child).into_iter().flatten());
+        }
+        Some(total)
+    }
+
+    /// Of this process alone.
+    pub fn of_self() -> Self {
+        of_process(std::process::id()).unwrap_or_default()
+    }
+
+    fn add(&mut self, other: Self) {
+        self.user_seconds += other.user_seconds;
+        self.system_seconds += other.system_seconds;
+        self.resident_bytes += other.resident_bytes;
+        self.voluntary_switches += other.voluntary_switches;
+        self.involuntary_switches += other.involuntary_switches;
+        self.threads += other.threads;
+    }
+}
+
+/// The four times that `times(2)` gives, in seconds: what the original CALL benchmark printed.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct CpuTimes {
+    /// This process, in the program.
+    pub user: f64,
+    /// This process, in the kernel.
+    pub system: f64,
+    /// Children that ended, in their programs.
+    pub child_user: f64,
+    /// Children that ended, in the kernel.
+    pub child_system: f64,
+}
+
+impl CpuTimes {
+    /// All four together.
+    pub fn total(&self) -> f64 {
+        self.user + self.system + self.child_user + self.child_system
+    }
+
+    /// What was used since.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            user: self.user - earlier.user,
+            system: self.system - earlier.system,
+            child_user: self.child_user - earlier.child_user,
+            child_system: self.child_system - earlier.child_system,
+        }
+    }
+}
+
+/// The four times of this process now.
+pub fn cpu_times_of_self() -> CpuTimes {
+    fs::read_to_string("/proc/self/stat")
+        .ok()
+        .and_then(|text| Stat::parse(&text))
+        .map(|stat| stat.times)
+        .unwrap_or_default()
+}
+
+/// The fields of `/proc/PID/stat` (proc(5)) that matter here.
+struct Stat {
+    parent: u32,
+    times: CpuTimes,
+    threads: u64,
+}
+
+impl Stat {
+    fn parse(text: &str) -> Option<Self> {
+        // The name, in parentheses, may itself hold spaces and parentheses.
+        let (_, rest) = text.rsplit_once(')')?;
+        let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+        let ticks = clock_ticks_per_second() as f64;
+        // Counted from the state, which is field 3 of the manual.
+        let seconds = |field: usize| -> Option<f64> {
+            fields
+                .get(field - 3)?
+                .parse::<f64>()
+                .ok()
+                .map(|count| count / ticks)
+        };
+        Some(Self {
+            parent: fields.get(1)?.parse().ok()?,
+            times: CpuTimes {
+                user: seconds(14)?,
+                system: seconds(15)?,
+                child_user: seconds(16)?,
+                child_system: seconds(17)?,
+            },
+            threads: fields.get(20 - 3)?.parse().ok()?,
+        })
+    }
+}
+
+fn stat_of(pid: u32) -> Option<Stat> {
+    Stat::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+fn of_process(pid: u32) -> Option<Usage> {
+    let stat = stat_of(pid)?;
+    let mut usage = Usage {
+        user_seconds: stat.times.user + stat.times.child_user,
+        system_seconds: stat.times.system + stat.times.child_system,
+        threads: stat.threads,
+        ..Usage::default()
+    };
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    usage.resident_bytes = field_of_status(&status, "VmRSS:") * 1024;
+    // Switches are counted by thread.
+    for thread in fs::read_dir(format!("/proc/{pid}/task"))
+        .into_iter()
+        .flatten()
+        .flatten()
+    {
+        let status = fs::read_to_string(thread.path().join("status")).unwrap_or_default();
+        usage.voluntary_switches += field_of_status(&status, "voluntary_ctxt_switches:");
+        usage.involuntary_switches += field_of_status(&status, "nonvoluntary_ctxt_switches:");
+    }
+    Some(usage)
+}
+
+fn field_of_status(status: &str, name: &str) -> u64 {
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix(name))
+        .and_then(|rest| rest.split_ascii_whitespace().next())
+        .and_then(|number| number.parse().ok())
+        .unwrap_or(0)
+}
+
+fn children_by_parent() -> HashMap<u32, Vec<u32>> {
+    let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let pid = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse().ok());
+        if let Some((pid, stat)) = pid.and_then(|pid| Some((pid, stat_of(pid)?))) {
+            children.entry(stat.parent).or_default().push(pid);
+        }
+    }
+    children
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock;
+    use std::process::Command;
+
+    #[test]
+    fn a_busy_process_is_seen_to_be_busy() {
+        let before = Usage::of_self();
+        let end = clock::now() + clock::SECOND / 5;
+        let mut sum = 0_u64;
+        while clock::now() < end {
+            sum = std::hint::black_box(sum.wrapping_add(1));
+        }
+        let used = Usage::of_self().cpu_seconds() - before.cpu_seconds();
+        assert!(used > 0.0, "{used}");
+        assert!(Usage::of_self().resident_bytes > 100_000);
+    }
+
+    #[test]
+    fn a_name_with_parentheses_and_spaces_is_passed_over() {
+        let fields = "S 7 1 1 0 -1 4194560 100 0 0 0 250 50 25 5 20 0 3 0 100 0 0";
+        let stat = Stat::parse(&format!("42 (a) b (c)) {fields}")).expect("a stat line");
+        let ticks = clock_ticks_per_second() as f64;
+        assert_eq!((stat.parent, stat.threads), (7, 3));
+        assert!((stat.times.total() - 330.0 / ticks).abs() < 1e-9);
+    }
+
+    #[test]
+    fn descendants_count() {
+        let mut child = Command::new("sh")
+            .args(["-c", "sleep 60 & wait"])
+            .spawn()
+            .expect("sh");
+        let deadline = clock::now() + 10 * clock::SECOND;
+        while Usage::of_tree(child.id()).is_none_or(|usage| usage.threads < 2) {
+            assert!(clock::now() < deadline, "the grandchild never showed");
+        }
+        let grandchildren = children_by_parent().remove(&child.id()).unwrap_or_default();
+        for pid in grandchildren {
+            let _ = Command::new("kill").arg(pid.to_string()).status();
+        }
+        child.wait().expect("ended");
+        assert!(Usage::of_tree(child.id()).is_none());
+    }
+}

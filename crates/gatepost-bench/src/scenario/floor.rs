@@ -1,0 +1,171 @@
+//! `floor`: what the operations that every server is made of cost on this machine.
+//!
+//! No server can be cheaper than its system calls; a result beside these says how far it is.
+
+use crate::clock;
+use crate::error::BenchError;
+use crate::interrupt::interrupted;
+use crate::outcome::Outcome;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::{read, write};
+use std::hint::black_box;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::Command;
+use std::thread;
+
+/// Repetitions of which the best stands: a floor is what is left when nothing disturbs.
+const ROUNDS: usize = 7;
+
+/// Measures all of them, in nanoseconds.
+pub fn measure() -> Result<Outcome, BenchError> {
+    let mut outcome = Outcome::default();
+    outcome.lower(
+        "clock",
+        best(200_000, || {
+            black_box(clock::now());
+        }),
+        "ns",
+    );
+    outcome.lower(
+        "null system call",
+        best(200_000, || {
+            black_box(rustix::process::getppid());
+        }),
+        "ns",
+    );
+    for size in [100, 1_000, 65_536] {
+        let (from, mut to) = (vec![1_u8; size], vec![0_u8; size]);
+        let ns = best(20_000_000 / size.max(1_000), || {
+            to.copy_from_slice(black_box(&from));
+            black_box(&mut to);
+        });
+        outcome.lower(format!("copy of {size} bytes"), ns, "ns");
+    }
+    outcome.lower(
+        "send and receive of 100 bytes on loopback",
+        loopback_one_thread()?,
+        "ns",
+    );
+    outcome.lower(
+        "round trip between threads on loopback",
+        loopback_two_threads()?,
+        "ns",
+    );
+    outcome.lower("wake of another thread and back", wake()?, "ns");
+    outcome.lower("connect, accept, close on loopback", connect()?, "ns");
+    outcome.lower("process start, wait", process_start()?, "ns");
+    outcome.interrupted = interrupted();
+    Ok(outcome)
+}
+
+/// Nanoseconds per call, of the best of some rounds.
+fn best(count: usize, mut operation: impl FnMut()) -> f64 {
+    let round = |operation: &mut dyn FnMut()| {
+        let begin = clock::now();
+        for _ in 0..count {
+            operation();
+        }
+        (clock::now() - begin) as f64 / count as f64
+    };
+    (0..ROUNDS)
+        .map(|_| round(&mut operation))
+        .fold(f64::INFINITY, f64::min)
+}
+
+fn pair() -> Result<(TcpStream, TcpStream), BenchError> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let near = TcpStream::connect(listener.local_addr()?)?;
+    let (far, _) = listener.accept()?;
+    near.set_nodelay(true)?;
+    far.set_nodelay(true)?;
+    Ok((near, far))
+}
+
+fn loopback_one_thread() -> Result<f64, BenchError> {
+    let (mut near, mut far) = pair()?;
+    let mut message = [1_u8; 100];
+    Ok(best(20_000, || {
+        // The pair is ours and stands; a failure would show as an absurd figure.
+        let _ = near.write_all(&message);
+        let _ = far.read_exact(&mut message);
+    }))
+}
+
+fn loopback_two_threads() -> Result<f64, BenchError> {
+    let (mut near, mut far) = pair()?;
+    let echo = thread::spawn(move || {
+        let mut message = [0_u8; 100];
+        while far.read_exact(&mut message).is_ok() && far.write_all(&message).is_ok() {}
+    });
+    let mut message = [1_u8; 100];
+    let ns = best(3_000, || {
+        let _ = near.write_all(&message);
+        let _ = near.read_exact(&mut message);
+    });
+    drop(near);
+    // It ended with the connection.
+    let _ = echo.join();
+    Ok(ns)
+}
+
+fn wake() -> Result<f64, BenchError> {
+    let (there, back) = (
+        eventfd(0, EventfdFlags::CLOEXEC)?,
+        eventfd(0, EventfdFlags::CLOEXEC)?,
+    );
+    const LAST: u64 = u64::MAX - 1;
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut count = [0_u8; 8];
+            while read(&there, &mut count).is_ok() && u64::from_ne_bytes(count) != LAST {
+                let _ = write(&back, &1_u64.to_ne_bytes());
+            }
+        });
+        let mut count = [0_u8; 8];
+        let ns = best(3_000, || {
+            let _ = write(&there, &1_u64.to_ne_bytes());
+            let _ = read(&back, &mut count);
+        });
+        let _ = write(&there, &LAST.to_ne_bytes());
+        Ok(ns)
+    })
+}
+
+fn connect() -> Result<f64, BenchError> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    Ok(best(500, || {
+        if let Ok(near) = TcpStream::connect(address) {
+            let _ = listener.accept();
+            drop(near);
+        }
+    }))
+}
+
+fn process_start() -> Result<f64, BenchError> {
+    let mut command = Command::new("true");
+    command.status()?;
+    Ok(best(100, || {
+        let _ = command.status();
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_floor_is_a_positive_time() {
+        let outcome = measure().expect("measured");
+        assert!(outcome.figures.len() > 8);
+        for figure in &outcome.figures {
+            assert!(figure.value > 0.0 && figure.value < 1e8, "{figure:?}");
+        }
+        let (call, start) = (
+            outcome.value("null system call"),
+            outcome.value("process start, wait"),
+        );
+        assert!(call < start);
+    }
+}

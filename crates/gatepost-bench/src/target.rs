@@ -1,0 +1,210 @@
+//! What is measured: a server by its URL, or a command.
+
+use crate::error::BenchError;
+use std::fmt;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::str::FromStr;
+
+/// Protocols with the port that a URL without one means.
+const SCHEMES: [(&str, u16); 6] = [
+    ("mqtt", 1883),
+    ("mqtt5", 1883),
+    ("nats", 4222),
+    ("http", 80),
+    ("spamd", 783),
+    ("smtp", 25),
+];
+
+/// A server's address, or a command line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Endpoint {
+    /// A server.
+    Url(Url),
+    /// A program and its arguments.
+    Command(Vec<String>),
+}
+
+/// A server's address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Url {
+    /// One of the known schemes.
+    pub scheme: &'static str,
+    /// Name or address, an IPv6 address in brackets.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+    /// From the slash on; empty where there is none.
+    pub path: String,
+}
+
+impl Url {
+    /// The first address that the host's name has.
+    pub fn address(&self) -> Result<SocketAddr, BenchError> {
+        let text = format!("{}:{}", self.host, self.port);
+        let first = text.to_socket_addrs().ok().and_then(|mut all| all.next());
+        first.ok_or_else(|| BenchError::server(self, "the host has no address"))
+    }
+}
+
+impl fmt::Display for Url {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            scheme,
+            host,
+            port,
+            path,
+        } = self;
+        write!(formatter, "{scheme}://{host}:{port}{path}")
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Url(url) => url.fmt(formatter),
+            Self::Command(words) => formatter.write_str(&words.join(" ")),
+        }
+    }
+}
+
+impl FromStr for Endpoint {
+    type Err = BenchError;
+
+    /// What has `://` is a URL; anything else is a command, its words parted by spaces, with
+    /// single or double quotes around those that hold spaces themselves.
+    fn from_str(text: &str) -> Result<Self, BenchError> {
+        let malformed = || BenchError::Url(text.to_owned());
+        let Some((scheme, rest)) = text.split_once("://") else {
+            let words = split_words(text).ok_or_else(malformed)?;
+            return if words.is_empty() {
+                Err(malformed())
+            } else {
+                Ok(Self::Command(words))
+            };
+        };
+        let known = SCHEMES.into_iter().find(|(name, _)| *name == scheme);
+        let (scheme, default_port) = known.ok_or_else(malformed)?;
+        let (authority, path) = rest
+            .find('/')
+            .map_or((rest, ""), |slash| rest.split_at(slash));
+        let port_at = authority
+            .rfind(':')
+            .filter(|at| !authority[*at..].contains(']'));
+        let (host, port) = match port_at {
+            Some(at) => (
+                &authority[..at],
+                authority[at + 1..].parse().map_err(|_| malformed())?,
+            ),
+            None => (authority, default_port),
+        };
+        if host.is_empty() {
+            return Err(malformed());
+        }
+        let (host, path) = (host.to_owned(), path.to_owned());
+        Ok(Self::Url(Url {
+            scheme,
+            host,
+            port,
+            path,
+        }))
+    }
+}
+
+/// `None` where a quote is left open.
+fn split_words(text: &str) -> Option<Vec<String>> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    for character in text.chars() {
+        match quote {
+            Some(open) if open == character => quote = None,
+            None if character == '\'' || character == '"' => {
+                quote = Some(character);
+                word.get_or_insert_default();
+            }
+            None if character.is_whitespace() => words.extend(word.take()),
+            _ => word.get_or_insert_default().push(character),
+        }
+    }
+    words.extend(word);
+    quote.is_none().then_some(words)
+}
+
+/// One thing under test, ready to be used.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// A peer's name, or the endpoint as given.
+    pub name: String,
+    /// Where it is.
+    pub endpoint: Endpoint,
+    /// Its process, where it is on this machine and could be found.
+    pub process: Option<u32>,
+    /// How long it took from its start until it was ready, where we started it.
+    pub start_seconds: Option<f64>,
+}
+
+impl Target {
+    /// The URL, if it is one of these schemes.
+    pub(crate) fn url(
+        &self,
+        scenario: &'static str,
+        schemes: &[&str],
+        takes: &'static str,
+    ) -> Result<&Url, BenchError> {
+        match &self.endpoint {
+            Endpoint::Url(url) if schemes.contains(&url.scheme) => Ok(url),
+            other => Err(BenchError::Target {
+                scenario,
+                target: other.to_string(),
+                takes,
+            }),
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn url(text: &str) -> Url {
+        match text.parse().expect(text) {
+            Endpoint::Url(url) => url,
+            Endpoint::Command(words) => panic!("{text} is a URL, not {words:?}"),
+        }
+    }
+
+    #[test]
+    fn urls_have_ports_and_paths() {
+        assert_eq!(url("mqtt://localhost").to_string(), "mqtt://localhost:1883");
+        assert_eq!(
+            url("http://[::1]:8080/a/b").to_string(),
+            "http://[::1]:8080/a/b"
+        );
+        assert_eq!(url("http://[::1]").port, 80);
+        for text in [
+            "gopher://x",
+            "mqtt://",
+            "mqtt://:1883",
+            "mqtt://x:y",
+            "",
+            "'open",
+        ] {
+            assert!(text.parse::<Endpoint>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_rest_are_commands() {
+        let words = ["spamc", "-c", "a b", ""].map(str::to_owned).to_vec();
+        assert_eq!(
+            "spamc  -c 'a b' \"\"".parse::<Endpoint>().expect("words"),
+            Endpoint::Command(words)
+        );
+    }
+}

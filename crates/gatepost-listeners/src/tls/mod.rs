@@ -1,0 +1,5 @@
+//! TLS for every listener, by rustls.
+
+mod settings;
+
+pub use settings::{CertificateFiles, TlsSettings};

@@ -1,0 +1,172 @@
+//! `/spamcheck`: the SpamAssassin rules, and what their score leads to.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use gatepost_message::{Action, Format, Message, RuleHit, Score, Verdict};
+use gatepost_rules::{Report, RuleSet, ScanContext};
+use serde::{Deserialize, Serialize};
+
+use crate::procedure::{Answer, Call, Failure, Needs, Procedure};
+
+/// The most rules that a reason names; the hits and the journal have all of them.
+const RULES_IN_REASON: usize = 12;
+
+/// `[procedure."/spamcheck"]`: a ladder of scores. The highest rung that a message's score
+/// reaches says what becomes of it; below the lowest it is accepted.
+#[derive(Deserialize, Serialize, Clone, Debug, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+pub struct SpamcheckSettings {
+    /// What becomes of spam: of a message whose score reaches the rules' own `required_score`.
+    #[serde(with = "crate::settings::as_text")]
+    pub action: Action,
+    /// The score from which a message is tagged.
+    pub tag: Option<f64>,
+    /// The score from which it is quarantined.
+    pub quarantine: Option<f64>,
+    /// The score from which it is dropped.
+    pub drop: Option<f64>,
+    /// The score from which it is rejected.
+    pub reject: Option<f64>,
+}
+
+impl Default for SpamcheckSettings {
+    fn default() -> Self {
+        Self {
+            action: Action::Reject,
+            tag: None,
+            quarantine: None,
+            drop: None,
+            reject: None,
+        }
+    }
+}
+
+impl SpamcheckSettings {
+    fn action_at(&self, score: Score) -> Action {
+        let rungs = [
+            (Some(score.required), self.action),
+            (self.tag, Action::Tag),
+            (self.quarantine, Action::Quarantine),
+            (self.drop, Action::Drop),
+            (self.reject, Action::Reject),
+        ];
+        rungs
+            .into_iter()
+            .filter_map(|(from, action)| Some((from?, action)))
+            .filter(|(from, _)| score.value >= *from)
+            .max_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)))
+            .map_or(Action::Accept, |(_, action)| action)
+    }
+}
+
+pub(crate) struct Spamcheck {
+    pub(crate) settings: SpamcheckSettings,
+    pub(crate) rules: Arc<RuleSet>,
+}
+
+impl Procedure for Spamcheck {
+    fn needs(&self) -> Needs {
+        Needs::Whole
+    }
+
+    fn judge(&self, call: &Call<'_>) -> Result<Answer, Failure> {
+        if call.message.format != Format::Mail {
+            // The rules are about mail; of a sensor's payload they have nothing to say.
+            return Ok(Verdict::accept().into());
+        }
+        let report = scan(&self.rules, call.message);
+        Ok(verdict(&self.settings, &report).into())
+    }
+}
+
+/// Runs the rules over a message.
+pub(crate) fn scan(rules: &RuleSet, message: &Message) -> Report {
+    rules.scan(&message.body, &ScanContext::default())
+}
+
+fn verdict(settings: &SpamcheckSettings, report: &Report) -> Verdict {
+    let score = Score {
+        value: report.score,
+        required: report.required,
+    };
+    let hit = |hit: &gatepost_rules::Hit| RuleHit {
+        name: Cow::Owned(hit.name.to_string()),
+        score: hit.score,
+    };
+    let action = settings.action_at(score);
+    let tags = report.header_fields();
+    Verdict {
+        action,
+        score: Some(score),
+        hits: report.hits.iter().map(hit).collect(),
+        reason: if action == Action::Accept {
+            String::new()
+        } else {
+            reason(score, report)
+        },
+        procedure: String::new(),
+        tags,
+    }
+}
+
+/// "spam score 15.0 of 5.0 (RULE_A, RULE_B)", the heaviest rules first.
+fn reason(score: Score, report: &Report) -> String {
+    let mut heaviest: Vec<_> = report.hits.iter().filter(|hit| hit.score > 0.0).collect();
+    heaviest.sort_by(|one, other| other.score.total_cmp(&one.score));
+    let names: Vec<&str> = heaviest
+        .iter()
+        .take(RULES_IN_REASON)
+        .map(|hit| &*hit.name)
+        .collect();
+    let more = if heaviest.len() > RULES_IN_REASON {
+        ", ..."
+    } else {
+        ""
+    };
+    format!(
+        "spam score {:.1} of {:.1} ({}{more})",
+        score.value,
+        score.required,
+        names.join(", ")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(settings: &SpamcheckSettings, value: f64) -> Action {
+        settings.action_at(Score {
+            value,
+            required: 5.0,
+        })
+    }
+
+    #[test]
+    fn spam_is_rejected_unless_set_otherwise() {
+        let settings = SpamcheckSettings::default();
+        assert_eq!(at(&settings, 4.9), Action::Accept);
+        assert_eq!(at(&settings, 5.0), Action::Reject);
+    }
+
+    #[test]
+    fn the_highest_rung_reached_decides() {
+        let settings = SpamcheckSettings {
+            action: Action::Tag,
+            tag: Some(3.0),
+            quarantine: Some(8.0),
+            reject: Some(15.0),
+            ..SpamcheckSettings::default()
+        };
+        for (score, action) in [
+            (2.9, Action::Accept),
+            (3.0, Action::Tag),
+            (7.9, Action::Tag),
+            (8.0, Action::Quarantine),
+            (15.0, Action::Reject),
+        ] {
+            assert_eq!(at(&settings, score), action, "{score}");
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! The host of the users' own procedures, written in Luau.
+//!
+//! A file `procedures/mail/greylist.luau` is the procedure `/mail/greylist`. It returns a
+//! function of the message and a table of arguments, which answers with an action and a reason,
+//! with a table `{action, reason, score, tags, text}`, or with nothing, which means accept:
+//!
+//! ```lua
+//! return function(message, arguments)
+//!     if message.size > 1000 and message:header("List-Id") == nil then
+//!         return "quarantine", "large and not from a list"
+//!     end
+//! end
+//! ```
+//!
+//! Invariants: code is compiled once, when the file is read. Each procedure has virtual machines
+//! of its own, one for each thread that happens to run it at the same time, so none sees the
+//! globals of another and a memory limit hits the one that earned it. A machine that failed is
+//! thrown away.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use gatepost_message::Action;
+use parking_lot::Mutex;
+
+use crate::procedure::{Answer, Call, Failure, Needs, Procedure};
+use crate::{Configuration, LuauSettings, Problem};
+
+mod answer;
+mod folder;
+mod machine;
+mod view;
+mod watch;
+
+pub(crate) use folder::Folder;
+use machine::{Machine, Program};
+pub(crate) use watch::Watch;
+
+/// A procedure from a file.
+struct LuauProcedure {
+    program: Program,
+    settings: LuauSettings,
+    /// Machines that no thread is using.
+    idle: Mutex<Vec<Machine>>,
+}
+
+/// Compiles every file of the folder. A file that does not compile, or does not return a
+/// function, is an error with its line.
+pub(crate) fn compile(
+    folder: &Folder,
+    configuration: &Configuration,
+    problems: &mut Vec<Problem>,
+) -> Vec<(String, Arc<dyn Procedure>)> {
+    let mut procedures: Vec<(String, Arc<dyn Procedure>)> = Vec::new();
+    for (path, file) in folder.procedures() {
+        let table = configuration.table.luau.get(path);
+        let settings = table.unwrap_or(&configuration.procedures.luau).clone();
+        match LuauProcedure::compile(file, settings) {
+            Ok(procedure) => procedures.push((path.to_owned(), Arc::new(procedure))),
+            Err(failure) => {
+                problems.push(Problem::error(file.display().to_string(), failure.0));
+            }
+        }
+    }
+    for (file, text) in folder.complaints() {
+        problems.push(Problem::warning(file.display().to_string(), text));
+    }
+    procedures
+}
+
+impl LuauProcedure {
+    fn compile(file: &Path, settings: LuauSettings) -> Result<Self, Failure> {
+        let program = Program::compile(file)?;
+        // The first machine shows whether the file returns a function at all.
+        let first = Machine::new(&program, &settings)?;
+        Ok(Self {
+            program,
+            settings,
+            idle: Mutex::new(vec![first]),
+        })
+    }
+}
+
+impl Procedure for LuauProcedure {
+    fn needs(&self) -> Needs {
+        Needs::Whole
+    }
+
+    fn judge(&self, call: &Call<'_>) -> Result<Answer, Failure> {
+        let idle = self.idle.lock().pop();
+        let mut machine = match idle {
+            Some(machine) => machine,
+            None => Machine::new(&self.program, &self.settings)?,
+        };
+        let answer = machine.call(call, &self.settings)?;
+        self.idle.lock().push(machine);
+        Ok(answer)
+    }
+
+    fn on_failure(&self) -> Action {
+        self.settings.on_error
+    }
+}

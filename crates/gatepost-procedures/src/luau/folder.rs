@@ -1,0 +1,133 @@
+//! The folder of procedures: which files there are, and whether that changed.
+
+use std::collections::BTreeMap;
+use std::fs::{self, Metadata};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+const EXTENSION: &str = "luau";
+/// Deeper folders are not looked into, so that a link to a parent ends.
+const DEPTH_MAX: usize = 8;
+/// A larger file is no procedure that a person wrote.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// What the folder holds, without the contents. Two that are equal hold the same procedures.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Folder {
+    files: BTreeMap<String, (PathBuf, Stamp)>,
+    complaints: BTreeMap<PathBuf, String>,
+}
+
+/// What changes when a file does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Stamp {
+    modified: Option<SystemTime>,
+    bytes: u64,
+    inode: u64,
+}
+
+impl Folder {
+    /// Looks at the folder; one that is not there holds nothing.
+    pub(crate) fn read(root: &Path) -> Self {
+        let mut folder = Self::default();
+        if root.exists() {
+            folder.walk(root, "", 0);
+        }
+        folder
+    }
+
+    /// Path and file of every procedure, sorted by path.
+    pub(crate) fn procedures(&self) -> impl Iterator<Item = (&str, &Path)> {
+        self.files
+            .iter()
+            .map(|(path, (file, _))| (path.as_str(), file.as_path()))
+    }
+
+    /// Files that were passed over, and why.
+    pub(crate) fn complaints(&self) -> impl Iterator<Item = (&Path, &str)> {
+        self.complaints
+            .iter()
+            .map(|(file, text)| (file.as_path(), text.as_str()))
+    }
+
+    /// The file of a procedure, to name it in a message.
+    pub(crate) fn file_of(&self, path: &str) -> String {
+        self.files
+            .get(path)
+            .map_or_else(|| path.to_owned(), |(file, _)| file.display().to_string())
+    }
+
+    fn walk(&mut self, directory: &Path, prefix: &str, depth: usize) {
+        let entries = match fs::read_dir(directory) {
+            Ok(entries) => entries,
+            Err(error) => {
+                self.complain(directory, format!("the folder cannot be read: {error}"));
+                return;
+            }
+        };
+        for entry in entries.flatten() {
+            let file = entry.path();
+            let Ok(metadata) = fs::metadata(&file) else {
+                continue; // removed meanwhile, or a link to nowhere
+            };
+            let Some(stem) = file.file_stem().and_then(|stem| stem.to_str()) else {
+                self.complain(&file, "the name is not UTF-8".to_owned());
+                continue;
+            };
+            if stem.starts_with('.') {
+                continue; // what editors leave behind
+            }
+            let path = format!("{prefix}/{stem}");
+            if metadata.is_dir() && depth < DEPTH_MAX {
+                self.walk(&file, &path, depth + 1);
+            } else if metadata.is_file() && file.extension().is_some_and(|it| it == EXTENSION) {
+                self.add(path, file, &metadata);
+            }
+        }
+    }
+
+    fn add(&mut self, path: String, file: PathBuf, metadata: &Metadata) {
+        use std::os::unix::fs::MetadataExt;
+        if metadata.len() > FILE_BYTES_MAX {
+            let text = format!("a procedure has at most {FILE_BYTES_MAX} bytes");
+            self.complain(&file, text);
+            return;
+        }
+        let stamp = Stamp {
+            modified: metadata.modified().ok(),
+            bytes: metadata.len(),
+            inode: metadata.ino(),
+        };
+        self.files.insert(path, (file, stamp));
+    }
+
+    fn complain(&mut self, file: &Path, text: String) {
+        self.complaints.insert(file.to_owned(), text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_become_paths_and_changes_show() {
+        let root = tempfile::tempdir().expect("a folder");
+        fs::create_dir(root.path().join("mail")).expect("a folder");
+        fs::write(root.path().join("mail/greylist.luau"), "return 1").expect("a file");
+        fs::write(root.path().join("hello.luau"), "return 1").expect("a file");
+        fs::write(root.path().join("notes.txt"), "no procedure").expect("a file");
+        let before = Folder::read(root.path());
+        let paths: Vec<&str> = before.procedures().map(|(path, _)| path).collect();
+        assert_eq!(paths, ["/hello", "/mail/greylist"]);
+        assert_eq!(before, Folder::read(root.path()));
+        fs::write(root.path().join("hello.luau"), "return 12").expect("a file");
+        assert_ne!(before, Folder::read(root.path()));
+    }
+
+    #[test]
+    fn no_folder_holds_nothing() {
+        let folder = Folder::read(Path::new("/no/such/folder"));
+        assert_eq!(folder, Folder::default());
+    }
+}

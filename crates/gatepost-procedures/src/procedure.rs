@@ -1,0 +1,71 @@
+//! What every procedure offers, built in or the user's own.
+
+use std::sync::Arc;
+
+use gatepost_message::{Message, Verdict};
+
+use crate::Arguments;
+use crate::status::Statistics;
+
+/// How much of a message a procedure must see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Needs {
+    /// Envelope and size only: a caller may keep the body.
+    Size,
+    /// The body as well.
+    Whole,
+}
+
+/// What a procedure says, and what it answers to a caller who wants a text (a page's `call()`).
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Answer {
+    /// What becomes of the message.
+    pub verdict: Verdict,
+    /// The text; empty for a procedure that only judges.
+    pub text: String,
+}
+
+impl From<Verdict> for Answer {
+    fn from(verdict: Verdict) -> Self {
+        Self {
+            verdict,
+            text: String::new(),
+        }
+    }
+}
+
+/// Why a procedure gave no answer. Becomes the verdict that its settings name for this case.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Failure(pub(crate) String);
+
+/// One call of a procedure.
+pub(crate) struct Call<'a> {
+    /// The message, shared: a Luau view of it may not borrow.
+    pub(crate) message: &'a Arc<Message>,
+    pub(crate) arguments: &'a Arguments,
+    /// The verdict so far of the chain in which this call stands.
+    pub(crate) so_far: &'a Verdict,
+    /// What all procedures did since the start.
+    pub(crate) statistics: &'a Statistics,
+}
+
+/// A named judge. Shared by all threads, so its state is behind atomics or of the thread.
+pub(crate) trait Procedure: Send + Sync {
+    /// How much of the message it looks at.
+    fn needs(&self) -> Needs;
+
+    /// Whether it is done in well under a microsecond, so that handing it to another thread
+    /// would cost more than doing it.
+    fn is_cheap(&self) -> bool {
+        false
+    }
+
+    /// Judges one message.
+    fn judge(&self, call: &Call<'_>) -> Result<Answer, Failure>;
+
+    /// What a failure means for the message.
+    fn on_failure(&self) -> gatepost_message::Action {
+        gatepost_message::Action::Defer
+    }
+}

@@ -1,0 +1,249 @@
+//! The handle that listeners hold.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use gatepost_message::{Listener, Message, Verdict};
+use gatepost_rules::{Report, RuleSet};
+use tokio::sync::oneshot;
+
+use crate::builtin::scan;
+use crate::chain::Run;
+use crate::luau::{Folder, Watch};
+use crate::pool::Pool;
+use crate::procedure::{Answer, Needs};
+use crate::scope::ScopeId;
+use crate::set::{Set, usable};
+use crate::status::{Statistics, Status};
+use crate::{Arguments, Configuration, Problem};
+
+const BUSY: &str = "the judges are busy; try again later";
+const BROKEN: &str = "a judge broke off; try again later";
+
+/// All procedures and scopes. Cheap to clone; every clone sees a reload at once.
+#[derive(Clone)]
+pub struct Procedures(Arc<Inner>);
+
+pub(crate) struct Inner {
+    set: ArcSwap<Set>,
+    /// Counts the sets, so that others know when their cached [`ScopeId`] has aged.
+    generation: AtomicU64,
+    pool: Pool,
+    statistics: Statistics,
+    /// One rebuild at a time: a reload of the config and a changed Luau file may meet.
+    rebuilding: parking_lot::Mutex<()>,
+}
+
+/// Why a call could not be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// Neither a procedure nor a scope.
+    #[error("there is no procedure of this name")]
+    NoSuchProcedure,
+    /// Too many messages wait for a judge.
+    #[error("{BUSY}")]
+    Busy,
+}
+
+impl Procedures {
+    /// Compiles the configuration and starts the judge threads. The problems of a start that
+    /// succeeds are warnings.
+    pub fn start(
+        configuration: Configuration,
+        rules: Arc<RuleSet>,
+    ) -> Result<(Self, Vec<Problem>), Vec<Problem>> {
+        let statistics = Statistics::new();
+        let folder = Folder::read(&configuration.procedures.path);
+        let settings = configuration.procedures.clone();
+        let (set, problems) = Set::build(Arc::new(configuration), rules, folder, &statistics);
+        if !usable(&problems) {
+            return Err(problems);
+        }
+        let inner = Arc::new(Inner {
+            set: ArcSwap::from_pointee(set),
+            generation: AtomicU64::new(0),
+            pool: Pool::start(settings.judges, settings.queue_max),
+            statistics,
+            rebuilding: parking_lot::Mutex::default(),
+        });
+        Watch::start(&inner, settings.recheck.duration());
+        Ok((Self(inner), problems))
+    }
+
+    /// Puts a new configuration and new rules in the place of the present ones; messages being
+    /// judged end with the set that they began with. With an error everything stays as it was.
+    /// The number of judges and the length of their queue are those of the start.
+    pub fn reload(
+        &self,
+        configuration: Configuration,
+        rules: Arc<RuleSet>,
+    ) -> Result<Vec<Problem>, Vec<Problem>> {
+        let _one_at_a_time = self.0.rebuilding.lock();
+        let folder = Folder::read(&configuration.procedures.path);
+        let (set, problems) =
+            Set::build(Arc::new(configuration), rules, folder, &self.0.statistics);
+        if !usable(&problems) {
+            return Err(problems);
+        }
+        self.0.install(set);
+        Ok(problems)
+    }
+
+    /// The scope that judges messages of this listener, topic and recipients, if there is one.
+    /// Takes no lock and waits for nothing.
+    pub fn scope_for(
+        &self,
+        listener: Listener,
+        topic: Option<&str>,
+        recipients: &[String],
+    ) -> Option<ScopeId> {
+        self.0.set.load().scope_for(listener, topic, recipients)
+    }
+
+    /// Rises with each reload; a [`ScopeId`], or the knowledge that there is no scope, may be kept
+    /// as long as this stays the same.
+    pub fn generation(&self) -> u64 {
+        self.0.generation.load(Ordering::Acquire)
+    }
+
+    /// Has the scope that fits the message judge it; without one it is accepted.
+    pub async fn judge(&self, message: &Arc<Message>) -> Verdict {
+        let set = self.0.set.load_full();
+        let envelope = &message.envelope;
+        let topic = message.topic.as_ref().map(gatepost_message::Topic::as_str);
+        let scope = set.scope_for(envelope.listener, topic, &envelope.recipients);
+        let Some(scope) = scope.and_then(|id| set.scope(id)) else {
+            return Verdict::accept();
+        };
+        let run = scope.chain.clone().start();
+        self.run(run, message, Arguments::none()).await.verdict
+    }
+
+    /// Has the procedure or scope at `path` judge the message.
+    pub async fn call(
+        &self,
+        path: &str,
+        message: Arc<Message>,
+        arguments: Arguments,
+    ) -> Result<Answer, CallError> {
+        let chain = self.0.set.load().chain(path);
+        let run = chain.ok_or(CallError::NoSuchProcedure)?.start();
+        Ok(self.run(run, &message, arguments).await)
+    }
+
+    /// As [`Procedures::call`], where all members of the chain are cheap; otherwise gives the
+    /// message back for a call that waits.
+    pub fn call_at_once(
+        &self,
+        path: &str,
+        message: Arc<Message>,
+        arguments: Arguments,
+    ) -> Result<Result<Answer, Unready>, CallError> {
+        let chain = self.0.set.load().chain(path);
+        let mut run = chain.ok_or(CallError::NoSuchProcedure)?.start();
+        if run.advance(&message, &arguments, &self.0.statistics, true) {
+            return Ok(Ok(run.finish()));
+        }
+        Ok(Err(Unready {
+            run,
+            message,
+            arguments,
+        }))
+    }
+
+    /// Ends on the judge threads what [`Procedures::call_at_once`] began.
+    pub async fn resume(&self, unready: Unready) -> Answer {
+        self.run(unready.run, &unready.message, unready.arguments)
+            .await
+    }
+
+    /// What a caller must hand over for the procedure or scope at `path`; `None` without one.
+    pub fn needs(&self, path: &str) -> Option<Needs> {
+        Some(self.0.set.load().chain(path)?.needs())
+    }
+
+    /// Runs the rules alone, for a report of all that they found.
+    pub async fn scan(&self, message: Arc<Message>) -> Result<Report, CallError> {
+        let (reply, answer) = oneshot::channel();
+        let rules = Arc::clone(&self.0.set.load().rules);
+        let job = Box::new(move || {
+            if !reply.is_closed() {
+                // Fails where nobody waits any more.
+                let _ = reply.send(scan(&rules, &message));
+            }
+        });
+        self.0.pool.submit(job).map_err(|_| CallError::Busy)?;
+        answer.await.map_err(|_| CallError::Busy)
+    }
+
+    /// What all procedures did since the start.
+    pub fn status(&self) -> Status {
+        self.0.statistics.status()
+    }
+
+    /// The paths of all procedures, sorted.
+    pub fn paths(&self) -> Vec<String> {
+        self.0.set.load().paths().map(str::to_owned).collect()
+    }
+
+    /// Runs the cheap beginning of a chain here and the rest on a judge thread.
+    async fn run(&self, mut run: Run, message: &Arc<Message>, arguments: Arguments) -> Answer {
+        if run.advance(message, &arguments, &self.0.statistics, true) {
+            return run.finish();
+        }
+        let (reply, answer) = oneshot::channel();
+        let (inner, message) = (Arc::clone(&self.0), Arc::clone(message));
+        let job = Box::new(move || {
+            // Whoever waited may be gone by the time that a judge is free.
+            if !reply.is_closed() {
+                run.advance(&message, &arguments, &inner.statistics, false);
+                let _ = reply.send(run.finish());
+            }
+        });
+        let failed =
+            |reason: &str| Answer::from(Verdict::new(gatepost_message::Action::Defer, reason));
+        if self.0.pool.submit(job).is_err() {
+            return failed(BUSY);
+        }
+        answer.await.unwrap_or_else(|_| failed(BROKEN))
+    }
+}
+
+/// A call whose chain has come to a member that belongs on a judge thread.
+pub struct Unready {
+    run: Run,
+    message: Arc<Message>,
+    arguments: Arguments,
+}
+
+impl Inner {
+    fn install(&self, set: Set) {
+        self.set.store(Arc::new(set));
+        self.generation.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Reads the folder's procedures, if it is not as `seen` any more, into a new set of the
+    /// present configuration. A file that does not compile, or one that a scope needs and that
+    /// is gone, leaves everything as it was. Returns the folder as it is.
+    pub(crate) fn recheck(&self, seen: &Folder) -> Folder {
+        let _one_at_a_time = self.rebuilding.lock();
+        let present = self.set.load_full();
+        let folder = Folder::read(&present.configuration.procedures.path);
+        if folder == *seen || folder == present.folder {
+            return folder;
+        }
+        let (configuration, rules) = (present.configuration.clone(), present.rules.clone());
+        let (set, problems) = Set::build(configuration, rules, folder.clone(), &self.statistics);
+        for problem in &problems {
+            tracing::warn!(target: "procedures", "{problem}");
+        }
+        if usable(&problems) {
+            tracing::info!(target: "procedures", "the changed folder of procedures is in use");
+            self.install(set);
+        } else {
+            tracing::error!(target: "procedures", "the procedures stay as they were before");
+        }
+        folder
+    }
+}

@@ -1,0 +1,99 @@
+//! The settings under `[procedures]`, `[[scope]]` and `[procedure."/path"]`.
+
+use std::path::PathBuf;
+
+use gatepost_message::{Action, Listener, TopicFilter};
+use gatepost_settings::{ByteSize, Period};
+use serde::{Deserialize, Serialize};
+
+pub(crate) mod as_text;
+mod table;
+
+pub use table::ProcedureTable;
+
+/// Everything that this room reads from the config.
+#[derive(Clone, Debug, Default)]
+pub struct Configuration {
+    /// `[procedures]`
+    pub procedures: ProceduresSettings,
+    /// `[[scope]]`, in the order of the file: the first that fits a message judges it.
+    pub scopes: Vec<ScopeSettings>,
+    /// `[procedure."/path"]`
+    pub table: ProcedureTable,
+}
+
+/// `[procedures]`: where the user's own are, and how judges run.
+#[derive(Deserialize, Serialize, Clone, Debug, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+pub struct ProceduresSettings {
+    /// The folder of Luau files: `procedures/mail/greylist.luau` is `/mail/greylist`. A folder
+    /// that does not exist has no procedures.
+    pub path: PathBuf,
+    /// How often the folder is looked at for new, changed and removed files.
+    pub recheck: Period,
+    /// Judge threads; 0 means one per core.
+    pub judges: usize,
+    /// Messages that may wait for a judge; one more is answered with `defer`.
+    pub queue_max: usize,
+    /// What holds for a Luau procedure that has no table of its own.
+    pub luau: LuauSettings,
+}
+
+impl Default for ProceduresSettings {
+    fn default() -> Self {
+        Self {
+            path: PathBuf::from("procedures"),
+            recheck: Period::seconds(2),
+            judges: 0,
+            queue_max: 1024,
+            luau: LuauSettings::default(),
+        }
+    }
+}
+
+/// The bounds of a Luau procedure; under `[procedures.luau]` for all, under
+/// `[procedure."/path"]` for one.
+#[derive(Deserialize, Serialize, Clone, Debug, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+pub struct LuauSettings {
+    /// The longest that one call may run.
+    pub time_max: Period,
+    /// The most memory that the procedure may hold on one judge thread, strings included.
+    pub memory_max: ByteSize,
+    /// What becomes of the message when the procedure fails or overruns.
+    #[serde(with = "as_text")]
+    pub on_error: Action,
+    /// Arguments that every call gets unless the caller gives others of the same name.
+    pub arguments: std::collections::BTreeMap<String, String>,
+}
+
+impl Default for LuauSettings {
+    fn default() -> Self {
+        Self {
+            time_max: Period::milliseconds(250),
+            memory_max: ByteSize::mebibytes(16),
+            on_error: Action::Defer,
+            arguments: std::collections::BTreeMap::new(),
+        }
+    }
+}
+
+/// `[[scope]]`: a chain of procedures and the messages that it is for. A condition that is
+/// empty holds for every message.
+#[derive(Deserialize, Serialize, Clone, Debug, Default, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+pub struct ScopeSettings {
+    /// Its name, by which the whole chain can be called like a procedure.
+    pub path: String,
+    /// The doors: `["smtp", "mqtt"]`.
+    #[serde(with = "as_text::list")]
+    pub listeners: Vec<Listener>,
+    /// Topic filters, of which one must match.
+    #[serde(with = "as_text::filters")]
+    pub topics: Vec<TopicFilter>,
+    /// Recipients, of which one must match: whole addresses, or with `*` for any run of
+    /// characters (`"*@example.org"`). Letter case does not matter.
+    pub recipients: Vec<String>,
+    /// The procedures, in order. The chain ends at the first verdict other than accept and tag.
+    pub run: Vec<String>,
+}

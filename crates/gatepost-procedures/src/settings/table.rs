@@ -1,0 +1,75 @@
+//! `[procedure."/path"]`: one table per procedure, each with its own type, so that a mistyped
+//! key of a built-in procedure is refused where it stands in the file.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+use super::LuauSettings;
+use crate::builtin::{SizecheckSettings, SpamcheckSettings, names};
+
+/// The settings of every procedure.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ProcedureTable {
+    /// `[procedure."/sizecheck"]`
+    pub sizecheck: SizecheckSettings,
+    /// `[procedure."/spamcheck"]`
+    pub spamcheck: SpamcheckSettings,
+    /// Tables of the user's own Luau procedures, by path.
+    pub luau: BTreeMap<String, LuauSettings>,
+}
+
+impl<'de> Deserialize<'de> for ProcedureTable {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct ByPath;
+
+        impl<'de> Visitor<'de> for ByPath {
+            type Value = ProcedureTable;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter
+                    .write_str("a table of procedure paths, such as [procedure.\"/sizecheck\"]")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<ProcedureTable, A::Error> {
+                let mut table = ProcedureTable::default();
+                while let Some(path) = map.next_key::<String>()? {
+                    match path.as_str() {
+                        names::SIZECHECK => table.sizecheck = map.next_value()?,
+                        names::SPAMCHECK => table.spamcheck = map.next_value()?,
+                        names::NOOP | names::STATUS => {
+                            return Err(A::Error::custom(format!(
+                                "{path} has no settings; remove this table"
+                            )));
+                        }
+                        _ if !path.starts_with('/') => {
+                            return Err(A::Error::custom(format!(
+                                "'{path}' is no path of a procedure; write \"/{path}\""
+                            )));
+                        }
+                        _ => {
+                            table.luau.insert(path, map.next_value()?);
+                        }
+                    }
+                }
+                Ok(table)
+            }
+        }
+
+        from.deserialize_map(ByPath)
+    }
+}
+
+impl Serialize for ProcedureTable {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut map = to.serialize_map(None)?;
+        map.serialize_entry(names::SIZECHECK, &self.sizecheck)?;
+        map.serialize_entry(names::SPAMCHECK, &self.spamcheck)?;
+        for (path, settings) in &self.luau {
+            map.serialize_entry(path, settings)?;
+        }
+        map.end()
+    }
+}

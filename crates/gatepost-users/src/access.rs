@@ -1,0 +1,163 @@
+//! The words of access rules.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// One thing that can be done with a topic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Access {
+    /// Sending to it.
+    Publish,
+    /// Receiving from it.
+    Subscribe,
+    /// Leaving a retained message, or removing one; asked besides [`Access::Publish`].
+    Retain,
+}
+
+impl Access {
+    /// All there are.
+    pub const ALL: [Self; 3] = [Self::Publish, Self::Subscribe, Self::Retain];
+
+    /// The name in commands, tokens and listings.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Publish => "publish",
+            Self::Subscribe => "subscribe",
+            Self::Retain => "retain",
+        }
+    }
+
+    const fn bit(self) -> u8 {
+        match self {
+            Self::Publish => 1,
+            Self::Subscribe => 2,
+            Self::Retain => 4,
+        }
+    }
+}
+
+/// Some of [`Access`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[serde(into = "Vec<String>", try_from = "Vec<String>")]
+pub struct AccessSet(u8);
+
+impl AccessSet {
+    /// None of it.
+    pub const NONE: Self = Self(0);
+    /// All of it.
+    pub const ALL: Self = Self(7);
+
+    /// Whether `access` is among it.
+    pub const fn has(self, access: Access) -> bool {
+        self.0 & access.bit() != 0
+    }
+
+    /// Both together.
+    #[must_use]
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// This one less the other.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// Whether there is nothing in it.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl From<Access> for AccessSet {
+    fn from(access: Access) -> Self {
+        Self(access.bit())
+    }
+}
+
+impl fmt::Display for AccessSet {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<String> = (*self).into();
+        formatter.write_str(&names.join(","))
+    }
+}
+
+impl fmt::Debug for AccessSet {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{{{self}}}")
+    }
+}
+
+impl From<AccessSet> for Vec<String> {
+    fn from(set: AccessSet) -> Self {
+        let named = Access::ALL.into_iter().filter(|access| set.has(*access));
+        named.map(|access| access.name().to_owned()).collect()
+    }
+}
+
+/// The text names no access.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is no access; there are publish, subscribe, retain and all, joined by commas")]
+pub struct UnknownAccess(String);
+
+impl FromStr for AccessSet {
+    type Err = UnknownAccess;
+
+    /// Names joined by commas; `all` is all of them.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        text.split(',').try_fold(Self::NONE, |set, name| {
+            if name == "all" {
+                return Ok(Self::ALL);
+            }
+            let found = Access::ALL.into_iter().find(|access| access.name() == name);
+            let access = found.ok_or_else(|| UnknownAccess(name.chars().take(40).collect()))?;
+            Ok(set.with(access.into()))
+        })
+    }
+}
+
+impl TryFrom<Vec<String>> for AccessSet {
+    type Error = UnknownAccess;
+
+    fn try_from(names: Vec<String>) -> Result<Self, Self::Error> {
+        names
+            .iter()
+            .try_fold(Self::NONE, |set, name| Ok(set.with(name.parse::<Self>()?)))
+    }
+}
+
+/// What a rule does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Effect {
+    /// It lets.
+    Allow,
+    /// It forbids.
+    Deny,
+}
+
+/// The answer to "may I?".
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub enum Decision {
+    /// Yes.
+    Allow,
+    /// No: MQTT 0x87, HTTP 403.
+    Deny,
+}
+
+impl Decision {
+    /// Whether it is yes.
+    pub const fn is_allowed(self) -> bool {
+        matches!(self, Self::Allow)
+    }
+}
+
+impl From<bool> for Decision {
+    fn from(allowed: bool) -> Self {
+        if allowed { Self::Allow } else { Self::Deny }
+    }
+}

@@ -1,0 +1,38 @@
+//! Who may do what: users, their credentials, and rules by topic filter.
+//!
+//! A listener hands [`Credentials`] and their [`Origin`] to [`Users::authenticate`] and gets an
+//! [`Identity`] or a [`Denied`]; from then on it asks [`Identity::may`] before each publish and
+//! each subscription. Everything is kept in the store and held in memory as one snapshot that is
+//! swapped whole, so a change by `gatepost user …` or by the admin API reaches connections that
+//! are open without disturbing those that it does not concern.
+//!
+//! Invariants:
+//! - A secret is never kept in clear, never logged and never shown by `Debug`.
+//! - Whoever is not known is told nothing that tells a wrong name from a wrong password, neither
+//!   in words nor in time.
+//! - Slow hashing never runs on a thread that serves connections, and its queue is bounded.
+//! - [`Identity::may`] takes no lock and allocates nothing.
+
+mod access;
+mod credentials;
+mod denied;
+mod error;
+mod identity;
+mod names;
+mod random;
+mod secret;
+mod settings;
+mod users;
+
+pub use access::{Access, AccessSet, Decision, Effect};
+pub use credentials::{AnonymousAccess, Credentials, Origin};
+pub use denied::Denied;
+pub use error::UsersError;
+pub use identity::Identity;
+pub use names::{ANONYMOUS, EVERYONE, MalformedName, USER_NAME_BYTES_MAX, check_user_name};
+pub use secret::Secret;
+pub use settings::{AccessSettings, DefaultPolicy, JwtAlgorithm, JwtSettings};
+pub use users::{ScramLogin, ScramStep, Users};
+
+/// Longer passwords are refused before they are hashed.
+pub const PASSWORD_BYTES_MAX: usize = 1_024;

@@ -1,0 +1,76 @@
+//! What users may be called.
+
+/// Longer names are refused.
+pub const USER_NAME_BYTES_MAX: usize = 128;
+/// The subject of rules for peers that did not log in. No user may be called so.
+pub const ANONYMOUS: &str = "anonymous";
+/// The subject of rules for every peer, whether logged in or not. No user may be called so.
+pub const EVERYONE: &str = "everyone";
+
+/// The text is no name for a user.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MalformedName {
+    /// Empty, or longer than [`USER_NAME_BYTES_MAX`].
+    #[error("a user's name has 1 to {USER_NAME_BYTES_MAX} bytes")]
+    Length,
+    /// A character that would be a wildcard or a separator in a topic filter (`/ + # %`), in HTTP
+    /// Basic authentication (`:`), or in a log line (controls, white space at an end).
+    #[error("a user's name holds no '{}'; mend: use letters, digits, '.', '-', '_' and '@'", .0.escape_default())]
+    Character(char),
+    /// `anonymous` and `everyone` name groups.
+    #[error("'{0}' stands for a group of peers; choose another name")]
+    Reserved(&'static str),
+}
+
+/// Whether a user may have this name. Such a name is safe wherever `%u` puts it: it is one topic
+/// level, without wildcards.
+pub fn check_user_name(name: &str) -> Result<(), MalformedName> {
+    if name.is_empty() || name.len() > USER_NAME_BYTES_MAX {
+        return Err(MalformedName::Length);
+    }
+    if let Some(character) = name.chars().find(|&character| {
+        character.is_control() || matches!(character, '/' | '+' | '#' | '%' | ':' | ',' | '=')
+    }) {
+        return Err(MalformedName::Character(character));
+    }
+    if name.trim() != name {
+        return Err(MalformedName::Character(' '));
+    }
+    match name {
+        ANONYMOUS => Err(MalformedName::Reserved(ANONYMOUS)),
+        EVERYONE => Err(MalformedName::Reserved(EVERYONE)),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_would_reach_further_are_refused() {
+        for name in ["anna", "a.b-c_d@example.org", "Zoë"] {
+            assert_eq!(check_user_name(name), Ok(()), "{name}");
+        }
+        for name in ["a/b", "+", "#", "a:b", "a\nb", "100%", "a,b", "a=b"] {
+            assert!(
+                matches!(check_user_name(name), Err(MalformedName::Character(_))),
+                "{name:?}"
+            );
+        }
+        assert_eq!(check_user_name(""), Err(MalformedName::Length));
+        assert_eq!(
+            check_user_name(&"a".repeat(129)),
+            Err(MalformedName::Length)
+        );
+        assert_eq!(check_user_name(" a"), Err(MalformedName::Character(' ')));
+        assert_eq!(
+            check_user_name(ANONYMOUS),
+            Err(MalformedName::Reserved(ANONYMOUS))
+        );
+        assert_eq!(
+            check_user_name(EVERYONE),
+            Err(MalformedName::Reserved(EVERYONE))
+        );
+    }
+}

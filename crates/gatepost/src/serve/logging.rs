@@ -1,0 +1,20 @@
+//! The log: lines on standard error, as text for people or as JSON for collectors. The target of a
+//! line is its room, and the field `message` is the id that follows a message through all rooms.
+
+use tracing_subscriber::EnvFilter;
+
+use crate::config::{LogFormat, LogSettings};
+
+/// Starts logging; called once.
+pub(super) fn start(settings: &LogSettings) {
+    // The level was checked with the config.
+    let filter = EnvFilter::try_new(&settings.level).unwrap_or_else(|_| EnvFilter::new("info"));
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let started = match settings.format {
+        LogFormat::Text => lines.try_init(),
+        LogFormat::Json => lines.json().flatten_event(true).try_init(),
+    };
+    if let Err(error) = started {
+        eprintln!("gatepost: the log cannot be started: {error}");
+    }
+}
