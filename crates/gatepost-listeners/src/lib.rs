@@ -3,6 +3,7 @@
 pub mod admission;
 pub mod gateway;
 pub mod http;
+pub mod smtp;
 pub mod stream;
 pub mod tls;
 pub mod workers;

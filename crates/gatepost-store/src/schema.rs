@@ -14,12 +14,14 @@ const STEPS: [&str; 1] = ["
     ) WITHOUT ROWID;
 
     CREATE TABLE history (
-        id INTEGER PRIMARY KEY,
+        id INTEGER NOT NULL,
         topic TEXT NOT NULL,
         qos INTEGER NOT NULL,
         payload BLOB NOT NULL,
-        properties TEXT
-    );
+        properties TEXT,
+        -- A mail to several recipients is one message under several topics.
+        PRIMARY KEY (id, topic)
+    ) WITHOUT ROWID;
 
     CREATE TABLE journal (
         id INTEGER PRIMARY KEY,
@@ -85,6 +87,7 @@ pub(crate) fn key_of(table: &str) -> &'static str {
     match table {
         "record" => "space, key",
         "retained" => "topic",
+        "history" => "id, topic",
         _ => "id",
     }
 }

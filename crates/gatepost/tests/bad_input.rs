@@ -49,17 +49,28 @@ fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for entry in fs::read_dir(folder).expect("the cases") {
         let path = entry.expect("a file").path();
-        let listener = path.file_stem().expect("a name").to_string_lossy().into_owned();
+        let listener = path
+            .file_stem()
+            .expect("a name")
+            .to_string_lossy()
+            .into_owned();
         let text = fs::read_to_string(&path).expect("a readable file");
         for block in text.split("\n\n").filter(|block| !block.trim().is_empty()) {
             let field = |name: &str| {
                 let start = format!("{name}: ");
-                let found: Vec<_> =
-                    block.lines().filter_map(|line| line.strip_prefix(&start)).collect();
+                let found: Vec<_> = block
+                    .lines()
+                    .filter_map(|line| line.strip_prefix(&start))
+                    .collect();
                 found.join("")
             };
             cases.push(Case {
-                name: block.lines().next().unwrap_or_default().trim_start_matches("# ").to_owned(),
+                name: block
+                    .lines()
+                    .next()
+                    .unwrap_or_default()
+                    .trim_start_matches("# ")
+                    .to_owned(),
                 listener: listener.clone(),
                 bytes: unescape(&field("send")),
                 expected: unescape(&field("expect")),
@@ -73,8 +84,10 @@ fn cases() -> Vec<Case> {
 #[test]
 fn each_malformed_input_gets_its_answer_and_disturbs_nobody() {
     let mut gateway = Gateway::start("");
-    let mut witness =
-        Client::start("mosquitto_sub", &["-p", &gateway.port("mqtt"), "-t", "witness", "-d"]);
+    let mut witness = Client::start(
+        "mosquitto_sub",
+        &["-p", &gateway.port("mqtt"), "-t", "witness", "-d"],
+    );
     witness.await_line("SUBACK");
     for case in cases() {
         let answer = send_raw(gateway.address(&case.listener), &case.bytes);
@@ -88,15 +101,29 @@ fn each_malformed_input_gets_its_answer_and_disturbs_nobody() {
         assert!(gateway.is_running(), "{} ({})", case.name, case.listener);
     }
     // The connection that was open all the time still works.
-    let output =
-        run("mosquitto_pub", &["-p", &gateway.port("mqtt"), "-t", "witness", "-m", "undisturbed", "-q", "1"], b"");
+    let output = run(
+        "mosquitto_pub",
+        &[
+            "-p",
+            &gateway.port("mqtt"),
+            "-t",
+            "witness",
+            "-m",
+            "undisturbed",
+            "-q",
+            "1",
+        ],
+        b"",
+    );
     assert!(output.status.success(), "{}", text_of(&output));
     witness.await_line("undisturbed");
     assert!(!gateway.log().contains("panicked"), "{}", gateway.log());
 }
 
 fn memchr_find(haystack: &[u8], needle: &[u8]) -> bool {
-    haystack.windows(needle.len()).any(|window| window == needle)
+    haystack
+        .windows(needle.len())
+        .any(|window| window == needle)
 }
 
 #[test]
@@ -155,7 +182,10 @@ fn a_wrong_config_is_told_with_file_line_and_mend() {
     let text = text_of(&output);
     assert_eq!(output.status.code(), Some(78), "{text}");
     assert!(text.contains("gatepost.toml:4: "), "{text}");
-    assert!(text.contains("/sizecheck"), "the mend names what exists: {text}");
+    assert!(
+        text.contains("/sizecheck"),
+        "the mend names what exists: {text}"
+    );
 }
 
 #[test]
@@ -164,7 +194,11 @@ fn an_address_in_use_is_told() {
     let folder = tempfile::tempdir().expect("a folder");
     let address = gateway.address("mqtt").to_string();
     let output = support::command(env!("CARGO_BIN_EXE_gatepost"))
-        .args(["serve", "--set", &format!("listeners.mqtt.bind=[\"{address}\"]")])
+        .args([
+            "serve",
+            "--set",
+            &format!("listeners.mqtt.bind=[\"{address}\"]"),
+        ])
         .current_dir(folder.path())
         .output()
         .expect("it runs");

@@ -25,7 +25,11 @@ fn cases() -> Vec<Case> {
         .enumerate()
         .map(|(index, line)| {
             let (verdict, id) = line.split_once(' ').expect("a verdict and an id");
-            Case { index, accepted: verdict == "accept", id: id.to_owned() }
+            Case {
+                index,
+                accepted: verdict == "accept",
+                id: id.to_owned(),
+            }
         })
         .collect()
 }
@@ -61,15 +65,35 @@ fn mail_is_judged_and_pushed_to_every_kind_of_subscriber() {
     );
     let mut mqtt5 = Client::start(
         "mosquitto_sub",
-        &["-p", &gateway.port("mqtt"), "-V", "5", "-F", "%t %P", "-t", "alarms/#", "-d"],
+        &[
+            "-p",
+            &gateway.port("mqtt"),
+            "-V",
+            "5",
+            "-F",
+            "%t %P",
+            "-t",
+            "alarms/#",
+            "-d",
+        ],
     );
     let mut events = Client::start(
         "curl",
-        &["-sN", "-H", "Accept: text/event-stream", &gateway.url("/topics/alarms/%23")],
+        &[
+            "-sN",
+            "-H",
+            "Accept: text/event-stream",
+            &gateway.url("/topics/alarms/%23"),
+        ],
     );
     let mut lines = Client::start(
         "curl",
-        &["-sN", "-H", "Accept: application/x-ndjson", &gateway.url("/topics/alarms/%23")],
+        &[
+            "-sN",
+            "-H",
+            "Accept: application/x-ndjson",
+            &gateway.url("/topics/alarms/%23"),
+        ],
     );
     mqtt3.await_line("SUBACK");
     mqtt5.await_line("SUBACK");
@@ -88,10 +112,15 @@ fn mail_is_judged_and_pushed_to_every_kind_of_subscriber() {
                 .unwrap_or_else(|| panic!("{}: no 550 in {transcript}", case.id));
             assert!(refusal.contains("points"), "the score is named: {refusal}");
             let rule = |word: &str| {
-                word.len() > 3 && word.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
+                word.len() > 3
+                    && word
+                        .chars()
+                        .all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
             };
             assert!(
-                refusal.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').any(rule),
+                refusal
+                    .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+                    .any(rule),
                 "the rules are named: {refusal}"
             );
         }
@@ -107,7 +136,11 @@ fn mail_is_judged_and_pushed_to_every_kind_of_subscriber() {
     for subscriber in [&mut mqtt3, &mut events, &mut lines] {
         for case in cases.iter().filter(|case| !case.accepted) {
             let mark = mark(case.index);
-            assert!(subscriber.seen().iter().all(|line| !line.contains(&mark)), "{}", case.id);
+            assert!(
+                subscriber.seen().iter().all(|line| !line.contains(&mark)),
+                "{}",
+                case.id
+            );
         }
     }
     journal_tells_the_reasons(&gateway, &cases);
@@ -118,20 +151,41 @@ fn journal_tells_the_reasons(gateway: &Gateway, cases: &[Case]) {
     let output = run("curl", &["-sf", &gateway.url("/admin/state")], b"");
     let state: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let recent = state["journal"].as_array().expect("the recent messages");
-    let rejected: Vec<_> =
-        recent.iter().filter(|entry| entry["action"] == "reject").collect();
-    assert_eq!(rejected.len(), cases.iter().filter(|case| !case.accepted).count());
+    let rejected: Vec<_> = recent
+        .iter()
+        .filter(|entry| entry["action"] == "reject")
+        .collect();
+    assert_eq!(
+        rejected.len(),
+        cases.iter().filter(|case| !case.accepted).count()
+    );
     for entry in rejected {
-        assert!(entry["score"].as_f64().is_some_and(|score| score >= 5.0), "{entry}");
-        assert!(entry["hits"].as_array().is_some_and(|hits| !hits.is_empty()), "{entry}");
-        assert!(entry["reason"].as_str().is_some_and(|reason| !reason.is_empty()), "{entry}");
+        assert!(
+            entry["score"].as_f64().is_some_and(|score| score >= 5.0),
+            "{entry}"
+        );
+        assert!(
+            entry["hits"]
+                .as_array()
+                .is_some_and(|hits| !hits.is_empty()),
+            "{entry}"
+        );
+        assert!(
+            entry["reason"]
+                .as_str()
+                .is_some_and(|reason| !reason.is_empty()),
+            "{entry}"
+        );
     }
 }
 
 #[test]
 fn spamc_prints_the_report() {
     let gateway = Gateway::start("");
-    let spam = cases().into_iter().find(|case| !case.accepted).expect("a spam");
+    let spam = cases()
+        .into_iter()
+        .find(|case| !case.accepted)
+        .expect("a spam");
     let message = std::fs::read(corpus_message(&spam.id)).expect("the message");
     let port = gateway.port("spamd");
     let output = run("spamc", &["-R", "-p", &port], &message);
@@ -145,7 +199,10 @@ fn spamc_prints_the_report() {
 fn the_thin_client_exits_as_documented() {
     let gateway = Gateway::start("[procedure.\"/sizecheck\"]\nmax = \"10KB\"\n");
     let client = root().join("target/call/release/gatepost-call");
-    assert!(client.exists(), "the thin client is not built: run `make call`");
+    assert!(
+        client.exists(),
+        "the thin client is not built: run `make call`"
+    );
     let client = client.to_str().expect("a path in UTF-8");
     let small = gateway.folder.join("small");
     let large = gateway.folder.join("large");
@@ -159,8 +216,17 @@ fn the_thin_client_exits_as_documented() {
         (&large, "sysexits", 77),
     ] {
         let file = file.to_str().expect("a path in UTF-8");
-        let output = run(client, &["--server", &server, "--exit", exit, "/sizecheck", file], b"");
-        assert_eq!(output.status.code(), Some(expected), "{exit} {file}: {}", text_of(&output));
+        let output = run(
+            client,
+            &["--server", &server, "--exit", exit, "/sizecheck", file],
+            b"",
+        );
+        assert_eq!(
+            output.status.code(),
+            Some(expected),
+            "{exit} {file}: {}",
+            text_of(&output)
+        );
     }
 }
 

@@ -138,7 +138,9 @@ impl Layers {
             if steps.peek().is_none() || !matches!(table.get(step), Some(Value::Table(_))) {
                 return table.remove(step).is_some();
             }
-            let Some(Value::Table(inner)) = table.get_mut(step) else { return false };
+            let Some(Value::Table(inner)) = table.get_mut(step) else {
+                return false;
+            };
             table = inner;
         }
         false

@@ -71,9 +71,10 @@ impl Gateway {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let line = self.lines.recv_timeout(left).unwrap_or_else(|_| {
-                panic!("gatepost did not get ready; its log:\n{}", self.log())
-            });
+            let line = self
+                .lines
+                .recv_timeout(left)
+                .unwrap_or_else(|_| panic!("gatepost did not get ready; its log:\n{}", self.log()));
             let mut words = line.split_whitespace();
             if let (Some(name), Some(address)) = (words.next(), words.next()) {
                 if name == "dashboard" {
@@ -109,7 +110,9 @@ impl Gateway {
     /// SIGTERM, and waits for the end; the exit code.
     pub fn terminate(mut self) -> Option<i32> {
         self.signal("TERM");
-        let status = await_some("gatepost ends", || self.child.try_wait().expect("our child"));
+        let status = await_some("gatepost ends", || {
+            self.child.try_wait().expect("our child")
+        });
         status.code()
     }
 
@@ -159,7 +162,11 @@ impl Client {
             .spawn()
             .unwrap_or_else(|error| panic!("the peer {program} does not start: {error}"));
         let lines = read_lines(child.stdout.take().expect("piped"));
-        Self { child, lines, seen: Vec::new() }
+        Self {
+            child,
+            lines,
+            seen: Vec::new(),
+        }
     }
 
     /// Waits for a line that holds `part`, and returns it.
@@ -168,8 +175,9 @@ impl Client {
             return line.clone();
         }
         let deadline = Instant::now() + PATIENCE;
-        while let Ok(line) =
-            self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now()))
+        while let Ok(line) = self
+            .lines
+            .recv_timeout(deadline.saturating_duration_since(Instant::now()))
         {
             self.seen.push(line.clone());
             if line.contains(part) {
@@ -233,7 +241,9 @@ pub fn text_of(output: &Output) -> String {
 /// Sends `bytes` to a listener and reads until it closes or is silent for a moment.
 pub fn send_raw(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).expect("a connection");
-    stream.set_read_timeout(Some(Duration::from_secs(2))).expect("a timeout");
+    stream
+        .set_read_timeout(Some(Duration::from_secs(2)))
+        .expect("a timeout");
     // The server may have closed already; what it said before is what counts.
     let _ = stream.write_all(bytes);
     let _ = stream.shutdown(std::net::Shutdown::Write);
@@ -256,13 +266,22 @@ pub fn await_some<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
 
 /// The repository's root.
 pub fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository")
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .expect("the repository")
 }
 
 /// A message of the public corpus, which `tests/fetch-corpus` brings.
 pub fn corpus_message(id: &str) -> PathBuf {
-    let path = root().join(".corpora/spamassassin").join(format!("{id}.txt"));
-    assert!(path.exists(), "{} is missing: run tests/fetch-corpus", path.display());
+    let path = root()
+        .join(".corpora/spamassassin")
+        .join(format!("{id}.txt"));
+    assert!(
+        path.exists(),
+        "{} is missing: run tests/fetch-corpus",
+        path.display()
+    );
     path
 }
 
@@ -271,7 +290,10 @@ fn read_lines(stream: impl Read + Send + 'static) -> Receiver<String> {
     std::thread::spawn(move || {
         let mut reader = BufReader::new(stream);
         let mut line = Vec::new();
-        while reader.read_until(b'\n', &mut line).is_ok_and(|count| count > 0) {
+        while reader
+            .read_until(b'\n', &mut line)
+            .is_ok_and(|count| count > 0)
+        {
             let text = String::from_utf8_lossy(&line).trim_end().to_owned();
             if sender.send(text).is_err() {
                 return;

@@ -1,0 +1,258 @@
+//! The message after DATA: finds its end, undoes dot-stuffing, and notices what is not allowed.
+//!
+//! Only CR LF `.` CR LF ends a message. A CR or LF on its own never does, and makes the message be
+//! refused, since another server on the way may take it for a line end: that difference is what
+//! SMTP smuggling lives on. The receiver takes any split of the input and keeps its state between;
+//! it works on whole lines with `memchr`, not byte by byte.
+
+use memchr::{memchr, memchr2};
+
+use super::reply::{self, Reply};
+
+/// Receives one message.
+#[derive(Debug)]
+pub(super) struct DataReceiver {
+    message: Vec<u8>,
+    size_max: usize,
+    line_max: usize,
+    /// Where the present line begins in `message`.
+    line_start: usize,
+    state: State,
+    /// The first thing that was wrong; told after the end, as the protocol has it.
+    refusal: Option<Reply>,
+}
+
+/// Where in a line the input stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    LineStart,
+    /// A dot at the start of a line: stuffing, or the end.
+    Dot,
+    DotCr,
+    Middle,
+    Cr,
+}
+
+/// What [`DataReceiver::receive`] found.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Received {
+    /// All input was taken; the message goes on.
+    More,
+    /// The message ended; so many bytes of the input belonged to it.
+    End { consumed: usize },
+}
+
+impl DataReceiver {
+    pub(super) fn new(size_max: usize, line_max: usize) -> Self {
+        Self {
+            message: Vec::new(),
+            size_max,
+            line_max,
+            line_start: 0,
+            state: State::LineStart,
+            refusal: None,
+        }
+    }
+
+    /// The message, or why it is refused.
+    pub(super) fn finish(self) -> Result<Vec<u8>, Reply> {
+        match self.refusal {
+            None => Ok(self.message),
+            Some(refusal) => Err(refusal),
+        }
+    }
+
+    /// Takes the next piece of input.
+    pub(super) fn receive(&mut self, input: &[u8]) -> Received {
+        let mut at = 0;
+        while let Some(&byte) = input.get(at) {
+            match (self.state, byte) {
+                (State::LineStart, b'.') => {
+                    self.state = State::Dot;
+                    at += 1;
+                }
+                (State::Dot, b'\r') => {
+                    self.state = State::DotCr;
+                    at += 1;
+                }
+                (State::DotCr, b'\n') => return Received::End { consumed: at + 1 },
+                (State::DotCr, _) => {
+                    // The dot was stuffing, and the CR stood alone.
+                    self.push(b"\r");
+                    self.refuse(reply::BARE_NEWLINE_IN_DATA);
+                    self.state = State::Middle;
+                }
+                (State::Cr, b'\n') => {
+                    self.push(b"\r\n");
+                    self.line_start = self.message.len();
+                    self.state = State::LineStart;
+                    at += 1;
+                }
+                (State::Cr, _) => {
+                    self.push(b"\r");
+                    self.refuse(reply::BARE_NEWLINE_IN_DATA);
+                    self.state = State::Middle;
+                }
+                (State::LineStart | State::Dot | State::Middle, _) => at += self.text(&input[at..]),
+            }
+        }
+        Received::More
+    }
+
+    /// Takes text up to the next CR or LF, and that; returns how much. The dot of a stuffed line
+    /// was left out before.
+    fn text(&mut self, input: &[u8]) -> usize {
+        self.state = State::Middle;
+        let Some(end) = memchr2(b'\r', b'\n', input) else {
+            self.push(input);
+            return input.len();
+        };
+        self.push(&input[..end]);
+        if input[end] == b'\r' {
+            self.state = State::Cr;
+        } else {
+            self.push(b"\n");
+            self.refuse(reply::BARE_NEWLINE_IN_DATA);
+        }
+        end + 1
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        if self.message.len() + bytes.len() > self.size_max {
+            self.refuse(reply::MESSAGE_TOO_LARGE);
+        } else if self.message.len() + bytes.len() - self.line_start > self.line_max {
+            self.refuse(reply::TEXT_LINE_TOO_LONG);
+        }
+        // A refused message is read to its end, but not kept.
+        if self.refusal.is_none() {
+            self.message.extend_from_slice(bytes);
+        }
+    }
+
+    fn refuse(&mut self, reply: Reply) {
+        if self.refusal.is_none() {
+            self.refusal = Some(reply);
+            self.message = Vec::new();
+            self.line_start = 0;
+        }
+    }
+}
+
+/// How many Received fields the head of a message has: each hop adds one, a loop adds many.
+pub(super) fn received_fields(message: &[u8]) -> usize {
+    let mut count = 0;
+    let mut rest = message;
+    while !rest.is_empty() && !rest.starts_with(b"\r\n") {
+        let is_received = rest
+            .get(..9)
+            .is_some_and(|start| start.eq_ignore_ascii_case(b"Received:"));
+        count += usize::from(is_received);
+        rest = memchr(b'\n', rest).map_or(&[], |end| &rest[end + 1..]);
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn receive(input: &[u8]) -> (Option<usize>, Result<Vec<u8>, Reply>) {
+        let mut receiver = DataReceiver::new(1_000, 200);
+        let consumed = match receiver.receive(input) {
+            Received::More => None,
+            Received::End { consumed } => Some(consumed),
+        };
+        (consumed, receiver.finish())
+    }
+
+    #[test]
+    fn only_a_dot_between_two_line_ends_ends_a_message() {
+        let (consumed, message) = receive(b"a\r\n..b\r\n...\r\n.\r\nQUIT\r\n");
+        assert_eq!(consumed, Some(17));
+        assert_eq!(message, Ok(b"a\r\n.b\r\n..\r\n".to_vec()));
+        assert_eq!(receive(b".\r\n"), (Some(3), Ok(Vec::new())));
+    }
+
+    /// The variants that made servers disagree about where a message ends.
+    #[test]
+    fn smuggled_ends_are_no_ends_and_refuse_the_message() {
+        for smuggled in [
+            "\n.\n",
+            "\n.\r\n",
+            "\r.\r",
+            "\r\n.\n",
+            "\r\n.\r",
+            "\r.\r\n",
+            "\r\n.\r\r\n",
+            "\n.\r",
+        ] {
+            let input = format!("a{smuggled}MAIL FROM:<b@c>\r\n.\r\n");
+            let (consumed, message) = receive(input.as_bytes());
+            assert_eq!(consumed, Some(input.len()), "{smuggled:?}");
+            assert_eq!(message, Err(reply::BARE_NEWLINE_IN_DATA), "{smuggled:?}");
+        }
+    }
+
+    #[test]
+    fn limits_are_told_after_the_end() {
+        let large = [b"x".repeat(100), b"\r\n".to_vec()].concat().repeat(11);
+        assert_eq!(
+            receive(&[&large[..], b".\r\n"].concat()).1,
+            Err(reply::MESSAGE_TOO_LARGE)
+        );
+        let long = [&b"x".repeat(300)[..], b"\r\n.\r\n"].concat();
+        assert_eq!(receive(&long).1, Err(reply::TEXT_LINE_TOO_LONG));
+    }
+
+    #[test]
+    fn received_fields_of_the_head_are_counted() {
+        let message = b"Received: a\r\nReceived: b\r\n c\r\nSubject: x\r\nreceived: d\r\n\r\nReceived: no\r\n";
+        assert_eq!(received_fields(message), 3);
+        assert_eq!(received_fields(b""), 0);
+    }
+
+    proptest! {
+        /// Any message survives stuffing, sending in any pieces, and receiving.
+        #[test]
+        fn any_split_gives_the_same_message(
+            lines in proptest::collection::vec("[.a-z]{0,5}", 0..20),
+            piece in 1_usize..7,
+        ) {
+            let message: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
+            let stuffed: String = lines
+                .iter()
+                .map(|line| if line.starts_with('.') { format!(".{line}\r\n") } else { format!("{line}\r\n") })
+                .collect();
+            let wire = format!("{stuffed}.\r\n");
+            let mut receiver = DataReceiver::new(10_000, 1_000);
+            let mut ended = false;
+            for piece in wire.as_bytes().chunks(piece) {
+                prop_assert!(!ended);
+                ended = matches!(receiver.receive(piece), Received::End { .. });
+            }
+            prop_assert!(ended);
+            prop_assert_eq!(receiver.finish(), Ok(message.into_bytes()));
+        }
+
+        #[test]
+        fn any_bytes_in_any_split_mean_the_same(
+            bytes in proptest::collection::vec(prop_oneof![Just(b'\r'), Just(b'\n'), Just(b'.'), Just(b'a')], 0..60),
+            at in 0_usize..60,
+        ) {
+            let mut whole = DataReceiver::new(1_000, 100);
+            let expected = whole.receive(&bytes);
+            let at = at.min(bytes.len());
+            let mut split = DataReceiver::new(1_000, 100);
+            let found = match split.receive(&bytes[..at]) {
+                Received::End { consumed } => Received::End { consumed },
+                Received::More => match split.receive(&bytes[at..]) {
+                    Received::More => Received::More,
+                    Received::End { consumed } => Received::End { consumed: at + consumed },
+                },
+            };
+            prop_assert_eq!(found, expected);
+            prop_assert_eq!(split.finish(), whole.finish());
+        }
+    }
+}

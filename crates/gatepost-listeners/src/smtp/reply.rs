@@ -1,0 +1,154 @@
+//! Replies: a code, an enhanced code (RFC 3463) and a text, in one place for all of SMTP.
+
+use std::borrow::Cow;
+
+use gatepost_message::{Action, Verdict};
+
+/// One reply. Written as `550 5.7.1 text`; further lines only in the answer to EHLO.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Reply {
+    pub(super) code: u16,
+    /// Empty where RFC 2034 § 3 has none: greeting, HELO, EHLO and 354.
+    pub(super) enhanced: &'static str,
+    pub(super) text: Cow<'static, str>,
+}
+
+/// Longer texts are cut: a reply line has at most 512 octets (RFC 5321 § 4.5.3.1.5).
+const TEXT_BYTES_MAX: usize = 450;
+
+impl Reply {
+    pub(super) const fn new(code: u16, enhanced: &'static str, text: &'static str) -> Self {
+        Self {
+            code,
+            enhanced,
+            text: Cow::Borrowed(text),
+        }
+    }
+
+    pub(super) const fn with(code: u16, enhanced: &'static str, text: String) -> Self {
+        Self {
+            code,
+            enhanced,
+            text: Cow::Owned(text),
+        }
+    }
+
+    /// Whether it counts against a client that does not know what it does.
+    pub(super) const fn is_error(&self) -> bool {
+        self.code >= 500
+    }
+
+    /// Appends the reply's bytes. A text of several lines becomes a reply of several lines.
+    pub(super) fn write_to(&self, output: &mut Vec<u8>) {
+        use std::io::Write;
+        let mut lines = self.text.split('\n').peekable();
+        while let Some(line) = lines.next() {
+            let separator = if lines.peek().is_some() { '-' } else { ' ' };
+            let space = if self.enhanced.is_empty() { "" } else { " " };
+            let line = printable(line);
+            // Writing to memory cannot fail.
+            let _ = write!(
+                output,
+                "{}{separator}{}{space}{line}\r\n",
+                self.code, self.enhanced
+            );
+        }
+    }
+}
+
+/// No control character of a reason may end a reply line, and none may be too long.
+fn printable(line: &str) -> Cow<'_, str> {
+    let fits = line.len() <= TEXT_BYTES_MAX && !line.contains(char::is_control);
+    if fits {
+        return Cow::Borrowed(line);
+    }
+    let mut text = String::with_capacity(line.len().min(TEXT_BYTES_MAX));
+    for character in line.chars() {
+        if text.len() + character.len_utf8() > TEXT_BYTES_MAX - 3 {
+            text.push_str("...");
+            break;
+        }
+        text.push(if character.is_control() {
+            ' '
+        } else {
+            character
+        });
+    }
+    Cow::Owned(text)
+}
+
+/// The answer to a whole message.
+pub(super) fn of_verdict(id: impl std::fmt::Display, verdict: &Verdict) -> Reply {
+    let reason = |otherwise: &str| {
+        if verdict.reason.is_empty() {
+            otherwise.to_owned()
+        } else {
+            verdict.reason.clone()
+        }
+    };
+    match verdict.action {
+        Action::Accept | Action::Tag => Reply::with(250, "2.0.0", format!("{id} accepted")),
+        // The sender sees success: what happens to it is between us and the recipient.
+        Action::Drop | Action::Quarantine => Reply::with(250, "2.0.0", format!("{id} taken")),
+        Action::Reject => Reply::with(550, "5.7.1", reason("refused")),
+        Action::Defer => Reply::with(451, "4.7.1", reason("not now, try again later")),
+    }
+}
+
+pub(super) const LINE_TOO_LONG: Reply = Reply::new(500, "5.5.2", "the line is too long");
+pub(super) const BARE_NEWLINE: Reply =
+    Reply::new(500, "5.5.2", "a bare CR or LF; only CR LF ends a line");
+pub(super) const BARE_NEWLINE_IN_DATA: Reply = Reply::new(
+    550,
+    "5.5.2",
+    "the message has a bare CR or LF; only CR LF ends a line",
+);
+pub(super) const TEXT_LINE_TOO_LONG: Reply =
+    Reply::new(550, "5.6.0", "the message has a line that is too long");
+pub(super) const MESSAGE_TOO_LARGE: Reply =
+    Reply::new(552, "5.3.4", "the message is larger than is taken here");
+pub(super) const LOOP: Reply = Reply::new(
+    554,
+    "5.4.6",
+    "the message has too many Received fields: a loop",
+);
+pub(super) const TOO_MANY_ERRORS: Reply = Reply::new(421, "4.7.0", "too many errors, good bye");
+pub(super) const TOO_MANY_CONNECTIONS: Reply =
+    Reply::new(421, "4.7.0", "too many connections, try again later");
+pub(super) const TIMEOUT: Reply = Reply::new(421, "4.4.2", "waited too long, good bye");
+pub(super) const SHUTTING_DOWN: Reply = Reply::new(421, "4.3.2", "shutting down, try again later");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(reply: &Reply) -> String {
+        let mut output = Vec::new();
+        reply.write_to(&mut output);
+        String::from_utf8(output).expect("text")
+    }
+
+    #[test]
+    fn several_lines_are_marked_as_such() {
+        let reply = Reply::with(250, "", "host\nSIZE 10\nPIPELINING".to_owned());
+        assert_eq!(
+            written(&reply),
+            "250-host\r\n250-SIZE 10\r\n250 PIPELINING\r\n"
+        );
+    }
+
+    #[test]
+    fn a_reason_cannot_forge_a_line_nor_overrun_it() {
+        let reason = format!("spam\r\n250 2.0.0 ok {}", "x".repeat(600));
+        let reply = of_verdict("id", &Verdict::new(Action::Reject, reason));
+        let text = written(&reply);
+        assert!(
+            text.starts_with("550-5.7.1 spam \r\n550 5.7.1 250 2.0.0 ok xxx"),
+            "{text}"
+        );
+        assert!(
+            text.lines()
+                .all(|line| line.len() <= 510 && line.starts_with("550"))
+        );
+    }
+}

@@ -1,0 +1,79 @@
+//! The settings of the SMTP listener. Every limit has a setting and a default.
+
+use gatepost_settings::{Bind, ByteSize, Period};
+use serde::{Deserialize, Serialize};
+
+use crate::gateway::MailPayload;
+
+/// `[listeners.smtp]`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SmtpSettings {
+    /// Where to listen.
+    pub bind: Vec<Bind>,
+    /// The name in the greeting and in Received fields; empty takes the host's own.
+    pub hostname: String,
+    /// The domains that mail is taken for; `"*"` takes all. The host's own name, `localhost` and
+    /// address literals are always among them. Other mail is refused: this is no open relay.
+    pub domains: Vec<String>,
+    /// Which recipients go to which topics; the first that fits counts. Without one that fits,
+    /// mail to `name+sub@host` goes to `name/sub`.
+    pub topics: Vec<TopicRule>,
+    /// What subscribers get of a mail: `text` (subject, empty line, the text that a person would
+    /// read), `raw` or `json`.
+    pub payload: MailPayload,
+    /// How large a message may be.
+    pub message_max: ByteSize,
+    /// How many recipients a message may have.
+    pub recipients_max: usize,
+    /// How long a command line may be.
+    pub command_max: ByteSize,
+    /// How long a line of a message may be. The standard's 998 is often exceeded in practice.
+    pub line_max: ByteSize,
+    /// How many Received fields a message may have; more are a loop.
+    pub received_max: usize,
+    /// How many errors a connection may make before it is closed.
+    pub errors_max: usize,
+    /// How many connections may be open at once; 0 does not limit.
+    pub connections_max: u32,
+    /// How many of them from one address; 0 does not limit.
+    pub connections_per_address_max: u32,
+    /// How long a client may take for a command.
+    pub command_timeout: Period,
+    /// How long a client may pause within a message.
+    pub data_timeout: Period,
+}
+
+impl Default for SmtpSettings {
+    fn default() -> Self {
+        Self {
+            bind: vec![Bind::Tcp(([127, 0, 0, 1], 2525).into())],
+            hostname: String::new(),
+            domains: Vec::new(),
+            topics: Vec::new(),
+            payload: MailPayload::default(),
+            message_max: ByteSize::megabytes(25),
+            recipients_max: 1_000,
+            command_max: ByteSize::kibibytes(4),
+            line_max: ByteSize::kibibytes(100),
+            received_max: 100,
+            errors_max: 20,
+            connections_max: 1_000,
+            connections_per_address_max: 200,
+            // RFC 5321 § 4.5.3.2.
+            command_timeout: Period::seconds(300),
+            data_timeout: Period::seconds(180),
+        }
+    }
+}
+
+/// One element of `listeners.smtp.topics`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TopicRule {
+    /// The recipients, with `*` for any text: `"*@cameras.example.org"`. Case does not count.
+    pub recipients: String,
+    /// The topic, in which `{user}`, `{detail}`, `{local}` and `{domain}` stand for parts of the
+    /// recipient: of `alarms+hall/3@host`, the user is `alarms` and the detail `hall/3`.
+    pub topic: String,
+}
