@@ -1,7 +1,9 @@
 //! The command line, shared by `gatepost bench` and `gatepost-bench`.
 
 use crate::scenario::call::CallArguments;
+use crate::scenario::fanout::FanoutArguments;
 use crate::scenario::scan::ScanArguments;
+use crate::scenario::subscribe::SubscribeArguments;
 use crate::scenario::web::WebArguments;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -31,6 +33,24 @@ pub enum BenchCommand {
         /// Settings.
         #[command(flatten)]
         scenario: ScanArguments,
+        /// Targets and runs.
+        #[command(flatten)]
+        series: SeriesArguments,
+    },
+    /// A few publishers, thousands of subscribers (ICE iPush, 2005)
+    Fanout {
+        /// Settings.
+        #[command(flatten)]
+        scenario: FanoutArguments,
+        /// Targets and runs.
+        #[command(flatten)]
+        series: SeriesArguments,
+    },
+    /// A burst of acknowledged subscriptions (ICE iPush, 2005)
+    Subscribe {
+        /// Settings.
+        #[command(flatten)]
+        scenario: SubscribeArguments,
         /// Targets and runs.
         #[command(flatten)]
         series: SeriesArguments,

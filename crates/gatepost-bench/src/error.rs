@@ -16,6 +16,9 @@ pub enum BenchError {
         /// What it could use.
         takes: &'static str,
     },
+    /// Settings that cannot be.
+    #[error("{0}")]
+    Settings(String),
     /// A URL is malformed.
     #[error("'{0}' is no target; write mqtt://HOST:PORT, http://HOST:PORT/PATH, … or a command")]
     Url(String),

@@ -21,6 +21,7 @@ pub mod outcome;
 pub mod peer;
 pub mod process;
 pub mod progress;
+pub mod pubsub;
 pub mod report;
 pub mod scenario;
 pub mod series;
@@ -62,6 +63,13 @@ fn dispatch(command: BenchCommand) -> Result<(), BenchError> {
         BenchCommand::Scan { scenario, series } => {
             run_series(&scenario::scan::Scan::new(scenario)?, &series)
         }
+        BenchCommand::Fanout { scenario, series } => {
+            run_series(&scenario::fanout::Fanout::new(scenario)?, &series)
+        }
+        BenchCommand::Subscribe { scenario, series } => run_series(
+            &scenario::subscribe::SubscribeBurst::new(scenario)?,
+            &series,
+        ),
         BenchCommand::Web { scenario, series } => {
             run_series(&scenario::web::Web::new(scenario), &series)
         }

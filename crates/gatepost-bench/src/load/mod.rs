@@ -21,33 +21,32 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
+use std::mem::MaybeUninit;
 
 /// One read takes up to this; also the longest message that is not taken in parts.
 const READ_BUFFER_BYTES: usize = 256 * 1024;
 /// A connection's own buffers are given back when empty and larger than this.
 const KEPT_BUFFER_BYTES: usize = 1024;
 /// Events taken from the kernel at once.
-const EVENTS_PER_WAIT: usize = 1024;
+const EVENTS_PER_WAIT: usize = 256;
 
 /// What one connection says and understands, without I/O.
-pub trait Conversation {
-    /// What all conversations of a loop write to.
-    type Shared;
-
+/// `Shared` is what all conversations of a loop write to.
+pub trait Conversation<Shared> {
     /// The connection stands.
-    fn connected(&mut self, shared: &mut Self::Shared, outgoing: &mut Vec<u8>);
+    fn connected(&mut self, shared: &mut Shared, outgoing: &mut Vec<u8>);
 
     /// Bytes came, at the time `now`; gives how many were taken. The rest comes again, with more.
     fn received(
         &mut self,
         bytes: &[u8],
         now: Nanoseconds,
-        shared: &mut Self::Shared,
+        shared: &mut Shared,
         outgoing: &mut Vec<u8>,
     ) -> Received;
 
     /// The connection is over: by the server, or for the reason given.
-    fn closed(&mut self, reason: Closed, shared: &mut Self::Shared);
+    fn closed(&mut self, reason: Closed, shared: &mut Shared);
 }
 
 /// What a conversation made of bytes.
@@ -85,22 +84,20 @@ struct Link<C> {
 }
 
 /// Many connections on one thread.
-pub struct Loop<C: Conversation> {
+pub struct Loop<C> {
     epoll: OwnedFd,
     links: Vec<Option<Link<C>>>,
     free: Vec<usize>,
-    events: Vec<Event>,
     buffer: Vec<u8>,
 }
 
-impl<C: Conversation> Loop<C> {
+impl<C> Loop<C> {
     /// An empty loop.
     pub fn new() -> Result<Self, Errno> {
         Ok(Self {
             epoll: epoll::create(CreateFlags::CLOEXEC)?,
             links: Vec::new(),
             free: Vec::new(),
-            events: Vec::with_capacity(EVENTS_PER_WAIT),
             buffer: vec![0; READ_BUFFER_BYTES],
         })
     }
@@ -144,8 +141,19 @@ impl<C: Conversation> Loop<C> {
         self.links.iter().flatten().map(|link| &link.conversation)
     }
 
+    /// The conversations of all open connections, which are closed.
+    pub fn into_conversations(self) -> impl Iterator<Item = C> {
+        self.links
+            .into_iter()
+            .flatten()
+            .map(|link| link.conversation)
+    }
+
     /// Sends bytes on an open connection, now as far as the socket takes them.
-    pub fn send(&mut self, index: usize, bytes: &[u8], shared: &mut C::Shared) {
+    pub fn send<Shared>(&mut self, index: usize, bytes: &[u8], shared: &mut Shared)
+    where
+        C: Conversation<Shared>,
+    {
         let Some(Some(link)) = self.links.get_mut(index) else {
             return;
         };
@@ -158,7 +166,10 @@ impl<C: Conversation> Loop<C> {
     }
 
     /// Closes a connection.
-    pub fn close(&mut self, index: usize, reason: Closed, shared: &mut C::Shared) {
+    pub fn close<Shared>(&mut self, index: usize, reason: Closed, shared: &mut Shared)
+    where
+        C: Conversation<Shared>,
+    {
         let Some(slot) = self.links.get_mut(index) else {
             return;
         };
@@ -176,35 +187,43 @@ impl<C: Conversation> Loop<C> {
     }
 
     /// Waits for events until `deadline` at the latest, and handles those that came.
-    pub fn turn(&mut self, deadline: Nanoseconds, shared: &mut C::Shared) -> Result<usize, Errno> {
+    pub fn turn<Shared>(
+        &mut self,
+        deadline: Nanoseconds,
+        shared: &mut Shared,
+    ) -> Result<usize, Errno>
+    where
+        C: Conversation<Shared>,
+    {
         let left = deadline.saturating_sub(clock::now());
         let timeout = Timespec {
             tv_sec: (left / clock::SECOND) as i64,
             tv_nsec: (left % clock::SECOND) as i64,
         };
-        self.events.clear();
-        let buffer = rustix::buffer::spare_capacity(&mut self.events);
-        match epoll::wait(&self.epoll, buffer, Some(&timeout)) {
-            Ok(_) | Err(Errno::INTR) => {}
+        let mut events = [MaybeUninit::<Event>::uninit(); EVENTS_PER_WAIT];
+        let events = match epoll::wait(&self.epoll, &mut events, Some(&timeout)) {
+            Ok((events, _)) => events,
+            Err(Errno::INTR) => return Ok(0),
             Err(error) => return Err(error),
-        }
-        let count = self.events.len();
-        for at in 0..count {
-            let event = self.events[at];
+        };
+        for event in events.iter() {
             let (index, flags) = (event.data.u64() as usize, event.flags);
             if let Err(reason) = self.handle(index, flags, shared) {
                 self.close(index, reason, shared);
             }
         }
-        Ok(count)
+        Ok(events.len())
     }
 
-    fn handle(
+    fn handle<Shared>(
         &mut self,
         index: usize,
         flags: EventFlags,
-        shared: &mut C::Shared,
-    ) -> Result<(), Closed> {
+        shared: &mut Shared,
+    ) -> Result<(), Closed>
+    where
+        C: Conversation<Shared>,
+    {
         // Closed by an earlier event of this turn.
         let Some(Some(link)) = self.links.get_mut(index) else {
             return Ok(());
@@ -236,11 +255,11 @@ impl<C: Conversation> Loop<C> {
 }
 
 /// Reads until the socket is drained, and hands everything on.
-fn read<C: Conversation>(
+fn read<C: Conversation<Shared>, Shared>(
     link: &mut Link<C>,
     buffer: &mut Vec<u8>,
     ending: bool,
-    shared: &mut C::Shared,
+    shared: &mut Shared,
 ) -> Result<(), Closed> {
     loop {
         let kept = link.tail.len();

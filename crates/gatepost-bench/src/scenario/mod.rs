@@ -1,8 +1,10 @@
 //! The scenarios: each a file with its settings (the originals' as defaults) and its measurement.
 
 pub mod call;
+pub mod fanout;
 pub mod floor;
 pub mod scan;
+pub mod subscribe;
 pub mod web;
 
 mod mail;

@@ -229,9 +229,7 @@ impl Client {
     }
 }
 
-impl Conversation for Client {
-    type Shared = Shared;
-
+impl Conversation<Shared> for Client {
     fn connected(&mut self, shared: &mut Shared, outgoing: &mut Vec<u8>) {
         shared.connect.record(clock::now() - self.begun);
         outgoing.extend_from_slice(&shared.request);

@@ -1,0 +1,107 @@
+//! MQTT 3.1.1 and 5, by the codec.
+
+use super::Event;
+use bytes::BytesMut;
+use gatepost_message::Qos;
+use gatepost_mqtt::{
+    Connect, Filter, Packet, PacketId, Properties, Publish, Subscribe, SubscriptionOptions,
+    Version, decode_next,
+};
+
+/// Larger packets than this are a mistake of the broker.
+const PACKET_MAX_BYTES: usize = 64 * 1024 * 1024;
+
+fn append(packet: &Packet<'_>, version: Version, out: &mut Vec<u8>) {
+    let mut bytes = BytesMut::new();
+    packet
+        .encode(version, &mut bytes)
+        .expect("what the generator sends fits the protocol's limits");
+    out.extend_from_slice(&bytes);
+}
+
+pub(super) fn login(version: Version, client_id: &str, out: &mut Vec<u8>) {
+    let connect = Connect {
+        version,
+        clean_start: true,
+        keep_alive_seconds: 0,
+        properties: Properties::EMPTY,
+        client_id,
+        will: None,
+        user_name: None,
+        password: None,
+    };
+    append(&Packet::Connect(connect), version, out);
+}
+
+pub(super) fn subscribe(
+    version: Version,
+    topic: &str,
+    number: PacketId,
+    qos: Qos,
+    out: &mut Vec<u8>,
+) {
+    let filter = Filter {
+        text: topic,
+        options: SubscriptionOptions::at(qos),
+    };
+    let subscribe = Subscribe {
+        packet_id: number,
+        properties: Properties::EMPTY,
+        filters: std::iter::once(filter).collect(),
+    };
+    append(&Packet::Subscribe(subscribe), version, out);
+}
+
+pub(super) fn publish(
+    version: Version,
+    topic: &str,
+    payload: &[u8],
+    packet_id: Option<PacketId>,
+    out: &mut Vec<u8>,
+) {
+    let publish = Publish {
+        dup: false,
+        qos: if packet_id.is_some() {
+            Qos::AtLeastOnce
+        } else {
+            Qos::AtMostOnce
+        },
+        retain: false,
+        topic,
+        packet_id,
+        properties: Properties::EMPTY,
+        payload,
+    };
+    append(&Packet::Publish(publish), version, out);
+}
+
+/// PUBACK without reason, which both versions write the same way.
+pub(super) fn acknowledge(packet_id: PacketId, out: &mut Vec<u8>) {
+    let [high, low] = packet_id.get().to_be_bytes();
+    out.extend_from_slice(&[0x40, 2, high, low]);
+}
+
+pub(super) fn next(version: Version, bytes: &[u8]) -> Result<Option<(Event<'_>, usize)>, String> {
+    let decoded =
+        decode_next(version, bytes, PACKET_MAX_BYTES).map_err(|error| error.to_string())?;
+    let Some((packet, length)) = decoded else {
+        return Ok(None);
+    };
+    let event = match packet {
+        Packet::Publish(publish) => Event::Publication {
+            payload: publish.payload,
+            packet_id: publish.packet_id,
+        },
+        Packet::Connack(connack) if connack.reason.is_error() => {
+            Event::Refused(format!("CONNACK {:?}", connack.reason))
+        }
+        Packet::Connack(_) => Event::Ready,
+        Packet::Suback(suback) => Event::Subscribed {
+            granted: !suback.reasons.iter().any(|reason| reason.is_error()),
+        },
+        Packet::Puback(_) => Event::Acknowledged,
+        Packet::Disconnect(outcome) => return Err(format!("DISCONNECT {outcome:?}")),
+        _ => Event::Other,
+    };
+    Ok(Some((event, length)))
+}

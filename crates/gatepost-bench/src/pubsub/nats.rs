@@ -1,0 +1,109 @@
+//! NATS core: as much of its text protocol as the scenarios need.
+//!
+//! A subscription is not confirmed by itself, so a PING follows each, and its PONG is taken for
+//! the confirmation: the server answers in order.
+
+use super::Event;
+use gatepost_mqtt::PacketId;
+use memchr::{memchr, memmem};
+use std::io::Write as _;
+
+/// Longest control line: INFO is the largest.
+const LINE_MAX_BYTES: usize = 64 * 1024;
+
+fn subject(topic: &str) -> String {
+    topic.replace('/', ".")
+}
+
+/// The first PONG says that the login stood: `Ready` there and `Subscribed` later look the same
+/// on the wire, so the conversation tells them apart by what it waits for.
+pub(super) fn login(client_id: &str, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"CONNECT {\"verbose\":false,\"pedantic\":false,\"name\":\"");
+    out.extend_from_slice(client_id.as_bytes());
+    out.extend_from_slice(b"\"}\r\nPING\r\n");
+}
+
+pub(super) fn subscribe(topic: &str, number: PacketId, out: &mut Vec<u8>) {
+    // Writing to a Vec cannot fail.
+    let _ = write!(out, "SUB {} {number}\r\nPING\r\n", subject(topic));
+}
+
+pub(super) fn publish(topic: &str, payload: &[u8], out: &mut Vec<u8>) {
+    let _ = write!(out, "PUB {} {}\r\n", subject(topic), payload.len());
+    out.extend_from_slice(payload);
+    out.extend_from_slice(b"\r\n");
+}
+
+pub(super) fn next(bytes: &[u8]) -> Result<Option<(Event<'_>, usize)>, String> {
+    let Some(end) = memchr(b'\n', bytes) else {
+        return if bytes.len() > LINE_MAX_BYTES {
+            Err("a line without end".into())
+        } else {
+            Ok(None)
+        };
+    };
+    let line = bytes[..end].strip_suffix(b"\r").unwrap_or(&bytes[..end]);
+    let after = end + 1;
+    if let Some(rest) = line.strip_prefix(b"MSG ") {
+        let digits = rest.rsplit(|&byte| byte == b' ').next().unwrap_or_default();
+        let length: usize = std::str::from_utf8(digits)
+            .ok()
+            .and_then(|digits| digits.parse().ok())
+            .ok_or("MSG without a length")?;
+        let whole = after + length + 2;
+        return Ok(bytes
+            .get(after..after + length)
+            .filter(|_| bytes.len() >= whole)
+            .map(|payload| {
+                (
+                    Event::Publication {
+                        payload,
+                        packet_id: None,
+                    },
+                    whole,
+                )
+            }));
+    }
+    let event = match line {
+        b"PONG" => Event::Subscribed { granted: true },
+        b"PING" => Event::Ping,
+        _ if line.starts_with(b"INFO") => Event::Greeting,
+        _ if line.starts_with(b"-ERR") => {
+            let text = String::from_utf8_lossy(line).into_owned();
+            if memmem::find(line, b"Authorization").is_some() {
+                return Ok(Some((Event::Refused(text), after)));
+            }
+            return Err(text);
+        }
+        _ => Event::Other,
+    };
+    Ok(Some((event, after)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_taken_whole_or_not_at_all() {
+        let text = b"MSG a.b 7 5\r\nhello\r\nPING\r\n";
+        for cut in 0..20 {
+            assert_eq!(next(&text[..cut]), Ok(None), "{cut}");
+        }
+        let event = Event::Publication {
+            payload: b"hello",
+            packet_id: None,
+        };
+        assert_eq!(next(text), Ok(Some((event, 20))));
+        assert_eq!(next(&text[20..]), Ok(Some((Event::Ping, 6))));
+        assert!(next(b"MSG a b c\r\n").is_err());
+        assert!(next(b"-ERR 'Unknown Protocol Operation'\r\n").is_err());
+    }
+
+    #[test]
+    fn topics_become_subjects() {
+        let mut out = Vec::new();
+        publish("bench/1", b"xy", &mut out);
+        assert_eq!(out, b"PUB bench.1 2\r\nxy\r\n");
+    }
+}

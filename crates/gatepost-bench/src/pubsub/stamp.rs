@@ -1,0 +1,85 @@
+//! What stands at the front of every payload: who sent it, its number, when it was due.
+//!
+//! In hexadecimal digits, because some ways of delivery carry text only.
+
+use crate::clock::Nanoseconds;
+
+/// Length of a stamp: 4 digits of publisher, 8 of sequence, 16 of time.
+pub const STAMP_BYTES: usize = 28;
+
+/// A message's identity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp {
+    /// The publisher's number.
+    pub publisher: u16,
+    /// The message's number at that publisher, from 0.
+    pub sequence: u32,
+    /// When it should have been sent: the moment from which its latency counts.
+    pub due: Nanoseconds,
+}
+
+impl Stamp {
+    /// Writes it over the first bytes of a payload, which must be long enough.
+    pub fn write(self, payload: &mut [u8]) {
+        put(&mut payload[..4], u64::from(self.publisher));
+        put(&mut payload[4..12], u64::from(self.sequence));
+        put(&mut payload[12..STAMP_BYTES], self.due);
+    }
+
+    /// Reads it; `None` where the payload does not begin with one.
+    #[inline]
+    pub fn read(payload: &[u8]) -> Option<Self> {
+        let bytes: &[u8; STAMP_BYTES] = payload.first_chunk()?;
+        Some(Self {
+            publisher: get(&bytes[..4])? as u16,
+            sequence: get(&bytes[4..12])? as u32,
+            due: get(&bytes[12..])?,
+        })
+    }
+}
+
+fn put(digits: &mut [u8], mut value: u64) {
+    for digit in digits.iter_mut().rev() {
+        *digit = b"0123456789abcdef"[(value & 0xf) as usize];
+        value >>= 4;
+    }
+}
+
+#[inline]
+fn get(digits: &[u8]) -> Option<u64> {
+    let mut value = 0;
+    for &digit in digits {
+        let nibble = match digit {
+            b'0'..=b'9' => digit - b'0',
+            b'a'..=b'f' => digit - b'a' + 10,
+            _ => return None,
+        };
+        value = value << 4 | u64::from(nibble);
+    }
+    Some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_written_reads_back(publisher: u16, sequence: u32, due: u64) {
+            let stamp = Stamp { publisher, sequence, due };
+            let mut payload = [b'.'; 40];
+            stamp.write(&mut payload);
+            prop_assert_eq!(Stamp::read(&payload), Some(stamp));
+        }
+
+        #[test]
+        fn anything_else_is_none_of_ours(bytes: Vec<u8>) {
+            if let Some(stamp) = Stamp::read(&bytes) {
+                let mut again = bytes.clone();
+                stamp.write(&mut again);
+                prop_assert_eq!(again, bytes);
+            }
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! SUBSCRIBE: users log in; when all are in, each subscribes to many topics at once.
+//!
+//! A subscription counts when its acknowledgement is back at the client. The original printed a
+//! line per login, then each second the subscriptions acknowledged in it and so far.
+
+use super::Scenario;
+use crate::clock::{self, Nanoseconds};
+use crate::error::BenchError;
+use crate::interrupt::interrupted;
+use crate::latency::Latencies;
+use crate::load::{Closed, Conversation, Dialer, Loop, Received};
+use crate::outcome::{Headline, Outcome};
+use crate::process::{Machine, Sampler, Usage};
+use crate::progress::Progress;
+use crate::pubsub::{Dialect, Event};
+use crate::target::Target;
+use gatepost_message::Qos;
+use gatepost_mqtt::PacketId;
+use serde::Serialize;
+
+/// How long all users may take to log in.
+const LOGIN_SECONDS: u64 = 60;
+/// Users that log in at the same time.
+const CONNECTING_MAX: usize = 100;
+
+/// Settings of SUBSCRIBE.
+#[derive(Debug, Clone, clap::Args, Serialize)]
+pub struct SubscribeArguments {
+    /// Users
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    users: usize,
+    /// Topics of each user, all different
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u16).range(1..))]
+    topics: u16,
+    /// Seconds to wait for acknowledgements
+    #[arg(long, default_value_t = 60.0)]
+    seconds: f64,
+    /// Seconds between two lines of counts
+    #[arg(long, default_value_t = 1.0)]
+    interval: f64,
+    /// Subscriptions of a user that wait for their acknowledgement at a time [default: all]
+    #[arg(long, value_name = "N")]
+    window: Option<u16>,
+}
+
+/// SUBSCRIBE.
+pub struct SubscribeBurst {
+    arguments: SubscribeArguments,
+}
+
+impl SubscribeBurst {
+    /// With these settings.
+    pub fn new(arguments: SubscribeArguments) -> Result<Self, BenchError> {
+        if arguments.users == 0 || arguments.interval <= 0.0 || arguments.window == Some(0) {
+            return Err(BenchError::Settings(
+                "users, interval and window must be above 0".into(),
+            ));
+        }
+        Ok(Self { arguments })
+    }
+}
+
+impl Scenario for SubscribeBurst {
+    fn name(&self) -> &'static str {
+        "subscribe"
+    }
+
+    fn settings(&self) -> serde_json::Value {
+        serde_json::json!(self.arguments)
+    }
+
+    fn headlines(&self) -> Vec<Headline> {
+        let source = "ICE iPush 2.1, 2005: Pentium 4 3.0 GHz, average of the full seconds";
+        vec![
+            Headline::new("subscriptions per second", 28_377.0, source),
+            Headline::new("time for all", 3.75, source),
+            Headline::new("failed", 0.0, source),
+        ]
+    }
+
+    fn run(&self, target: &Target, progress: &Progress) -> Result<Outcome, BenchError> {
+        const TAKES: &str = "mqtt://HOST:PORT, mqtt5://HOST:PORT or nats://HOST:PORT";
+        let url = target.url("subscribe", &["mqtt", "mqtt5", "nats"], TAKES)?;
+        let dialect = Dialect::of(url).ok_or(BenchError::NoTarget)?;
+        let mut burst = Burst::new(&self.arguments, dialect);
+        let mut users: Loop<User> = Loop::new()?;
+        let mut outcome = Outcome::default();
+        self.log_in(
+            target,
+            Dialer::new(url.address()?),
+            &mut users,
+            &mut burst,
+            progress,
+        )?;
+        outcome.original.append(&mut burst.lines);
+        let before = target.process.and_then(Usage::of_tree);
+        let sampler = Sampler::start(target.process);
+        self.subscribe(&mut users, &mut burst, progress, &mut outcome)?;
+        let costs = sampler.finish();
+        let after = target.process.and_then(Usage::of_tree);
+        self.report(&burst, &mut outcome);
+        if let Some((before, after)) = before.zip(after) {
+            let count = burst.granted.max(1) as f64;
+            let cpu = after.cpu_seconds() - before.cpu_seconds();
+            outcome.lower("server CPU per subscription", cpu / count * 1e6, "µs");
+            let grown = after.resident_bytes as f64 - before.resident_bytes as f64;
+            outcome.lower("server memory per subscription", grown / count, "bytes");
+        }
+        outcome.set_costs(costs, Machine::this().processors);
+        Ok(outcome)
+    }
+}
+
+/// What all users share.
+struct Burst {
+    dialect: Dialect,
+    run: Nanoseconds,
+    topics: u16,
+    window: u16,
+    logged_in: usize,
+    connecting: usize,
+    begun: Nanoseconds,
+    last_acknowledged: Nanoseconds,
+    granted: u64,
+    refused: u64,
+    latencies: Latencies,
+    failure: Option<String>,
+    lines: Vec<String>,
+}
+
+impl Burst {
+    fn new(arguments: &SubscribeArguments, dialect: Dialect) -> Self {
+        Self {
+            dialect,
+            run: clock::now(),
+            topics: arguments.topics,
+            window: arguments.window.unwrap_or(arguments.topics),
+            logged_in: 0,
+            connecting: 0,
+            begun: 0,
+            last_acknowledged: 0,
+            granted: 0,
+            refused: 0,
+            latencies: Latencies::default(),
+            failure: None,
+            lines: Vec::new(),
+        }
+    }
+
+    fn answered(&self) -> u64 {
+        self.granted + self.refused
+    }
+}
+
+struct User {
+    number: usize,
+    logged_in: bool,
+    /// Subscriptions sent so far.
+    sent: u16,
+}
+
+impl User {
+    fn log_in(&self, burst: &Burst, outgoing: &mut Vec<u8>) {
+        burst
+            .dialect
+            .login(&format!("bench-{:x}-u{}", burst.run, self.number), outgoing);
+    }
+
+    /// Subscribes to so many more topics, as far as there are more.
+    fn subscribe(&mut self, count: u16, burst: &Burst, outgoing: &mut Vec<u8>) {
+        let end = self.sent.saturating_add(count).min(burst.topics);
+        for topic in self.sent..end {
+            let topic_name = format!("bench/{:x}/{}/{topic}", burst.run, self.number);
+            if let Some(number) = PacketId::new(topic + 1) {
+                burst
+                    .dialect
+                    .subscribe(&topic_name, number, Qos::AtMostOnce, outgoing);
+            }
+        }
+        self.sent = end;
+    }
+}
+
+impl Conversation<Burst> for User {
+    fn connected(&mut self, burst: &mut Burst, outgoing: &mut Vec<u8>) {
+        if burst.dialect.client_begins() {
+            self.log_in(burst, outgoing);
+        }
+    }
+
+    fn received(
+        &mut self,
+        bytes: &[u8],
+        now: Nanoseconds,
+        burst: &mut Burst,
+        outgoing: &mut Vec<u8>,
+    ) -> Received {
+        let mut taken = 0;
+        let mut answered = 0;
+        loop {
+            let (event, length) = match burst.dialect.next(&bytes[taken..]) {
+                Ok(Some(next)) => next,
+                Ok(None) => break,
+                Err(reason) => {
+                    burst.failure.get_or_insert(reason);
+                    return Received::Broken;
+                }
+            };
+            taken += length;
+            match event {
+                Event::Greeting => self.log_in(burst, outgoing),
+                Event::Ready | Event::Subscribed { granted: true } if !self.logged_in => {
+                    self.logged_in = true;
+                    burst.logged_in += 1;
+                    burst.connecting -= 1;
+                    burst.lines.push(format!("user {} login ok", self.number));
+                }
+                Event::Subscribed { granted } => {
+                    burst.granted += u64::from(granted);
+                    burst.refused += u64::from(!granted);
+                    burst.latencies.record(now - burst.begun);
+                    burst.last_acknowledged = now;
+                    answered += 1;
+                }
+                Event::Ping => burst.dialect.pong(outgoing),
+                Event::Refused(reason) => {
+                    burst.failure.get_or_insert(reason);
+                    return Received::Broken;
+                }
+                _ => {}
+            }
+        }
+        if answered > 0 {
+            self.subscribe(answered, burst, outgoing);
+        }
+        Received::Taken(taken)
+    }
+
+    fn closed(&mut self, reason: Closed, burst: &mut Burst) {
+        let number = self.number;
+        burst
+            .failure
+            .get_or_insert_with(|| format!("user {number}: {reason:?}"));
+    }
+}
+
+impl SubscribeBurst {
+    fn log_in(
+        &self,
+        target: &Target,
+        mut dialer: Dialer,
+        users: &mut Loop<User>,
+        burst: &mut Burst,
+        progress: &Progress,
+    ) -> Result<(), BenchError> {
+        let deadline = clock::now() + LOGIN_SECONDS * clock::SECOND;
+        let mut waiting = 0..self.arguments.users;
+        while burst.logged_in < self.arguments.users {
+            while burst.connecting < CONNECTING_MAX
+                && let Some(number) = waiting.next()
+            {
+                users.add(
+                    dialer.dial()?,
+                    User {
+                        number,
+                        logged_in: false,
+                        sent: 0,
+                    },
+                )?;
+                burst.connecting += 1;
+            }
+            users.turn(clock::now() + clock::SECOND / 10, burst)?;
+            progress.update(0.0, || format!("{} users", burst.logged_in));
+            if let Some(reason) = burst.failure.take() {
+                return Err(BenchError::server(target, reason));
+            }
+            if interrupted() {
+                return Err(BenchError::Interrupted);
+            }
+            if clock::now() > deadline {
+                let reason = format!("only {} users could log in", burst.logged_in);
+                return Err(BenchError::server(target, reason));
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends everything, and counts what is acknowledged, interval by interval.
+    fn subscribe(
+        &self,
+        users: &mut Loop<User>,
+        burst: &mut Burst,
+        progress: &Progress,
+        outcome: &mut Outcome,
+    ) -> Result<(), BenchError> {
+        let wanted = self.arguments.users as u64 * u64::from(self.arguments.topics);
+        let interval = clock::from_seconds(self.arguments.interval);
+        burst.begun = clock::now();
+        burst.last_acknowledged = burst.begun;
+        let deadline = burst.begun + clock::from_seconds(self.arguments.seconds);
+        let (mut next_line, mut counted) = (burst.begun + interval, 0);
+        let mut outgoing = Vec::new();
+        for index in 0..self.arguments.users {
+            if let Some(user) = users.conversation(index) {
+                user.subscribe(burst.window, burst, &mut outgoing);
+                users.send(index, &outgoing, burst);
+                outgoing.clear();
+            }
+            // The first are answered while the last still send.
+            users.turn(0, burst)?;
+        }
+        loop {
+            let now = clock::now();
+            let done = burst.answered() >= wanted || burst.failure.is_some();
+            let over = done || now >= deadline || interrupted();
+            if now >= next_line || over {
+                let since = burst.granted - counted;
+                counted = burst.granted;
+                next_line += interval;
+                outcome.counts_by_second.push(since);
+                outcome.original.push(format!("[sub_ok] {since} {counted}"));
+            }
+            if over {
+                outcome.interrupted = interrupted();
+                return Ok(());
+            }
+            let share = burst.answered() as f64 / wanted as f64;
+            progress.update(share, || format!("{} subscriptions", burst.granted));
+            users.turn(next_line.min(now + clock::SECOND / 10), burst)?;
+        }
+    }
+
+    fn report(&self, burst: &Burst, outcome: &mut Outcome) {
+        let wanted = self.arguments.users as u64 * u64::from(self.arguments.topics);
+        let seconds = clock::seconds(burst.last_acknowledged - burst.begun);
+        let failed = wanted - burst.granted.min(wanted);
+        outcome.higher(
+            "subscriptions per second",
+            burst.granted as f64 / seconds.max(1e-9),
+            "/s",
+        );
+        outcome.lower("time for all", seconds, "s");
+        outcome.lower("failed", failed as f64, "");
+        outcome
+            .latencies
+            .push(("since the burst began".into(), burst.latencies.summary()));
+        if failed > 0 {
+            let why = burst
+                .failure
+                .clone()
+                .unwrap_or_else(|| "no answer in time".into());
+            outcome.warnings.push(format!(
+                "{failed} subscriptions failed: {} refused; {why}",
+                burst.refused
+            ));
+        }
+    }
+}

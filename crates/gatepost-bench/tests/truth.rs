@@ -1,0 +1,136 @@
+//! The generator's truth: against brokers with known faults, it must find each and count it exactly.
+
+mod broker;
+
+use broker::Faults;
+use clap::Parser;
+use gatepost_bench::arguments::{BenchArguments, BenchCommand};
+use gatepost_bench::outcome::Outcome;
+use gatepost_bench::progress::Progress;
+use gatepost_bench::scenario::Scenario;
+use gatepost_bench::scenario::fanout::Fanout;
+use gatepost_bench::scenario::subscribe::SubscribeBurst;
+use gatepost_bench::target::Target;
+use std::time::Duration;
+
+#[derive(Parser)]
+struct CommandLine {
+    #[command(flatten)]
+    bench: BenchArguments,
+}
+
+fn command(words: &str) -> BenchCommand {
+    CommandLine::parse_from(words.split_whitespace())
+        .bench
+        .command
+}
+
+fn target(faults: Faults) -> Target {
+    let url = format!("mqtt://{}", broker::start(faults));
+    Target {
+        name: url.clone(),
+        endpoint: url.parse().expect("a URL"),
+        process: None,
+        start_seconds: None,
+    }
+}
+
+/// 10 subscribers at 2 topics, 100 messages each.
+fn fanout(faults: Faults) -> Outcome {
+    let words = "bench fanout --publishers 2 --subscribers 10 --rate 100 --size 100 --seconds 1 \
+                 --warm-up 0 --drain 1";
+    let BenchCommand::Fanout { scenario, .. } = command(words) else {
+        panic!("another command");
+    };
+    let fanout = Fanout::new(scenario).expect("settings");
+    fanout
+        .run(&target(faults), &Progress::hidden())
+        .expect("an outcome")
+}
+
+fn counts(outcome: &Outcome) -> [u64; 3] {
+    ["lost", "duplicates", "out of order"].map(|name| outcome.value(name).expect(name) as u64)
+}
+
+#[test]
+fn a_faultless_broker_is_found_faultless() {
+    let outcome = fanout(Faults::default());
+    assert_eq!(counts(&outcome), [0, 0, 0]);
+    assert_eq!(outcome.counts_by_second.iter().sum::<u64>(), 1_000);
+    assert_eq!(outcome.latencies[0].1.count, 1_000);
+}
+
+#[test]
+fn what_is_dropped_is_counted() {
+    // Deliveries 7, 14, … 98 of each of the 10 subscribers.
+    let outcome = fanout(Faults {
+        drop_every: Some(7),
+        ..Faults::default()
+    });
+    assert_eq!(counts(&outcome), [140, 0, 0]);
+    assert_eq!(outcome.latencies[0].1.count, 860);
+}
+
+#[test]
+fn a_drop_at_the_very_end_is_counted() {
+    let outcome = fanout(Faults {
+        drop_every: Some(100),
+        ..Faults::default()
+    });
+    assert_eq!(counts(&outcome), [10, 0, 0]);
+}
+
+#[test]
+fn what_is_doubled_is_counted() {
+    let outcome = fanout(Faults {
+        double_every: Some(10),
+        ..Faults::default()
+    });
+    assert_eq!(counts(&outcome), [0, 100, 0]);
+}
+
+#[test]
+fn what_is_swapped_is_counted() {
+    // Every 11th comes one late: 9 times at each subscriber.
+    let outcome = fanout(Faults {
+        swap_every: Some(11),
+        ..Faults::default()
+    });
+    assert_eq!(counts(&outcome), [0, 0, 90]);
+}
+
+#[test]
+fn a_stall_shows_in_every_message_that_was_due_meanwhile() {
+    let stall = Duration::from_millis(200);
+    let outcome = fanout(Faults {
+        stall: Some((100, stall)),
+        ..Faults::default()
+    });
+    assert_eq!(counts(&outcome), [0, 0, 0]);
+    let latency = outcome.latencies[0].1;
+    assert!(latency.maximum_us >= 199_000.0, "{latency:?}");
+    // 200 ms of 1,000 ms: a fifth of the messages were due during it, and waited 100 ms on
+    // average. A generator that waited with its server would see one slow message in 200.
+    assert!(latency.p90_us >= 90_000.0, "{latency:?}");
+    assert!(latency.p50_us <= 50_000.0, "{latency:?}");
+}
+
+#[test]
+fn refused_subscriptions_are_counted() {
+    let words = "bench subscribe --users 5 --topics 100";
+    let BenchCommand::Subscribe { scenario, .. } = command(words) else {
+        panic!("another command");
+    };
+    let burst = SubscribeBurst::new(scenario).expect("settings");
+    for (refuse_every, failed) in [(None, 0.0), (Some(25), 20.0)] {
+        let target = target(Faults {
+            refuse_every,
+            ..Faults::default()
+        });
+        let outcome = burst.run(&target, &Progress::hidden()).expect("an outcome");
+        assert_eq!(outcome.value("failed"), Some(failed));
+        assert_eq!(outcome.original[0], "user 0 login ok");
+        let last = outcome.original.last().expect("lines");
+        assert!(last.ends_with(&format!(" {}", 500.0 - failed)), "{last}");
+    }
+}
