@@ -17,6 +17,7 @@
 //! time, and a rule that ran into its bound is named in the report; a rule that cannot run is
 //! named among the problems, never dropped in silence.
 
+pub mod bayes;
 pub mod eval;
 pub mod mail;
 pub mod mailbox;

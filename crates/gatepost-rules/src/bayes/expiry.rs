@@ -1,0 +1,1 @@
+//! Forgetting tokens that were of no use for long.

@@ -1,0 +1,206 @@
+//! What is kept of what was learned, fact by fact, and as rows of a table with sorted keys.
+
+use super::combine::{Counts, Totals};
+use super::seen::MessageKey;
+use super::token::Token;
+
+/// Whether a message is unwanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// Unwanted.
+    Spam,
+    /// Wanted.
+    Ham,
+}
+
+/// One fact that was learned. The newest of its kind counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// How many messages were learned.
+    Totals(Totals),
+    /// In how many messages a token was, and when it was last of use (seconds since 1970). Counts
+    /// of zero mean that the token is forgotten.
+    Token(Token, Counts, u32),
+    /// A message was learned.
+    Learned {
+        /// By which it is found again.
+        key: MessageKey,
+        /// As what.
+        class: Class,
+        /// When, in seconds since 1970.
+        time: u32,
+        /// Its id, for exports.
+        id: Vec<u8>,
+    },
+    /// A learned message is forgotten.
+    Unlearned(MessageKey),
+    /// When old tokens were last forgotten, and how that went.
+    Expiry(ExpiryRecord),
+    /// Everything before this record is void.
+    Cleared,
+}
+
+/// How the last expiry went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExpiryRecord {
+    /// When it ran, in seconds since 1970.
+    pub time: u32,
+    /// Which age made a token old, in seconds.
+    pub age: u32,
+    /// How many tokens it removed.
+    pub removed: u32,
+}
+
+/// A record as a change to a table of keys and values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Row {
+    /// This key has this value now.
+    Put(Vec<u8>, Vec<u8>),
+    /// This key is no more.
+    Delete(Vec<u8>),
+    /// No key is any more.
+    DeleteAll,
+}
+
+// The first byte of a key tells what it is about.
+const TOKEN: u8 = b't';
+const LEARNED: u8 = b'm';
+const TOTALS: u8 = b'n';
+const EXPIRY: u8 = b'e';
+
+impl Record {
+    /// The record as a row. Numbers are big-endian, in values as in keys.
+    pub fn to_row(&self) -> Row {
+        match self {
+            Self::Totals(totals) => Row::Put(vec![TOTALS], words(&[totals.spam, totals.ham])),
+            Self::Token(token, counts, time) => {
+                let mut key = vec![TOKEN];
+                key.extend_from_slice(&token.to_bytes());
+                if counts.is_zero() {
+                    Row::Delete(key)
+                } else {
+                    Row::Put(key, words(&[counts.spam, counts.ham, *time]))
+                }
+            }
+            Self::Learned {
+                key,
+                class,
+                time,
+                id,
+            } => {
+                let mut value = vec![match class {
+                    Class::Spam => b's',
+                    Class::Ham => b'h',
+                }];
+                value.extend_from_slice(&time.to_be_bytes());
+                value.extend_from_slice(id);
+                Row::Put(learned_key(*key), value)
+            }
+            Self::Unlearned(key) => Row::Delete(learned_key(*key)),
+            Self::Expiry(expiry) => Row::Put(
+                vec![EXPIRY],
+                words(&[expiry.time, expiry.age, expiry.removed]),
+            ),
+            Self::Cleared => Row::DeleteAll,
+        }
+    }
+
+    /// The record that a row is; `None` if it is not one of ours.
+    pub fn from_row(key: &[u8], value: &[u8]) -> Option<Self> {
+        match key.split_first()? {
+            (&TOKEN, token) => {
+                let token = Token::from_bytes(token.try_into().ok()?);
+                let [spam, ham, time] = numbers(value)?;
+                Some(Self::Token(token, Counts { spam, ham }, time))
+            }
+            (&LEARNED, key) => {
+                let (class, rest) = value.split_first()?;
+                let (time, id) = rest.split_first_chunk::<4>()?;
+                Some(Self::Learned {
+                    key: MessageKey::from_bytes(key.try_into().ok()?),
+                    class: match class {
+                        b's' => Class::Spam,
+                        b'h' => Class::Ham,
+                        _ => return None,
+                    },
+                    time: u32::from_be_bytes(*time),
+                    id: id.to_vec(),
+                })
+            }
+            (&TOTALS, []) => {
+                let [spam, ham] = numbers(value)?;
+                Some(Self::Totals(Totals { spam, ham }))
+            }
+            (&EXPIRY, []) => {
+                let [time, age, removed] = numbers(value)?;
+                Some(Self::Expiry(ExpiryRecord { time, age, removed }))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn learned_key(key: MessageKey) -> Vec<u8> {
+    let mut row = vec![LEARNED];
+    row.extend_from_slice(&key.to_bytes());
+    row
+}
+
+fn words(numbers: &[u32]) -> Vec<u8> {
+    numbers
+        .iter()
+        .flat_map(|number| number.to_be_bytes())
+        .collect()
+}
+
+fn numbers<const COUNT: usize>(value: &[u8]) -> Option<[u32; COUNT]> {
+    let (chunks, []) = value.as_chunks::<4>() else {
+        return None;
+    };
+    let numbers: Vec<u32> = chunks
+        .iter()
+        .map(|chunk| u32::from_be_bytes(*chunk))
+        .collect();
+    numbers.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn records() -> impl Strategy<Value = Record> {
+        let token = any::<[u8; 5]>().prop_map(Token::from_bytes);
+        let key = any::<[u8; 8]>().prop_map(MessageKey::from_bytes);
+        prop_oneof![
+            (any::<u32>(), any::<u32>())
+                .prop_map(|(spam, ham)| Record::Totals(Totals { spam, ham })),
+            (token, 1u32.., any::<u32>(), any::<u32>()).prop_map(|(token, spam, ham, time)| {
+                Record::Token(token, Counts { spam, ham }, time)
+            }),
+            (key, any::<bool>(), any::<u32>(), any::<Vec<u8>>()).prop_map(
+                |(key, spam, time, id)| Record::Learned {
+                    key,
+                    class: if spam { Class::Spam } else { Class::Ham },
+                    time,
+                    id,
+                }
+            ),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn a_record_comes_back_from_its_row(record in records()) {
+            let Row::Put(key, value) = record.to_row() else {
+                return Err(TestCaseError::fail("kept records are put"));
+            };
+            prop_assert_eq!(Record::from_row(&key, &value), Some(record));
+        }
+
+        #[test]
+        fn any_row_is_read_without_panic(key: Vec<u8>, value: Vec<u8>) {
+            let _ = Record::from_row(&key, &value);
+        }
+    }
+}

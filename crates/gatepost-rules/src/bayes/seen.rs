@@ -1,0 +1,101 @@
+//! Which messages were learned, so that none is learned twice.
+
+use std::collections::HashMap;
+
+use sha1::{Digest, Sha1};
+
+use super::record::Class;
+
+/// By what a learned message is found again: the first eight bytes of the SHA-1 of its id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MessageKey(u64);
+
+impl MessageKey {
+    /// The key of an id.
+    pub fn of(id: &[u8]) -> Self {
+        let digest: [u8; 20] = Sha1::digest(id).into();
+        let [a, b, c, d, e, f, g, h, ..] = digest;
+        Self::from_bytes([a, b, c, d, e, f, g, h])
+    }
+
+    /// The key with these bytes.
+    pub const fn from_bytes(bytes: [u8; 8]) -> Self {
+        Self(u64::from_be_bytes(bytes))
+    }
+
+    /// Its bytes.
+    pub const fn to_bytes(self) -> [u8; 8] {
+        self.0.to_be_bytes()
+    }
+}
+
+/// The learned messages. At most so many as set are remembered; beyond, the oldest eighth is
+/// dropped at once, so that a long-running gateway that learns by itself stays bounded.
+#[derive(Debug)]
+pub(super) struct Seen {
+    messages: HashMap<MessageKey, (Class, u32)>,
+    messages_max: usize,
+}
+
+impl Seen {
+    pub(super) fn new(messages_max: usize) -> Self {
+        Self {
+            messages: HashMap::new(),
+            messages_max: messages_max.max(8),
+        }
+    }
+
+    pub(super) fn get(&self, key: MessageKey) -> Option<Class> {
+        self.messages.get(&key).map(|(class, _)| *class)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.messages.len()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.messages.clear();
+    }
+
+    pub(super) fn remove(&mut self, key: MessageKey) {
+        self.messages.remove(&key);
+    }
+
+    /// Remembers a message; gives those that had to be dropped for it.
+    pub(super) fn insert(&mut self, key: MessageKey, class: Class, time: u32) -> Vec<MessageKey> {
+        self.messages.insert(key, (class, time));
+        if self.messages.len() <= self.messages_max {
+            return Vec::new();
+        }
+        let mut by_age: Vec<(u32, MessageKey)> = self
+            .messages
+            .iter()
+            .filter(|(other, _)| **other != key)
+            .map(|(key, (_, time))| (*time, *key))
+            .collect();
+        by_age.sort_unstable();
+        by_age.truncate(self.messages_max.div_ceil(8));
+        for (_, old) in &by_age {
+            self.messages.remove(old);
+        }
+        by_age.into_iter().map(|(_, key)| key).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_are_dropped_when_there_are_too_many() {
+        let mut seen = Seen::new(16);
+        let key = |number: u32| MessageKey::of(&number.to_be_bytes());
+        for number in 0..16 {
+            assert!(seen.insert(key(number), Class::Ham, number).is_empty());
+        }
+        assert_eq!(seen.insert(key(16), Class::Spam, 16), [key(0), key(1)]);
+        assert_eq!(seen.get(key(0)), None);
+        assert_eq!(seen.get(key(2)), Some(Class::Ham));
+        assert_eq!(seen.get(key(16)), Some(Class::Spam));
+    }
+}

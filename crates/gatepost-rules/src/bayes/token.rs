@@ -1,0 +1,111 @@
+//! What a word becomes: forty bits of its SHA-1.
+
+use std::fmt;
+
+use sha1::{Digest, Sha1};
+
+/// A token: the last five bytes of the SHA-1 of its text.
+///
+/// SpamAssassin keeps tokens so, to save space and so that a database tells nobody's words; ours
+/// are the same bytes, so that databases can be exchanged.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Token(u64);
+
+/// The bits of a token.
+pub(super) const TOKEN_BITS: u32 = 40;
+
+impl Token {
+    /// The token of a text given in pieces.
+    pub fn of(pieces: &[&[u8]]) -> Self {
+        let mut hash = Sha1::new();
+        for piece in pieces {
+            hash.update(piece);
+        }
+        let digest: [u8; 20] = hash.finalize().into();
+        let [.., a, b, c, d, e] = digest;
+        Self::from_bytes([a, b, c, d, e])
+    }
+
+    /// The token with these five bytes.
+    pub const fn from_bytes([a, b, c, d, e]: [u8; 5]) -> Self {
+        Self(u64::from_be_bytes([0, 0, 0, a, b, c, d, e]))
+    }
+
+    /// Its five bytes.
+    pub const fn to_bytes(self) -> [u8; 5] {
+        let [_, _, _, a, b, c, d, e] = self.0.to_be_bytes();
+        [a, b, c, d, e]
+    }
+
+    pub(super) const fn to_u64(self) -> u64 {
+        self.0
+    }
+
+    pub(super) const fn from_u64(bits: u64) -> Self {
+        Self(bits & ((1 << TOKEN_BITS) - 1))
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{self}")
+    }
+}
+
+impl fmt::Display for Token {
+    /// Ten hexadecimal digits, as in a backup.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{:010x}", self.0)
+    }
+}
+
+/// The tokens of one message while they are being collected.
+#[derive(Debug, Default)]
+pub(super) struct Collector {
+    tokens: Vec<Token>,
+}
+
+impl Collector {
+    /// Adds the token of a text given in pieces; an empty text is none.
+    pub(super) fn add(&mut self, pieces: &[&[u8]]) {
+        if pieces.iter().any(|piece| !piece.is_empty()) {
+            self.tokens.push(Token::of(pieces));
+        }
+    }
+
+    /// How many were added, repeated ones counted again.
+    pub(super) fn len(&self) -> usize {
+        self.tokens.len()
+    }
+
+    /// Each token once, sorted.
+    pub(super) fn finish(mut self) -> Vec<Token> {
+        self.tokens.sort_unstable();
+        self.tokens.dedup();
+        self.tokens
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_the_end_of_the_sha1() {
+        // SHA-1 of "abc" ends in …c26c9cd0d89d.
+        let token = Token::of(&[b"a", b"bc"]);
+        assert_eq!(token.to_string(), "6c9cd0d89d");
+        assert_eq!(Token::from_bytes(token.to_bytes()), token);
+        assert_eq!(Token::from_u64(token.to_u64()), token);
+    }
+
+    #[test]
+    fn each_token_is_collected_once() {
+        let mut collector = Collector::default();
+        collector.add(&[b"b"]);
+        collector.add(&[b"", b""]);
+        collector.add(&[b"a"]);
+        collector.add(&[b"b"]);
+        assert_eq!(collector.finish().len(), 2);
+    }
+}

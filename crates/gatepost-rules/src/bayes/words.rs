@@ -1,0 +1,433 @@
+//! Words out of a line.
+//!
+//! The same words as SpamAssassin finds, quirks included: a database of either serves the other
+//! only if both make the same tokens of the same text. What differs by where the text stands is
+//! the [`Region`].
+
+use super::settings::BayesSettings;
+use super::token::Collector;
+
+/// Where a line stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Region {
+    /// In a field of the head: words are kept whole.
+    Field,
+    /// In the rendered text: words are also kept in simpler forms, so that `Hot!!!` teaches
+    /// something about `hot`.
+    Body,
+    /// A link: as the body's, and long words are kept whole.
+    Link,
+}
+
+/// Words shorter than this are no tokens.
+const WORD_BYTES_MIN: usize = 3;
+
+/// Of a long word so many characters are kept.
+const KEPT_CHARACTERS: usize = 7;
+
+/// Adds the tokens of one line. `prefix` tells tokens of one place from the same word elsewhere.
+pub(super) fn add_line(
+    line: &[u8],
+    prefix: &[u8],
+    region: Region,
+    settings: &BayesSettings,
+    tokens: &mut Collector,
+) {
+    let mut text = keep_word_bytes(line);
+    text = set_apart(&text, b'.', 3);
+    text = set_apart(&text, b'-', 2);
+    if region != Region::Field {
+        text = lower_title_case(&text);
+    }
+    for word in text.split(|byte| *byte == b' ') {
+        let word = trim_punctuation(word);
+        if word.len() >= WORD_BYTES_MIN && !settings.is_stop_word(word) {
+            add_word(word, prefix, region, settings.token_bytes_max, tokens);
+        }
+    }
+}
+
+fn add_word(
+    word: &[u8],
+    prefix: &[u8],
+    region: Region,
+    token_bytes_max: usize,
+    tokens: &mut Collector,
+) {
+    if region != Region::Field {
+        if has_inner(word, |_, at, _| at == b'@') {
+            mail_address(word, |piece| tokens.add(piece));
+        } else if has_inner(word, |_, at, after| {
+            at == b'.' && after.is_ascii_alphabetic()
+        }) {
+            domains(word, b"UD:", |piece| tokens.add(piece));
+        }
+    }
+    // A `*` marks tokens that were made of a larger one, which are kept whole.
+    if word.len() > token_bytes_max && !word.contains(&b'*') {
+        let mut characters = wide_characters(word).peekable();
+        if characters.peek().is_some() {
+            for character in characters {
+                tokens.add(&[prefix, b"u8:", character]);
+            }
+            return;
+        }
+        if region != Region::Link
+            && let Some(beginning) = beginning_of_long(word)
+        {
+            add_forms(&[b"sk:", beginning].concat(), prefix, region, tokens);
+            return;
+        }
+    }
+    add_forms(word, prefix, region, tokens);
+}
+
+/// Adds the word and, in text, its simpler forms: without punctuation, in lower case, both.
+fn add_forms(word: &[u8], prefix: &[u8], region: Region, tokens: &mut Collector) {
+    if region != Region::Field {
+        let plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b':' | b'*');
+        let is_plain = word.iter().all(|byte| plain(byte));
+        let bare = || -> Vec<u8> { word.iter().copied().filter(|byte| plain(byte)).collect() };
+        if !is_plain {
+            tokens.add(&[prefix, &bare()]);
+        }
+        if word.iter().any(u8::is_ascii_uppercase) {
+            tokens.add(&[prefix, &word.to_ascii_lowercase()]);
+            if !is_plain {
+                tokens.add(&[prefix, &bare().to_ascii_lowercase()]);
+            }
+        }
+    }
+    tokens.add(&[prefix, word]);
+}
+
+/// Keeps letters, digits, the punctuation that words are made of and whole UTF-8 sequences (and
+/// lone Latin-1 letters); all else becomes a space.
+fn keep_word_bytes(line: &[u8]) -> Vec<u8> {
+    let mut kept = Vec::with_capacity(line.len());
+    let mut rest = line;
+    while let Some((&first, after)) = rest.split_first() {
+        let following = utf8_following(first);
+        let sequence = rest.get(..=following).filter(|sequence| {
+            following > 0
+                && sequence
+                    .iter()
+                    .skip(1)
+                    .all(|byte| matches!(byte, 0x80..=0xBF))
+        });
+        if let Some(sequence) = sequence {
+            kept.extend_from_slice(sequence);
+            rest = rest.get(following + 1..).unwrap_or_default();
+            continue;
+        }
+        kept.push(if is_word_byte(first) { first } else { b' ' });
+        rest = after;
+    }
+    kept
+}
+
+fn is_word_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+        || byte >= 0xA1
+        || matches!(
+            byte,
+            b',' | b'@' | b'*' | b'!' | b'_' | b'\'' | b'"' | b'$' | b'.' | b' ' | b'-'
+        )
+}
+
+/// How many bytes follow the first byte of a UTF-8 sequence; 0 if it begins none.
+fn utf8_following(first: u8) -> usize {
+    match first {
+        0xC0..=0xDF => 1,
+        0xE0..=0xEF => 2,
+        0xF0..=0xF4 => 3,
+        _ => 0,
+    }
+}
+
+/// Sets runs of two (or three) to six dots or dashes between words apart as words of their own.
+/// As the words on both sides are used up, every second of `a--b--c` stays.
+fn set_apart(text: &[u8], mark: u8, run_min: usize) -> Vec<u8> {
+    const RUN_MAX: usize = 6;
+    let is_word =
+        |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_');
+    let mut out = Vec::with_capacity(text.len() + 8);
+    let mut position = 0;
+    while let Some(&byte) = text.get(position) {
+        out.push(byte);
+        position += 1;
+        if !is_word(Some(&byte)) {
+            continue;
+        }
+        let run: usize = text
+            .iter()
+            .skip(position)
+            .take_while(|byte| **byte == mark)
+            .count();
+        let after = text.get(position + run);
+        if (run_min..=RUN_MAX).contains(&run) && is_word(after) {
+            out.push(b' ');
+            out.extend(std::iter::repeat_n(mark, run));
+            out.push(b' ');
+            out.extend(after);
+            position += run + 1;
+        }
+    }
+    out
+}
+
+/// Lowers the capital at the beginning of the text and of each sentence, where the words up to the
+/// next capital are all in lower case.
+fn lower_title_case(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len() + 8);
+    let mut position = 0;
+    while position < text.len() {
+        let start = match capital_at(text, position) {
+            Some(start) => start,
+            None => {
+                out.extend(text.get(position));
+                position += 1;
+                continue;
+            }
+        };
+        let run_start = start + 1;
+        let run = text
+            .get(run_start..)
+            .unwrap_or_default()
+            .iter()
+            .take_while(|byte| !byte.is_ascii_uppercase())
+            .count();
+        let run_end = run_start + run;
+        // The sentence ends with the text, or with the last space before the next capital.
+        let (end, next) = if run_end == text.len() {
+            (run_end, run_end)
+        } else {
+            match text
+                .get(run_start..run_end)
+                .and_then(|run| run.iter().rposition(|byte| *byte == b' '))
+            {
+                Some(space) => (run_start + space, run_start + space + 1),
+                None => (run_start, run_start),
+            }
+        };
+        if end == run_start {
+            out.extend(text.get(position));
+            position += 1;
+            continue;
+        }
+        out.push(b' ');
+        out.extend(text.get(start).map(u8::to_ascii_lowercase));
+        out.extend_from_slice(text.get(run_start..end).unwrap_or_default());
+        out.push(b' ');
+        position = next;
+    }
+    out
+}
+
+/// Where the capital is that begins a sentence at `position`: there if that is the beginning of
+/// the text, else behind a full stop there and spaces.
+fn capital_at(text: &[u8], position: usize) -> Option<usize> {
+    let is_capital = |at: &usize| text.get(*at).is_some_and(u8::is_ascii_uppercase);
+    if position == 0 && is_capital(&0) {
+        return Some(0);
+    }
+    if text.get(position) != Some(&b'.') {
+        return None;
+    }
+    let spaces = text
+        .iter()
+        .skip(position + 1)
+        .take_while(|byte| **byte == b' ')
+        .count();
+    Some(position + 1 + spaces).filter(|at| spaces > 0 && is_capital(at))
+}
+
+fn trim_punctuation(mut word: &[u8]) -> &[u8] {
+    const TRIMMED: &[u8] = b"-'\".,";
+    while let [first, rest @ ..] = word
+        && TRIMMED.contains(first)
+    {
+        word = rest;
+    }
+    while let [rest @ .., last] = word
+        && TRIMMED.contains(last)
+    {
+        word = rest;
+    }
+    word
+}
+
+/// Whether any three neighbouring bytes fulfil `condition`.
+fn has_inner(word: &[u8], condition: impl Fn(u8, u8, u8) -> bool) -> bool {
+    word.windows(3).any(|window| match window {
+        [before, at, after] => condition(*before, *at, *after),
+        _ => false,
+    })
+}
+
+/// The tokens of a mail address: user, host, and the domains above the host.
+pub(super) fn mail_address(address: &[u8], mut add: impl FnMut(&[&[u8]])) {
+    // The last `@` with something on both sides.
+    let Some(at) = address
+        .iter()
+        .enumerate()
+        .rev()
+        .find(|(index, byte)| **byte == b'@' && *index + 1 < address.len())
+        .map(|(index, _)| index)
+        .filter(|at| *at > 0)
+    else {
+        return;
+    };
+    let (user, host) = address.split_at(at);
+    add(&[b"U*", user]);
+    domains(host.get(1..).unwrap_or_default(), b"D*", add);
+}
+
+/// A host and each domain above it.
+fn domains(host: &[u8], mark: &[u8], mut add: impl FnMut(&[&[u8]])) {
+    add(&[mark, host]);
+    let mut rest = host;
+    while let Some(dot) = rest.iter().position(|byte| *byte == b'.')
+        && dot > 0
+        && let Some(above) = rest.get(dot + 1..)
+        && !above.is_empty()
+    {
+        add(&[mark, above]);
+        rest = above;
+    }
+}
+
+/// The UTF-8 sequences of three and four bytes in a word; in languages without spaces these are
+/// nearly words.
+fn wide_characters(word: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = word;
+    std::iter::from_fn(move || {
+        while let Some((&first, after)) = rest.split_first() {
+            let following = utf8_following(first);
+            let sequence = rest.get(..=following).filter(|sequence| {
+                following >= 2
+                    && sequence
+                        .iter()
+                        .skip(1)
+                        .all(|byte| matches!(byte, 0x80..=0xBF))
+            });
+            if let Some(sequence) = sequence {
+                rest = rest.get(following + 1..).unwrap_or_default();
+                return Some(sequence);
+            }
+            rest = after;
+        }
+        None
+    })
+}
+
+/// The first characters of a long word, if at least two bytes follow them.
+fn beginning_of_long(word: &[u8]) -> Option<&[u8]> {
+    let mut end = 0;
+    for _ in 0..KEPT_CHARACTERS {
+        let following = utf8_following(*word.get(end)?);
+        let is_sequence = word
+            .get(end + 1..end + 1 + following)
+            .is_some_and(|tail| tail.iter().all(|byte| matches!(byte, 0x80..=0xBF)));
+        end += if is_sequence { following + 1 } else { 1 };
+    }
+    if word.len() < end + 2 {
+        return None;
+    }
+    word.get(..end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::token::Token;
+    use super::*;
+    use proptest::prelude::*;
+
+    #[track_caller]
+    fn check(line: &str, region: Region, expected: &[&str]) {
+        let mut collector = Collector::default();
+        add_line(
+            line.as_bytes(),
+            b"",
+            region,
+            &BayesSettings::default(),
+            &mut collector,
+        );
+        let mut wanted: Vec<Token> = expected
+            .iter()
+            .map(|text| Token::of(&[text.as_bytes()]))
+            .collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        assert_eq!(collector.finish(), wanted, "{line}");
+    }
+
+    #[test]
+    fn words_of_a_field_are_kept_whole() {
+        check("Hello World!", Region::Field, &["Hello", "World!"]);
+        check("\"quoted\" -- 'it' no", Region::Field, &["quoted"]);
+        check("and THE not-you", Region::Field, &["not-you"]);
+    }
+
+    #[test]
+    fn words_of_the_text_come_in_simpler_forms_too() {
+        check(
+            "cheap DRUGS! now",
+            Region::Body,
+            &["cheap", "DRUGS!", "DRUGS", "drugs!", "drugs"],
+        );
+        // The beginning of a sentence is lowered; what is a name stays.
+        check("Meet Anna", Region::Body, &["meet", "Anna", "anna"]);
+        check("wait...what", Region::Body, &["wait", "what"]);
+    }
+
+    #[test]
+    fn addresses_and_hosts_are_taken_apart() {
+        check(
+            "joe@mail.example.org",
+            Region::Body,
+            &[
+                "U*joe",
+                "D*mail.example.org",
+                "D*example.org",
+                "D*org",
+                "sk:joe@mai",
+                "sk:joemai",
+            ],
+        );
+        check(
+            "www.example.org",
+            Region::Link,
+            &[
+                "UD:www.example.org",
+                "UD:example.org",
+                "UD:org",
+                "wwwexampleorg",
+                "www.example.org",
+            ],
+        );
+    }
+
+    #[test]
+    fn long_words_are_cut_and_wide_characters_stand_alone() {
+        check("abcdefghijklmnop", Region::Field, &["sk:abcdefg"]);
+        check("abcdefghijklmno", Region::Field, &["abcdefghijklmno"]);
+        check(
+            "漢字漢字漢語語語",
+            Region::Body,
+            &["u8:漢", "u8:字", "u8:語"],
+        );
+        check("äöüäöüäöüäöü", Region::Field, &["sk:äöüäöüä"]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_give_bounded_tokens(line in proptest::collection::vec(any::<u8>(), 0..200)) {
+            for region in [Region::Field, Region::Body, Region::Link] {
+                let mut collector = Collector::default();
+                add_line(&line, b"p:", region, &BayesSettings::default(), &mut collector);
+                prop_assert!(collector.len() <= 4 * line.len() + 4);
+            }
+        }
+    }
+}
