@@ -1,1 +1,51 @@
-//! Topic tree, sessions, fan-out, retained messages and history.
+//! The broker: who subscribes to what, and how everything that is published gets to them.
+//!
+//! It knows no protocol. A listener hands over how publications are written (an [`Encoder`]) and
+//! where to (a [`Sink`]), holds a session by its [`Attachment`], and publishes by a
+//! [`Publisher`]. Subscribers within the process take a [`Reader`].
+//!
+//! The way of a publication: [`Publisher::publish_at`] finds the route of its topic (kept from
+//! the last time, `route.rs`), writes the frame once for each wire format, and gathers; at
+//! [`Publisher::flush`] each subscriber's [`Session`] gets the shared bytes and the publisher's
+//! own task writes them to the socket (`session.rs`, `outbox.rs`).
+//!
+//! Invariants:
+//! - Every queue is bounded by a setting, and every delivery that does not happen is counted by
+//!   its cause ([`DropCause`]).
+//! - Of one publisher's publications every subscriber sees the same order.
+//! - What is acknowledged to a publisher is first in the store: [`Publisher::flush`] gives the
+//!   ticket to wait for.
+//! - No lock is held across an await; locks of sessions are never held together.
+
+mod acknowledged;
+mod attachment;
+mod broker;
+mod counters;
+mod encoder;
+mod filter;
+mod housekeeping;
+mod index;
+mod outbox;
+mod publisher;
+mod reader;
+mod recent;
+mod retained;
+mod route;
+mod session;
+mod settings;
+mod stats;
+mod subscription;
+
+pub use attachment::{
+    Attachment, Close, ConnectError, ConnectOptions, Connected, SubscribeError, UnknownPacketId,
+    Welcome,
+};
+pub use broker::Broker;
+pub use counters::DropCause;
+pub use encoder::{Alias, Encoder, Format, FrameOptions, Sink, Unencodable};
+pub use filter::{FilterError, RequestedFilter, RetainHandling, Share, SubscribeOptions};
+pub use publisher::{Delivery, Publisher, TopicSlot};
+pub use reader::{Event, Reader, ReaderOptions, Since};
+pub use session::{Ended, Session, Will};
+pub use settings::{BrokerSettings, SlowSubscriber};
+pub use stats::{BrokerStats, SessionStats, TopicStats};

@@ -1,0 +1,346 @@
+//! A connection's hold on its session: what the connection's own task does with it.
+
+use std::io;
+use std::num::NonZeroU16;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use gatepost_message::{Publication, TopicFilter};
+
+use crate::acknowledged::NotInFlight;
+use crate::broker::Core;
+use crate::encoder::{Format, Sink};
+use crate::filter::{RequestedFilter, RetainHandling, SubscribeOptions};
+use crate::publisher::Publisher;
+use crate::session::{Ended, Session, Will};
+use crate::subscription::{Member, Subscription, Target};
+
+/// What a client asks for when it connects.
+pub struct ConnectOptions {
+    /// Its name; `None` for one that the broker makes.
+    pub client_id: Option<String>,
+    /// What it is, for the list of sessions: `mqtt`, `websocket`.
+    pub kind: &'static str,
+    /// Whether earlier state is forgotten.
+    pub clean_start: bool,
+    /// How long the session outlives the connection; zero for not at all.
+    pub expiry: Duration,
+    /// QoS 1 and 2 publications that the client takes at once.
+    pub receive_max: u16,
+    /// The largest frame that the client takes, in bytes.
+    pub frame_bytes_max: Option<u32>,
+    /// The highest topic alias that the client understands.
+    pub alias_max: u16,
+    /// The longest silence after which the client counts as gone.
+    pub silence_max: Option<Duration>,
+    /// What to publish at its end.
+    pub will: Option<Will>,
+    /// How publications are written for it.
+    pub format: Format,
+    /// Where they are written to.
+    pub sink: Arc<dyn Sink>,
+}
+
+/// What the greeting of a new connection tells.
+#[derive(Debug, Clone, Copy)]
+pub struct Welcome<'a> {
+    /// Whether state of an earlier connection is there.
+    pub session_present: bool,
+    /// The client's name.
+    pub client_id: &'a str,
+    /// Whether the broker chose it.
+    pub was_assigned: bool,
+}
+
+/// A connection that has its session.
+pub struct Connected {
+    /// The hold on it.
+    pub attachment: Attachment,
+    /// Whether state of an earlier connection is there.
+    pub session_present: bool,
+}
+
+/// Why a client gets no session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ConnectError {
+    /// The bound of the settings is reached.
+    #[error("there are as many sessions as the settings allow")]
+    TooManySessions,
+}
+
+/// Why a subscription is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SubscribeError {
+    /// The bound of the settings is reached.
+    #[error("the session has as many subscriptions as the settings allow")]
+    TooMany,
+}
+
+/// An acknowledgement that names nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("no delivery awaits this acknowledgement")]
+pub struct UnknownPacketId;
+
+impl From<NotInFlight> for UnknownPacketId {
+    fn from(_: NotInFlight) -> Self {
+        Self
+    }
+}
+
+/// How a connection ends.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Close {
+    /// Whether the will is due: the client did not say goodbye, or asked for it.
+    pub with_will: bool,
+    /// How long the session goes on, where that changed at the end.
+    pub expiry: Option<Duration>,
+}
+
+/// A connection's hold on its session. Dropped without [`Attachment::close`], the connection
+/// counts as lost and the will is due.
+pub struct Attachment {
+    core: Arc<Core>,
+    session: Arc<Session>,
+    epoch: u64,
+    is_closed: bool,
+}
+
+impl Attachment {
+    pub(crate) const fn new(core: Arc<Core>, session: Arc<Session>, epoch: u64) -> Self {
+        Self {
+            core,
+            session,
+            epoch,
+            is_closed: false,
+        }
+    }
+
+    /// The session.
+    pub const fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+
+    /// A publisher that is known to be this session's, for no-local subscriptions.
+    pub fn publisher(&self) -> Publisher {
+        Publisher::new(self.core.clone(), Some(self.session.clone()))
+    }
+
+    /// Notes that the client was heard, for the keep alive.
+    pub fn heard(&self) {
+        let now = self.core.now_seconds.load(Ordering::Relaxed);
+        if self.session.heard_seconds.load(Ordering::Relaxed) != now {
+            self.session.heard_seconds.store(now, Ordering::Relaxed);
+        }
+    }
+
+    fn is_current(&self) -> bool {
+        self.session.epoch.load(Ordering::Acquire) == self.epoch
+    }
+
+    /// Waits until the broker ends the connection, and meanwhile writes what the socket refused
+    /// to others. `poll_writable` waits for room in the socket.
+    pub fn poll_ended(
+        &self,
+        context: &mut Context<'_>,
+        mut poll_writable: impl FnMut(&mut Context<'_>) -> Poll<io::Result<()>>,
+    ) -> Poll<Ended> {
+        let mut state = self.session.lock();
+        if !self.is_current() {
+            return Poll::Ready(Ended::TakenOver);
+        }
+        if let Some(why) = state.ended {
+            return Poll::Ready(why);
+        }
+        state.set_owner(context.waker());
+        while state.is_blocked() {
+            match poll_writable(context) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Err(_)) => return Poll::Ready(Ended::Broken),
+                Poll::Ready(Ok(())) => {
+                    self.session.flush_as_owner(&mut state);
+                    self.session.note_progress(&mut state, self.core.around());
+                }
+            }
+            if let Some(why) = state.ended {
+                return Poll::Ready(why);
+            }
+            state.set_owner(context.waker());
+        }
+        Poll::Pending
+    }
+
+    /// Whether the socket's stream of frames ends at a boundary, so that a last frame of the
+    /// connection's own may follow.
+    pub fn may_say_goodbye(&self) -> bool {
+        let state = self.session.lock();
+        if self.is_current() {
+            state.outbox.is_empty()
+        } else {
+            state.was_cut_cleanly
+        }
+    }
+
+    /// Appends frames that are not publications; [`Attachment::flush`] writes them.
+    pub fn append<T>(&self, write: impl FnOnce(&mut BytesMut) -> T) -> Option<T> {
+        // A connection that lost its session must not write into the next one's outbox.
+        self.is_current()
+            .then(|| self.session.append_control(write))
+    }
+
+    /// Writes what waits, as far as the socket takes it.
+    pub fn flush(&self) {
+        self.session.flush();
+    }
+
+    /// Adds a subscription, or replaces the one of the same filter \[MQTT-3.8.4-3\]. Returns
+    /// what the topics kept for it; to be handed to [`Attachment::deliver_retained`] when the
+    /// client has been told of its success.
+    pub fn subscribe(
+        &self,
+        requested: &RequestedFilter,
+        options: &SubscribeOptions,
+    ) -> Result<Vec<Arc<Publication>>, SubscribeError> {
+        if !self.is_current() {
+            return Ok(Vec::new());
+        }
+        let is_new = {
+            let mut filters = self.session.filters.lock();
+            let is_known = filters.contains(&requested.text);
+            if !is_known {
+                if filters.len() >= self.core.settings.subscriptions_per_session_max {
+                    return Err(SubscribeError::TooMany);
+                }
+                filters.insert(requested.text.clone());
+            }
+            !is_known
+        };
+        let member = Member::new(self.session.clone(), *options);
+        let index = &self.core.index;
+        if let Some(share) = &requested.share {
+            index.join(&share.filter, &share.name, member);
+            return Ok(Vec::new()); // § 4.8.2: shared subscriptions get no retained messages.
+        }
+        if is_new {
+            index.insert(&requested.text, Subscription::Session(member));
+        } else {
+            index.replace(
+                &requested.text,
+                Subscription::Session(member),
+                &|other| matches!(other, Subscription::Session(member) if member.is(&self.session)),
+            );
+        }
+        let wants_retained = match options.retain_handling {
+            RetainHandling::Send => true,
+            RetainHandling::SendIfNew => is_new,
+            RetainHandling::DoNotSend => false,
+        };
+        Ok(if wants_retained {
+            self.core.retained.matching(&requested.text)
+        } else {
+            Vec::new()
+        })
+    }
+
+    /// Removes a subscription; tells whether there was one.
+    pub fn unsubscribe(&self, text: &TopicFilter) -> bool {
+        self.is_current()
+            && self.session.filters.lock().remove(text)
+            && self.core.remove_subscription(&self.session, text)
+    }
+
+    /// Delivers what topics kept, as [`Attachment::subscribe`] returned it.
+    pub fn deliver_retained(&self, kept: &[Arc<Publication>], options: &SubscribeOptions) {
+        let target = Target::from(&Member::new(self.session.clone(), *options));
+        for publication in kept {
+            self.session
+                .deliver(publication, &target, true, self.core.around());
+        }
+    }
+
+    /// PUBACK: a QoS 1 delivery is complete.
+    pub fn acknowledge(&self, packet_id: NonZeroU16) -> Result<(), UnknownPacketId> {
+        self.acknowledged(|state| state.acknowledge(packet_id))
+    }
+
+    /// PUBREC: a QoS 2 delivery arrived. The caller answers with PUBREL.
+    pub fn release(&self, packet_id: NonZeroU16) -> Result<(), UnknownPacketId> {
+        self.acknowledged(|state| state.release(packet_id))
+    }
+
+    /// PUBREC with a failure: the QoS 2 delivery is over.
+    pub fn refuse(&self, packet_id: NonZeroU16) -> Result<(), UnknownPacketId> {
+        self.acknowledged(|state| state.refuse(packet_id))
+    }
+
+    /// PUBCOMP: a QoS 2 delivery is complete.
+    pub fn finish(&self, packet_id: NonZeroU16) -> Result<(), UnknownPacketId> {
+        self.acknowledged(|state| state.finish(packet_id))
+    }
+
+    fn acknowledged(
+        &self,
+        act: impl FnOnce(&mut crate::acknowledged::Acknowledged) -> Result<(), NotInFlight>,
+    ) -> Result<(), UnknownPacketId> {
+        if !self.is_current() {
+            return Ok(());
+        }
+        Ok(self.session.with_acknowledged(self.core.around(), act)?)
+    }
+
+    /// Whether a QoS 2 publication of this identifier was received and not released: it is the
+    /// same again \[MQTT-4.3.3-10\].
+    pub fn is_received(&self, packet_id: NonZeroU16) -> bool {
+        let state = self.session.lock();
+        let acknowledged = state.acknowledged.as_ref();
+        acknowledged.is_some_and(|queue| queue.received.contains(&packet_id))
+    }
+
+    /// QoS 2 publications of the client that it has not released.
+    pub fn received_count(&self) -> usize {
+        let state = self.session.lock();
+        state
+            .acknowledged
+            .as_ref()
+            .map_or(0, |queue| queue.received.len())
+    }
+
+    /// Remembers that a QoS 2 publication was received.
+    pub fn note_received(&self, packet_id: NonZeroU16) {
+        let mut state = self.session.lock();
+        let queue = state.acknowledged.get_or_insert_default();
+        queue.received.insert(packet_id);
+    }
+
+    /// PUBREL: the identifier is free again; tells whether it was in use.
+    pub fn note_released(&self, packet_id: NonZeroU16) -> bool {
+        let mut state = self.session.lock();
+        let acknowledged = state.acknowledged.as_mut();
+        acknowledged.is_some_and(|queue| queue.received.remove(&packet_id))
+    }
+
+    /// How long the session would outlive this connection.
+    pub fn expiry(&self) -> Duration {
+        self.session.lock().expiry
+    }
+
+    /// Ends the connection.
+    pub fn close(mut self, close: &Close) {
+        self.is_closed = true;
+        self.core.close(&self.session, self.epoch, close);
+    }
+}
+
+impl Drop for Attachment {
+    fn drop(&mut self) {
+        if !self.is_closed {
+            let lost = Close {
+                with_will: true,
+                expiry: None,
+            };
+            self.core.close(&self.session, self.epoch, &lost);
+        }
+    }
+}

@@ -1,0 +1,400 @@
+//! The broker's handle, and what all parts of it share.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use gatepost_message::{Publication, TopicFilter};
+use gatepost_store::{Store, StoreError, Ticket};
+use parking_lot::Mutex;
+
+use crate::attachment::{Attachment, Close, ConnectError, ConnectOptions, Connected, Welcome};
+use crate::counters::Counters;
+use crate::index::Index;
+use crate::publisher::{Delivery, Publisher};
+use crate::reader::{Queue, Reader, ReaderOptions};
+use crate::recent::Recent;
+use crate::retained::Retained;
+use crate::session::{Aliases, Ended, Link, Session, State, Surroundings};
+use crate::settings::BrokerSettings;
+use crate::subscription::Subscription;
+
+/// Publishers that wait for their next use by those who publish now and then.
+const IDLE_PUBLISHERS_MAX: usize = 16;
+
+/// What all parts share.
+pub(crate) struct Core {
+    pub(crate) settings: BrokerSettings,
+    pub(crate) store: Option<Store>,
+    pub(crate) index: Index,
+    pub(crate) retained: Retained,
+    pub(crate) recent: Recent,
+    pub(crate) counters: Counters,
+    pub(crate) sessions: Mutex<HashMap<Arc<str>, Arc<Session>>>,
+    pub(crate) readers: Mutex<Vec<Weak<Queue>>>,
+    pub(crate) started: Instant,
+    /// Seconds since the start, kept by the housekeeper: a clock that costs one load.
+    pub(crate) now_seconds: AtomicU32,
+    assigned: AtomicU64,
+}
+
+impl Core {
+    pub(crate) fn around(&self) -> Surroundings<'_> {
+        Surroundings {
+            settings: &self.settings,
+            counters: &self.counters,
+        }
+    }
+}
+
+/// The broker. Cheap to clone.
+#[derive(Clone)]
+pub struct Broker {
+    core: Arc<Core>,
+    /// Their topics stay known from one use to the next.
+    idle_publishers: Arc<Mutex<Vec<Publisher>>>,
+}
+
+impl Broker {
+    /// A broker that forgets everything when it ends.
+    pub fn new(settings: BrokerSettings) -> Self {
+        Self::with(settings, None)
+    }
+
+    /// A broker that keeps in `store` what must survive, and starts from what is there.
+    pub fn open(settings: BrokerSettings, store: Store) -> Result<Self, StoreError> {
+        let retained = store.retained()?;
+        let per_topic = settings.recent_per_topic;
+        let total = per_topic.saturating_mul(settings.recent_topics_max);
+        let history = store.history(per_topic, total.min(100_000))?;
+        let broker = Self::with(settings, Some(store));
+        for publication in retained {
+            broker.core.retained.keep(&Arc::new(publication));
+        }
+        for publication in history {
+            let publication = Arc::new(publication);
+            let record = broker.core.recent.record(&publication.topic);
+            broker.core.recent.push(&record, &publication);
+        }
+        Ok(broker)
+    }
+
+    fn with(settings: BrokerSettings, store: Option<Store>) -> Self {
+        let core = Core {
+            index: Index::new(),
+            retained: Retained::new(
+                settings.retained_messages_max,
+                settings.retained_bytes_max.as_usize(),
+            ),
+            recent: Recent::new(
+                settings.recent_per_topic,
+                settings.recent_bytes_max.as_usize(),
+                settings.recent_topics_max,
+            ),
+            counters: Counters::default(),
+            sessions: Mutex::default(),
+            readers: Mutex::default(),
+            started: Instant::now(),
+            now_seconds: AtomicU32::new(0),
+            assigned: AtomicU64::new(0),
+            settings,
+            store,
+        };
+        Self {
+            core: Arc::new(core),
+            idle_publishers: Arc::default(),
+        }
+    }
+
+    pub(crate) const fn core(&self) -> &Arc<Core> {
+        &self.core
+    }
+
+    /// The settings that it runs with.
+    pub fn settings(&self) -> &BrokerSettings {
+        &self.core.settings
+    }
+
+    /// A publisher for a connection of its own.
+    pub fn publisher(&self) -> Publisher {
+        Publisher::new(self.core.clone(), None)
+    }
+
+    /// Publishes one message at once. The ticket is for what must be durable before the sender
+    /// is told of success; `None` where nothing needs to be.
+    pub fn publish_now(
+        &self,
+        publication: Publication,
+    ) -> (Delivery, Option<Result<Ticket, StoreError>>) {
+        let idle = self.idle_publishers.lock().pop();
+        let mut publisher = idle.unwrap_or_else(|| self.publisher());
+        let delivery = publisher.publish(publication);
+        let ticket = publisher.flush();
+        let mut idle = self.idle_publishers.lock();
+        if idle.len() < IDLE_PUBLISHERS_MAX {
+            idle.push(publisher);
+        }
+        (delivery, ticket)
+    }
+
+    /// Publishes one message, and returns when it is durable where it must be.
+    pub async fn publish(&self, publication: Publication) -> Result<Delivery, StoreError> {
+        let (delivery, ticket) = self.publish_now(publication);
+        if let Some(ticket) = ticket {
+            ticket?.committed().await?;
+        }
+        Ok(delivery)
+    }
+
+    /// A subscriber within this process.
+    pub fn subscribe_stream(&self, filters: &[TopicFilter], options: ReaderOptions) -> Reader {
+        Reader::new(self.core.clone(), filters, options)
+    }
+
+    /// The topic's last publication that is remembered.
+    pub fn latest(&self, topic: &str) -> Option<Arc<Publication>> {
+        self.core.recent.latest(topic)
+    }
+
+    /// The last `count` publications under `filter` that are remembered, oldest first.
+    pub fn history(&self, filter: &TopicFilter, count: usize) -> Vec<Arc<Publication>> {
+        self.core.recent.history(filter, count)
+    }
+
+    /// The retained messages under `filter`.
+    pub fn retained(&self, filter: &TopicFilter) -> Vec<Arc<Publication>> {
+        self.core.retained.matching(filter)
+    }
+
+    /// Gives a client its session: a new one, or the one that waits for it. A connection that
+    /// has it now is ended. `greet` writes what the client must read before anything else
+    /// (MQTT's CONNACK); it is called under a lock, so it should only write.
+    pub fn connect(
+        &self,
+        options: ConnectOptions,
+        greet: impl FnOnce(Welcome<'_>, &mut BytesMut),
+    ) -> Result<Connected, ConnectError> {
+        self.core.connect(options, greet)
+    }
+
+    /// Ends the connection of a client; tells whether there was one.
+    pub fn disconnect(&self, client_id: &str) -> bool {
+        let session = self.core.sessions.lock().get(client_id).cloned();
+        session.is_some_and(|session| {
+            session.end(Ended::Administrative);
+            session.is_connected()
+        })
+    }
+
+    /// Tells all connections and readers to end, when the server goes down.
+    pub fn shut_down(&self) {
+        let sessions: Vec<_> = self.core.sessions.lock().values().cloned().collect();
+        for session in sessions {
+            session.end(Ended::ShuttingDown);
+        }
+        for reader in self.core.readers.lock().drain(..) {
+            if let Some(reader) = reader.upgrade() {
+                reader.close();
+            }
+        }
+    }
+}
+
+impl Core {
+    fn connect(
+        self: &Arc<Self>,
+        options: ConnectOptions,
+        greet: impl FnOnce(Welcome<'_>, &mut BytesMut),
+    ) -> Result<Connected, ConnectError> {
+        let (client_id, was_assigned) = match &options.client_id {
+            Some(client_id) => (Arc::from(client_id.as_str()), false),
+            None => (self.assign_client_id(), true),
+        };
+        let mut wills = Vec::new();
+        let mut sessions = self.sessions.lock();
+        let mut kept = sessions.get(&client_id).cloned();
+        if options.clean_start
+            && let Some(earlier) = kept.take()
+        {
+            sessions.remove(&client_id);
+            wills.extend(self.end_session(&earlier)); // [MQTT-3.1.2-4]
+        }
+        let session_present = kept.is_some();
+        let session = match kept {
+            Some(session) => session,
+            None if sessions.len() >= self.settings.sessions_max => {
+                drop(sessions);
+                self.publish_wills(wills);
+                return Err(ConnectError::TooManySessions);
+            }
+            None => {
+                let session = Arc::new(Session::new(client_id.clone(), options.kind));
+                sessions.insert(client_id, session.clone());
+                session
+            }
+        };
+        let epoch = {
+            let mut state = session.lock();
+            wills.extend(self.take_over(&session, &mut state));
+            let epoch = self.attach(&session, &mut state, options);
+            let welcome = Welcome {
+                session_present,
+                client_id: &session.client_id,
+                was_assigned,
+            };
+            session.greet(&mut state, |out| greet(welcome, out), self.around());
+            epoch
+        };
+        drop(sessions);
+        self.publish_wills(wills);
+        if session_present {
+            // Routes know the session by its earlier connection.
+            self.index.touch_everything();
+        }
+        Ok(Connected {
+            attachment: Attachment::new(self.clone(), session, epoch),
+            session_present,
+        })
+    }
+
+    fn assign_client_id(&self) -> Arc<str> {
+        let number = self.assigned.fetch_add(1, Ordering::Relaxed);
+        let unique = gatepost_message::MessageId::next();
+        Arc::from(format!("auto-{unique}-{number}"))
+    }
+
+    /// Takes the session from its present connection, if it has one.
+    fn take_over(&self, session: &Arc<Session>, state: &mut State) -> Option<Publication> {
+        state.link.as_ref()?;
+        session.epoch.fetch_add(1, Ordering::AcqRel);
+        session.end_locked(state, Ended::TakenOver);
+        state.was_cut_cleanly = session.detach(state, self.around());
+        self.counters.connected.fetch_sub(1, Ordering::Relaxed);
+        // The client is back before any delay could pass; only a will without delay is due.
+        let will = state.will.take()?;
+        will.delay.is_zero().then_some(will.publication)
+    }
+
+    fn attach(&self, session: &Session, state: &mut State, options: ConnectOptions) -> u64 {
+        let in_flight_max = options.receive_max.min(self.settings.inflight_max).max(1);
+        let link = Link {
+            sink: options.sink,
+            format: options.format,
+            frame_bytes_max: options
+                .frame_bytes_max
+                .map_or(usize::MAX, |bytes| bytes as usize),
+            in_flight_max: usize::from(in_flight_max),
+            aliases: (options.alias_max > 0).then(|| Box::new(Aliases::new(options.alias_max))),
+        };
+        state.will = options.will.map(Box::new);
+        state.expiry = options
+            .expiry
+            .min(self.settings.session_expiry_max.duration());
+        let now = self.now_seconds.load(Ordering::Relaxed);
+        session.heard_seconds.store(now, Ordering::Relaxed);
+        let silence_max = options
+            .silence_max
+            .map_or(0, |silence| silence.as_secs() as u32);
+        session
+            .silence_max_seconds
+            .store(silence_max, Ordering::Relaxed);
+        session.attach(state, link);
+        self.counters.connected.fetch_add(1, Ordering::Relaxed);
+        session.epoch.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    /// The connection of this epoch is over.
+    pub(crate) fn close(self: &Arc<Self>, session: &Arc<Session>, epoch: u64, close: &Close) {
+        let mut wills = Vec::new();
+        {
+            let mut sessions = self.sessions.lock();
+            let mut state = session.lock();
+            if session.epoch.load(Ordering::Acquire) != epoch || state.link.is_none() {
+                return; // Another connection has it.
+            }
+            session.detach(&mut state, self.around());
+            self.counters.connected.fetch_sub(1, Ordering::Relaxed);
+            if let Some(expiry) = close.expiry {
+                state.expiry = expiry.min(self.settings.session_expiry_max.duration());
+            }
+            if !close.with_will {
+                state.will = None; // [MQTT-3.14.4-3]
+            }
+            if state.expiry.is_zero() {
+                drop(state);
+                sessions.remove(&session.client_id);
+                wills.extend(self.end_session(session));
+            } else {
+                let now = Instant::now();
+                state.expires = Some(now + state.expiry);
+                let delay = state.will.as_ref().map(|will| will.delay);
+                match delay {
+                    Some(Duration::ZERO) => {
+                        wills.extend(state.will.take().map(|will| will.publication));
+                    }
+                    Some(delay) => state.will_due = Some(now + delay.min(state.expiry)),
+                    None => {}
+                }
+                drop(state);
+                // Routes may leave it out, or must give it frames of its own.
+                if !session.filters.lock().is_empty() {
+                    self.index.touch_everything();
+                }
+            }
+        }
+        self.publish_wills(wills);
+    }
+
+    /// Ends a session that the caller has taken out of the table: its subscriptions, its queue,
+    /// its connection. Returns the will, to be published when no lock is held.
+    pub(crate) fn end_session(&self, session: &Arc<Session>) -> Option<Publication> {
+        let will = {
+            let mut state = session.lock();
+            state.has_ended = true;
+            if state.link.is_some() {
+                session.epoch.fetch_add(1, Ordering::AcqRel);
+                session.end_locked(&mut state, Ended::TakenOver);
+                state.was_cut_cleanly = session.detach(&mut state, self.around());
+                self.counters.connected.fetch_sub(1, Ordering::Relaxed);
+            }
+            state.acknowledged = None;
+            state.will.take()
+        };
+        let filters = std::mem::take(&mut *session.filters.lock());
+        for text in filters {
+            self.remove_subscription(session, &text);
+        }
+        // [MQTT-3.1.3-9]: at the latest when the session ends.
+        will.map(|will| will.publication)
+    }
+
+    pub(crate) fn remove_subscription(&self, session: &Arc<Session>, text: &TopicFilter) -> bool {
+        let Ok(requested) = crate::filter::RequestedFilter::new(text.as_str()) else {
+            return false;
+        };
+        match &requested.share {
+            Some(share) => self.index.leave(&share.filter, &share.name, session),
+            None => self
+                .index
+                .remove(text, &|subscription| {
+                    matches!(subscription, Subscription::Session(member) if member.is(session))
+                })
+                .is_some(),
+        }
+    }
+
+    /// To be called when no lock is held.
+    pub(crate) fn publish_wills(self: &Arc<Self>, wills: Vec<Publication>) {
+        if wills.is_empty() {
+            return;
+        }
+        let mut publisher = Publisher::new(self.clone(), None);
+        for will in wills {
+            publisher.publish(will);
+        }
+        // Nobody waits for a will's durability: its sender is gone.
+        let _ = publisher.flush();
+    }
+}

@@ -1,0 +1,75 @@
+//! What the broker counts. Hot paths add once for each batch, not for each message.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Why a delivery was dropped. Every drop is counted under its cause.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(usize)]
+pub enum DropCause {
+    /// The subscriber's outbox was full, and the policy is to drop.
+    OutboxFull,
+    /// The session's queue of QoS 1 and 2 messages was full.
+    QueueFull,
+    /// The subscriber took nothing for too long and was disconnected.
+    Stalled,
+    /// The connection ended before its outbox was written.
+    ConnectionLost,
+    /// Larger than the subscriber's Maximum Packet Size.
+    TooLarge,
+    /// It expired before it could be delivered.
+    Expired,
+    /// A reader by SSE or JSON lines was too slow; it is told of the gap.
+    StreamFull,
+}
+
+impl DropCause {
+    /// Every cause, in the order of their numbers.
+    pub const ALL: [Self; 7] = [
+        Self::OutboxFull,
+        Self::QueueFull,
+        Self::Stalled,
+        Self::ConnectionLost,
+        Self::TooLarge,
+        Self::Expired,
+        Self::StreamFull,
+    ];
+
+    /// The name in metrics and in `$SYS`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::OutboxFull => "outbox_full",
+            Self::QueueFull => "queue_full",
+            Self::Stalled => "stalled",
+            Self::ConnectionLost => "connection_lost",
+            Self::TooLarge => "too_large",
+            Self::Expired => "expired",
+            Self::StreamFull => "stream_full",
+        }
+    }
+}
+
+/// Sums since the start. Relaxed throughout: they order nothing.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) messages_in: AtomicU64,
+    pub(crate) bytes_in: AtomicU64,
+    pub(crate) deliveries: AtomicU64,
+    pub(crate) connected: AtomicU64,
+    dropped: [AtomicU64; DropCause::ALL.len()],
+}
+
+impl Counters {
+    pub(crate) fn add(counter: &AtomicU64, count: u64) {
+        if count > 0 {
+            counter.fetch_add(count, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn drop_messages(&self, cause: DropCause, count: u64) {
+        Self::add(&self.dropped[cause as usize], count);
+    }
+
+    pub(crate) fn dropped(&self, cause: DropCause) -> u64 {
+        self.dropped[cause as usize].load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,71 @@
+//! How the broker gets the bytes of a delivery without knowing a protocol.
+//!
+//! A listener hands over one [`Encoder`] for each wire format it speaks (MQTT 3.1.1, MQTT 5,
+//! each again in WebSocket frames). The broker asks it once for each publication and lets all
+//! sessions of that format share the bytes.
+
+use std::io::{self, IoSlice};
+use std::num::NonZeroU16;
+
+use bytes::BytesMut;
+use gatepost_message::{Publication, Qos};
+
+/// A format is a static object, so that sessions name it without counting references.
+pub type Format = &'static dyn Encoder;
+
+/// What differs between deliveries of one publication.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct FrameOptions<'a> {
+    /// The level of this delivery.
+    pub qos: Qos,
+    /// Whether it may have been sent before.
+    pub dup: bool,
+    /// The retain flag.
+    pub retain: bool,
+    /// Present at QoS 1 and 2, unless the caller fills it in later.
+    pub packet_id: Option<NonZeroU16>,
+    /// The subscription identifiers of all subscriptions that match.
+    pub identifiers: &'a [u32],
+    /// The topic alias to use.
+    pub alias: Option<Alias>,
+    /// The seconds of expiry that are left.
+    pub expiry_seconds: Option<u32>,
+}
+
+/// A number that stands for a topic on one connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Alias {
+    /// The number.
+    pub number: u16,
+    /// Whether the topic must go along, because the receiver does not know the number yet.
+    pub is_new: bool,
+}
+
+/// The publication has no form in this format, such as one that is too long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the publication cannot be written in this format")]
+pub struct Unencodable;
+
+/// Writes publications in one wire format.
+pub trait Encoder: Send + Sync {
+    /// A unique name: sessions whose formats have equal names share bytes.
+    fn name(&self) -> &'static str;
+
+    /// Appends the frame, and tells where in it the packet identifier lies (0 if nowhere).
+    /// A failure leaves `out` as it was.
+    fn encode(
+        &self,
+        publication: &Publication,
+        options: &FrameOptions<'_>,
+        out: &mut BytesMut,
+    ) -> Result<usize, Unencodable>;
+
+    /// Appends the frame that releases an exactly-once delivery (MQTT's PUBREL).
+    fn encode_release(&self, packet_id: NonZeroU16, out: &mut BytesMut);
+}
+
+/// The writing side of a subscriber's connection.
+pub trait Sink: Send + Sync {
+    /// Writes what the socket takes, without waiting; `WouldBlock` where it takes nothing.
+    fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize>;
+}

@@ -1,0 +1,135 @@
+//! What a subscriber asks for: a filter, alone or shared, and how to be served.
+
+use std::num::NonZeroU32;
+
+use gatepost_message::{Qos, TopicError, TopicFilter};
+
+/// How a subscription is served (MQTT 5 § 3.8.3.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SubscribeOptions {
+    /// The highest level to deliver at.
+    pub qos: Qos,
+    /// Not to be sent what the same session published.
+    pub no_local: bool,
+    /// Keep the retain flag as the publisher set it.
+    pub retain_as_published: bool,
+    /// When to send what topics have kept.
+    pub retain_handling: RetainHandling,
+    /// A number that deliveries carry.
+    pub identifier: Option<NonZeroU32>,
+}
+
+impl SubscribeOptions {
+    /// Plain, as in MQTT 3.1.1.
+    pub const fn at(qos: Qos) -> Self {
+        Self {
+            qos,
+            no_local: false,
+            retain_as_published: false,
+            retain_handling: RetainHandling::Send,
+            identifier: None,
+        }
+    }
+}
+
+/// When a subscription is sent retained messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RetainHandling {
+    /// At each SUBSCRIBE.
+    Send,
+    /// Only when the subscription is new.
+    SendIfNew,
+    /// Never.
+    DoNotSend,
+}
+
+/// A filter as subscribers write it: `alarms/#` or `$share/group/alarms/#`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestedFilter {
+    /// The whole text.
+    pub text: TopicFilter,
+    /// The share name, where it is shared (§ 4.8.2).
+    pub share: Option<Share>,
+}
+
+/// A shared subscription's two parts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Share {
+    /// Its name.
+    pub name: String,
+    /// What the group subscribes to.
+    pub filter: TopicFilter,
+}
+
+/// Why a text is no filter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum FilterError {
+    /// The filter itself.
+    #[error(transparent)]
+    Filter(#[from] TopicError),
+    /// \[MQTT-4.8.2-1\], \[MQTT-4.8.2-2\]
+    #[error("a shared subscription is written $share/NAME/FILTER, with no wildcard in the name")]
+    Share,
+}
+
+impl RequestedFilter {
+    /// Checks a filter.
+    pub fn new(text: &str) -> Result<Self, FilterError> {
+        let whole = TopicFilter::new(text)?;
+        let share = match text.strip_prefix("$share") {
+            Some("") => return Err(FilterError::Share),
+            Some(rest) => rest.strip_prefix('/').map(Share::new).transpose()?,
+            None => None,
+        };
+        Ok(Self { text: whole, share })
+    }
+
+    /// What is matched against topics.
+    pub fn matched(&self) -> &TopicFilter {
+        self.share
+            .as_ref()
+            .map_or(&self.text, |share| &share.filter)
+    }
+}
+
+impl Share {
+    fn new(text: &str) -> Result<Self, FilterError> {
+        let (name, filter) = text.split_once('/').ok_or(FilterError::Share)?;
+        if name.is_empty() || name.contains(['+', '#']) || filter.is_empty() {
+            return Err(FilterError::Share);
+        }
+        Ok(Self {
+            name: name.to_owned(),
+            filter: TopicFilter::new(filter)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mqtt_4_8_2_1_shares_have_a_name_and_a_filter() {
+        let shared = RequestedFilter::new("$share/workers/jobs/#").expect("valid");
+        let share = shared.share.expect("shared");
+        assert_eq!(
+            (share.name.as_str(), share.filter.as_str()),
+            ("workers", "jobs/#")
+        );
+        for text in [
+            "$share",
+            "$share/",
+            "$share/name",
+            "$share/name/",
+            "$share//x",
+            "$share/a+/x",
+        ] {
+            assert!(RequestedFilter::new(text).is_err(), "{text}");
+        }
+        assert_eq!(
+            RequestedFilter::new("$shared/x").expect("valid").share,
+            None
+        );
+    }
+}

@@ -1,0 +1,149 @@
+//! What is done once a second: silent and stalled connections, wills and sessions whose time has
+//! come, rates, and the figures under `$SYS`.
+//!
+//! One walk over all sessions instead of a timer for each: a connection that lives costs one
+//! atomic store per read, and a timer that is never set.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use gatepost_message::{Publication, Topic};
+use gatepost_store::Change;
+use tokio::sync::watch;
+
+use crate::broker::{Broker, Core};
+use crate::publisher::Publisher;
+use crate::session::{Ended, Session};
+
+const TICK: Duration = Duration::from_secs(1);
+/// How often retained messages are looked through for expired ones, in ticks.
+const RETAINED_TICKS: u32 = 60;
+
+impl Broker {
+    /// Does the housekeeping until `shutdown` becomes true. To be run once for each broker.
+    pub async fn run(self, mut shutdown: watch::Receiver<bool>) {
+        let mut ticks = tokio::time::interval(TICK);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut count = 0_u32;
+        loop {
+            tokio::select! {
+                _ = ticks.tick() => {}
+                _ = shutdown.wait_for(|&down| down) => break,
+            }
+            self.core().tick(count);
+            count = count.wrapping_add(1);
+        }
+        self.shut_down();
+    }
+}
+
+impl Core {
+    /// One second's work. Public to tests of this crate, which have their own seconds.
+    pub(crate) fn tick(self: &Arc<Self>, count: u32) {
+        let now = Instant::now();
+        let now_seconds = now.duration_since(self.started).as_secs() as u32;
+        self.now_seconds.store(now_seconds, Ordering::Relaxed);
+        self.look_after_sessions(now, now_seconds);
+        for record in self.recent.all() {
+            let messages = record.messages.load(Ordering::Relaxed);
+            let before = record.messages_before.swap(messages, Ordering::Relaxed);
+            record
+                .per_second
+                .store(messages - before, Ordering::Relaxed);
+        }
+        self.readers
+            .lock()
+            .retain(|reader| reader.strong_count() > 0);
+        if count % RETAINED_TICKS == RETAINED_TICKS - 1 {
+            let expired = self.retained.remove_expired();
+            if let Some(store) = &self.store
+                && !expired.is_empty()
+            {
+                // Not acknowledged to anybody; what fails is expired at the next start as well.
+                let _ = store.submit(expired.into_iter().map(Change::Unretain));
+            }
+        }
+        let sys_seconds = self.settings.sys_interval.duration().as_secs() as u32;
+        if sys_seconds > 0 && count.is_multiple_of(sys_seconds) {
+            self.publish_figures();
+        }
+    }
+
+    fn look_after_sessions(self: &Arc<Self>, now: Instant, now_seconds: u32) {
+        let sessions: Vec<Arc<Session>> = self.sessions.lock().values().cloned().collect();
+        let mut wills = Vec::new();
+        let patience = self.settings.patience.duration();
+        for session in sessions {
+            if session.is_connected() {
+                let silence_max = session.silence_max_seconds.load(Ordering::Relaxed);
+                let heard = session.heard_seconds.load(Ordering::Relaxed);
+                if silence_max > 0 && now_seconds.saturating_sub(heard) > silence_max {
+                    session.end(Ended::KeepAliveTimeout);
+                } else if now
+                    .checked_sub(patience)
+                    .is_some_and(|since| session.is_stalled(since))
+                {
+                    tracing::warn!(target: "broker", client = session.client_id(),
+                        "disconnected: it took nothing for too long");
+                    session.end(Ended::TooSlow);
+                }
+                continue;
+            }
+            let mut state = session.lock();
+            if state.link.is_none() && state.will_due.is_some_and(|due| due <= now) {
+                state.will_due = None;
+                wills.extend(state.will.take().map(|will| will.publication));
+            }
+            let has_expired = |expires: Option<Instant>| expires.is_some_and(|at| at <= now);
+            let is_over = state.link.is_none() && has_expired(state.expires);
+            drop(state);
+            if is_over {
+                let mut table = self.sessions.lock();
+                // It may have returned in between.
+                let is_still_over = {
+                    let state = session.lock();
+                    state.link.is_none() && has_expired(state.expires)
+                };
+                if is_still_over {
+                    table.remove(&session.client_id);
+                    wills.extend(self.end_session(&session));
+                }
+            }
+        }
+        self.publish_wills(wills);
+    }
+
+    /// The figures that other brokers publish too, under the same names.
+    fn publish_figures(self: &Arc<Self>) {
+        let stats = self.stats_without_lists();
+        let uptime = format!("{} seconds", self.started.elapsed().as_secs());
+        let version = format!("gatepost version {}", env!("CARGO_PKG_VERSION"));
+        let figures = [
+            ("version", version),
+            ("uptime", uptime),
+            ("clients/connected", stats.sessions_connected.to_string()),
+            ("clients/total", stats.sessions.to_string()),
+            ("messages/received", stats.messages_in.to_string()),
+            ("messages/sent", stats.deliveries.to_string()),
+            (
+                "publish/messages/dropped",
+                stats.dropped_total().to_string(),
+            ),
+            ("retained messages/count", stats.retained.to_string()),
+            ("subscriptions/count", stats.subscriptions.to_string()),
+        ];
+        let mut publisher = Publisher::new(self.clone(), None);
+        for (name, value) in figures {
+            let Ok(topic) = Topic::new(&format!("$SYS/broker/{name}")) else {
+                continue;
+            };
+            let mut publication = Publication::new(topic, Bytes::from(value));
+            publication.retain = true;
+            publisher.publish(publication);
+        }
+        // Names of the server's own are not stored.
+        let _ = publisher.flush();
+    }
+}

@@ -1,0 +1,315 @@
+//! The bytes that wait for one subscriber's socket.
+//!
+//! Large or shared frames are referenced, small ones are copied together: a reference costs a
+//! counted clone and a vector of its own at the write, a copy costs its bytes. Segments end at
+//! message boundaries, so that whole messages can be dropped; only the front one may be partly
+//! written, and that is never dropped.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+
+use bytes::{Buf, Bytes, BytesMut};
+
+use crate::encoder::Sink;
+
+/// From this length on, shared bytes are referenced instead of copied.
+const REFERENCE_BYTES_MIN: usize = 512;
+/// A segment of copies is closed at this length.
+const COPIES_BYTES_MAX: usize = 16 * 1024;
+/// Vectors in one write; the kernel's own bound is 1,024.
+const VECTORS_MAX: usize = 64;
+
+enum Content {
+    Own(BytesMut),
+    Shared(Bytes),
+}
+
+impl Content {
+    fn as_slice(&self) -> &[u8] {
+        match self {
+            Self::Own(bytes) => bytes,
+            Self::Shared(bytes) => bytes,
+        }
+    }
+
+    fn advance(&mut self, count: usize) {
+        match self {
+            Self::Own(bytes) => bytes.advance(count),
+            Self::Shared(bytes) => bytes.advance(count),
+        }
+    }
+}
+
+struct Segment {
+    content: Content,
+    /// Publications that begin in it.
+    messages: u32,
+    /// Whether it holds nothing but publications at QoS 0.
+    droppable: bool,
+}
+
+/// Whether a write left something behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Written {
+    /// Everything is with the kernel.
+    All,
+    /// The socket refused the rest.
+    Blocked,
+}
+
+/// A queue of bytes with message boundaries.
+#[derive(Default)]
+pub(crate) struct Outbox {
+    segments: VecDeque<Segment>,
+    bytes: usize,
+    messages: usize,
+    front_is_begun: bool,
+}
+
+impl Outbox {
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Publications of which nothing or not everything has been written.
+    pub(crate) const fn messages(&self) -> usize {
+        self.messages
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// Appends what `write` writes: `messages` publications, which may be dropped or not.
+    pub(crate) fn append<T>(
+        &mut self,
+        messages: u32,
+        droppable: bool,
+        write: impl FnOnce(&mut BytesMut) -> T,
+    ) -> T {
+        let last = self.segments.len().wrapping_sub(1);
+        let fits = match self.segments.get(last) {
+            Some(Segment {
+                content: Content::Own(bytes),
+                droppable: kind,
+                ..
+            }) => *kind == droppable && bytes.len() < COPIES_BYTES_MAX,
+            _ => false,
+        };
+        if !fits {
+            self.segments.push_back(Segment {
+                content: Content::Own(BytesMut::new()),
+                messages: 0,
+                droppable,
+            });
+        }
+        let segment = self.segments.back_mut().expect("one was just made sure of");
+        segment.messages += messages;
+        let Content::Own(bytes) = &mut segment.content else {
+            unreachable!("the last segment is a copy");
+        };
+        let before = bytes.len();
+        let result = write(bytes);
+        self.bytes += bytes.len() - before;
+        self.messages += messages as usize;
+        result
+    }
+
+    /// Takes back the one message that was just announced to [`Outbox::append`] and not written.
+    pub(crate) fn uncount_message(&mut self) {
+        if let Some(segment) = self.segments.back_mut() {
+            segment.messages -= 1;
+            self.messages -= 1;
+        }
+    }
+
+    /// Appends bytes that other subscribers share.
+    pub(crate) fn append_shared(&mut self, bytes: &Bytes, messages: u32) {
+        if bytes.len() < REFERENCE_BYTES_MIN {
+            self.append(messages, true, |out| out.extend_from_slice(bytes));
+            return;
+        }
+        self.bytes += bytes.len();
+        self.messages += messages as usize;
+        self.segments.push_back(Segment {
+            content: Content::Shared(bytes.clone()),
+            messages,
+            droppable: true,
+        });
+    }
+
+    /// Sends `bytes` at once where nothing waits before them, and keeps what the socket refuses.
+    pub(crate) fn send_shared(
+        &mut self,
+        bytes: &Bytes,
+        messages: u32,
+        sink: &dyn Sink,
+    ) -> io::Result<Written> {
+        if !self.is_empty() {
+            self.append_shared(bytes, messages);
+            return self.write_to(sink);
+        }
+        let written = match sink.try_write(&[IoSlice::new(bytes)]) {
+            Ok(written) => written,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            Err(error) => return Err(error),
+        };
+        if written == bytes.len() {
+            return Ok(Written::All);
+        }
+        self.append_shared(&bytes.slice(written..), messages);
+        self.front_is_begun = written > 0;
+        Ok(Written::Blocked)
+    }
+
+    /// Writes until everything is written or the socket refuses.
+    pub(crate) fn write_to(&mut self, sink: &dyn Sink) -> io::Result<Written> {
+        while !self.is_empty() {
+            let mut vectors = [IoSlice::new(&[]); VECTORS_MAX];
+            let mut count = 0;
+            let mut offered = 0;
+            for (vector, segment) in vectors.iter_mut().zip(&self.segments) {
+                *vector = IoSlice::new(segment.content.as_slice());
+                offered += vector.len();
+                count += 1;
+            }
+            match sink.try_write(&vectors[..count]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    self.advance(written);
+                    if written < offered {
+                        return Ok(Written::Blocked);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Ok(Written::Blocked);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        // An idle connection owns no buffer.
+        self.segments = VecDeque::new();
+        Ok(Written::All)
+    }
+
+    fn advance(&mut self, mut written: usize) {
+        self.bytes -= written;
+        while let Some(front) = self.segments.front_mut() {
+            let length = front.content.as_slice().len();
+            if written < length {
+                front.content.advance(written);
+                self.front_is_begun |= written > 0;
+                return;
+            }
+            written -= length;
+            self.messages -= front.messages as usize;
+            self.segments.pop_front();
+            self.front_is_begun = false;
+        }
+    }
+
+    /// Drops the oldest droppable segments until at most `bytes_max` bytes are left, and tells
+    /// how many messages went.
+    pub(crate) fn drop_oldest(&mut self, bytes_max: usize) -> u64 {
+        let mut dropped = 0;
+        let mut index = usize::from(self.front_is_begun);
+        while self.bytes > bytes_max && index < self.segments.len() {
+            if !self.segments[index].droppable {
+                index += 1;
+                continue;
+            }
+            if let Some(segment) = self.segments.remove(index) {
+                self.bytes -= segment.content.as_slice().len();
+                self.messages -= segment.messages as usize;
+                dropped += u64::from(segment.messages);
+            }
+        }
+        dropped
+    }
+
+    /// Forgets everything, and tells how many droppable messages went with it.
+    pub(crate) fn clear(&mut self) -> u64 {
+        let lost = self
+            .segments
+            .iter()
+            .filter(|segment| segment.droppable)
+            .map(|segment| u64::from(segment.messages))
+            .sum();
+        *self = Self::default();
+        lost
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use parking_lot::Mutex;
+
+    /// Takes so many bytes, then refuses.
+    struct Trickle {
+        room: Mutex<usize>,
+        taken: Mutex<Vec<u8>>,
+    }
+
+    impl Trickle {
+        fn new(room: usize) -> Self {
+            Self {
+                room: Mutex::new(room),
+                taken: Mutex::default(),
+            }
+        }
+    }
+
+    impl Sink for Trickle {
+        fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+            let mut room = self.room.lock();
+            if *room == 0 {
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            let mut written = 0;
+            for slice in slices {
+                let count = slice.len().min(*room);
+                self.taken.lock().extend_from_slice(&slice[..count]);
+                *room -= count;
+                written += count;
+            }
+            Ok(written)
+        }
+    }
+
+    #[test]
+    fn order_survives_any_refusal() {
+        for room in 1..40 {
+            let sink = Trickle::new(room);
+            let mut outbox = Outbox::default();
+            let large = Bytes::from(vec![b'L'; REFERENCE_BYTES_MIN]);
+            outbox
+                .send_shared(&Bytes::from_static(b"first"), 1, &sink)
+                .expect("no error");
+            outbox.append(1, false, |out| out.extend_from_slice(b"second"));
+            outbox.append_shared(&large, 1);
+            while outbox.write_to(&sink).expect("no error") == Written::Blocked {
+                *sink.room.lock() = room;
+            }
+            let expected = [&b"firstsecond"[..], &large].concat();
+            assert_eq!(*sink.taken.lock(), expected);
+            assert_eq!((outbox.bytes(), outbox.messages()), (0, 0));
+        }
+    }
+
+    #[test]
+    fn only_whole_unwritten_messages_are_dropped() {
+        let sink = Trickle::new(10);
+        let mut outbox = Outbox::default();
+        for letter in [b'a', b'b', b'c'] {
+            outbox.append_shared(&Bytes::from(vec![letter; 1000]), 1);
+        }
+        outbox.append(0, false, |out| out.extend_from_slice(b"control"));
+        assert_eq!(outbox.write_to(&sink).expect("no error"), Written::Blocked);
+        assert_eq!(outbox.drop_oldest(1200), 2, "b and c go, the begun a stays");
+        *sink.room.lock() = usize::MAX;
+        outbox.write_to(&sink).expect("no error");
+        assert_eq!(*sink.taken.lock(), [&[b'a'; 1000][..], b"control"].concat());
+    }
+}

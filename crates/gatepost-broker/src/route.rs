@@ -1,0 +1,90 @@
+//! Where the publications of one topic go: the match, sorted by how each receiver is served.
+
+use std::sync::Arc;
+
+use crate::encoder::Format;
+use crate::index::{Index, Place};
+use crate::reader::Queue;
+use crate::session::{Service, Session};
+use crate::subscription::{Group, Subscription, Target};
+
+/// Sessions that share the bytes of QoS 0 frames.
+pub(crate) struct Class {
+    pub(crate) format: Format,
+    pub(crate) targets: Vec<Target>,
+}
+
+/// All receivers of a topic.
+#[derive(Default)]
+pub(crate) struct Route {
+    pub(crate) classes: Vec<Class>,
+    /// Sessions that need frames of their own (identifiers, aliases, a size limit) or are away.
+    pub(crate) singles: Vec<Target>,
+    pub(crate) groups: Vec<Arc<Group>>,
+    pub(crate) readers: Vec<Arc<Queue>>,
+}
+
+impl Route {
+    pub(crate) fn find(index: &Index, topic: &str, place: Place) -> Self {
+        let mut route = Self::default();
+        let mut targets: Vec<Target> = Vec::new();
+        index.visit(topic, place, &mut |subscription| match subscription {
+            Subscription::Session(member) => targets.push(member.into()),
+            Subscription::Group(group) => route.groups.push(group.clone()),
+            Subscription::Reader(queue) => {
+                if !route.readers.iter().any(|known| Arc::ptr_eq(known, queue)) {
+                    route.readers.push(queue.clone());
+                }
+            }
+        });
+        merge_overlapping(&mut targets);
+        for target in targets {
+            route.place(target);
+        }
+        route
+    }
+
+    fn place(&mut self, target: Target) {
+        let format = match target.session.service() {
+            Service::Shared(format) if target.identifiers.is_empty() => format,
+            _ => {
+                self.singles.push(target);
+                return;
+            }
+        };
+        let class = self
+            .classes
+            .iter_mut()
+            .find(|class| class.format.name() == format.name());
+        match class {
+            Some(class) => class.targets.push(target),
+            None => self.classes.push(Class {
+                format,
+                targets: vec![target],
+            }),
+        }
+    }
+
+    /// How many receive a publication.
+    pub(crate) fn receivers(&self) -> usize {
+        let in_classes: usize = self.classes.iter().map(|class| class.targets.len()).sum();
+        in_classes + self.singles.len() + self.groups.len() + self.readers.len()
+    }
+}
+
+fn merge_overlapping(targets: &mut Vec<Target>) {
+    let address = |target: &Target| Arc::as_ptr(&target.session).cast::<()>() as usize;
+    // Stable, so that identifiers stay in the order in which they were found.
+    targets.sort_by_key(address);
+    targets.dedup_by(|later, earlier| {
+        let is_same = same(&later.session, &earlier.session);
+        if is_same {
+            earlier.merge(later);
+        }
+        is_same
+    });
+}
+
+fn same(one: &Arc<Session>, other: &Arc<Session>) -> bool {
+    Arc::ptr_eq(one, other)
+}

@@ -1,0 +1,170 @@
+//! The broker's figures, for the dashboard, metrics and `$SYS`.
+
+use std::sync::atomic::Ordering;
+
+use crate::broker::{Broker, Core};
+use crate::counters::DropCause;
+
+/// One topic's traffic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TopicStats {
+    /// Its name.
+    pub topic: String,
+    /// Publications in the last whole second.
+    pub per_second: u64,
+    /// Publications since it is known.
+    pub messages: u64,
+    /// Payload bytes since it is known.
+    pub bytes: u64,
+}
+
+/// One subscriber.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionStats {
+    /// The client id, or the name of a reader.
+    pub client: String,
+    /// `mqtt`, `websocket`, `sse`, `jsonl`.
+    pub kind: &'static str,
+    /// Whether it is connected.
+    pub connected: bool,
+    /// Its subscriptions.
+    pub subscriptions: usize,
+    /// Publications that wait for it.
+    pub queued: usize,
+    /// Bytes that wait for its socket.
+    pub queued_bytes: usize,
+    /// Publications handed to it.
+    pub delivered: u64,
+    /// Publications that it missed.
+    pub dropped: u64,
+}
+
+/// All figures at one moment; sums are since the start.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct BrokerStats {
+    /// Publications that came in.
+    pub messages_in: u64,
+    /// Their payload bytes.
+    pub bytes_in: u64,
+    /// Publications handed to subscribers.
+    pub deliveries: u64,
+    /// Deliveries that did not happen, by cause.
+    pub dropped: Vec<(DropCause, u64)>,
+    /// Subscriptions held now.
+    pub subscriptions: usize,
+    /// Sessions held now.
+    pub sessions: usize,
+    /// Of these, how many are connected.
+    pub sessions_connected: u64,
+    /// Retained messages held now.
+    pub retained: usize,
+    /// Their payload bytes.
+    pub retained_bytes: usize,
+    /// The busiest topics, busiest first.
+    pub topics: Vec<TopicStats>,
+    /// The sessions with the longest queues, longest first.
+    pub queues: Vec<SessionStats>,
+}
+
+impl BrokerStats {
+    /// Drops of all causes.
+    pub fn dropped_total(&self) -> u64 {
+        self.dropped.iter().map(|(_, count)| count).sum()
+    }
+}
+
+impl Broker {
+    /// The figures, with at most `topics` topics and `sessions` sessions. Walks over all of
+    /// them: for once a second, not for a hot path.
+    pub fn stats(&self, topics: usize, sessions: usize) -> BrokerStats {
+        let core = self.core();
+        let mut stats = core.stats_without_lists();
+        stats.topics = core.busiest_topics(topics);
+        stats.queues = core.longest_queues(sessions);
+        stats
+    }
+}
+
+impl Core {
+    pub(crate) fn stats_without_lists(&self) -> BrokerStats {
+        let counters = &self.counters;
+        BrokerStats {
+            messages_in: counters.messages_in.load(Ordering::Relaxed),
+            bytes_in: counters.bytes_in.load(Ordering::Relaxed),
+            deliveries: counters.deliveries.load(Ordering::Relaxed),
+            dropped: DropCause::ALL
+                .into_iter()
+                .map(|cause| (cause, counters.dropped(cause)))
+                .collect(),
+            subscriptions: self.index.len(),
+            sessions: self.sessions.lock().len(),
+            sessions_connected: counters.connected.load(Ordering::Relaxed),
+            retained: self.retained.len(),
+            retained_bytes: self.retained.bytes(),
+            topics: Vec::new(),
+            queues: Vec::new(),
+        }
+    }
+
+    fn busiest_topics(&self, count: usize) -> Vec<TopicStats> {
+        let mut topics: Vec<_> = self
+            .recent
+            .all()
+            .into_iter()
+            .map(|record| TopicStats {
+                topic: record.topic.to_string(),
+                per_second: record.per_second.load(Ordering::Relaxed),
+                messages: record.messages.load(Ordering::Relaxed),
+                bytes: record.bytes.load(Ordering::Relaxed),
+            })
+            .filter(|topic| topic.messages > 0)
+            .collect();
+        topics.sort_unstable_by(|a, b| {
+            let busy = |topic: &TopicStats| (topic.per_second, topic.messages);
+            busy(b).cmp(&busy(a)).then_with(|| a.topic.cmp(&b.topic))
+        });
+        topics.truncate(count);
+        topics
+    }
+
+    fn longest_queues(&self, count: usize) -> Vec<SessionStats> {
+        let sessions: Vec<_> = self.sessions.lock().values().cloned().collect();
+        let mut queues: Vec<_> = sessions
+            .iter()
+            .map(|session| {
+                let subscriptions = session.filters.lock().len();
+                let state = session.lock();
+                SessionStats {
+                    client: session.client_id().to_owned(),
+                    kind: session.kind,
+                    connected: state.link.is_some(),
+                    subscriptions,
+                    queued: state.queued(),
+                    queued_bytes: state.outbox.bytes(),
+                    delivered: session.delivered.load(Ordering::Relaxed),
+                    dropped: session.dropped.load(Ordering::Relaxed),
+                }
+            })
+            .collect();
+        queues.extend(self.readers.lock().iter().filter_map(|reader| {
+            let reader = reader.upgrade()?;
+            Some(SessionStats {
+                client: reader.name.clone(),
+                kind: reader.kind,
+                connected: true,
+                subscriptions: reader.filters,
+                queued: reader.len(),
+                queued_bytes: 0,
+                delivered: reader.delivered.load(Ordering::Relaxed),
+                dropped: reader.dropped.load(Ordering::Relaxed),
+            })
+        }));
+        queues.sort_unstable_by(|a, b| {
+            let rank =
+                |session: &SessionStats| (session.queued, session.dropped, session.delivered);
+            rank(b).cmp(&rank(a)).then_with(|| a.client.cmp(&b.client))
+        });
+        queues.truncate(count);
+        queues
+    }
+}
