@@ -11,6 +11,14 @@ pub struct Lines {
 }
 
 impl Lines {
+    /// No line yet, with room for `length` bytes.
+    pub(crate) fn with_capacity(length: usize) -> Self {
+        Self {
+            text: Vec::with_capacity(length),
+            ends: Vec::new(),
+        }
+    }
+
     /// How many lines there are.
     pub fn len(&self) -> usize {
         self.ends.len()

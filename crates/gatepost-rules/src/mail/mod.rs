@@ -11,29 +11,60 @@
 //! - Views are byte strings: UTF-8 where a character set was declared and known, otherwise the
 //!   bytes as they came, exactly as SpamAssassin hands them to its patterns.
 
+mod address;
+mod ascii;
+mod body;
+mod charset;
 mod configuration;
+mod content_type;
+mod domain;
+mod fields;
+mod head;
+mod html;
+mod ip;
 mod lines;
+mod part;
+mod pattern;
 mod selector;
+mod transfer;
+mod uri;
+mod words;
 
 pub use configuration::{Configuration, Directive};
 pub use lines::Lines;
 pub use selector::HeaderSelector;
+pub use uri::{Uri, UriList};
 
+pub(crate) use head::Head;
+pub(crate) use html::{HtmlFacts, Rendered};
+pub(crate) use part::{Part, Parts};
+
+use body::{Visibility, body_lines, part_text, raw_chunks, render_part};
 use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::sync::LazyLock;
 
 static DEFAULT_CONFIGURATION: LazyLock<Configuration> = LazyLock::new(Configuration::default);
 
+/// Most text of one part in a `body` view, characters.
+const BODY_PART_LENGTH_MAX: usize = 50_000;
+/// Most text of one part in a `rawbody` view, bytes.
+const RAWBODY_PART_LENGTH_MAX: usize = 500_000;
+
 /// One message and its views.
 ///
 /// Borrows the message. Not `Sync`: one judge thread reads one message.
 pub struct Mail<'a> {
-    full: &'a [u8],
     configuration: &'a Configuration,
+    head: Head<'a>,
+    full: Cow<'a, [u8]>,
+    parts: OnceCell<Parts>,
+    rendered: OnceCell<Vec<Option<Rendered>>>,
     body: OnceCell<Lines>,
+    visible_body: OnceCell<Lines>,
+    invisible_body: OnceCell<Lines>,
     rawbody: OnceCell<Lines>,
-    uris: OnceCell<Lines>,
+    uris: OnceCell<UriList>,
 }
 
 impl<'a> Mail<'a> {
@@ -45,10 +76,24 @@ impl<'a> Mail<'a> {
     /// The views of `message` under `configuration`: its networks decide which relays are trusted,
     /// its registrar boundaries which words are links.
     pub fn parse_with(message: &'a [u8], configuration: &'a Configuration) -> Self {
+        let message: &'a [u8] = if message.is_empty() { b"\n" } else { message };
+        let head = Head::parse(message);
+        let full = match &head.pristine {
+            Cow::Borrowed(_) => {
+                let start = head.mbox_separator.map_or(0, <[u8]>::len);
+                Cow::Borrowed(message.get(start..).unwrap_or_default())
+            }
+            Cow::Owned(pristine) => Cow::Owned([pristine.as_slice(), head.body].concat()),
+        };
         Self {
-            full: message,
             configuration,
+            head,
+            full,
+            parts: OnceCell::new(),
+            rendered: OnceCell::new(),
             body: OnceCell::new(),
+            visible_body: OnceCell::new(),
+            invisible_body: OnceCell::new(),
             rawbody: OnceCell::new(),
             uris: OnceCell::new(),
         }
@@ -59,60 +104,88 @@ impl<'a> Mail<'a> {
         self.configuration
     }
 
-    /// What `full` rules match: the message as it came.
-    pub fn full(&self) -> &'a [u8] {
-        self.full
+    /// What `full` rules match: the message as it came, without an mbox separator line.
+    pub fn full(&self) -> &[u8] {
+        &self.full
     }
 
-    /// What a `header` rule matches: all the fields `selector` names, joined; `None` if there is none
-    /// (then `exists:` is false, and `[if-unset: …]` applies).
-    pub fn header(&self, _selector: &HeaderSelector) -> Option<Cow<'_, [u8]>> {
-        None
+    /// The head and where the body begins.
+    pub(crate) fn head(&self) -> &Head<'a> {
+        &self.head
     }
 
-    /// What `mimeheader` rules match: the fields `selector` names in each part, part by part.
-    pub fn mime_headers(&self, _selector: &HeaderSelector) -> Vec<Cow<'_, [u8]>> {
-        Vec::new()
+    /// The MIME parts.
+    pub(crate) fn parts(&self) -> &Parts {
+        self.parts.get_or_init(|| Parts::parse(&self.head))
+    }
+
+    /// The HTML parts rendered; one entry for each leaf, `None` for leaves that are no HTML.
+    pub(crate) fn rendered(&self) -> &[Option<Rendered>] {
+        self.rendered
+            .get_or_init(|| self.parts().leaves().map(render_part).collect())
+    }
+
+    /// The facts of all HTML parts, in order.
+    pub(crate) fn html_all(&self) -> impl DoubleEndedIterator<Item = &HtmlFacts> {
+        self.rendered()
+            .iter()
+            .flatten()
+            .map(|rendered| &rendered.facts)
+    }
+
+    /// The facts of the last HTML part, which are those that HTML rules ask for.
+    pub(crate) fn html(&self) -> Option<&HtmlFacts> {
+        self.html_all().next_back()
+    }
+
+    fn text_view(&self, visibility: Visibility) -> Lines {
+        let subject = match visibility {
+            Visibility::Invisible => Vec::new(),
+            _ => [self.head.last(b"subject").unwrap_or_default(), b"\n"].concat(),
+        };
+        let parts = self.parts().leaves().zip(self.rendered());
+        let texts = parts.map(|(part, rendered)| part_text(part, rendered.as_ref(), visibility));
+        body_lines(&subject, texts, BODY_PART_LENGTH_MAX)
     }
 
     /// What `body` rules match: the rendered text in paragraphs. The first line is the subject, which
     /// `tflags nosubject` skips.
     pub fn body(&self) -> &Lines {
-        self.body.get_or_init(Lines::default)
+        self.body.get_or_init(|| self.text_view(Visibility::All))
+    }
+
+    /// The same without text that is hidden from the reader.
+    pub fn visible_body(&self) -> &Lines {
+        self.visible_body
+            .get_or_init(|| self.text_view(Visibility::Visible))
+    }
+
+    /// Only the text that is hidden from the reader; no subject.
+    pub fn invisible_body(&self) -> &Lines {
+        self.invisible_body
+            .get_or_init(|| self.text_view(Visibility::Invisible))
     }
 
     /// What `rawbody` rules match: the decoded text parts, unrendered, in chunks.
     pub fn rawbody(&self) -> &Lines {
-        self.rawbody.get_or_init(Lines::default)
+        self.rawbody
+            .get_or_init(|| raw_chunks(self.parts().leaves(), RAWBODY_PART_LENGTH_MAX))
+    }
+
+    /// Every link with its details.
+    pub fn uri_list(&self) -> &UriList {
+        self.uris
+            .get_or_init(|| uri::collect(self.body(), self.html_all(), self.configuration))
     }
 
     /// What `uri` rules match: every link of the text and the HTML, as written and canonical.
     pub fn uris(&self) -> &Lines {
-        self.uris.get_or_init(Lines::default)
+        &self.uri_list().forms
     }
 
-    /// The subject, decoded to UTF-8; empty if there is none.
-    pub fn subject(&self) -> String {
-        String::new()
-    }
-
-    /// The first address of `From:`.
-    pub fn from_address(&self) -> Option<String> {
-        None
-    }
-
-    /// The message id with its angle brackets.
-    pub fn message_id(&self) -> Option<String> {
-        None
-    }
-
-    /// The `Date:` field as it stands.
-    pub fn date(&self) -> Option<String> {
-        None
-    }
-
-    /// The text a person would read: the `text/plain` parts if there are any, else the rendered HTML.
-    pub fn readable_text(&self) -> String {
-        String::new()
+    /// What `mimeheader` rules match: the fields `selector` names in each part, part by part.
+    pub fn mime_headers(&self, selector: &HeaderSelector) -> Vec<Cow<'_, [u8]>> {
+        let _ = selector;
+        Vec::new()
     }
 }

@@ -1,0 +1,409 @@
+//! The texts that `body` and `rawbody` rules match.
+
+use super::charset::{Trust, decode};
+use super::html::{Rendered, render};
+use super::lines::Lines;
+use super::part::Part;
+use std::borrow::Cow;
+
+/// Longest line of a body, bytes.
+const LINE_LENGTH_MAX: usize = 2048;
+/// How far beyond its limit a text may run to end at a line or word.
+const CUT_SLACK: usize = 1024;
+
+/// Which text of HTML parts is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Visibility {
+    /// All of it.
+    All,
+    /// What can be seen.
+    Visible,
+    /// What cannot.
+    Invisible,
+}
+
+/// The text of one part.
+pub(crate) struct PartText<'a> {
+    text: Cow<'a, str>,
+    characters: bool,
+}
+
+impl PartText<'_> {
+    /// The text itself.
+    pub(crate) fn into_text(self) -> String {
+        self.text.into_owned()
+    }
+}
+
+/// Renders an HTML part; `None` if it is not HTML, or empty.
+pub(crate) fn render_part(part: &Part) -> Option<Rendered> {
+    let bytes = part.decoded();
+    if part.effective_type() != "text/html" || bytes.is_empty() {
+        return None;
+    }
+    let decoded = decode(
+        bytes,
+        part.charset.as_deref().unwrap_or(b"us-ascii"),
+        Trust::Guess,
+    );
+    Some(render(&decoded.text, decoded.characters, bytes.len()))
+}
+
+/// The text of a part, which was rendered if it is HTML; `None` if it is no text.
+pub(crate) fn part_text<'a>(
+    part: &'a Part,
+    rendered: Option<&'a Rendered>,
+    visibility: Visibility,
+) -> Option<PartText<'a>> {
+    if let Some(rendered) = rendered {
+        let text = match visibility {
+            Visibility::All => Cow::Borrowed(rendered.text.as_str()),
+            Visibility::Visible if !rendered.has_unseen() => Cow::Borrowed(rendered.text.as_str()),
+            Visibility::Visible => Cow::Owned(rendered.pieces(false)),
+            Visibility::Invisible => Cow::Owned(rendered.pieces(true)),
+        };
+        return Some(PartText {
+            text,
+            characters: rendered.characters,
+        });
+    }
+    if !matches!(part.effective_type(), "text/plain" | "text/html") {
+        return None;
+    }
+    if visibility == Visibility::Invisible {
+        return Some(PartText {
+            text: Cow::Borrowed(""),
+            characters: false,
+        });
+    }
+    let decoded = decode(
+        part.decoded(),
+        part.charset.as_deref().unwrap_or(b"us-ascii"),
+        Trust::Guess,
+    );
+    Some(PartText {
+        text: decoded.text,
+        characters: decoded.characters,
+    })
+}
+
+/// The lines of a `body` view: the subject, then the texts of all parts with white space collapsed, a
+/// line a paragraph.
+pub(crate) fn body_lines<'a>(
+    subject: &[u8],
+    parts: impl Iterator<Item = Option<PartText<'a>>>,
+    part_length_max: usize,
+) -> Lines {
+    let parts: Vec<Option<PartText<'_>>> = parts.collect();
+    let characters = parts.iter().flatten().any(|part| part.characters);
+    let mut text = Collapser::new(
+        parts.iter().flatten().map(|part| part.text.len()).sum(),
+        characters,
+    );
+    for part in parts.iter() {
+        if !text.is_untouched() {
+            text.push("\n");
+        }
+        if let Some(part) = part {
+            text.push(cut(&part.text, part_length_max));
+        }
+    }
+    let mut lines = Lines::with_capacity(subject.len() + text.len());
+    let text = text.finish();
+    // The subject ends its line, so that the first paragraph starts one.
+    push_short_lines(subject, &mut lines);
+    push_short_lines(&text, &mut lines);
+    lines
+}
+
+/// Cuts a text at its limit, in characters, or a little after it at the end of a line or word.
+fn cut(text: &str, length_max: usize) -> &str {
+    if length_max == 0 || text.len() <= length_max {
+        return text;
+    }
+    let Some(limit) = nth_character(text, length_max) else {
+        return text;
+    };
+    let slack = text
+        .get(limit..)
+        .and_then(|rest| nth_character(rest, CUT_SLACK + 1))
+        .map_or(text.len(), |at| limit + at);
+    let window = text.as_bytes().get(limit..slack).unwrap_or_default();
+    let end = memchr::memchr(b'\n', window)
+        .or_else(|| memchr::memchr(b' ', window))
+        .map_or(limit, |at| limit + at + 1);
+    text.get(..end).unwrap_or(text)
+}
+
+/// Where character number `count` starts; `None` if there are not more than `count`.
+fn nth_character(text: &str, count: usize) -> Option<usize> {
+    if text.is_ascii() {
+        return (text.len() > count).then_some(count);
+    }
+    text.char_indices().nth(count).map(|(at, _)| at)
+}
+
+/// Collapses white space while text is added: a run with two line feeds or more ends a paragraph,
+/// any other becomes one blank.
+struct Collapser {
+    out: Vec<u8>,
+    characters: bool,
+    run: Run,
+    touched: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Run {
+    /// White space stands before its first line feed.
+    before: bool,
+    feeds: u8,
+    /// White space stands after its last line feed.
+    after: bool,
+}
+
+impl Collapser {
+    fn new(capacity: usize, characters: bool) -> Self {
+        Self {
+            out: Vec::with_capacity(capacity + 16),
+            characters,
+            run: Run::default(),
+            touched: false,
+        }
+    }
+
+    fn is_untouched(&self) -> bool {
+        !self.touched
+    }
+
+    fn len(&self) -> usize {
+        self.out.len()
+    }
+
+    fn push(&mut self, text: &str) {
+        let bytes = text.as_bytes();
+        self.touched |= !bytes.is_empty();
+        let (mut from, mut at) = (0, 0);
+        while let Some(&byte) = bytes.get(at) {
+            // Anything that is surely no white space and no NUL.
+            if byte > b' ' && byte < 0x80 {
+                at += 1;
+                continue;
+            }
+            let length = if byte >= 0x80 && !self.characters {
+                0
+            } else {
+                space_length(bytes, at)
+            };
+            if length == 0 && byte != 0 {
+                at += 1;
+                continue;
+            }
+            if from < at {
+                self.end_run();
+                self.push_bytes(text.get(from..at).unwrap_or_default());
+            }
+            if byte == 0 {
+                self.end_run();
+                self.out.push(b'\n');
+                at += 1;
+            } else {
+                if byte == b' '
+                    && matches!(bytes.get(at + 1), Some(b'!'..=0x7f))
+                    && self.run.is_empty()
+                {
+                    // One blank between words: nearly all white space is that.
+                    self.out.push(b' ');
+                } else {
+                    self.run.add(byte);
+                }
+                at += length;
+            }
+            from = at;
+        }
+        if from < bytes.len() {
+            self.end_run();
+            self.push_bytes(text.get(from..).unwrap_or_default());
+        }
+    }
+
+    /// Characters become UTF-8; text that was never decoded becomes Latin-1 again.
+    fn push_bytes(&mut self, text: &str) {
+        if self.characters || text.is_ascii() {
+            self.out.extend_from_slice(text.as_bytes());
+        } else {
+            self.out.extend(
+                text.chars()
+                    .map(|letter| u8::try_from(u32::from(letter)).unwrap_or(b'?')),
+            );
+        }
+    }
+
+    fn end_run(&mut self) {
+        let run = std::mem::take(&mut self.run);
+        if run.feeds >= 2 {
+            if run.before {
+                self.out.push(b' ');
+            }
+            self.out.push(b'\n');
+            if run.after {
+                self.out.push(b' ');
+            }
+        } else if !run.is_empty() {
+            self.out.push(b' ');
+        }
+    }
+
+    fn finish(mut self) -> Vec<u8> {
+        self.end_run();
+        self.out
+    }
+}
+
+impl Run {
+    fn is_empty(self) -> bool {
+        !self.before && self.feeds == 0
+    }
+
+    fn add(&mut self, byte: u8) {
+        match (byte, self.feeds) {
+            (b'\n', feeds) => {
+                self.feeds = feeds.saturating_add(1);
+                self.after = false;
+            }
+            (_, 0) => self.before = true,
+            _ => self.after = true,
+        }
+    }
+}
+
+/// The length of the white space character at `at`; 0 if there is none. These are Unicode's.
+fn space_length(bytes: &[u8], at: usize) -> usize {
+    match bytes.get(at..) {
+        Some([b' ' | 0x09..=0x0d, ..]) => 1,
+        Some([0xc2, 0x85 | 0xa0, ..]) => 2,
+        Some([0xe1, 0x9a, 0x80, ..] | [0xe2, 0x81, 0x9f, ..] | [0xe3, 0x80, 0x80, ..]) => 3,
+        Some([0xe2, 0x80, 0x80..=0x8a | 0xa8 | 0xa9 | 0xaf, ..]) => 3,
+        _ => 0,
+    }
+}
+
+/// Adds the lines of `text`, breaking long ones after a blank.
+fn push_short_lines(text: &[u8], lines: &mut Lines) {
+    for line in super::ascii::lines(text) {
+        let mut rest = line;
+        while rest.len() > LINE_LENGTH_MAX {
+            let window = rest.get(..=LINE_LENGTH_MAX).unwrap_or_default();
+            let length = memchr::memrchr(b' ', window).map_or(LINE_LENGTH_MAX, |at| at + 1);
+            let (head, tail) = rest.split_at(length);
+            lines.push(head);
+            rest = tail;
+        }
+        lines.push(rest);
+    }
+}
+
+/// The chunks of a `rawbody` view: decoded text parts as they are.
+pub(crate) fn raw_chunks<'a>(
+    parts: impl Iterator<Item = &'a Part>,
+    part_length_max: usize,
+) -> Lines {
+    let mut lines = Lines::default();
+    for part in parts {
+        let is_text = ["text", "message"].iter().any(|kind| {
+            part.effective_type()
+                .strip_prefix(kind)
+                .is_some_and(|rest| {
+                    !rest
+                        .starts_with(|letter: char| letter.is_ascii_alphanumeric() || letter == '_')
+                })
+        });
+        if is_text && part.media_type != "text/calendar" {
+            push_chunks(cut_raw(part.decoded(), part_length_max), &mut lines);
+        }
+    }
+    lines
+}
+
+fn cut_raw(text: &[u8], length_max: usize) -> &[u8] {
+    if length_max == 0 || text.len() <= length_max {
+        return text;
+    }
+    let window = text
+        .get(length_max..(length_max + CUT_SLACK + 1).min(text.len()))
+        .unwrap_or_default();
+    let end = [b'\n', b'>', b' ']
+        .iter()
+        .find_map(|&mark| memchr::memchr(mark, window));
+    text.get(..end.map_or(length_max, |at| length_max + at + 1))
+        .unwrap_or(text)
+}
+
+/// Chunks of between one and two line lengths that end where a line, tag or word does.
+fn push_chunks(text: &[u8], lines: &mut Lines) {
+    let mut rest = text;
+    if rest.len() <= LINE_LENGTH_MAX {
+        lines.push(rest);
+        return;
+    }
+    while rest.len() > 2 * LINE_LENGTH_MAX {
+        let window = rest
+            .get(LINE_LENGTH_MAX..2 * LINE_LENGTH_MAX)
+            .unwrap_or_default();
+        let end = [b'\n', b'>', b' ']
+            .iter()
+            .find_map(|&mark| memchr::memchr(mark, window))
+            .unwrap_or(0);
+        let (head, tail) = rest.split_at(LINE_LENGTH_MAX + end + 1);
+        lines.push(head);
+        rest = tail;
+    }
+    if !rest.is_empty() {
+        lines.push(rest);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(text: &str) -> Vec<String> {
+        let part = PartText {
+            text: Cow::Borrowed(text),
+            characters: true,
+        };
+        body_lines(b"s\n", std::iter::once(Some(part)), 50_000)
+            .iter()
+            .map(|line| String::from_utf8_lossy(line).into_owned())
+            .collect()
+    }
+
+    #[test]
+    fn paragraphs_are_lines() {
+        assert_eq!(
+            lines("a\nb  c \n \n\t d\0e\n"),
+            ["s\n", "a b c \n", " d\n", "e "]
+        );
+        assert_eq!(lines("a\u{a0}\u{2003}b"), ["s\n", "a b"]);
+        assert_eq!(lines(""), ["s\n"]);
+    }
+
+    #[test]
+    fn long_lines_break_at_blanks() {
+        let text = format!("{} {}", "a".repeat(2000), "b".repeat(3000));
+        let lengths: Vec<usize> = lines(&text).iter().map(String::len).collect();
+        assert_eq!(lengths, [2, 2001, 2048, 952]);
+    }
+
+    #[test]
+    fn chunks_end_at_lines() {
+        let text = "0123456789\n".repeat(1000);
+        let mut chunks = Lines::default();
+        push_chunks(text.as_bytes(), &mut chunks);
+        assert!(
+            chunks
+                .iter()
+                .all(|chunk| chunk.ends_with(b"\n") && chunk.len() <= 4096)
+        );
+        assert_eq!(chunks.text(), text.as_bytes());
+    }
+}

@@ -1,0 +1,319 @@
+//! What `header` rules match, and what the rest of the gateway asks of a message's head.
+
+use super::address;
+use super::ascii::{is_space, trim};
+use super::head::Field;
+use super::selector::{FieldPart, InnerPart, WhichFields};
+use super::words::decode_value;
+use super::{HeaderSelector, Mail};
+use std::borrow::Cow;
+
+impl Mail<'_> {
+    /// What a `header` rule matches: all the fields `selector` names, joined; `None` if there is none
+    /// (then `exists:` is false, and `[if-unset: …]` applies).
+    pub fn header(&self, selector: &HeaderSelector) -> Option<Cow<'_, [u8]>> {
+        let mut values = self.header_values(selector).into_iter();
+        let first = values.next()?;
+        let Some(second) = values.next() else {
+            return Some(first);
+        };
+        let separator: &[u8] = if first.ends_with(b"\n") { b"" } else { b"\n" };
+        let mut joined = [&first, separator, &second].concat();
+        for value in values {
+            joined.extend_from_slice(separator);
+            joined.extend_from_slice(&value);
+        }
+        Some(Cow::Owned(joined))
+    }
+
+    /// The same as a list.
+    pub(crate) fn header_values(&self, selector: &HeaderSelector) -> Vec<Cow<'_, [u8]>> {
+        let mut values = self.whole_values(selector);
+        match selector.which {
+            WhichFields::All => {}
+            WhichFields::First => values.truncate(1),
+            WhichFields::Last => {
+                let last = values.len().saturating_sub(1);
+                values.drain(..last);
+            }
+        }
+        match selector.part {
+            FieldPart::Whole => {}
+            FieldPart::Address => values = addresses(&values),
+            FieldPart::Name => values = names(&values, selector.raw),
+        }
+        self.inner_values(selector, values)
+    }
+
+    /// The values of a selector written out, as `From:addr`.
+    pub(crate) fn values_of(&self, selector: &str) -> Vec<Cow<'_, [u8]>> {
+        self.header_values(&HeaderSelector::parse(selector))
+    }
+
+    /// The first value of a selector written out.
+    pub(crate) fn first_of(&self, selector: &str) -> Option<Cow<'_, [u8]>> {
+        self.values_of(selector).into_iter().next()
+    }
+
+    fn whole_values(&self, selector: &HeaderSelector) -> Vec<Cow<'_, [u8]>> {
+        let name = selector.name.as_str();
+        match name {
+            "ALL" if selector.raw => {
+                return self
+                    .head()
+                    .pristine_fields()
+                    .into_iter()
+                    .map(Cow::Borrowed)
+                    .collect();
+            }
+            "ALL" => {
+                return self
+                    .head()
+                    .decoded_lines()
+                    .into_iter()
+                    .map(Cow::Owned)
+                    .collect();
+            }
+            "MESSAGEID" => {
+                let fields = [
+                    "X-Message-Id",
+                    "Resent-Message-Id",
+                    "X-Original-Message-ID",
+                    "Message-Id",
+                ];
+                let values = fields
+                    .iter()
+                    .flat_map(|field| self.unfolded(field, selector.raw));
+                return values.filter(|value| !value.is_empty()).collect();
+            }
+            _ => {}
+        }
+        if name.eq_ignore_ascii_case("ToCc") {
+            return ["To", "Cc"]
+                .iter()
+                .flat_map(|field| self.unfolded(field, selector.raw))
+                .collect();
+        }
+        if selector.raw || selector.part != FieldPart::Whole {
+            return self
+                .head()
+                .all(name.as_bytes())
+                .map(|field| Cow::Borrowed(field.raw()))
+                .collect();
+        }
+        self.decoded_with_line_end(name)
+    }
+
+    fn decoded_with_line_end(&self, name: &str) -> Vec<Cow<'_, [u8]>> {
+        self.head()
+            .all(name.as_bytes())
+            .map(|field| Cow::Owned([field.decoded(), b"\n"].concat()))
+            .collect()
+    }
+
+    /// The fields of one name, decoded with a line end, or raw on one line.
+    fn unfolded(&self, name: &str, raw: bool) -> Vec<Cow<'_, [u8]>> {
+        if raw {
+            self.head()
+                .all(name.as_bytes())
+                .map(|field| Cow::Owned(unfold_raw(field.raw())))
+                .collect()
+        } else {
+            self.decoded_with_line_end(name)
+        }
+    }
+
+    fn inner_values<'b>(
+        &self,
+        selector: &HeaderSelector,
+        values: Vec<Cow<'b, [u8]>>,
+    ) -> Vec<Cow<'b, [u8]>> {
+        match selector.inner {
+            InnerPart::Whole => values,
+            InnerPart::Host | InnerPart::Domain => {
+                let hosts = values
+                    .iter()
+                    .filter_map(|value| self.host_in(value, selector.part == FieldPart::Address));
+                let wanted = hosts.map(|host| match selector.inner {
+                    InnerPart::Domain => self
+                        .configuration()
+                        .boundaries
+                        .registered(&String::from_utf8_lossy(&host).to_ascii_lowercase())
+                        .into_bytes(),
+                    _ => host,
+                });
+                wanted.map(Cow::Owned).collect()
+            }
+            InnerPart::Ip | InnerPart::ReverseIp => {
+                let found = values.iter().filter_map(|value| {
+                    let (start, end) = super::ip::find(value)?;
+                    let text = value.get(start..end)?;
+                    if selector.inner == InnerPart::Ip {
+                        return Some(text.to_vec());
+                    }
+                    super::ip::parse(text).map(|address| super::ip::reversed(address).into_bytes())
+                });
+                found.map(Cow::Owned).collect()
+            }
+        }
+    }
+
+    /// The host an address or a text names.
+    fn host_in(&self, value: &[u8], is_address: bool) -> Option<Vec<u8>> {
+        if is_address {
+            let sign = memchr::memrchr(b'@', value)?;
+            let host = value.get(sign + 1..)?;
+            let end = host
+                .iter()
+                .position(|&byte| is_space(byte))
+                .unwrap_or(host.len());
+            return host
+                .get(..end)
+                .filter(|host| !host.is_empty())
+                .map(<[u8]>::to_vec);
+        }
+        let after_sign = memchr::memrchr(b'@', value).and_then(|sign| value.get(sign + 1..));
+        let words = |text: &[u8]| -> Option<Vec<u8>> {
+            text.split(|byte| !byte.is_ascii_alphanumeric() && !matches!(byte, b'.' | b'-' | b'_'))
+                .map(|word| word.strip_suffix(b".").unwrap_or(word))
+                .find(|word| {
+                    super::domain::is_fully_qualified(word)
+                        && self
+                            .configuration()
+                            .boundaries
+                            .is_valid(&String::from_utf8_lossy(word).to_ascii_lowercase())
+                })
+                .map(<[u8]>::to_vec)
+        };
+        after_sign.and_then(words).or_else(|| words(value))
+    }
+
+    /// The subject, decoded to UTF-8; empty if there is none.
+    pub fn subject(&self) -> String {
+        String::from_utf8_lossy(self.head().last(b"subject").unwrap_or_default()).into_owned()
+    }
+
+    /// The first address of `From:`.
+    pub fn from_address(&self) -> Option<String> {
+        self.first_of("From:addr")
+            .map(|address| String::from_utf8_lossy(&address).into_owned())
+    }
+
+    /// The message id with its angle brackets.
+    pub fn message_id(&self) -> Option<String> {
+        self.head()
+            .last(b"message-id")
+            .map(|id| String::from_utf8_lossy(id).into_owned())
+    }
+
+    /// The `Date:` field as it stands.
+    pub fn date(&self) -> Option<String> {
+        self.head()
+            .last(b"date")
+            .map(|date| String::from_utf8_lossy(date).into_owned())
+    }
+
+    /// The text a person would read: the `text/plain` parts if there are any, else the rendered HTML.
+    pub fn readable_text(&self) -> String {
+        let leaves = || self.parts().leaves().zip(self.rendered());
+        let is_attachment = |field: Option<&[u8]>| {
+            field.is_some_and(|value| super::ascii::starts_with_ignore_case(value, b"attachment"))
+        };
+        let text_of = |html: bool| {
+            let mut texts = Vec::new();
+            for (part, rendered) in leaves() {
+                let fits = rendered.is_some() == html
+                    && !is_attachment(part.field(b"content-disposition"));
+                if fits
+                    && let Some(text) =
+                        super::body::part_text(part, rendered.as_ref(), super::Visibility::Visible)
+                {
+                    texts.push(text.into_text());
+                }
+            }
+            texts
+        };
+        let plain = text_of(false);
+        let texts = if plain.iter().any(|text| !text.trim().is_empty()) {
+            plain
+        } else {
+            text_of(true)
+        };
+        texts
+            .iter()
+            .map(|text| text.trim_end())
+            .collect::<Vec<_>>()
+            .join("\n\n")
+    }
+}
+
+/// A raw value on one line.
+fn unfold_raw(raw: &[u8]) -> Vec<u8> {
+    let mut out: Vec<u8> = Vec::with_capacity(raw.len());
+    let mut at = 0;
+    while let Some(&byte) = raw.get(at) {
+        at += 1;
+        if byte == b'\n' && raw.get(at).copied().is_some_and(is_space) {
+            if out.last() == Some(&b'\r') {
+                out.pop();
+            }
+            out.push(b' ');
+            while raw.get(at).copied().is_some_and(is_space) {
+                at += 1;
+            }
+        } else {
+            out.push(byte);
+        }
+    }
+    out
+}
+
+fn addresses(values: &[Cow<'_, [u8]>]) -> Vec<Cow<'static, [u8]>> {
+    let all = values.iter().flat_map(|value| address::parse(value));
+    all.filter_map(|one| one.address).map(Cow::Owned).collect()
+}
+
+fn names(values: &[Cow<'_, [u8]>], raw: bool) -> Vec<Cow<'static, [u8]>> {
+    let all = values
+        .iter()
+        .flat_map(|value| address::parse(value))
+        .filter_map(|one| one.name);
+    all.map(|name| {
+        if raw {
+            name
+        } else {
+            tidy_name(&decode_value(b"name", &name))
+        }
+    })
+    .map(Cow::Owned)
+    .collect()
+}
+
+/// A name with single blanks and without single quotes around it.
+fn tidy_name(name: &[u8]) -> Vec<u8> {
+    let trimmed = trim(name);
+    if trimmed.is_empty() {
+        return name.to_vec();
+    }
+    let words = trimmed
+        .split(|&byte| is_space(byte))
+        .filter(|word| !word.is_empty());
+    let tidy = words.collect::<Vec<_>>().join(&b' ');
+    match tidy
+        .strip_prefix(b"'")
+        .and_then(|inner| inner.strip_suffix(b"'"))
+    {
+        Some(inner) => inner.to_vec(),
+        None => tidy,
+    }
+}
+
+/// The fields of a part, as `mimeheader` rules see them.
+#[allow(dead_code)]
+fn part_values(field: &Field<'_>, raw: bool) -> Vec<u8> {
+    if raw {
+        field.raw().to_vec()
+    } else {
+        field.decoded().to_vec()
+    }
+}

@@ -1,0 +1,587 @@
+//! HTML cut into tags, text and comments the way Perl's HTML::Parser cuts it, which is the way the
+//! browsers of its time did: nothing is an error, and every byte belongs to some token.
+
+/// Receives the pieces of a document in order.
+pub(super) trait Handler {
+    /// A start tag; its name is in lower case.
+    fn start(&mut self, tag: &str, attributes: &Attributes<'_>);
+    /// An end tag; its name is in lower case.
+    fn end(&mut self, tag: &str);
+    /// Text between tags. In `literal` text, as in scripts, entities are not decoded.
+    fn text(&mut self, text: &str, literal: bool);
+    /// A comment with its delimiters.
+    fn comment(&mut self, text: &str);
+    /// A `<!DOCTYPE …>` or `<!ENTITY …>`.
+    fn declaration(&mut self, text: &str);
+    /// Whether a start tag of this name is still open.
+    fn is_open(&self, tag: &str) -> bool;
+}
+
+/// The attributes of a start tag, names as written, values with entities undecoded.
+#[derive(Debug, Default)]
+pub(super) struct Attributes<'a> {
+    list: smallvec::SmallVec<[(&'a str, &'a str); 8]>,
+}
+
+/// Most attributes of a tag that are kept.
+const ATTRIBUTES_MAX: usize = 500;
+
+impl<'a> Attributes<'a> {
+    /// The value of the first attribute of this name. An attribute without a value has its own name
+    /// as value.
+    pub(super) fn get(&self, name: &str) -> Option<&'a str> {
+        self.list
+            .iter()
+            .find(|(known, _)| known.eq_ignore_ascii_case(name))
+            .map(|&(_, value)| value)
+    }
+
+    /// All of them.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
+        self.list.iter().copied()
+    }
+
+    fn push(&mut self, name: &'a str, value: &'a str) {
+        if self.list.len() < ATTRIBUTES_MAX {
+            self.list.push((name, value));
+        }
+    }
+}
+
+/// Elements whose content is text whatever it looks like, and whether entities in it are text too.
+const LITERAL_ELEMENTS: [(&str, bool); 7] = [
+    ("script", true),
+    ("style", true),
+    ("xmp", true),
+    ("iframe", true),
+    ("plaintext", true),
+    ("title", false),
+    ("textarea", false),
+];
+
+/// SGML marked sections, `<![CDATA[ … ]]>`, by rising strength.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Section {
+    None,
+    Include,
+    Rcdata,
+    Cdata,
+    Ignore,
+}
+
+/// Most marked sections within each other.
+const SECTIONS_MAX: usize = 1000;
+
+/// Cuts `text` and gives the pieces to `handler`.
+pub(super) fn tokenise(text: &str, handler: &mut impl Handler) {
+    let mut reader = Reader::new(text);
+    let mut rest = reader.run(0, handler);
+    // A script or style that is never closed would hide all that follows it; so it is closed at the
+    // end of the document, where its text then ends.
+    let mut closed = String::new();
+    for tag in ["style", "script"] {
+        if handler.is_open(tag) {
+            if closed.is_empty() {
+                closed.push_str(text.get(rest..).unwrap_or_default());
+                rest = 0;
+            }
+            closed.push_str("</");
+            closed.push_str(tag);
+            closed.push('>');
+            let mut again = Reader {
+                text: &closed,
+                ..reader
+            };
+            rest = again.run(rest, handler);
+            reader = Reader { text, ..again };
+        }
+    }
+    let mut reader = if closed.is_empty() {
+        reader
+    } else {
+        Reader {
+            text: &closed,
+            ..reader
+        }
+    };
+    reader.finish(rest, handler);
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    literal: Option<(&'static str, bool)>,
+    sections: Vec<Section>,
+    section: Section,
+    /// Comments end at the next `>`: set when the real end was not found.
+    short_comments: bool,
+    pending_end: Option<&'static str>,
+}
+
+/// What a construct that starts with `<` turned out to be.
+enum Found {
+    /// A piece that ends here.
+    Piece(usize),
+    /// It is not ended in this document.
+    Unfinished,
+    /// It is no markup: the `<` is text.
+    Text,
+}
+
+const fn is_space(byte: u8) -> bool {
+    super::super::ascii::is_space(byte)
+}
+
+impl<'a> Reader<'a> {
+    fn new(text: &'a str) -> Self {
+        Self {
+            text,
+            literal: None,
+            sections: Vec::new(),
+            section: Section::None,
+            short_comments: false,
+            pending_end: None,
+        }
+    }
+
+    fn byte(&self, at: usize) -> Option<u8> {
+        self.text.as_bytes().get(at).copied()
+    }
+
+    fn slice(&self, start: usize, end: usize) -> &'a str {
+        self.text.get(start..end).unwrap_or_default()
+    }
+
+    fn skip_space(&self, mut at: usize) -> usize {
+        while self.byte(at).is_some_and(is_space) {
+            at += 1;
+        }
+        at
+    }
+
+    fn find(&self, byte: u8, from: usize) -> Option<usize> {
+        memchr::memchr(byte, self.text.as_bytes().get(from..)?).map(|at| from + at)
+    }
+
+    fn report_text(&mut self, start: usize, end: usize, handler: &mut impl Handler) {
+        if start < end && self.section != Section::Ignore {
+            let literal =
+                self.literal.is_some_and(|(_, literal)| literal) || self.section == Section::Cdata;
+            handler.text(self.slice(start, end), literal);
+        }
+    }
+
+    fn report_comment(&mut self, start: usize, end: usize, handler: &mut impl Handler) {
+        if self.section != Section::Ignore {
+            handler.comment(self.slice(start, end));
+        }
+    }
+
+    fn report_pending_end(&mut self, handler: &mut impl Handler) {
+        if let Some(tag) = self.pending_end.take() {
+            handler.end(tag);
+        }
+    }
+
+    /// Reports all that is complete from `start` on; returns where the incomplete rest starts.
+    fn run(&mut self, start: usize, handler: &mut impl Handler) -> usize {
+        let (mut start, mut at) = (start, start);
+        loop {
+            if let Some((element, _)) = self.literal {
+                match self.literal_end(element, at) {
+                    Some((end_tag, after)) => {
+                        self.report_text(start, end_tag, handler);
+                        self.literal = None;
+                        if self.section != Section::Ignore {
+                            self.report_pending_end(handler);
+                            handler.end(element);
+                        }
+                        (start, at) = (after, after);
+                        continue;
+                    }
+                    None => return start,
+                }
+            }
+            if matches!(self.section, Section::Cdata | Section::Rcdata) {
+                match memchr::memmem::find(
+                    self.text.as_bytes().get(at..).unwrap_or_default(),
+                    b"]]>",
+                ) {
+                    Some(length) => {
+                        self.report_text(start, at + length, handler);
+                        (start, at) = (at + length + 3, at + length + 3);
+                        self.leave_section();
+                        continue;
+                    }
+                    None => return start,
+                }
+            }
+            let next = self.find(b'<', at);
+            if self.section != Section::None
+                && let Some(end) = self.section_end(at, next.unwrap_or(self.text.len()))
+            {
+                self.report_text(start, end, handler);
+                (start, at) = (end + 3, end + 3);
+                self.leave_section();
+                continue;
+            }
+            let Some(tag) = next else {
+                self.report_text(start, self.text.len(), handler);
+                return self.text.len();
+            };
+            self.report_text(start, tag, handler);
+            start = tag;
+            if self.text.len() - tag < 3 {
+                return start;
+            }
+            match self.markup(tag, handler) {
+                Found::Piece(after) => (start, at) = (after, after),
+                Found::Unfinished => return start,
+                Found::Text => at = tag + 1,
+            }
+        }
+    }
+
+    /// The end of the document: decides what an incomplete rest is.
+    fn finish(&mut self, start: usize, handler: &mut impl Handler) {
+        let mut start = start;
+        while start < self.text.len() {
+            if let Some((element, _)) = self.literal {
+                if matches!(element, "plaintext" | "xmp" | "iframe" | "textarea") {
+                    break;
+                }
+                self.literal = None;
+                if matches!(element, "script" | "style") {
+                    handler.end(element);
+                } else {
+                    self.pending_end = Some(element);
+                }
+                start = self.run(start, handler);
+                continue;
+            }
+            if self.byte(start) == Some(b'<') && !self.short_comments {
+                self.short_comments = true;
+                start = self.run(start, handler);
+                continue;
+            }
+            let is_markup = self.byte(start) == Some(b'<')
+                && self.byte(start + 1).is_none_or(|byte| {
+                    byte.is_ascii_alphabetic() || matches!(byte, b'_' | b':' | b'/' | b'!' | b'?')
+                });
+            if is_markup {
+                self.report_comment(start, self.text.len(), handler);
+                start = self.text.len();
+            }
+            break;
+        }
+        self.report_text(start, self.text.len(), handler);
+        self.report_pending_end(handler);
+    }
+
+    /// Where the end tag of a literal element starts and ends.
+    fn literal_end(&self, element: &str, from: usize) -> Option<(usize, usize)> {
+        if element == "plaintext" {
+            return None;
+        }
+        let mut from = from;
+        loop {
+            let tag = self.find(b'<', from)?;
+            from = tag + 1;
+            if self.byte(from) != Some(b'/') {
+                continue;
+            }
+            let name_end = tag + 2 + element.len();
+            let name = self.text.as_bytes().get(tag + 2..name_end);
+            if name.is_some_and(|name| name.eq_ignore_ascii_case(element.as_bytes())) {
+                let close = self.skip_space(name_end);
+                if self.byte(close) == Some(b'>') {
+                    return Some((tag, close + 1));
+                }
+            }
+        }
+    }
+
+    fn section_end(&self, from: usize, to: usize) -> Option<usize> {
+        memchr::memmem::find(self.text.as_bytes().get(from..to)?, b"]]>").map(|at| from + at)
+    }
+
+    fn leave_section(&mut self) {
+        self.sections.pop();
+        self.section = self.sections.iter().copied().max().unwrap_or(Section::None);
+    }
+
+    fn markup(&mut self, tag: usize, handler: &mut impl Handler) -> Found {
+        match self.byte(tag + 1) {
+            Some(byte) if byte.is_ascii_alphabetic() => self.start_tag(tag, handler),
+            Some(b'/') => self.end_tag(tag, handler),
+            Some(b'!') => self.declaration(tag, handler),
+            Some(b'?') => match self.find(b'>', tag + 2) {
+                Some(end) => Found::Piece(end + 1),
+                None => Found::Unfinished,
+            },
+            _ => Found::Text,
+        }
+    }
+
+    fn start_tag(&mut self, tag: usize, handler: &mut impl Handler) -> Found {
+        let mut attributes = Attributes::default();
+        let Some((name_end, end)) = self.read_start_tag(tag, &mut attributes) else {
+            return Found::Unfinished;
+        };
+        let name = self.slice(tag + 1, name_end);
+        if self.section != Section::Ignore {
+            self.report_pending_end(handler);
+            with_lower_case(name, |name| handler.start(name, &attributes));
+        }
+        self.literal = LITERAL_ELEMENTS
+            .into_iter()
+            .find(|(element, _)| element.eq_ignore_ascii_case(name));
+        Found::Piece(end)
+    }
+
+    /// Where the name and where the tag ends; `None` if it does not.
+    fn read_start_tag(
+        &self,
+        tag: usize,
+        attributes: &mut Attributes<'a>,
+    ) -> Option<(usize, usize)> {
+        let word_end = |from: usize, stop_at_equals: bool| {
+            let mut at = from;
+            while let Some(byte) = self.byte(at) {
+                if is_space(byte) || byte == b'>' || stop_at_equals && byte == b'=' {
+                    break;
+                }
+                at += 1;
+            }
+            at
+        };
+        let name_end = word_end(tag + 2, false);
+        let mut at = self.skip_space(name_end);
+        loop {
+            if self.byte(at)? == b'>' {
+                return Some((name_end, at + 1));
+            }
+            let attribute_end = word_end(at + 1, true);
+            let attribute = self.slice(at, attribute_end);
+            at = self.skip_space(attribute_end);
+            if self.byte(at)? != b'=' {
+                attributes.push(attribute, attribute);
+                continue;
+            }
+            at = self.skip_space(at + 1);
+            match self.byte(at)? {
+                b'>' => attributes.push(attribute, ""),
+                quote @ (b'"' | b'\'') => {
+                    let end = self.find(quote, at + 1)?;
+                    attributes.push(attribute, self.slice(at + 1, end));
+                    at = self.skip_space(end + 1);
+                }
+                _ => {
+                    let end = word_end(at, false);
+                    attributes.push(attribute, self.slice(at, end));
+                    at = self.skip_space(end);
+                }
+            }
+        }
+    }
+
+    fn end_tag(&mut self, tag: usize, handler: &mut impl Handler) -> Found {
+        let name_start = tag + 2;
+        let mut name_end = name_start;
+        while self
+            .byte(name_end)
+            .is_some_and(|byte| !is_space(byte) && byte != b'>')
+        {
+            name_end += 1;
+        }
+        let Some(end) = self.skip_quoted(name_end) else {
+            return Found::Unfinished;
+        };
+        if name_end == name_start {
+            self.report_comment(tag, end + 1, handler);
+        } else if self.section != Section::Ignore {
+            self.report_pending_end(handler);
+            with_lower_case(self.slice(name_start, name_end), |name| handler.end(name));
+        }
+        Found::Piece(end + 1)
+    }
+
+    /// The next `>` outside quotes, where quotes open only after a blank or an equals sign.
+    fn skip_quoted(&self, from: usize) -> Option<usize> {
+        let mut quote = None;
+        let mut previous = b' ';
+        for (offset, &byte) in self.text.as_bytes().get(from..)?.iter().enumerate() {
+            match (byte, quote) {
+                (b'>', None) => return Some(from + offset),
+                (b'"' | b'\'', Some(open)) if open == byte => quote = None,
+                (b'"' | b'\'', None) if matches!(previous, b' ' | b'=') => quote = Some(byte),
+                _ => {}
+            }
+            previous = byte;
+        }
+        None
+    }
+
+    fn declaration(&mut self, tag: usize, handler: &mut impl Handler) -> Found {
+        let start = tag + 2;
+        match self.byte(start) {
+            Some(b'-') if self.byte(start + 1) == Some(b'-') => return self.comment(tag, handler),
+            Some(b'[') => match self.marked_section(tag) {
+                Found::Text => {}
+                found => return found,
+            },
+            Some(b'>') => {
+                self.report_comment(tag, start + 1, handler);
+                return Found::Piece(start + 1);
+            }
+            Some(byte) if byte.is_ascii_alphabetic() => match self.named_declaration(start) {
+                Found::Piece(end) => {
+                    if self.section != Section::Ignore {
+                        self.report_pending_end(handler);
+                        handler.declaration(self.slice(tag, end));
+                    }
+                    return Found::Piece(end);
+                }
+                Found::Unfinished => return Found::Unfinished,
+                Found::Text => {}
+            },
+            _ => {}
+        }
+        match self.find(b'>', start) {
+            Some(end) => {
+                self.report_comment(tag, end + 1, handler);
+                Found::Piece(end + 1)
+            }
+            None => Found::Unfinished,
+        }
+    }
+
+    fn comment(&mut self, tag: usize, handler: &mut impl Handler) -> Found {
+        let start = tag + 4;
+        let end = if self.short_comments {
+            self.find(b'>', start)
+        } else {
+            let mut from = start;
+            loop {
+                let Some(dash) = memchr::memmem::find(
+                    self.text.as_bytes().get(from..).unwrap_or_default(),
+                    b"--",
+                ) else {
+                    break None;
+                };
+                let close = self.skip_space(from + dash + 2);
+                if self.byte(close) == Some(b'>') {
+                    break Some(close);
+                }
+                // White space is not looked at twice.
+                from = if close > from + dash + 2 {
+                    close
+                } else {
+                    from + dash + 1
+                };
+            }
+        };
+        match end {
+            Some(end) => {
+                self.report_comment(tag, end + 1, handler);
+                Found::Piece(end + 1)
+            }
+            None => Found::Unfinished,
+        }
+    }
+
+    /// `<!DOCTYPE …>` and `<!ENTITY …>`; anything else is a comment.
+    fn named_declaration(&self, start: usize) -> Found {
+        let is_name =
+            |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-' | b':');
+        let mut at = start;
+        while self.byte(at).is_some_and(is_name) {
+            at += 1;
+        }
+        if at >= self.text.len() {
+            return Found::Unfinished;
+        }
+        let name = self.slice(start, at);
+        if !name.eq_ignore_ascii_case("doctype") && !name.eq_ignore_ascii_case("entity") {
+            return Found::Text;
+        }
+        loop {
+            at = self.skip_space(at);
+            let next = match self.byte(at) {
+                None => return Found::Unfinished,
+                Some(b'>') => return Found::Piece(at + 1),
+                Some(quote @ (b'"' | b'\'')) => self.find(quote, at + 1).map(|end| end + 1),
+                Some(b'-') => match self.byte(at + 1) {
+                    None => None,
+                    Some(b'-') => {
+                        let rest = self.text.as_bytes().get(at + 2..).unwrap_or_default();
+                        memchr::memmem::find(rest, b"--").map(|length| at + length + 4)
+                    }
+                    Some(_) => return Found::Text,
+                },
+                Some(_) => {
+                    let rest = self.text.as_bytes().get(at + 1..).unwrap_or_default();
+                    rest.iter()
+                        .position(|&byte| is_space(byte) || byte == b'>')
+                        .map(|length| at + 1 + length)
+                }
+            };
+            match next {
+                Some(next) => at = next,
+                None => return Found::Unfinished,
+            }
+        }
+    }
+
+    /// `<![NAME[`.
+    fn marked_section(&mut self, tag: usize) -> Found {
+        let is_first = |byte: u8| byte.is_ascii_alphabetic() || matches!(byte, b'_' | b':');
+        let is_name =
+            |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-' | b':');
+        let mut at = self.skip_space(tag + 3);
+        let mut section = None;
+        while self.byte(at).is_some_and(is_first) {
+            let start = at;
+            while self.byte(at).is_some_and(is_name) {
+                at += 1;
+            }
+            let named = match self.slice(start, at).to_ascii_lowercase().as_str() {
+                "include" => Section::Include,
+                "rcdata" => Section::Rcdata,
+                "cdata" => Section::Cdata,
+                "ignore" => Section::Ignore,
+                _ => Section::None,
+            };
+            section = section.max(Some(named));
+            at = self.skip_space(at);
+            if at >= self.text.len() {
+                return Found::Unfinished;
+            }
+        }
+        if self.byte(at) != Some(b'[') {
+            return Found::Text;
+        }
+        if self.sections.len() < SECTIONS_MAX {
+            self.sections.push(section.unwrap_or(Section::Include));
+            self.section = self.sections.iter().copied().max().unwrap_or(Section::None);
+        }
+        Found::Piece(at + 1)
+    }
+}
+
+/// Longest tag name that is made lower case without allocating.
+const TAG_NAME_INLINE_LENGTH: usize = 32;
+
+fn with_lower_case(name: &str, mut then: impl FnMut(&str)) {
+    if !name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        return then(name);
+    }
+    let mut buffer = [0_u8; TAG_NAME_INLINE_LENGTH];
+    if let Some(target) = buffer.get_mut(..name.len()) {
+        target.copy_from_slice(name.as_bytes());
+        target.make_ascii_lowercase();
+        if let Ok(lower) = std::str::from_utf8(target) {
+            return then(lower);
+        }
+    }
+    then(&name.to_ascii_lowercase());
+}
