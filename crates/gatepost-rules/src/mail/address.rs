@@ -287,7 +287,7 @@ mod tests {
                 "Foo, Bar |a@b.c / Baz|d@e.f",
             ),
             ("Group: a@b.c, d@e.f;", "-|a@b.c / -|d@e.f"),
-            ("\"a@b.c\" <a@b.c>", "-|a@b.c"),
+            ("\"a@b.c\"<a@b.c>", "-|a@b.c"),
             ("\"a@b.co\"", "-|a@b.co"),
             ("<>", "-|-"),
             ("nothing", "nothing|-"),
