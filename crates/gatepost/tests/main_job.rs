@@ -110,7 +110,7 @@ fn mail_is_judged_and_pushed_to_every_kind_of_subscriber() {
                 .lines()
                 .find(|line| line.contains("550 5.7.1"))
                 .unwrap_or_else(|| panic!("{}: no 550 in {transcript}", case.id));
-            assert!(refusal.contains("points"), "the score is named: {refusal}");
+            assert!(refusal.contains("of 5.0"), "the score is named: {refusal}");
             let rule = |word: &str| {
                 word.len() > 3
                     && word

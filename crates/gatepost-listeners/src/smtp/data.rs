@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn only_a_dot_between_two_line_ends_ends_a_message() {
         let (consumed, message) = receive(b"a\r\n..b\r\n...\r\n.\r\nQUIT\r\n");
-        assert_eq!(consumed, Some(17));
+        assert_eq!(consumed, Some(16));
         assert_eq!(message, Ok(b"a\r\n.b\r\n..\r\n".to_vec()));
         assert_eq!(receive(b".\r\n"), (Some(3), Ok(Vec::new())));
     }

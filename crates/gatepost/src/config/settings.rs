@@ -2,6 +2,15 @@
 
 use std::path::PathBuf;
 
+use gatepost_broker::BrokerSettings;
+use gatepost_listeners::http::HttpSettings;
+use gatepost_listeners::smtp::SmtpSettings;
+use gatepost_listeners::workers::WorkersSettings;
+use gatepost_message::Listener;
+use gatepost_pages::{AccessLogSettings, PagesSettings};
+use gatepost_procedures::{Configuration, ProcedureTable, ProceduresSettings, ScopeSettings};
+use gatepost_rules::RulesSettings;
+use gatepost_settings::Bind;
 use gatepost_store::StoreSettings;
 use serde::{Deserialize, Serialize};
 
@@ -14,17 +23,63 @@ use super::mistake::Mistake;
 pub(crate) struct Config {
     /// The folder of the embedded database and its files.
     pub(crate) data: PathBuf,
-    pub(crate) log: LogSettings,
+    /// Whether a listener may be reachable from other machines without asking who is there.
+    pub(crate) open_to_world: bool,
+    pub(crate) listeners: ListenersSettings,
+    pub(crate) rules: RulesSettings,
+    pub(crate) procedures: ProceduresSettings,
+    pub(crate) scope: Vec<ScopeSettings>,
+    pub(crate) procedure: ProcedureTable,
+    pub(crate) broker: BrokerSettings,
+    pub(crate) pages: PagesSettings,
+    pub(crate) access_log: AccessLogSettings,
     pub(crate) store: StoreSettings,
+    pub(crate) workers: WorkersSettings,
+    pub(crate) log: LogSettings,
 }
 
 impl Default for Config {
     fn default() -> Self {
         Self {
             data: PathBuf::from("gatepost-data"),
-            log: LogSettings::default(),
+            open_to_world: false,
+            listeners: ListenersSettings::default(),
+            rules: RulesSettings::default(),
+            procedures: ProceduresSettings::default(),
+            scope: vec![mail_scope()],
+            procedure: ProcedureTable::default(),
+            broker: BrokerSettings::default(),
+            pages: PagesSettings::default(),
+            access_log: AccessLogSettings::default(),
             store: StoreSettings::default(),
+            workers: WorkersSettings::default(),
+            log: LogSettings::default(),
         }
+    }
+}
+
+/// Without a word in the config, mail is checked for size and spam.
+fn mail_scope() -> ScopeSettings {
+    ScopeSettings {
+        path: "/mail".to_owned(),
+        listeners: vec![Listener::Smtp, Listener::Lmtp, Listener::Milter],
+        run: vec!["/sizecheck".to_owned(), "/spamcheck".to_owned()],
+        ..ScopeSettings::default()
+    }
+}
+
+/// `[listeners]`: one table for each protocol. An empty `bind` turns a listener off.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct ListenersSettings {
+    pub(crate) smtp: SmtpSettings,
+    pub(crate) http: HttpSettings,
+}
+
+impl ListenersSettings {
+    /// Each listener's name and addresses.
+    pub(crate) fn binds(&self) -> [(Listener, &[Bind]); 2] {
+        [(Listener::Smtp, &self.smtp.bind), (Listener::Http, &self.http.bind)]
     }
 }
 
@@ -41,10 +96,7 @@ pub(crate) struct LogSettings {
 
 impl Default for LogSettings {
     fn default() -> Self {
-        Self {
-            format: LogFormat::Text,
-            level: "info".to_owned(),
-        }
+        Self { format: LogFormat::Text, level: "info".to_owned() }
     }
 }
 
@@ -56,15 +108,30 @@ pub(crate) enum LogFormat {
 }
 
 impl Config {
+    /// What the procedures read of it.
+    pub(crate) fn procedures(&self) -> Configuration {
+        Configuration {
+            procedures: self.procedures.clone(),
+            scopes: self.scope.clone(),
+            table: self.procedure.clone(),
+        }
+    }
+
     /// Mistakes that no single value shows: settings that contradict each other.
     pub(super) fn mistakes(&self, layers: &Layers) -> Vec<Mistake> {
         let mut mistakes = Vec::new();
         if let Err(error) = tracing_subscriber::EnvFilter::try_new(&self.log.level) {
-            mistakes.push(Mistake::new(
-                layers.origin("log.level"),
-                "log.level",
-                error.to_string(),
-            ));
+            mistakes.push(Mistake::new(layers.origin("log.level"), "log.level", error.to_string()));
+        }
+        for (listener, binds) in self.listeners.binds() {
+            let key = format!("listeners.{listener}.bind");
+            for bind in binds.iter().filter(|bind| !bind.is_local() && !self.open_to_world) {
+                let reason = format!(
+                    "{bind} can be reached from other machines, and nobody is asked who they are; \
+                     write open_to_world = true if that is meant"
+                );
+                mistakes.push(Mistake::new(layers.origin(&key), &key, reason));
+            }
         }
         mistakes
     }
