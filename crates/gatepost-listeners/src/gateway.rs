@@ -114,7 +114,7 @@ impl Gateway {
                 let publication = publication(message, topic.clone(), rendered, &verdict);
                 let handed = self.0.outlet.publish(publication);
                 deliveries += handed.deliveries;
-                tickets.extend(handed.ticket.map(Ok));
+                tickets.extend(handed.ticket);
             }
         }
         let story = JournalEntry {

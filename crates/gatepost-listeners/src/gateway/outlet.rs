@@ -1,7 +1,7 @@
 //! Where publications go. The broker is the outlet of the server; tests have one that notes.
 
 use gatepost_message::Publication;
-use gatepost_store::Ticket;
+use gatepost_store::{StoreError, Ticket};
 
 /// What became of one publication.
 #[derive(Debug, Default)]
@@ -9,7 +9,7 @@ pub struct Handed {
     /// Subscribers that it was handed to.
     pub deliveries: u64,
     /// What must be on disk before the sender may be told that it was taken.
-    pub ticket: Option<Ticket>,
+    pub ticket: Option<Result<Ticket, StoreError>>,
 }
 
 /// Takes publications, without waiting.

@@ -15,7 +15,7 @@ pub(super) struct ServeArguments {
 
 pub(super) fn run(arguments: &ServeArguments) -> ExitCode {
     match arguments.source.load() {
-        Ok((config, _)) => crate::serve::run(config),
+        Ok((config, _)) => crate::serve::run(config, &arguments.source),
         Err(mistakes) => print_mistakes(&mistakes),
     }
 }

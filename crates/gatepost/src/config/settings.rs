@@ -79,7 +79,10 @@ pub(crate) struct ListenersSettings {
 impl ListenersSettings {
     /// Each listener's name and addresses.
     pub(crate) fn binds(&self) -> [(Listener, &[Bind]); 2] {
-        [(Listener::Smtp, &self.smtp.bind), (Listener::Http, &self.http.bind)]
+        [
+            (Listener::Smtp, &self.smtp.bind),
+            (Listener::Http, &self.http.bind),
+        ]
     }
 }
 
@@ -96,7 +99,10 @@ pub(crate) struct LogSettings {
 
 impl Default for LogSettings {
     fn default() -> Self {
-        Self { format: LogFormat::Text, level: "info".to_owned() }
+        Self {
+            format: LogFormat::Text,
+            level: "info".to_owned(),
+        }
     }
 }
 
@@ -121,11 +127,18 @@ impl Config {
     pub(super) fn mistakes(&self, layers: &Layers) -> Vec<Mistake> {
         let mut mistakes = Vec::new();
         if let Err(error) = tracing_subscriber::EnvFilter::try_new(&self.log.level) {
-            mistakes.push(Mistake::new(layers.origin("log.level"), "log.level", error.to_string()));
+            mistakes.push(Mistake::new(
+                layers.origin("log.level"),
+                "log.level",
+                error.to_string(),
+            ));
         }
         for (listener, binds) in self.listeners.binds() {
             let key = format!("listeners.{listener}.bind");
-            for bind in binds.iter().filter(|bind| !bind.is_local() && !self.open_to_world) {
+            for bind in binds
+                .iter()
+                .filter(|bind| !bind.is_local() && !self.open_to_world)
+            {
                 let reason = format!(
                     "{bind} can be reached from other machines, and nobody is asked who they are; \
                      write open_to_world = true if that is meant"

@@ -1,11 +1,142 @@
-//! Serving: opens the store, builds the rooms in the order of the flow, and waits for signals.
+//! Serving: opens the rooms in the order of the flow, the listeners last, and waits for signals.
 
+mod error;
+mod listening;
+mod logging;
+mod metrics;
+mod outlet;
+mod reload;
+mod rooms;
+mod signals;
+mod stats;
+
+use std::io::Write;
 use std::process::ExitCode;
+use std::sync::Arc;
 
+use gatepost_broker::Broker;
+use gatepost_listeners::gateway::Gateway;
+use gatepost_listeners::workers::Workers;
+use gatepost_procedures::Procedures;
+use gatepost_store::Store;
+
+use crate::cli::ConfigSource;
 use crate::config::Config;
+use error::StartError;
+use listening::Listening;
+use outlet::BrokerOutlet;
+use rooms::Behind;
+use signals::{Signals, Wish};
+use stats::StatsKeeper;
 
-/// Serves until SIGTERM or SIGINT.
-pub(crate) fn run(config: Config) -> ExitCode {
-    println!("{}", config.data.display());
-    ExitCode::SUCCESS
+/// Serves until SIGTERM or SIGINT. The source is read again at SIGHUP.
+pub(crate) fn run(config: Config, source: &ConfigSource) -> ExitCode {
+    logging::start(&config.log);
+    let served = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name("control")
+        .enable_all()
+        .build()
+        .map_err(StartError::Threads)
+        .and_then(|runtime| runtime.block_on(Box::pin(serve(config, source))));
+    match served {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("gatepost: {error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+async fn serve(config: Config, source: &ConfigSource) -> Result<(), StartError> {
+    raise_descriptor_limit();
+    let mut signals = Signals::catch().map_err(StartError::Threads)?;
+    let store = open_store(&config)?;
+    let rules = reload::load_rules(&config.rules);
+    let (procedures, problems) =
+        Procedures::start(config.procedures(), rules).map_err(StartError::Procedures)?;
+    for problem in problems {
+        tracing::warn!(target: "procedures", "{problem}");
+    }
+    let broker = Broker::open(config.broker.clone(), store.clone())?;
+    let outlet = Arc::new(BrokerOutlet(broker.clone()));
+    let gateway = Gateway::new(procedures.clone(), outlet, store.clone());
+    let stats = Arc::new(StatsKeeper::new(gateway.clone(), broker.clone()));
+    let workers = Workers::start(&config.workers).map_err(StartError::Threads)?;
+
+    let behind = Behind {
+        gateway,
+        broker: broker.clone(),
+        store: store.clone(),
+        stats: stats.clone(),
+    };
+    let listening = Listening::open(&config, Arc::new(behind), &workers)?;
+    tokio::spawn(stats.run(stats::stats_topic()));
+    announce(&listening);
+    loop {
+        match signals.next().await {
+            Wish::Reload => {
+                reload::reload(source, &procedures);
+                listening.reload();
+            }
+            Wish::End => break,
+        }
+    }
+    tracing::info!("ending: listeners close, what was accepted is finished");
+    // First nobody new, then good-bye to those connected, then the last commit.
+    listening.close();
+    broker.shut_down();
+    listening.closed().await;
+    store.close();
+    workers.stop();
+    Ok(())
+}
+
+fn open_store(config: &Config) -> Result<Store, StartError> {
+    let (store, recovery) = Store::open(&config.data, &config.store)?;
+    if let Some(aside) = recovery.set_aside {
+        tracing::warn!(
+            target: "store",
+            "the database was damaged; it is kept as {}, and {} rows of it were taken over{}",
+            aside.display(),
+            recovery.rows_recovered,
+            if recovery.tables_incomplete.is_empty() {
+                String::new()
+            } else {
+                format!("; not whole: {}", recovery.tables_incomplete.join(", "))
+            }
+        );
+    }
+    Ok(store)
+}
+
+/// One line for each listener, and the dashboard's address last: whoever starts us from a script
+/// reads these.
+fn announce(listening: &Listening) {
+    let mut output = std::io::stdout().lock();
+    let mut line = |text: std::fmt::Arguments<'_>| {
+        // A closed standard output is no reason not to serve.
+        let _ = writeln!(output, "{text}");
+    };
+    line(format_args!("gatepost {}", env!("CARGO_PKG_VERSION")));
+    for (listener, bind) in listening.addresses() {
+        line(format_args!("  {:<10} {bind}", listener.name()));
+    }
+    if let Some(address) = listening.dashboard() {
+        line(format_args!("  {:<10} {address}", "dashboard"));
+    }
+    let _ = output.flush();
+}
+
+/// Each connection takes a descriptor; the soft limit is often far below what is allowed.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::warn!(%error, "the limit of open files stays at {:?}", limit.current);
+    }
 }

@@ -1,0 +1,39 @@
+//! Why serving did not start, and the exit code that says so.
+
+use std::io;
+
+use gatepost_message::Listener;
+use gatepost_procedures::Problem;
+use gatepost_settings::Bind;
+use gatepost_store::StoreError;
+
+use crate::cli::{EXIT_CONFIG, EXIT_UNAVAILABLE};
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum StartError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("listeners.{listener}.bind: {bind} cannot be listened on: {cause}")]
+    Bind {
+        listener: Listener,
+        bind: Bind,
+        cause: io::Error,
+    },
+    #[error("access_log.path: {path} cannot be written: {cause}")]
+    AccessLog { path: String, cause: io::Error },
+    #[error("the threads cannot be started: {0}")]
+    Threads(io::Error),
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\ngatepost: "))]
+    Procedures(Vec<Problem>),
+}
+
+impl StartError {
+    pub(super) const fn exit_code(&self) -> u8 {
+        match self {
+            Self::Procedures(_) => EXIT_CONFIG,
+            Self::Store(_) | Self::Bind { .. } | Self::AccessLog { .. } | Self::Threads(_) => {
+                EXIT_UNAVAILABLE
+            }
+        }
+    }
+}

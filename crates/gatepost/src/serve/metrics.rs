@@ -1,0 +1,144 @@
+//! `/metrics`: Prometheus' text format. Names have the prefix `gatepost_` and base units; no label
+//! names a client or a topic, since their number has no bound.
+
+use std::fmt::Write;
+
+use gatepost_broker::Broker;
+use gatepost_listeners::gateway::Gateway;
+use gatepost_message::Action;
+use gatepost_store::Store;
+
+/// Appends the metrics of procedures, broker and store.
+pub(super) fn push(text: &mut String, gateway: &Gateway, broker: &Broker, store: &Store) {
+    let mut page = Page(text);
+    page.head(
+        "gatepost_messages_total",
+        "counter",
+        "Messages judged, by listener and verdict.",
+    );
+    for counts in gateway.counters().by_listener() {
+        for (action, count) in Action::ALL.iter().zip(counts.verdicts) {
+            if count > 0 {
+                let labels = format!("{{listener=\"{}\",verdict=\"{action}\"}}", counts.listener);
+                page.value("gatepost_messages_total", &labels, count);
+            }
+        }
+    }
+    let status = gateway.procedures().status();
+    page.head(
+        "gatepost_procedure_requests_total",
+        "counter",
+        "Messages that a procedure judged.",
+    );
+    for one in &status.procedures {
+        let labels = format!("{{procedure=\"{}\"}}", one.path);
+        page.value("gatepost_procedure_requests_total", &labels, one.requests);
+    }
+    page.head(
+        "gatepost_procedure_errors_total",
+        "counter",
+        "Of these, those that failed.",
+    );
+    for one in &status.procedures {
+        let labels = format!("{{procedure=\"{}\"}}", one.path);
+        page.value("gatepost_procedure_errors_total", &labels, one.errors);
+    }
+    page.head(
+        "gatepost_procedure_cpu_seconds_total",
+        "counter",
+        "CPU time of a procedure.",
+    );
+    for one in &status.procedures {
+        let labels = format!("{{procedure=\"{}\"}}", one.path);
+        page.value(
+            "gatepost_procedure_cpu_seconds_total",
+            &labels,
+            one.cpu_seconds,
+        );
+    }
+    let stats = broker.stats(0, 0);
+    for (name, kind, help, value) in [
+        (
+            "gatepost_publications_total",
+            "counter",
+            "Publications that came in.",
+            stats.messages_in,
+        ),
+        (
+            "gatepost_publication_bytes_total",
+            "counter",
+            "Their payload bytes.",
+            stats.bytes_in,
+        ),
+        (
+            "gatepost_deliveries_total",
+            "counter",
+            "Handed to subscribers.",
+            stats.deliveries,
+        ),
+        (
+            "gatepost_subscriptions",
+            "gauge",
+            "Subscriptions held.",
+            stats.subscriptions as u64,
+        ),
+        (
+            "gatepost_sessions",
+            "gauge",
+            "Sessions held.",
+            stats.sessions as u64,
+        ),
+        (
+            "gatepost_sessions_connected",
+            "gauge",
+            "Of these, connected.",
+            stats.sessions_connected,
+        ),
+        (
+            "gatepost_retained_messages",
+            "gauge",
+            "Retained messages held.",
+            stats.retained as u64,
+        ),
+        (
+            "gatepost_retained_bytes",
+            "gauge",
+            "Their bytes.",
+            stats.retained_bytes as u64,
+        ),
+        (
+            "gatepost_store_waiting_bytes",
+            "gauge",
+            "Bytes that wait for the disk.",
+            store.waiting_bytes() as u64,
+        ),
+    ] {
+        page.head(name, kind, help);
+        page.value(name, "", value);
+    }
+    page.head(
+        "gatepost_dropped_total",
+        "counter",
+        "Deliveries that did not happen, by cause.",
+    );
+    for (cause, count) in stats.dropped {
+        page.value(
+            "gatepost_dropped_total",
+            &format!("{{cause=\"{}\"}}", cause.name()),
+            count,
+        );
+    }
+}
+
+struct Page<'a>(&'a mut String);
+
+impl Page<'_> {
+    // Writing to a string cannot fail.
+    fn head(&mut self, name: &str, kind: &str, help: &str) {
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    fn value(&mut self, name: &str, labels: &str, value: impl std::fmt::Display) {
+        let _ = writeln!(self.0, "{name}{labels} {value}");
+    }
+}

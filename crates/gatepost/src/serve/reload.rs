@@ -1,0 +1,56 @@
+//! SIGHUP: rules, procedures and scopes are compiled beside the running ones and swapped at once.
+//! With a mistake anywhere, the running ones stay, and the log names the mistake.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use gatepost_procedures::Procedures;
+use gatepost_rules::{RuleSet, RulesSettings, Severity};
+
+use crate::cli::ConfigSource;
+
+/// Loads the rule folders; what cannot be used of them is a warning, told in a few lines.
+pub(super) fn load_rules(settings: &RulesSettings) -> Arc<RuleSet> {
+    let started = Instant::now();
+    let (rules, problems) = RuleSet::load(&settings.paths, settings);
+    for problem in problems
+        .iter()
+        .filter(|problem| problem.severity == Severity::Error)
+    {
+        tracing::warn!(target: "rules", "{problem}");
+    }
+    tracing::info!(
+        target: "rules",
+        "{} rules loaded in {} ms; `gatepost check --rules` lists those that cannot run",
+        rules.statistics().rules,
+        started.elapsed().as_millis()
+    );
+    Arc::new(rules)
+}
+
+/// Reads the config again and swaps what can change while running.
+pub(super) fn reload(source: &ConfigSource, procedures: &Procedures) {
+    let (config, _) = match source.load() {
+        Ok(loaded) => loaded,
+        Err(mistakes) => {
+            for mistake in mistakes {
+                tracing::error!("not reloaded: {mistake}");
+            }
+            return;
+        }
+    };
+    let rules = load_rules(&config.rules);
+    match procedures.reload(config.procedures(), rules) {
+        Ok(problems) => {
+            for problem in problems {
+                tracing::warn!(target: "procedures", "{problem}");
+            }
+            tracing::info!("reloaded");
+        }
+        Err(problems) => {
+            for problem in problems {
+                tracing::error!(target: "procedures", "not reloaded: {problem}");
+            }
+        }
+    }
+}

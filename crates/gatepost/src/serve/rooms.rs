@@ -1,0 +1,156 @@
+//! What the HTTP listener and the pages ask of the other rooms, answered.
+
+use std::sync::Arc;
+
+use gatepost_broker::{Broker, Reader, ReaderOptions};
+use gatepost_listeners::gateway::{Gateway, journal};
+use gatepost_listeners::http::rooms::{Event, Promise, Rooms, Since, Submitted, Subscription};
+use gatepost_listeners::http::state::State;
+use gatepost_message::{
+    Envelope, Format, Listener, Message, Peer, Publication, TopicFilter, Verdict,
+};
+use gatepost_pages::{CallError, Values};
+use gatepost_procedures::Arguments;
+use gatepost_store::Store;
+
+use super::metrics;
+use super::stats::StatsKeeper;
+
+/// Journal entries in the dashboard's first snapshot.
+const JOURNAL_SHOWN: usize = 100;
+
+/// The rooms behind the HTTP listener.
+pub(super) struct Behind {
+    pub(super) gateway: Gateway,
+    pub(super) broker: Broker,
+    pub(super) store: Store,
+    pub(super) stats: Arc<StatsKeeper>,
+}
+
+impl Values for Behind {
+    fn latest(&self, topic: &str) -> Option<Arc<Publication>> {
+        self.broker.latest(topic)
+    }
+
+    fn history(&self, filter: &TopicFilter, count: usize) -> Vec<Arc<Publication>> {
+        self.broker.history(filter, count)
+    }
+
+    fn call<'a>(
+        &'a self,
+        path: &'a str,
+        arguments: &'a [(String, String)],
+    ) -> Promise<'a, Result<String, CallError>> {
+        Box::pin(async move {
+            // A page has no message; its procedure sees an empty one.
+            let envelope = Envelope::new(Listener::Http, Peer::Local);
+            let message = Message::new(envelope, None, Format::Payload, bytes::Bytes::new());
+            let arguments = Arguments::from_iter(arguments.iter().cloned());
+            let procedures = self.gateway.procedures();
+            match procedures.call(path, Arc::new(message), arguments).await {
+                Ok(answer) if answer.verdict.action.delivers() => Ok(answer.text),
+                Ok(answer) => Err(CallError::Failed {
+                    path: path.to_owned(),
+                    detail: answer.verdict.reason,
+                }),
+                Err(gatepost_procedures::CallError::NoSuchProcedure) => {
+                    Err(CallError::Unknown(path.to_owned()))
+                }
+                Err(error @ gatepost_procedures::CallError::Busy) => Err(CallError::Failed {
+                    path: path.to_owned(),
+                    detail: error.to_string(),
+                }),
+            }
+        })
+    }
+}
+
+impl Rooms for Behind {
+    fn submit(&self, message: Message) -> Promise<'_, Submitted> {
+        Box::pin(async move {
+            let outcome = self.gateway.submit(message).await;
+            Submitted {
+                verdict: outcome.verdict,
+                subscribers: outcome.deliveries as usize,
+            }
+        })
+    }
+
+    fn judge<'a>(
+        &'a self,
+        path: &'a str,
+        message: Message,
+        arguments: Vec<(String, String)>,
+    ) -> Promise<'a, Option<Verdict>> {
+        Box::pin(async move {
+            let arguments = Arguments::from_iter(arguments);
+            let procedures = self.gateway.procedures();
+            match procedures.call(path, Arc::new(message), arguments).await {
+                Ok(answer) => Some(answer.verdict),
+                Err(gatepost_procedures::CallError::NoSuchProcedure) => None,
+                Err(error @ gatepost_procedures::CallError::Busy) => Some(Verdict::new(
+                    gatepost_message::Action::Defer,
+                    error.to_string(),
+                )),
+            }
+        })
+    }
+
+    fn subscribe(&self, filters: &[TopicFilter], since: Since) -> Box<dyn Subscription> {
+        let since = match since {
+            Since::Now => gatepost_broker::Since::Now,
+            Since::After(id) => gatepost_broker::Since::After(id),
+            Since::Everything => gatepost_broker::Since::Everything,
+            Since::Latest => gatepost_broker::Since::Latest,
+        };
+        let options = ReaderOptions {
+            since,
+            kind: "http",
+            ..ReaderOptions::default()
+        };
+        Box::new(Events(self.broker.subscribe_stream(filters, options)))
+    }
+
+    fn state(&self) -> Promise<'_, State> {
+        Box::pin(async move {
+            let store = self.store.clone();
+            let recent = tokio::task::spawn_blocking(move || store.journal_recent(JOURNAL_SHOWN))
+                .await
+                .unwrap_or(Ok(Vec::new()));
+            let entries = recent.unwrap_or_else(|error| {
+                tracing::warn!(target: "store", %error, "the journal cannot be read");
+                Vec::new()
+            });
+            self.stats
+                .state(entries.iter().map(journal::to_json).collect())
+        })
+    }
+
+    fn procedures(&self) -> serde_json::Value {
+        serde_json::to_value(self.gateway.procedures().status()).unwrap_or_default()
+    }
+
+    fn metrics(&self, text: &mut String) {
+        metrics::push(text, &self.gateway, &self.broker, &self.store);
+    }
+}
+
+/// A broker's reader, in the listener's words.
+struct Events(Reader);
+
+impl Subscription for Events {
+    fn next(&mut self) -> Promise<'_, Option<Event>> {
+        Box::pin(async move { self.0.next().await.map(event) })
+    }
+
+    fn try_next(&mut self) -> Option<Event> {
+        self.0.try_next().map(event)
+    }
+}
+
+fn event(event: gatepost_broker::Event) -> Event {
+    match event {
+        gatepost_broker::Event::Publication(publication) => Event::Publication(publication),
+        gatepost_broker::Event::Gap { missed } => Event::Gap { missed },
+    }
+}
