@@ -1,5 +1,6 @@
 //! The command line, shared by `gatepost bench` and `gatepost-bench`.
 
+use crate::compare::CompareArguments;
 use crate::scenario::call::CallArguments;
 use crate::scenario::fanout::FanoutArguments;
 use crate::scenario::scan::ScanArguments;
@@ -64,6 +65,8 @@ pub enum BenchCommand {
         #[command(flatten)]
         series: SeriesArguments,
     },
+    /// Compares stored results, or columns of figures, as ministat does and beyond
+    Compare(CompareArguments),
     /// What this machine's system calls cost: the floor under every result
     Floor {
         /// Write the result as JSON

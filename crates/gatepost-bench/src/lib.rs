@@ -13,6 +13,7 @@
 
 pub mod arguments;
 pub mod clock;
+pub mod compare;
 pub mod error;
 pub mod interrupt;
 pub mod latency;
@@ -25,6 +26,7 @@ pub mod pubsub;
 pub mod report;
 pub mod scenario;
 pub mod series;
+pub mod statistics;
 pub mod target;
 
 pub use arguments::BenchArguments;
@@ -72,6 +74,10 @@ fn dispatch(command: BenchCommand) -> Result<(), BenchError> {
         ),
         BenchCommand::Web { scenario, series } => {
             run_series(&scenario::web::Web::new(scenario), &series)
+        }
+        BenchCommand::Compare(arguments) => {
+            print!("{}", compare::compare(&arguments)?);
+            Ok(())
         }
         BenchCommand::Floor { json } => run_floor(json.as_deref()),
         BenchCommand::Peers { peers } => list_peers(peers.as_deref()),

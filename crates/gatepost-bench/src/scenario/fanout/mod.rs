@@ -266,8 +266,11 @@ impl Fanout {
             let playing = scope.spawn(|| publishers.play(begin, end));
             clock::sleep_until(measure);
             let sampler = Sampler::start(target.process);
-            while clock::now() < end && !interrupted() && !playing.is_finished() {
-                thread::sleep(Duration::from_millis(50));
+            // The last message is due before the end; the measured time goes on until it.
+            let failed = || playing.is_finished() && clock::now() + clock::SECOND < end;
+            while clock::now() < end && !interrupted() && !failed() {
+                let left = Duration::from_nanos(end.saturating_sub(clock::now()));
+                thread::sleep(left.min(Duration::from_millis(50)));
                 let done = (clock::now() - begin) as f64 / (end - begin) as f64;
                 progress.update(done, || stage.describe(clock::now() - begin));
             }
