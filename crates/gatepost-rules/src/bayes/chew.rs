@@ -211,7 +211,7 @@ mod tests {
         check(
             message_id,
             " <E17hCD2-0001aB-00@mx.example>",
-            "  mx example ",
+            " mx example ",
         );
         check(relays, "[ ip=1.2.3.4 rdns= helo=x ]", "[ 1.2.3.4  x ]");
     }

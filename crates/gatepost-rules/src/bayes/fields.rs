@@ -12,6 +12,7 @@ use super::chew;
 use super::settings::BayesSettings;
 use super::token::Collector;
 use super::words::{Region, add_line, mail_address};
+use crate::mail::address;
 
 /// Tokens of the head stop at so many.
 const FIELD_TOKENS_MAX: usize = 10_000;
@@ -133,8 +134,8 @@ fn simplify<'a>(name: &[u8], lower: &[u8], value: &'a [u8]) -> Cow<'a, [u8]> {
 /// Names and addresses of a field that lists them.
 fn addresses(value: &[u8]) -> Vec<u8> {
     let mut words: Vec<Vec<u8>> = Vec::new();
-    for address in super::addresses::parse(value) {
-        if let Some(phrase) = &address.phrase {
+    for address in address::parse(value) {
+        if let Some(phrase) = &address.name {
             words.extend(blank_separated(phrase).map(|word| [b"N*", word].concat()));
         }
         if let Some(address) = &address.address {

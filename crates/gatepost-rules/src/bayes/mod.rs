@@ -15,7 +15,6 @@
 //! Invariants: a message is learned once, as one class, however often it is given; judging never
 //! waits for learning or for the disk; memory is bounded by [`BayesLimits`].
 
-mod addresses;
 mod autolearn;
 mod backup;
 mod chew;
@@ -24,6 +23,7 @@ mod combine;
 mod expiry;
 mod fields;
 mod interval;
+mod received_time;
 mod record;
 mod sample;
 mod seen;

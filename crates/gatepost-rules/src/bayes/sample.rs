@@ -1,8 +1,11 @@
 //! What Bayes needs of a message.
 
+use std::sync::LazyLock;
+
 use sha1::{Digest, Sha1};
 
 use super::fields::{Field, add_fields};
+use super::received_time::received_time;
 use super::settings::BayesSettings;
 use super::token::{Collector, Token};
 use super::words::{Region, add_line};
@@ -100,33 +103,81 @@ fn short_digest(digest: &[u8]) -> &[u8] {
 impl Sample {
     /// What Bayes needs of `mail`.
     pub fn of(mail: &Mail<'_>, settings: &BayesSettings) -> Self {
-        let empty = Lines::default();
-        let sources = Sources {
-            visible: mail.body(),
-            invisible: &empty,
-            uris: mail.uris(),
-            fields: Vec::new(),
+        Self {
+            tokens: Sources::of(mail, settings).tokens(settings),
+            generated_id: generated_id(mail),
+            own_id: own_id(mail),
+            time: received_time(mail),
+        }
+    }
+}
+
+impl<'a> Sources<'a> {
+    /// The views of `mail` that give tokens.
+    pub fn of(mail: &'a Mail<'_>, settings: &BayesSettings) -> Self {
+        static NOTHING: LazyLock<Lines> = LazyLock::new(Lines::default);
+        let wanted = settings.sources;
+        let view = |is_wanted: bool, view: fn(&'a Mail<'_>) -> &'a Lines| {
+            if is_wanted { view(mail) } else { &*NOTHING }
+        };
+        let fields = mail.head().fields.iter().map(|field| Field {
+            name: field.name().into(),
+            value: [b" ", field.decoded()].concat().into(),
+        });
+        Self {
+            visible: view(wanted.visible, |mail| mail.visible_body()),
+            invisible: view(wanted.invisible, |mail| mail.invisible_body()),
+            uris: view(wanted.uri, |mail| mail.uris()),
+            fields: if wanted.header {
+                fields.collect()
+            } else {
+                Vec::new()
+            },
             relays: Vec::new(),
             part_digests: Vec::new(),
-        };
-        Self {
-            tokens: sources.tokens(settings),
-            generated_id: generated_id(b"", b"", mail.full()),
-            own_id: None,
-            time: None,
         }
     }
 }
 
 /// An id of the addressees, the date and the body: the same when a message comes back with other
 /// fields added.
-fn generated_id(to: &[u8], date: &[u8], body: &[u8]) -> Vec<u8> {
-    let digest = hexadecimal(&Sha1::digest(body));
+fn generated_id(mail: &Mail<'_>) -> Vec<u8> {
+    let head = mail.head();
+    let line = |name: &[u8]| match head.last(name) {
+        Some(value) => [value, b"\n"].concat(),
+        None => Vec::new(),
+    };
+    let mut body_hash = Sha1::new();
+    if head.crlf {
+        // The body counts with LF as the line end, whichever it came with.
+        let mut rest = head.body;
+        while let Some(at) = memchr::memmem::find(rest, b"\r\n") {
+            body_hash.update(rest.get(..at).unwrap_or_default());
+            body_hash.update(b"\n");
+            rest = rest.get(at + 2..).unwrap_or_default();
+        }
+        body_hash.update(rest);
+    } else {
+        body_hash.update(head.body);
+    }
+    let body_digest = hexadecimal(&body_hash.finalize());
     let mut hash = Sha1::new();
-    for piece in [to, b"\0", date, b"\0", digest.as_bytes()] {
+    let (to, date) = (line(b"To"), line(b"Date"));
+    for piece in [&to[..], b"\0", &date, b"\0", body_digest.as_bytes()] {
         hash.update(piece);
     }
     format!("{}@sa_generated", hexadecimal(&hash.finalize())).into_bytes()
+}
+
+/// The message id without its angle brackets.
+fn own_id(mail: &Mail<'_>) -> Option<Vec<u8>> {
+    mail.head()
+        .last(b"Message-Id")?
+        .trim_ascii()
+        .strip_prefix(b"<")?
+        .strip_suffix(b">")
+        .filter(|id| !id.is_empty())
+        .map(<[u8]>::to_vec)
 }
 
 fn hexadecimal(bytes: &[u8]) -> String {

@@ -11,7 +11,7 @@
 //! - Views are byte strings: UTF-8 where a character set was declared and known, otherwise the
 //!   bytes as they came, exactly as SpamAssassin hands them to its patterns.
 
-mod address;
+pub(crate) mod address;
 mod ascii;
 mod body;
 mod charset;
