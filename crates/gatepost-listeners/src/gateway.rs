@@ -118,18 +118,9 @@ impl Gateway {
             }
         }
         let story = JournalEntry {
-            id: message.id,
-            envelope: message.envelope.clone(),
-            topic: message.topic.clone(),
             subject: rendered.subject.clone(),
-            size: message.size,
-            action: verdict.action,
-            score: verdict.score,
-            hits: verdict.hits.clone(),
-            reason: verdict.reason.clone(),
-            procedure: verdict.procedure.clone(),
-            duration,
             deliveries,
+            ..story(message, &verdict, duration)
         };
         self.tell(&story);
         tickets.push(self.keep(message, story));
@@ -145,6 +136,23 @@ impl Gateway {
         let listener = message.envelope.listener;
         self.0.counters.count(listener, outcome.verdict.action);
         outcome
+    }
+
+    /// Notes a message that was judged for someone else, who decides what becomes of it: in the
+    /// journal and before those who watch, without waiting for the disk.
+    pub fn note(&self, message: &Message, verdict: &Verdict, duration: Duration) {
+        let story = JournalEntry {
+            subject: mail::subject(message),
+            ..story(message, verdict, duration)
+        };
+        self.tell(&story);
+        self.0
+            .counters
+            .count(message.envelope.listener, verdict.action);
+        let change = Change::Journal(Box::new(story));
+        if let Err(error) = self.0.store.submit([change]) {
+            tracing::warn!(target: "gateway", message = %message.id, "not noted: {error}");
+        }
     }
 
     /// Says in the log and to those who watch what became of a message.
@@ -174,6 +182,24 @@ impl Gateway {
             Change::Journal(Box::new(story))
         };
         self.0.store.submit([change])
+    }
+}
+
+/// What is known of a judged message before it is delivered.
+fn story(message: &Message, verdict: &Verdict, duration: Duration) -> JournalEntry {
+    JournalEntry {
+        id: message.id,
+        envelope: message.envelope.clone(),
+        topic: message.topic.clone(),
+        subject: None,
+        size: message.size,
+        action: verdict.action,
+        score: verdict.score,
+        hits: verdict.hits.clone(),
+        reason: verdict.reason.clone(),
+        procedure: verdict.procedure.clone(),
+        duration,
+        deliveries: 0,
     }
 }
 

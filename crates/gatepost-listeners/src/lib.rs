@@ -1,9 +1,13 @@
 //! One module for each protocol: smtp, spamd, mqtt, http, call.
 
 pub mod admission;
+pub mod call;
 pub mod gateway;
 pub mod http;
+mod service;
 pub mod smtp;
+pub mod spamd;
 pub mod stream;
 pub mod tls;
+mod wire;
 pub mod workers;

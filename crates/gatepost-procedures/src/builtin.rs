@@ -9,7 +9,7 @@ pub(crate) use noop::Noop;
 pub(crate) use sizecheck::Sizecheck;
 pub use sizecheck::SizecheckSettings;
 pub use spamcheck::SpamcheckSettings;
-pub(crate) use spamcheck::{Spamcheck, scan};
+pub(crate) use spamcheck::{Spamcheck, scan, verdict};
 pub(crate) use status::StatusReport;
 
 /// The paths.

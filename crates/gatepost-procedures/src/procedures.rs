@@ -8,7 +8,7 @@ use gatepost_message::{Listener, Message, Verdict};
 use gatepost_rules::{Report, RuleSet};
 use tokio::sync::oneshot;
 
-use crate::builtin::scan;
+use crate::builtin::{scan, verdict};
 use crate::chain::Run;
 use crate::luau::{Folder, Watch};
 use crate::pool::Pool;
@@ -175,6 +175,11 @@ impl Procedures {
         });
         self.0.pool.submit(job).map_err(|_| CallError::Busy)?;
         answer.await.map_err(|_| CallError::Busy)
+    }
+
+    /// What `/spamcheck` says of a report that [`Procedures::scan`] made.
+    pub fn verdict_of(&self, report: &Report) -> Verdict {
+        verdict(&self.0.set.load().configuration.table.spamcheck, report)
     }
 
     /// What all procedures did since the start.

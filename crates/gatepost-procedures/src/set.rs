@@ -21,7 +21,8 @@ pub(crate) struct Set {
     pub(crate) rules: Arc<RuleSet>,
     /// The files that the Luau procedures came from.
     pub(crate) folder: Folder,
-    procedures: BTreeMap<String, Step>,
+    /// Each procedure is a chain of one, so that a call needs no more than a look-up.
+    procedures: BTreeMap<String, Chain>,
     scopes: Vec<Scope>,
 }
 
@@ -66,11 +67,12 @@ impl Set {
         }
         unused_tables(&configuration, &procedures, &mut problems);
         let scopes = scopes(&configuration, &procedures, &mut problems);
+        let chain_of_one = |(path, step)| (path, Chain(Arc::new([step])));
         let set = Self {
             configuration,
             rules,
             folder,
-            procedures,
+            procedures: procedures.into_iter().map(chain_of_one).collect(),
             scopes,
         };
         (set, problems)
@@ -94,8 +96,8 @@ impl Set {
 
     /// The chain that a path names: one procedure, or a scope's whole.
     pub(crate) fn chain(&self, path: &str) -> Option<Chain> {
-        if let Some(step) = self.procedures.get(path) {
-            return Some(Chain(Arc::new([step.clone()])));
+        if let Some(chain) = self.procedures.get(path) {
+            return Some(chain.clone());
         }
         let scope = self.scopes.iter().find(|scope| scope.path == path)?;
         Some(scope.chain.clone())

@@ -87,6 +87,11 @@ pub(super) async fn render(
         .unwrap_or_else(|_| Rendered::as_it_is(message))
 }
 
+/// A mail's subject, for the journal.
+pub(super) fn subject(message: &Message) -> Option<String> {
+    (message.format == Format::Mail).then(|| Mail::parse(&message.body).subject())
+}
+
 fn render_now(message: &Message, form: MailPayload, with_payload: bool) -> Rendered {
     debug_assert_eq!(message.format, Format::Mail);
     let mail = Mail::parse(&message.body);

@@ -85,7 +85,8 @@ pub(crate) fn scan(rules: &RuleSet, message: &Message) -> Report {
     rules.scan(&message.body, &ScanContext::default())
 }
 
-fn verdict(settings: &SpamcheckSettings, report: &Report) -> Verdict {
+/// What the settings make of a report.
+pub(crate) fn verdict(settings: &SpamcheckSettings, report: &Report) -> Verdict {
     let score = Score {
         value: report.score,
         required: report.required,

@@ -1,0 +1,41 @@
+//! `[listeners.call]`
+
+use gatepost_settings::{Bind, ByteSize, Period};
+use serde::{Deserialize, Serialize};
+
+/// The settings of the call listener.
+#[derive(Deserialize, Serialize, Clone, Debug, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+pub struct CallSettings {
+    /// Where to listen.
+    pub bind: Vec<Bind>,
+    /// The largest message that is taken for a procedure that looks at the body.
+    pub message_max: ByteSize,
+    /// The most that a request may have before its empty line.
+    pub head_max: ByteSize,
+    /// How long a client may pause within a request, or leave answers unread.
+    pub head_time_max: Period,
+    /// How long a body may take to arrive.
+    pub body_time_max: Period,
+    /// How long a connection may stay without a call.
+    pub idle_time_max: Period,
+    /// How many connections may be open at once; 0 does not limit.
+    pub connections_max: u32,
+    /// How many of them from one address; 0 does not limit.
+    pub connections_per_address_max: u32,
+}
+
+impl Default for CallSettings {
+    fn default() -> Self {
+        Self {
+            bind: vec![Bind::Tcp(([127, 0, 0, 1], 7887).into())],
+            message_max: ByteSize::mebibytes(50),
+            head_max: ByteSize::kibibytes(64),
+            head_time_max: Period::seconds(30),
+            body_time_max: Period::seconds(300),
+            idle_time_max: Period::seconds(600),
+            connections_max: 10_000,
+            connections_per_address_max: 0,
+        }
+    }
+}

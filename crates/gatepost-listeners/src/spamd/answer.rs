@@ -1,0 +1,180 @@
+//! Answers, as spamc 4 reads them.
+//!
+//! libspamc takes the `Spam` field apart by fixed single blanks, so its layout is exact.
+
+use gatepost_rules::Report;
+
+use super::request::{Command, Head};
+
+/// Why there is no answer to a request; the protocol's own codes are those of sysexits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Failure {
+    pub(super) code: u8,
+    pub(super) text: String,
+}
+
+impl Failure {
+    /// EX_PROTOCOL: the request cannot be understood.
+    pub(super) fn protocol(reason: &str) -> Self {
+        Self {
+            code: 76,
+            text: format!("Bad header line: ({reason})"),
+        }
+    }
+
+    /// EX_UNAVAILABLE: understood, and not offered.
+    pub(super) fn unavailable(reason: &str) -> Self {
+        Self {
+            code: 69,
+            text: format!("Service Unavailable: {reason}"),
+        }
+    }
+
+    /// EX_TEMPFAIL: later, perhaps.
+    pub(super) fn temporary(reason: &str) -> Self {
+        Self {
+            code: 75,
+            text: format!("Temporary failure: {reason}"),
+        }
+    }
+
+    /// EX_TIMEOUT, a code of this protocol's own.
+    pub(super) fn timeout(reason: &str) -> Self {
+        Self {
+            code: 79,
+            text: format!("Timeout: {reason}"),
+        }
+    }
+
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        let printable = |character: char| {
+            if character.is_control() {
+                ' '
+            } else {
+                character
+            }
+        };
+        let text: String = self.text.chars().map(printable).collect();
+        format!("SPAMD/1.0 {} {text}\r\n", self.code).into_bytes()
+    }
+}
+
+pub(super) const PONG: &[u8] = b"SPAMD/1.5 0 PONG\r\n";
+
+/// The answer to a request with a message.
+pub(super) fn of_report(head: &Head, report: &Report, is_spam: bool, message: &[u8]) -> Vec<u8> {
+    let body = match head.command {
+        Command::Symbols => report.symbols().into_bytes(),
+        Command::Report => with_crlf(&report.text()),
+        Command::ReportIfSpam if is_spam => with_crlf(&report.text()),
+        Command::Process => report.rewrite(message),
+        Command::Headers => head_of(report.rewrite(message)),
+        _ => Vec::new(),
+    };
+    let rewrites = matches!(head.command, Command::Process | Command::Headers);
+    if rewrites && !head.since((1, 2)) {
+        return [b"SPAMD/1.0 0 EX_OK\r\n", &body[..]].concat();
+    }
+    let mut answer = String::from("SPAMD/1.1 0 EX_OK\r\n");
+    let has_length = head.command != Command::Check && (head.since((1, 3)) || rewrites);
+    if has_length {
+        answer += &format!("Content-length: {}\r\n", body.len());
+    }
+    if !rewrites || head.since((1, 3)) {
+        answer += &spam_field(head.command, report, is_spam);
+    }
+    answer += "\r\n";
+    let mut answer = answer.into_bytes();
+    answer.extend_from_slice(&body);
+    if head.command == Command::Symbols && !head.since((1, 3)) {
+        answer.extend_from_slice(b"\r\n");
+    }
+    answer
+}
+
+fn spam_field(command: Command, report: &Report, is_spam: bool) -> String {
+    let word = match (command, is_spam) {
+        (Command::ReportIfSpam, true) => "Yes",
+        (Command::ReportIfSpam, false) => "No",
+        (_, true) => "True",
+        (_, false) => "False",
+    };
+    format!(
+        "Spam: {word} ; {:.1} / {:.1}\r\n",
+        report.score, report.required
+    )
+}
+
+/// The report is made of lines that end in LF; on the wire they end in CR LF.
+fn with_crlf(text: &str) -> Vec<u8> {
+    text.replace("\r\n", "\n")
+        .replace('\n', "\r\n")
+        .into_bytes()
+}
+
+/// Up to and with the empty line.
+fn head_of(mut message: Vec<u8>) -> Vec<u8> {
+    let ends = [&b"\r\n\r\n"[..], b"\n\n"];
+    let ends = ends.map(|end| memchr::memmem::find(&message, end).map(|at| at + end.len()));
+    if let Some(end) = ends.into_iter().flatten().min() {
+        message.truncate(end);
+    }
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(command: Command, version: (u8, u8), is_spam: bool) -> String {
+        let head = Head {
+            command,
+            version,
+            content_length: None,
+            user: None,
+            compressed: false,
+        };
+        let report = Report {
+            score: 15.04,
+            required: 5.0,
+            ..Report::default()
+        };
+        String::from_utf8(of_report(&head, &report, is_spam, b"A: b\r\n\r\nc")).expect("text")
+    }
+
+    #[test]
+    fn the_layout_is_the_versions() {
+        assert_eq!(
+            answer(Command::Check, (1, 5), true),
+            "SPAMD/1.1 0 EX_OK\r\nSpam: True ; 15.0 / 5.0\r\n\r\n"
+        );
+        assert_eq!(
+            answer(Command::Symbols, (1, 5), false),
+            "SPAMD/1.1 0 EX_OK\r\nContent-length: 0\r\nSpam: False ; 15.0 / 5.0\r\n\r\n"
+        );
+        assert_eq!(
+            answer(Command::Symbols, (1, 2), false),
+            "SPAMD/1.1 0 EX_OK\r\nSpam: False ; 15.0 / 5.0\r\n\r\n\r\n"
+        );
+        assert_eq!(
+            answer(Command::ReportIfSpam, (1, 5), false),
+            "SPAMD/1.1 0 EX_OK\r\nContent-length: 0\r\nSpam: No ; 15.0 / 5.0\r\n\r\n"
+        );
+        assert!(
+            answer(Command::Process, (1, 2), true)
+                .starts_with("SPAMD/1.1 0 EX_OK\r\nContent-length: ")
+        );
+        assert!(!answer(Command::Process, (1, 2), true).contains("Spam: "));
+        assert!(answer(Command::Process, (1, 1), true).starts_with("SPAMD/1.0 0 EX_OK\r\n"));
+        assert!(answer(Command::Headers, (1, 5), true).ends_with("\r\n\r\n"));
+    }
+
+    #[test]
+    fn a_failure_is_one_line() {
+        let failure = Failure::protocol("what\r\nis this");
+        assert_eq!(
+            failure.bytes(),
+            b"SPAMD/1.0 76 Bad header line: (what  is this)\r\n"
+        );
+    }
+}

@@ -1,0 +1,291 @@
+//! The head of a request, without I/O.
+
+use bytes::{Buf, BytesMut};
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)] // the names are the protocol's
+pub enum Command {
+    Check,
+    Symbols,
+    Report,
+    ReportIfSpam,
+    Process,
+    Headers,
+    Tell,
+    Ping,
+    Skip,
+}
+
+impl Command {
+    const ALL: [(&'static str, Self); 9] = [
+        ("CHECK", Self::Check),
+        ("SYMBOLS", Self::Symbols),
+        ("REPORT", Self::Report),
+        ("REPORT_IFSPAM", Self::ReportIfSpam),
+        ("PROCESS", Self::Process),
+        ("HEADERS", Self::Headers),
+        ("TELL", Self::Tell),
+        ("PING", Self::Ping),
+        ("SKIP", Self::Skip),
+    ];
+
+    fn named(name: &str) -> Option<Self> {
+        let found = Self::ALL.into_iter().find(|(known, _)| *known == name);
+        found.map(|(_, command)| command)
+    }
+
+    /// Whether a message follows the head.
+    pub const fn has_message(self) -> bool {
+        !matches!(self, Self::Ping | Self::Skip)
+    }
+}
+
+/// The protocol's version: major and minor.
+pub type Version = (u8, u8);
+
+/// Everything before the message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Head {
+    /// What is asked for.
+    pub command: Command,
+    /// The client's version of the protocol.
+    pub version: Version,
+    /// Bytes of the message on the wire; without it, the message ends with the stream.
+    pub content_length: Option<u64>,
+    /// For whom the message is judged.
+    pub user: Option<String>,
+    /// Whether the message is compressed by zlib.
+    pub compressed: bool,
+}
+
+/// Why a head cannot be read. The text stands in the answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs)] // the messages say it
+pub enum HeadError {
+    #[error("the head is longer than {0} bytes")]
+    TooLong(usize),
+    #[error("the request '{0}' is no COMMAND SPAMC/VERSION")]
+    Request(String),
+    #[error("there is no command '{0}'")]
+    Command(String),
+    #[error("the line '{0}' is no NAME: VALUE")]
+    Line(String),
+    #[error("Content-length is no number of bytes: '{0}'")]
+    ContentLength(String),
+    #[error("the compression '{0}' is not known; there is zlib")]
+    Compression(String),
+    #[error("Compress needs a Content-length")]
+    CompressedWithoutLength,
+}
+
+impl Head {
+    /// Takes a head from the front of `input`, or `None` where its end has not arrived and `ended`
+    /// does not say that no more will come.
+    pub fn take(
+        input: &mut BytesMut,
+        bytes_max: usize,
+        ended: bool,
+    ) -> Result<Option<Self>, HeadError> {
+        let Some(end) = end_of_head(input, ended) else {
+            return if input.len() > bytes_max {
+                Err(HeadError::TooLong(bytes_max))
+            } else {
+                Ok(None)
+            };
+        };
+        if end > bytes_max {
+            return Err(HeadError::TooLong(bytes_max));
+        }
+        // `User` may hold any byte above the control characters.
+        let head = String::from_utf8_lossy(input.get(..end).unwrap_or_default()).into_owned();
+        let head = parse(&head)?;
+        input.advance(end);
+        Ok(Some(head))
+    }
+
+    /// Whether the client's version is at least this one.
+    pub fn since(&self, version: Version) -> bool {
+        self.version >= version
+    }
+}
+
+/// The first byte after the head. PING and SKIP have only their line before version 1.5, and
+/// scans before 1.1 have no fields either (the message follows at once).
+fn end_of_head(input: &[u8], ended: bool) -> Option<usize> {
+    let mut start = 0;
+    for end in memchr::memchr_iter(b'\n', input) {
+        let line = input.get(start..end).unwrap_or_default();
+        let is_first = start == 0;
+        let is_whole = if is_first {
+            stands_alone(line)
+        } else {
+            line.is_empty() || line == b"\r"
+        };
+        if is_whole {
+            return Some(end + 1);
+        }
+        start = end + 1;
+    }
+    ended.then_some(input.len())
+}
+
+fn stands_alone(line: &[u8]) -> bool {
+    let line = String::from_utf8_lossy(line);
+    match request(line.trim()) {
+        Ok((Command::Ping | Command::Skip, version)) => version < (1, 5),
+        Ok((Command::Tell, _)) => false,
+        Ok((_, version)) => version <= (1, 0),
+        // Nothing good will follow.
+        Err(_) => true,
+    }
+}
+
+fn request(line: &str) -> Result<(Command, Version), HeadError> {
+    let malformed = || HeadError::Request(shortened(line));
+    let mut words = line.split_whitespace();
+    let (Some(command), Some(protocol), None) = (words.next(), words.next(), words.next()) else {
+        return Err(malformed());
+    };
+    let version = protocol.strip_prefix("SPAMC/").ok_or_else(malformed)?;
+    let (major, minor) = version.split_once('.').ok_or_else(malformed)?;
+    let number = |text: &str| text.parse::<u8>().map_err(|_| malformed());
+    let version = (number(major)?, number(minor)?);
+    let command = Command::named(command).ok_or_else(|| HeadError::Command(shortened(command)))?;
+    Ok((command, version))
+}
+
+fn parse(text: &str) -> Result<Head, HeadError> {
+    let mut lines = text.lines();
+    let (command, version) = request(lines.next().unwrap_or_default().trim())?;
+    let mut head = Head {
+        command,
+        version,
+        content_length: None,
+        user: None,
+        compressed: false,
+    };
+    for line in lines.take_while(|line| !line.is_empty()) {
+        let (name, value) = line
+            .split_once(':')
+            .ok_or_else(|| HeadError::Line(shortened(line)))?;
+        field(&mut head, name.trim(), value.trim())?;
+    }
+    if head.compressed && head.content_length.is_none() {
+        return Err(HeadError::CompressedWithoutLength);
+    }
+    Ok(head)
+}
+
+/// Unknown fields are passed over, as the protocol says.
+fn field(head: &mut Head, name: &str, value: &str) -> Result<(), HeadError> {
+    match name.to_ascii_lowercase().as_str() {
+        "content-length" => {
+            let length = value.parse();
+            let length = length.map_err(|_| HeadError::ContentLength(shortened(value)))?;
+            head.content_length = Some(length);
+        }
+        "user" => head.user = Some(value.to_owned()),
+        "compress" if value.eq_ignore_ascii_case("zlib") => head.compressed = true,
+        "compress" => return Err(HeadError::Compression(shortened(value))),
+        _ => {}
+    }
+    Ok(())
+}
+
+fn shortened(text: &str) -> String {
+    let printable = text.chars().filter(|character| !character.is_control());
+    printable.take(60).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn take(text: &[u8], ended: bool) -> Result<Option<(Head, usize)>, HeadError> {
+        let mut input = BytesMut::from(text);
+        let head = Head::take(&mut input, 300, ended)?;
+        Ok(head.map(|head| (head, input.len())))
+    }
+
+    #[test]
+    fn a_head_is_whole_at_its_empty_line() {
+        let text =
+            b"SYMBOLS SPAMC/1.5\r\nContent-length: 5\r\nUSER: anna\r\nX-Other: 1\r\n\r\nhello";
+        let (head, left) = take(text, false).expect("a head").expect("whole");
+        let expected = Head {
+            command: Command::Symbols,
+            version: (1, 5),
+            content_length: Some(5),
+            user: Some("anna".into()),
+            compressed: false,
+        };
+        assert_eq!((head, left), (expected, 5));
+        for end in 0..text.len() - 5 {
+            assert_eq!(take(&text[..end], false), Ok(None), "{end} bytes");
+        }
+    }
+
+    #[test]
+    fn old_versions_have_a_line_only() {
+        for (text, left) in [
+            (&b"PING SPAMC/1.2\r\n"[..], 0),
+            (b"SKIP SPAMC/1.4\r\nX", 1),
+            (b"CHECK SPAMC/1.0\r\nSubject: x\r\n", 12),
+        ] {
+            let (_, rest) = take(text, false).expect("a head").expect("whole");
+            assert_eq!(rest, left, "{}", text.escape_ascii());
+        }
+        assert_eq!(take(b"PING SPAMC/1.5\r\n", false), Ok(None));
+        assert!(matches!(take(b"PING SPAMC/1.5\r\n", true), Ok(Some(_))));
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (text, error) in [
+            (
+                "MAKE-TEA SPAMC/1.5\r\n\r\n",
+                HeadError::Command("MAKE-TEA".into()),
+            ),
+            (
+                "GET / HTTP/1.1\r\n",
+                HeadError::Request("GET / HTTP/1.1".into()),
+            ),
+            (
+                "CHECK SPAMC/one\r\n",
+                HeadError::Request("CHECK SPAMC/one".into()),
+            ),
+            (
+                "CHECK SPAMC/1.5\r\nhello\r\n\r\n",
+                HeadError::Line("hello".into()),
+            ),
+            (
+                "CHECK SPAMC/1.5\r\nContent-length: many\r\n\r\n",
+                HeadError::ContentLength("many".into()),
+            ),
+            (
+                "CHECK SPAMC/1.5\r\nCompress: magic\r\n\r\n",
+                HeadError::Compression("magic".into()),
+            ),
+            (
+                "CHECK SPAMC/1.5\r\nCompress: zlib\r\n\r\n",
+                HeadError::CompressedWithoutLength,
+            ),
+        ] {
+            assert_eq!(take(text.as_bytes(), false), Err(error), "{text}");
+        }
+        let long = format!("CHECK SPAMC/1.5\r\nUser: {}", "a".repeat(300));
+        assert_eq!(take(long.as_bytes(), false), Err(HeadError::TooLong(300)));
+    }
+
+    proptest! {
+        #[test]
+        fn no_input_breaks_the_parser(
+            input in proptest::collection::vec(any::<u8>(), 0..200),
+            ended: bool,
+        ) {
+            let _ = take(&input, ended);
+        }
+    }
+}

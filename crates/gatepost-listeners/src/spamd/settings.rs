@@ -1,0 +1,38 @@
+//! `[listeners.spamd]`
+
+use gatepost_settings::{Bind, ByteSize, Period};
+use serde::{Deserialize, Serialize};
+
+/// The settings of the spamd listener.
+#[derive(Deserialize, Serialize, Clone, Debug, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+pub struct SpamdSettings {
+    /// Where to listen. SpamAssassin's own daemon has port 783.
+    pub bind: Vec<Bind>,
+    /// The largest message, after decompression.
+    pub message_max: ByteSize,
+    /// The most that a request may have before its empty line.
+    pub head_max: ByteSize,
+    /// How long a whole request may take to arrive.
+    pub request_time_max: Period,
+    /// How long a client may leave its answer unread.
+    pub answer_time_max: Period,
+    /// How many connections may be open at once; 0 does not limit.
+    pub connections_max: u32,
+    /// How many of them from one address; 0 does not limit.
+    pub connections_per_address_max: u32,
+}
+
+impl Default for SpamdSettings {
+    fn default() -> Self {
+        Self {
+            bind: vec![Bind::Tcp(([127, 0, 0, 1], 7830).into())],
+            message_max: ByteSize::mebibytes(50),
+            head_max: ByteSize::kibibytes(16),
+            request_time_max: Period::seconds(300),
+            answer_time_max: Period::seconds(300),
+            connections_max: 1000,
+            connections_per_address_max: 0,
+        }
+    }
+}
