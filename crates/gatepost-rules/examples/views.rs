@@ -91,9 +91,8 @@ fn configuration(directory: &Path) -> Configuration {
         let text = std::fs::read(&file).expect("rule files are readable");
         for line in String::from_utf8_lossy(&text).lines() {
             let line = line.split(" #").next().unwrap_or_default().trim();
-            if let Some((name, value)) = line.split_once([' ', '\t']) {
-                configuration.directive(name, value.trim());
-            }
+            let (name, value) = line.split_once([' ', '\t']).unwrap_or((line, ""));
+            configuration.directive(name, value.trim());
         }
     }
     configuration

@@ -4,6 +4,10 @@
 //! numbers are read, patterns compiled, mistakes reported. Running it on a message then only
 //! computes. Functions are grouped as SpamAssassin groups them, one plugin a module.
 
+mod lists;
+
+pub(crate) use lists::Lists;
+
 use crate::mail::Mail;
 
 /// A call of an eval function, ready to run on any message.

@@ -1,16 +1,45 @@
 //! What the rule files say about the views: networks, registrar boundaries, redirectors.
 
 use super::domain::Boundaries;
+use super::network::Networks;
 use super::pattern::Pattern;
+use crate::eval::Lists;
 
 /// The settings of rule files that views and eval functions depend on.
 ///
 /// The reader of rule files gives every directive it does not know itself to
 /// [`Configuration::directive`].
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Configuration {
     pub(crate) boundaries: Boundaries,
     redirectors: Vec<Pattern>,
+    pub(crate) trusted_networks: Networks,
+    pub(crate) internal_networks: Networks,
+    pub(crate) submission_networks: Networks,
+    pub(crate) originating_ip_fields: Vec<String>,
+    pub(crate) envelope_sender_field: Option<String>,
+    pub(crate) lists: Lists,
+}
+
+impl Default for Configuration {
+    fn default() -> Self {
+        let originating = [
+            "X-Yahoo-Post-IP",
+            "X-Originating-IP",
+            "X-Apparently-From",
+            "X-SenderIP",
+        ];
+        Self {
+            boundaries: Boundaries::default(),
+            redirectors: Vec::new(),
+            trusted_networks: Networks::loopback(),
+            internal_networks: Networks::loopback(),
+            submission_networks: Networks::default(),
+            originating_ip_fields: originating.map(str::to_owned).to_vec(),
+            envelope_sender_field: None,
+            lists: Lists::default(),
+        }
+    }
 }
 
 /// What became of a directive.
@@ -39,7 +68,23 @@ impl Configuration {
                 Ok(pattern) => self.redirectors.push(pattern),
                 Err(reason) => return Directive::Invalid(reason),
             },
-            _ => return Directive::Unknown,
+            "trusted_networks" => return add(&mut self.trusted_networks, value),
+            "internal_networks" => return add(&mut self.internal_networks, value),
+            "msa_networks" => return add(&mut self.submission_networks, value),
+            "clear_trusted_networks" => self.trusted_networks = Networks::loopback(),
+            "clear_internal_networks" => self.internal_networks = Networks::loopback(),
+            "clear_msa_networks" => self.submission_networks = Networks::default(),
+            "originating_ip_headers" => {
+                self.originating_ip_fields
+                    .extend(value.split_ascii_whitespace().map(str::to_owned));
+            }
+            "clear_originating_ip_headers" => self.originating_ip_fields.clear(),
+            "envelope_sender_header" => {
+                let field = value.trim().trim_end_matches(':');
+                self.envelope_sender_field =
+                    Some(field.to_owned()).filter(|field| !field.is_empty());
+            }
+            _ => return self.lists.directive(name, value),
         }
         Directive::Taken
     }
@@ -47,5 +92,12 @@ impl Configuration {
     /// Patterns of links that lead to other links; their group 1 is the other link.
     pub(crate) fn redirectors(&self) -> &[Pattern] {
         &self.redirectors
+    }
+}
+
+fn add(networks: &mut Networks, value: &str) -> Directive {
+    match networks.add(value) {
+        Ok(()) => Directive::Taken,
+        Err(reason) => Directive::Invalid(reason),
     }
 }

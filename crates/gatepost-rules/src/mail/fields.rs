@@ -2,7 +2,7 @@
 
 use super::address;
 use super::ascii::{is_space, trim};
-use super::head::Field;
+use super::relay;
 use super::selector::{FieldPart, InnerPart, WhichFields};
 use super::words::decode_value;
 use super::{HeaderSelector, Mail};
@@ -43,6 +43,22 @@ impl Mail<'_> {
             FieldPart::Name => values = names(&values, selector.raw),
         }
         self.inner_values(selector, values)
+    }
+
+    /// What `mimeheader` rules match: the fields `selector` names in each part, part by part.
+    pub fn mime_headers(&self, selector: &HeaderSelector) -> Vec<Cow<'_, [u8]>> {
+        let name = selector.name.as_bytes();
+        let mut values = Vec::new();
+        for part in self.parts().all() {
+            for field in part.fields.iter().filter(|field| field.is(name)) {
+                values.push(if selector.raw {
+                    Cow::Borrowed(field.raw())
+                } else {
+                    Cow::Owned([field.decoded(), b"\n"].concat())
+                });
+            }
+        }
+        values
     }
 
     /// The values of a selector written out, as `From:addr`.
@@ -86,7 +102,29 @@ impl Mail<'_> {
                     .flat_map(|field| self.unfolded(field, selector.raw));
                 return values.filter(|value| !value.is_empty()).collect();
             }
+            "ALL-TRUSTED" => {
+                return self.relay_fields(None, Some(self.relays().last_trusted + 1), selector.raw);
+            }
+            "ALL-INTERNAL" => {
+                return self.relay_fields(None, Some(self.relays().last_internal + 1), selector.raw);
+            }
+            "ALL-UNTRUSTED" => {
+                return self.relay_fields(Some(self.relays().last_trusted + 1), None, selector.raw);
+            }
+            "ALL-EXTERNAL" => {
+                return self.relay_fields(Some(self.relays().last_internal + 1), None, selector.raw);
+            }
             _ => {}
+        }
+        if let Some(text) = self.relay_text(name) {
+            return vec![Cow::Owned(text)];
+        }
+        if name.eq_ignore_ascii_case("EnvelopeFrom") {
+            return self
+                .envelope_from()
+                .map(Cow::Borrowed)
+                .into_iter()
+                .collect();
         }
         if name.eq_ignore_ascii_case("ToCc") {
             return ["To", "Cc"]
@@ -102,6 +140,56 @@ impl Mail<'_> {
                 .collect();
         }
         self.decoded_with_line_end(name)
+    }
+
+    /// `X-Spam-Relays-Trusted` and its like.
+    fn relay_text(&self, name: &str) -> Option<Vec<u8>> {
+        let kind = name
+            .get(..14)
+            .filter(|start| start.eq_ignore_ascii_case("X-Spam-Relays-"))
+            .and(name.get(14..))?;
+        let relays = match kind.to_ascii_lowercase().as_str() {
+            "trusted" => &self.relays().trusted,
+            "untrusted" => &self.relays().untrusted,
+            "internal" => &self.relays().internal,
+            "external" => &self.relays().external,
+            _ => return None,
+        };
+        Some(relay::as_text(relays).into_bytes())
+    }
+
+    /// All fields from one `Received:` field to another, both counted from the top and both included.
+    fn relay_fields(&self, from: Option<i64>, to: Option<i64>, raw: bool) -> Vec<Cow<'_, [u8]>> {
+        if to.is_some_and(|to| to < 0) {
+            return Vec::new();
+        }
+        let all: Vec<Cow<'_, [u8]>> = if raw {
+            self.head()
+                .pristine_fields()
+                .into_iter()
+                .map(Cow::Borrowed)
+                .collect()
+        } else {
+            self.head()
+                .decoded_lines()
+                .into_iter()
+                .map(Cow::Owned)
+                .collect()
+        };
+        let mut received = -1;
+        let mut wanted = Vec::new();
+        for field in all {
+            received += i64::from(super::ascii::starts_with_ignore_case(&field, b"received:"));
+            let last = to == Some(received);
+            if last || from.is_none_or(|from| from <= received) && to.is_none_or(|to| received < to)
+            {
+                wanted.push(field);
+            }
+            if last {
+                break;
+            }
+        }
+        wanted
     }
 
     fn decoded_with_line_end(&self, name: &str) -> Vec<Cow<'_, [u8]>> {
@@ -305,15 +393,5 @@ fn tidy_name(name: &[u8]) -> Vec<u8> {
     {
         Some(inner) => inner.to_vec(),
         None => tidy,
-    }
-}
-
-/// The fields of a part, as `mimeheader` rules see them.
-#[allow(dead_code)]
-fn part_values(field: &Field<'_>, raw: bool) -> Vec<u8> {
-    if raw {
-        field.raw().to_vec()
-    } else {
-        field.decoded().to_vec()
     }
 }

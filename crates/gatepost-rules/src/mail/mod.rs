@@ -18,13 +18,16 @@ mod charset;
 mod configuration;
 mod content_type;
 mod domain;
+mod envelope;
 mod fields;
 mod head;
 mod html;
 mod ip;
 mod lines;
+mod network;
 mod part;
 mod pattern;
+mod relay;
 mod selector;
 mod transfer;
 mod uri;
@@ -38,6 +41,7 @@ pub use uri::{Uri, UriList};
 pub(crate) use head::Head;
 pub(crate) use html::{HtmlFacts, Rendered};
 pub(crate) use part::{Part, Parts};
+pub(crate) use relay::{Relay, Relays};
 
 use body::{Visibility, body_lines, part_text, raw_chunks, render_part};
 use std::borrow::Cow;
@@ -65,6 +69,8 @@ pub struct Mail<'a> {
     invisible_body: OnceCell<Lines>,
     rawbody: OnceCell<Lines>,
     uris: OnceCell<UriList>,
+    relays: OnceCell<Relays>,
+    envelope_from: OnceCell<Option<Vec<u8>>>,
 }
 
 impl<'a> Mail<'a> {
@@ -96,6 +102,8 @@ impl<'a> Mail<'a> {
             invisible_body: OnceCell::new(),
             rawbody: OnceCell::new(),
             uris: OnceCell::new(),
+            relays: OnceCell::new(),
+            envelope_from: OnceCell::new(),
         }
     }
 
@@ -172,6 +180,18 @@ impl<'a> Mail<'a> {
             .get_or_init(|| raw_chunks(self.parts().leaves(), RAWBODY_PART_LENGTH_MAX))
     }
 
+    /// The relays the message came through.
+    pub(crate) fn relays(&self) -> &Relays {
+        self.relays.get_or_init(|| Relays::read(self))
+    }
+
+    /// The sender of the envelope, as far as the head tells; empty for a bounce.
+    pub(crate) fn envelope_from(&self) -> Option<&[u8]> {
+        self.envelope_from
+            .get_or_init(|| envelope::sender(self))
+            .as_deref()
+    }
+
     /// Every link with its details.
     pub fn uri_list(&self) -> &UriList {
         self.uris
@@ -181,11 +201,5 @@ impl<'a> Mail<'a> {
     /// What `uri` rules match: every link of the text and the HTML, as written and canonical.
     pub fn uris(&self) -> &Lines {
         &self.uri_list().forms
-    }
-
-    /// What `mimeheader` rules match: the fields `selector` names in each part, part by part.
-    pub fn mime_headers(&self, selector: &HeaderSelector) -> Vec<Cow<'_, [u8]>> {
-        let _ = selector;
-        Vec::new()
     }
 }

@@ -60,6 +60,11 @@ impl Pattern {
         }))
     }
 
+    /// The names of its groups; `None` for those without.
+    pub(crate) fn group_names(&self) -> &[Option<String>] {
+        self.0.capture_names()
+    }
+
     /// The spans of all its matches.
     pub(crate) fn spans<'t>(&'t self, text: &'t [u8]) -> impl Iterator<Item = (usize, usize)> + 't {
         self.0
