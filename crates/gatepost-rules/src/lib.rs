@@ -18,9 +18,12 @@
 //! named among the problems, never dropped in silence.
 
 pub mod bayes;
+mod compile;
 pub mod eval;
+mod language;
 pub mod mail;
 pub mod mailbox;
+mod pattern;
 mod problem;
 mod report;
 mod rule_set;

@@ -1,5 +1,106 @@
 //! One message through all rules.
+//!
+//! [`compile`](crate::rule_set) sorts the rules of a folder by what they look at; a [`Program`]
+//! then makes one pass per view: a [`prefilter`] finds the rules that can match at all, those are
+//! confirmed by their own patterns, functions run, and metas are computed last.
 
+mod budget;
 mod context;
+mod fields;
+mod lines;
+mod meta;
+mod prefilter;
+mod state;
 
 pub use context::ScanContext;
+
+use std::time::Duration;
+
+use crate::eval::Evaluation;
+use crate::mail::Mail;
+use crate::pattern::Pattern;
+pub(crate) use budget::Budget;
+pub(crate) use fields::{FieldRule, FieldRules, MimeRule};
+pub(crate) use lines::{LineRule, LineRules};
+pub(crate) use meta::{MetaRule, MetaRules, Operand};
+pub(crate) use state::{RuleId, State};
+
+/// A function that a rule calls.
+pub(crate) struct EvalRule {
+    pub(crate) rule: RuleId,
+    pub(crate) evaluation: Evaluation,
+}
+
+/// All rules of a set, sorted by what they look at.
+#[derive(Default)]
+pub(crate) struct Program {
+    /// How many rules there are.
+    pub(crate) rules: usize,
+    pub(crate) fields: Vec<FieldRules>,
+    pub(crate) body: LineRules,
+    pub(crate) raw_body: LineRules,
+    pub(crate) full: LineRules,
+    pub(crate) uris: LineRules,
+    pub(crate) mime: Vec<MimeRule>,
+    pub(crate) header_evals: Vec<EvalRule>,
+    pub(crate) other_evals: Vec<EvalRule>,
+    pub(crate) metas: MetaRules,
+}
+
+impl Program {
+    /// All patterns with their rules.
+    pub(crate) fn patterns(&self) -> impl Iterator<Item = (RuleId, &Pattern)> {
+        let lines = [&self.body, &self.raw_body, &self.full, &self.uris];
+        let of_lines = lines.into_iter().flat_map(|lines| lines.rules());
+        let of_fields = self.fields.iter().flat_map(FieldRules::patterns);
+        let of_mime = self.mime.iter().map(|rule| &rule.field);
+        of_fields
+            .chain(of_lines.map(|rule| (rule.rule, &rule.pattern)))
+            .chain(of_mime.map(|field| (field.rule, &field.pattern)))
+    }
+
+    /// Runs all rules on a message, for at most `time`.
+    pub(crate) fn run(&self, mail: &Mail<'_>, time: Duration, context: &ScanContext<'_>) -> State {
+        let mut state = State::new(self.rules, Budget::new(time), context.explain);
+        for fields in &self.fields {
+            fields.scan(mail, &mut state);
+        }
+        run_evals(&self.header_evals, mail, &mut state);
+        if !self.body.is_empty() {
+            let body = mail.body();
+            self.body.scan(body.text(), body.ends(), &mut state);
+        }
+        if !self.uris.is_empty() {
+            let uris = mail.uris();
+            self.uris.scan(uris.text(), uris.ends(), &mut state);
+        }
+        for rule in &self.mime {
+            rule.scan(mail, &mut state);
+        }
+        run_evals(&self.other_evals, mail, &mut state);
+        if !self.raw_body.is_empty() {
+            let raw_body = mail.rawbody();
+            self.raw_body
+                .scan(raw_body.text(), raw_body.ends(), &mut state);
+        }
+        if !self.full.is_empty() {
+            let full = mail.full();
+            self.full.scan(full, &[full.len()], &mut state);
+        }
+        self.metas.scan(&mut state);
+        state
+    }
+}
+
+fn run_evals(evals: &[EvalRule], mail: &Mail<'_>, state: &mut State) {
+    for eval in evals {
+        if state.budget.is_spent(1) {
+            state.limit(eval.rule);
+            continue;
+        }
+        let value = eval.evaluation.run(mail);
+        if value > 0 {
+            state.hit(eval.rule, f64::from(value));
+        }
+    }
+}

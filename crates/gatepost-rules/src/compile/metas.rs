@@ -1,0 +1,257 @@
+//! Puts metas in the order of their dependencies, and finds those that can never be computed.
+
+use std::sync::Arc;
+
+use super::Ids;
+use super::tests_of_rules::Prepared;
+use crate::language::Definitions;
+use crate::language::expression::{Binary, Expression, Operation, Term};
+use crate::scan::{MetaRule, MetaRules, Operand};
+use crate::{Problem, Severity};
+
+/// The longest sum that `rules_matching` may become.
+const MATCHING_RULES_MAX: usize = 5_000;
+
+/// A name in a meta: the index of its definition, if there is one.
+type Name = Option<usize>;
+
+/// A meta before rules have numbers.
+pub(super) struct Meta {
+    pub(super) definition: usize,
+    pub(super) expression: Expression<Name>,
+    is_silent: bool,
+    is_blocked: bool,
+}
+
+/// All metas, each after those it names.
+pub(super) struct Metas {
+    pub(super) ordered: Vec<Meta>,
+    /// By definition: its place in the order.
+    place: Vec<Option<u32>>,
+}
+
+/// Reads the expressions of all metas and orders them.
+pub(super) fn order(
+    definitions: &Definitions,
+    prepared: &[Option<Prepared>],
+    missed: &[bool],
+    set: usize,
+    problems: &mut Vec<Problem>,
+) -> Metas {
+    let mut unordered = Vec::new();
+    for (definition, test) in prepared.iter().enumerate() {
+        let Some(Prepared::Meta(text)) = test else {
+            continue;
+        };
+        match Expression::parse(text, |term| name(term, definition, definitions)) {
+            Ok(expression) => unordered.push(Meta {
+                definition,
+                expression,
+                is_silent: definitions.rules[definition].score(set) == 0.0,
+                is_blocked: false,
+            }),
+            Err(reason) => problems.push(meta_problem(definitions, definition, reason)),
+        }
+    }
+    let (ordered, circular) = sort(unordered, definitions.rules.len());
+    let mut metas = Metas {
+        place: vec![None; definitions.rules.len()],
+        ordered,
+    };
+    for meta in circular {
+        let reason = "it depends on itself, directly or through others".to_owned();
+        problems.push(meta_problem(definitions, meta.definition, reason));
+    }
+    for (place, meta) in (0u32..).zip(&metas.ordered) {
+        metas.place[meta.definition] = Some(place);
+    }
+    metas.find_blocked(prepared, missed);
+    metas
+}
+
+fn meta_problem(definitions: &Definitions, definition: usize, reason: String) -> Problem {
+    let rule = &definitions.rules[definition];
+    Problem {
+        severity: Severity::Error,
+        file: Arc::clone(&rule.source.file),
+        line: rule.source.line,
+        rule: Some(Arc::clone(&rule.name)),
+        cause: "bad meta",
+        reason,
+        mend: "mend the expression".to_owned(),
+    }
+}
+
+/// What a word of a meta stands for.
+fn name(
+    term: Term<'_>,
+    own: usize,
+    definitions: &Definitions,
+) -> Result<Vec<Operation<Name>>, String> {
+    match (term.name, term.argument) {
+        ("local_tests_only", None) => Ok(vec![Operation::Number(1.0)]),
+        ("rules_matching", Some(pattern)) => matching(pattern, own, definitions),
+        (name, None) => Ok(vec![Operation::Name(definitions.index_of(name))]),
+        (name, Some(_)) => Err(format!("{name} is no function")),
+    }
+}
+
+/// `rules_matching(__MONEY_*)`: the sum of all rules of such names.
+fn matching(
+    pattern: &str,
+    own: usize,
+    definitions: &Definitions,
+) -> Result<Vec<Operation<Name>>, String> {
+    let mut operations = vec![Operation::Number(0.0)];
+    for (index, rule) in definitions.rules.iter().enumerate() {
+        let exists = rule.test.is_some() || rule.scores.is_some();
+        if index != own && exists && fits(pattern.as_bytes(), rule.name.as_bytes()) {
+            operations.push(Operation::Name(Some(index)));
+            operations.push(Operation::Binary(Binary::Add));
+        }
+    }
+    match operations.len() / 2 <= MATCHING_RULES_MAX {
+        true => Ok(operations),
+        false => Err(format!("{pattern} fits too many rules")),
+    }
+}
+
+/// `*` for any text, `?` for any one byte.
+fn fits(pattern: &[u8], name: &[u8]) -> bool {
+    let (mut at_pattern, mut at_name) = (0, 0);
+    let mut retry: Option<(usize, usize)> = None;
+    while at_name < name.len() {
+        match pattern.get(at_pattern) {
+            Some(b'*') => {
+                retry = Some((at_pattern, at_name));
+                at_pattern += 1;
+            }
+            Some(&byte) if byte == b'?' || byte == name[at_name] => {
+                at_pattern += 1;
+                at_name += 1;
+            }
+            _ => match retry {
+                Some((star, start)) => {
+                    retry = Some((star, start + 1));
+                    at_pattern = star + 1;
+                    at_name = start + 1;
+                }
+                None => return false,
+            },
+        }
+    }
+    pattern[at_pattern..].iter().all(|&byte| byte == b'*')
+}
+
+/// Orders metas after those they name; the second list is of those that go round in circles.
+fn sort(unordered: Vec<Meta>, definitions: usize) -> (Vec<Meta>, Vec<Meta>) {
+    let mut place = vec![None; definitions];
+    for (index, meta) in unordered.iter().enumerate() {
+        place[meta.definition] = Some(index);
+    }
+    let mut waits_for = vec![0usize; unordered.len()];
+    let mut waited_by: Vec<Vec<usize>> = vec![Vec::new(); unordered.len()];
+    for (index, meta) in unordered.iter().enumerate() {
+        for &name in meta.expression.names() {
+            if let Some(other) = name.and_then(|definition| place[definition]) {
+                waits_for[index] += 1;
+                waited_by[other].push(index);
+            }
+        }
+    }
+    let mut order: Vec<usize> = (0..unordered.len())
+        .filter(|&index| waits_for[index] == 0)
+        .collect();
+    let mut done = 0;
+    while let Some(&index) = order.get(done) {
+        done += 1;
+        for &waiting in &waited_by[index] {
+            waits_for[waiting] -= 1;
+            if waits_for[waiting] == 0 {
+                order.push(waiting);
+            }
+        }
+    }
+    let mut metas: Vec<Option<Meta>> = unordered.into_iter().map(Some).collect();
+    let ordered = order
+        .iter()
+        .filter_map(|&index| metas[index].take())
+        .collect();
+    (ordered, metas.into_iter().flatten().collect())
+}
+
+impl Metas {
+    /// A meta of score 0 is only computed while rules run, so it is never computed if it waits
+    /// for something that is settled at the very end, such as a rule that does not run.
+    fn find_blocked(&mut self, prepared: &[Option<Prepared>], missed: &[bool]) {
+        let mut early = vec![false; self.ordered.len()];
+        for index in 0..self.ordered.len() {
+            let meta = &self.ordered[index];
+            early[index] = meta.expression.names().all(|&name| match name {
+                None => false,
+                Some(definition) => match self.place[definition] {
+                    Some(place) => early[place as usize],
+                    None => prepared[definition].is_some() || missed[definition],
+                },
+            });
+            let is_blocked = meta.is_silent && !early[index];
+            self.ordered[index].is_blocked = is_blocked;
+        }
+    }
+
+    /// The metas with their operands resolved.
+    pub(super) fn link(&self, ids: &Ids) -> MetaRules {
+        // Only metas that are needed have an id; the others leave no gap.
+        let mut place = vec![None; ids.len()];
+        let needed = || {
+            self.ordered
+                .iter()
+                .filter_map(|meta| Some((meta, ids[meta.definition]?)))
+        };
+        for (index, (meta, _)) in (0u32..).zip(needed()) {
+            place[meta.definition] = Some(index);
+        }
+        let operand = |name: &Name| match name {
+            None => Operand::Never,
+            Some(definition) => match (place[*definition], ids[*definition]) {
+                (Some(meta), _) => Operand::Meta(meta),
+                (None, Some(rule)) => Operand::Rule(rule),
+                (None, None) => Operand::Never,
+            },
+        };
+        MetaRules(
+            needed()
+                .map(|(meta, rule)| MetaRule {
+                    rule,
+                    expression: meta.expression.map(operand),
+                    is_silent: meta.is_silent,
+                    is_blocked: meta.is_blocked,
+                })
+                .collect(),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_with_stars() {
+        for (pattern, name, expected) in [
+            ("__A*", "__ABC", true),
+            ("*C", "__ABC", true),
+            ("__?B*", "__ABC", true),
+            ("__A*D", "__ABC", false),
+            ("*", "", true),
+            ("A", "AB", false),
+            ("*B*B", "ABAB", true),
+        ] {
+            assert_eq!(
+                fits(pattern.as_bytes(), name.as_bytes()),
+                expected,
+                "{pattern} {name}"
+            );
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! From definitions to a [`Program`]: which rules run, in which table each stands.
+//!
+//! A rule runs if its score is not 0, everything it needs is here, and its result can be seen:
+//! sub-rules that no running meta names are left out. What was asked for and does not run becomes
+//! a [`Problem`].
+
+mod metas;
+mod needed;
+mod tests_of_rules;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::Problem;
+use crate::Severity;
+use crate::language::Definitions;
+use crate::language::definition::{Definition, Test, View};
+use crate::mail::HeaderSelector;
+use crate::scan::{
+    EvalRule, FieldRule, FieldRules, LineRule, LineRules, MimeRule, Program, RuleId,
+};
+use tests_of_rules::Prepared;
+
+/// What a report says of a rule that hit.
+#[derive(Debug, Clone)]
+pub(crate) struct RuleFacts {
+    pub(crate) name: Arc<str>,
+    pub(crate) score: f64,
+    pub(crate) description: Arc<str>,
+    /// Put before the description: the view that was looked at.
+    pub(crate) prefix: &'static str,
+    pub(crate) is_sub_rule: bool,
+    pub(crate) subject_prefix: Option<Arc<str>>,
+}
+
+/// What the surroundings allow.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Abilities {
+    pub(crate) network: bool,
+    pub(crate) bayes: bool,
+}
+
+impl Abilities {
+    /// The score set in force: bit 0 for the network, bit 1 for Bayes.
+    pub(crate) fn score_set(self) -> usize {
+        usize::from(self.network) | usize::from(self.bayes) << 1
+    }
+}
+
+/// Rules by name and id, and the program that runs them.
+pub(crate) struct Compiled {
+    pub(crate) program: Program,
+    pub(crate) facts: Vec<RuleFacts>,
+    pub(crate) not_running: usize,
+}
+
+/// Why a rule does not run though it is wanted.
+pub(crate) struct NotRunning {
+    pub(crate) severity: Severity,
+    pub(crate) cause: &'static str,
+    pub(crate) reason: String,
+    pub(crate) mend: &'static str,
+    /// SpamAssassin would run it, so that metas see it as 0 at once rather than at the end.
+    pub(crate) is_ours_to_miss: bool,
+}
+
+/// Compiles all rules; problems are added to the definitions'.
+pub(crate) fn compile(definitions: &mut Definitions, abilities: Abilities) -> Compiled {
+    let set = abilities.score_set();
+    let mut problems = Vec::new();
+    let mut prepared: Vec<Option<Prepared>> = Vec::with_capacity(definitions.rules.len());
+    let mut missed = vec![false; definitions.rules.len()];
+    for (index, rule) in definitions.rules.iter().enumerate() {
+        let outcome = match &rule.test {
+            Some(test) if rule.score(set) != 0.0 || matches!(test, Test::Meta { .. }) => {
+                tests_of_rules::prepare(rule, test, definitions, abilities).map(Some)
+            }
+            _ => Ok(None),
+        };
+        prepared.push(outcome.unwrap_or_else(|not_running| {
+            if let Some(missed) = missed.get_mut(index) {
+                *missed = not_running.is_ours_to_miss;
+            }
+            problems.push(problem(rule, not_running));
+            None
+        }));
+    }
+    let not_running = problems.len();
+    let metas = metas::order(definitions, &prepared, &missed, set, &mut problems);
+    let needed = needed::find(definitions, &prepared, &metas, set);
+    definitions.problems.append(&mut problems);
+    let ids = number(definitions, &needed);
+    let facts = facts(definitions, &ids, set);
+    let mut program = Program {
+        rules: facts.len(),
+        ..Program::default()
+    };
+    program.metas = metas.link(&ids);
+    sort_into(&mut program, definitions, prepared, &ids);
+    Compiled {
+        program,
+        facts,
+        not_running,
+    }
+}
+
+fn problem(rule: &Definition, not_running: NotRunning) -> Problem {
+    Problem {
+        severity: not_running.severity,
+        file: Arc::clone(&rule.source.file),
+        line: rule.source.line,
+        rule: Some(Arc::clone(&rule.name)),
+        cause: not_running.cause,
+        reason: not_running.reason,
+        mend: not_running.mend.to_owned(),
+    }
+}
+
+/// The ids of rules, by their index among the definitions.
+pub(crate) type Ids = Vec<Option<RuleId>>;
+
+/// Numbers the needed rules in the order in which reports list them: by what they look at, then
+/// by name.
+fn number(definitions: &Definitions, needed: &[bool]) -> Ids {
+    let mut order: Vec<usize> = (0..needed.len()).filter(|&index| needed[index]).collect();
+    order.sort_by_key(|&index| {
+        let rule = &definitions.rules[index];
+        (rule.test.as_ref().map(rank), Arc::clone(&rule.name))
+    });
+    let mut ids = vec![None; needed.len()];
+    for (id, index) in (0u32..).zip(order) {
+        ids[index] = Some(id);
+    }
+    ids
+}
+
+/// The order in which SpamAssassin runs the kinds of rules, which is that of its reports.
+fn rank(test: &Test) -> u8 {
+    match test {
+        Test::Header(_) | Test::Exists { .. } => 0,
+        Test::Eval { view, .. } => match view {
+            View::Header => 1,
+            View::Body | View::Uri => 4,
+            View::RawBody => 6,
+            View::Full => 8,
+        },
+        Test::Pattern { view, .. } => match view {
+            View::Header | View::Body => 2,
+            View::Uri => 3,
+            View::RawBody => 5,
+            View::Full => 7,
+        },
+        Test::MimeHeader(_) | Test::UriDetail { .. } => 4,
+        Test::Network { .. } => 9,
+        Test::Meta { .. } => 10,
+    }
+}
+
+fn facts(definitions: &Definitions, ids: &Ids, set: usize) -> Vec<RuleFacts> {
+    let mut facts: Vec<(RuleId, RuleFacts)> = definitions
+        .rules
+        .iter()
+        .zip(ids)
+        .filter_map(|(rule, id)| {
+            let prefix = match &rule.test {
+                Some(Test::Pattern { view, .. } | Test::Eval { view, .. }) => view.report_prefix(),
+                Some(Test::MimeHeader(_)) => View::Body.report_prefix(),
+                _ => "",
+            };
+            let facts = RuleFacts {
+                name: Arc::clone(&rule.name),
+                score: rule.score(set),
+                description: rule
+                    .description
+                    .clone()
+                    .unwrap_or_else(|| NO_DESCRIPTION.into()),
+                prefix,
+                is_sub_rule: rule.is_sub_rule(),
+                subject_prefix: rule.subject_prefix.clone(),
+            };
+            Some(((*id)?, facts))
+        })
+        .collect();
+    facts.sort_by_key(|(id, _)| *id);
+    facts.into_iter().map(|(_, facts)| facts).collect()
+}
+
+const NO_DESCRIPTION: &str = "No description available.";
+
+/// Matches beyond which counting stops for `tflags multiple` without `maxhits`.
+const HITS_MAX_DEFAULT: u32 = 1000;
+
+fn hits_max(rule: &Definition) -> u32 {
+    match rule.flags.multiple {
+        true => rule.flags.hits_max.unwrap_or(HITS_MAX_DEFAULT).max(1),
+        false => 1,
+    }
+}
+
+/// Puts each rule that runs into the table of what it looks at.
+fn sort_into(
+    program: &mut Program,
+    definitions: &Definitions,
+    prepared: Vec<Option<Prepared>>,
+    ids: &Ids,
+) {
+    let mut fields: HashMap<HeaderSelector, (Vec<FieldRule>, Vec<RuleId>)> = HashMap::new();
+    let mut lines: HashMap<View, Vec<LineRule>> = HashMap::new();
+    for ((definition, prepared), id) in definitions.rules.iter().zip(prepared).zip(ids) {
+        let (Some(prepared), &Some(rule)) = (prepared, id) else {
+            continue;
+        };
+        match prepared {
+            Prepared::Meta(_) => {}
+            Prepared::Exists(selector) => fields.entry(selector).or_default().1.push(rule),
+            Prepared::Field(selector, field) => {
+                fields
+                    .entry(selector)
+                    .or_default()
+                    .0
+                    .push(field.rule(rule, definition));
+            }
+            Prepared::MimeField(selector, field) => program.mime.push(MimeRule {
+                selector,
+                field: field.rule(rule, definition),
+                concat: definition.flags.concat,
+                range: definition.flags.range,
+            }),
+            Prepared::Lines(view, pattern) => lines.entry(view).or_default().push(LineRule {
+                rule,
+                pattern,
+                hits_max: hits_max(definition),
+                skips_first: view == View::Body && definition.flags.no_subject,
+            }),
+            Prepared::Eval(view, evaluation) => {
+                let evals = match view {
+                    View::Header => &mut program.header_evals,
+                    _ => &mut program.other_evals,
+                };
+                evals.push(EvalRule { rule, evaluation });
+            }
+        }
+    }
+    program.fields = fields
+        .into_iter()
+        .map(|(selector, (rules, exists))| FieldRules::new(selector, rules, exists))
+        .collect();
+    let mut take = |view| LineRules::new(lines.remove(&view).unwrap_or_default());
+    program.body = take(View::Body);
+    program.raw_body = take(View::RawBody);
+    program.full = take(View::Full);
+    program.uris = take(View::Uri);
+}

@@ -1,0 +1,40 @@
+//! Which rules can be seen: those that reports list, and those that such rules name.
+
+use super::metas::Metas;
+use super::tests_of_rules::Prepared;
+use crate::language::Definitions;
+
+/// By definition: whether the rule must run.
+pub(super) fn find(
+    definitions: &Definitions,
+    prepared: &[Option<Prepared>],
+    metas: &Metas,
+    set: usize,
+) -> Vec<bool> {
+    let mut needed: Vec<bool> = definitions
+        .rules
+        .iter()
+        .zip(prepared)
+        .map(|(rule, prepared)| prepared.is_some() && !rule.is_sub_rule() && rule.score(set) != 0.0)
+        .collect();
+    // A meta stands after all it names, so that one pass backwards reaches everything.
+    for meta in metas.ordered.iter().rev() {
+        if !needed[meta.definition] {
+            continue;
+        }
+        for definition in meta.expression.names().copied().flatten() {
+            needed[definition] |= prepared[definition].is_some();
+        }
+    }
+    // Metas that could not be read or ordered have no place and do not run.
+    let mut is_meta = vec![false; needed.len()];
+    for meta in &metas.ordered {
+        is_meta[meta.definition] = true;
+    }
+    for (definition, prepared) in prepared.iter().enumerate() {
+        if matches!(prepared, Some(Prepared::Meta(_))) && !is_meta[definition] {
+            needed[definition] = false;
+        }
+    }
+    needed
+}

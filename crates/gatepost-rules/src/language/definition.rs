@@ -1,0 +1,169 @@
+//! What a folder's lines say of each rule, before anything is compiled.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Where a line stands.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Source {
+    pub(crate) file: Arc<PathBuf>,
+    pub(crate) line: u32,
+}
+
+/// The part of a message that a pattern or function looks at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum View {
+    Header,
+    Body,
+    RawBody,
+    Full,
+    Uri,
+}
+
+impl View {
+    /// What the report puts before a rule's description.
+    pub(crate) const fn report_prefix(self) -> &'static str {
+        match self {
+            Self::Header => "",
+            Self::Body => "BODY: ",
+            Self::RawBody => "RAW: ",
+            Self::Full => "FULL: ",
+            Self::Uri => "URI: ",
+        }
+    }
+}
+
+/// A comparison of some field with a pattern: `From:addr =~ /x/ [if-unset: y]`.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct FieldTest {
+    pub(crate) selector: String,
+    pub(crate) pattern: Vec<u8>,
+    pub(crate) negated: bool,
+    pub(crate) if_unset: Option<Vec<u8>>,
+}
+
+/// What a rule tests.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Test {
+    /// `header NAME Field =~ /pattern/`.
+    Header(FieldTest),
+    /// `header NAME exists:Field`.
+    Exists { selector: String },
+    /// `mimeheader NAME Field =~ /pattern/`.
+    MimeHeader(FieldTest),
+    /// `body`, `rawbody`, `full` and `uri` with a pattern.
+    Pattern { view: View, pattern: Vec<u8> },
+    /// `uri_detail NAME key =~ /pattern/ …`.
+    UriDetail { conditions: String },
+    /// `… eval:function(arguments)`.
+    Eval {
+        view: View,
+        function: String,
+        arguments: Vec<String>,
+    },
+    /// `meta NAME expression`.
+    Meta { expression: String },
+    /// A rule that only the network can answer.
+    Network { directive: &'static str },
+}
+
+/// What `tflags` says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Flags {
+    /// Asks the network.
+    pub(crate) net: bool,
+    /// Speaks for the message: the usual score is negative.
+    pub(crate) nice: bool,
+    /// Needs Bayes.
+    pub(crate) learn: bool,
+    /// Every match counts, not only the first.
+    pub(crate) multiple: bool,
+    /// Matches beyond which counting stops.
+    pub(crate) hits_max: Option<u32>,
+    /// Leaves out the subject, which is the first line of the body.
+    pub(crate) no_subject: bool,
+    /// `mimeheader`: joins the fields of all parts.
+    pub(crate) concat: bool,
+    /// `mimeheader`: the parts looked at, first and last.
+    pub(crate) range: Option<(u32, u32)>,
+}
+
+impl Flags {
+    /// Reads the words after `tflags NAME`.
+    pub(crate) fn parse(words: &str) -> Self {
+        let mut flags = Self::default();
+        for word in words.split_whitespace() {
+            match word.split_once('=').unwrap_or((word, "")) {
+                ("net", _) => flags.net = true,
+                ("nice", _) => flags.nice = true,
+                ("learn", _) => flags.learn = true,
+                ("multiple", _) => flags.multiple = true,
+                ("maxhits", count) => flags.hits_max = count.parse().ok(),
+                ("nosubject", _) => flags.no_subject = true,
+                ("concat", _) => flags.concat = true,
+                ("range", range) => {
+                    let (first, last) = range.split_once('-').unwrap_or((range, range));
+                    flags.range = first
+                        .parse()
+                        .ok()
+                        .map(|first| (first, last.parse().unwrap_or(u32::MAX)));
+                }
+                // Others matter to learning, DNS or publishing rules, not to a scan.
+                _ => {}
+            }
+        }
+        flags
+    }
+}
+
+/// All that is said of one rule.
+#[derive(Debug, Clone)]
+pub(crate) struct Definition {
+    pub(crate) name: Arc<str>,
+    /// `None` for a name that was only scored, described or flagged.
+    pub(crate) test: Option<Test>,
+    pub(crate) source: Source,
+    /// For the four score sets: plain, network, Bayes, both.
+    pub(crate) scores: Option<[f64; 4]>,
+    pub(crate) description: Option<Arc<str>>,
+    pub(crate) flags: Flags,
+    pub(crate) priority: i32,
+    /// Its pattern holds tags to be replaced.
+    pub(crate) replaces_tags: bool,
+    /// Words to put before the subject when it hits.
+    pub(crate) subject_prefix: Option<Arc<str>>,
+}
+
+impl Definition {
+    pub(crate) fn new(name: Arc<str>) -> Self {
+        Self {
+            name,
+            test: None,
+            source: Source::default(),
+            scores: None,
+            description: None,
+            flags: Flags::default(),
+            priority: 0,
+            replaces_tags: false,
+            subject_prefix: None,
+        }
+    }
+
+    /// The score in one of the four sets; rules that nobody scored count 1, tests on trial 0.01.
+    pub(crate) fn score(&self, set: usize) -> f64 {
+        if let Some(score) = self.scores.and_then(|scores| scores.get(set).copied()) {
+            return score;
+        }
+        let score = if self.name.starts_with("T_") {
+            0.01
+        } else {
+            1.0
+        };
+        if self.flags.nice { -score } else { score }
+    }
+
+    /// Names that begin with two underscores are parts of metas and never reported.
+    pub(crate) fn is_sub_rule(&self) -> bool {
+        self.name.starts_with("__")
+    }
+}

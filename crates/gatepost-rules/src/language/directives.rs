@@ -1,0 +1,194 @@
+//! The table of directives: which word of a rule file does what.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use super::loader::{Line, LineProblem, Loader};
+
+/// What carries a directive out.
+pub(super) type Handler = fn(&mut Loader<'_>, &Line<'_>) -> Result<(), LineProblem>;
+
+use super::options as option;
+use super::rules as rule;
+
+/// Directives that this room carries out.
+const HANDLERS: &[(&str, Handler)] = &[
+    ("add_header", option::add_header),
+    ("askdns", rule::network),
+    ("body", rule::body),
+    ("clear_headers", option::clear_headers),
+    ("clear_report_template", option::clear_report),
+    ("clear_unsafe_report_template", option::clear_unsafe_report),
+    ("describe", rule::describe),
+    ("enable_compat", option::enable_compatibility),
+    ("fold_headers", option::fold_headers),
+    ("full", rule::full),
+    ("header", rule::header),
+    ("loadplugin", option::load_plugin),
+    ("meta", rule::meta),
+    ("mimeheader", rule::mime_header),
+    ("priority", rule::priority),
+    ("rawbody", rule::raw_body),
+    ("remove_header", option::remove_header),
+    ("replace_end", rule::replace_end),
+    ("replace_inter", rule::replace_inter),
+    ("replace_post", rule::replace_post),
+    ("replace_pre", rule::replace_pre),
+    ("replace_rules", rule::replace_rules),
+    ("replace_start", rule::replace_start),
+    ("replace_tag", rule::replace_tag),
+    ("report", option::report),
+    ("report_contact", option::report_contact),
+    ("report_hostname", option::report_hostname),
+    ("report_safe", option::report_safe),
+    ("report_template", option::report),
+    ("report_wrap_width", option::report_wrap_width),
+    ("required_hits", option::required_score),
+    ("required_score", option::required_score),
+    ("rewrite_header", option::rewrite_header),
+    ("score", rule::score),
+    ("subjprefix", rule::subject_prefix),
+    ("tflags", rule::flags),
+    ("tryplugin", option::try_plugin),
+    ("unsafe_report", option::unsafe_report),
+    ("uri", rule::uri),
+    ("uri_detail", rule::uri_detail),
+    ("version_tag", option::version_tag),
+];
+
+/// Why a directive that SpamAssassin knows has no effect here.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NoEffect {
+    pub(super) cause: &'static str,
+    pub(super) reason: &'static str,
+}
+
+const NETWORK: NoEffect = NoEffect {
+    cause: "network tests are off",
+    reason: "it sets up tests that ask the network, which are off",
+};
+const BAYES: NoEffect = NoEffect {
+    cause: "Bayes",
+    reason: "it sets up Bayes, which does not run here yet",
+};
+const SENDER_HISTORY: NoEffect = NoEffect {
+    cause: "sender history",
+    reason: "it sets up the average score per sender, which is not kept here yet",
+};
+const PLUGIN: NoEffect = NoEffect {
+    cause: "plugin not here",
+    reason: "it sets up a plugin that does not run here",
+};
+const PROGRAM: NoEffect = NoEffect {
+    cause: "belongs to SpamAssassin's programs",
+    reason: "it tunes SpamAssassin's own programs and has no part in judging",
+};
+const SELF_TEST: NoEffect = NoEffect {
+    cause: "self-test of a rule",
+    reason: "it is an example for the rule's author",
+};
+const LEARNING: NoEffect = NoEffect {
+    cause: "rule development",
+    reason: "it serves the making of scores, not judging",
+};
+
+/// Known directives without effect, by name; a star stands for any ending.
+const WITHOUT_EFFECT: &[(&str, NoEffect)] = &[
+    ("adsp_override", NETWORK),
+    ("allow_user_rules", PROGRAM),
+    ("asn_*", NETWORK),
+    ("authres_*", NETWORK),
+    ("auto_welcomelist_*", SENDER_HISTORY),
+    ("auto_whitelist_*", SENDER_HISTORY),
+    ("bayes_*", BAYES),
+    ("clear_asn_lookups", NETWORK),
+    ("clear_dns_*", NETWORK),
+    ("clear_url_shortener", NETWORK),
+    ("clear_uridnsbl_skip_domain", NETWORK),
+    ("country_db_*", PLUGIN),
+    ("dcc*", NETWORK),
+    ("def_welcomelist_from_dkim", NETWORK),
+    ("def_welcomelist_from_spf", NETWORK),
+    ("def_whitelist_from_dkim", NETWORK),
+    ("def_whitelist_from_spf", NETWORK),
+    ("dkim_*", NETWORK),
+    ("dmarc_*", NETWORK),
+    ("dns_*", NETWORK),
+    ("do_not_use_mail_spf*", NETWORK),
+    ("extracttext_*", PLUGIN),
+    ("fns_*", PLUGIN),
+    ("geodb_*", PLUGIN),
+    ("hashbl_*", NETWORK),
+    ("ignore_received_spf_header", NETWORK),
+    ("inactive_languages", PLUGIN),
+    ("lock_method", PROGRAM),
+    ("max_short_url*", NETWORK),
+    ("mbox_format_from_regex", PROGRAM),
+    ("ok_languages", PLUGIN),
+    ("olemacro_*", PLUGIN),
+    ("phishing_*", PLUGIN),
+    ("pyzor_*", NETWORK),
+    ("razor_*", NETWORK),
+    ("rbl_*", NETWORK),
+    ("report_charset", PROGRAM),
+    ("report_safe_copy_headers", PROGRAM),
+    ("reuse", LEARNING),
+    ("run_reuse_tests_only", LEARNING),
+    ("shortcircuit*", PLUGIN),
+    ("skip_rbl_checks", NETWORK),
+    ("skip_uribl_checks", NETWORK),
+    ("spamcop_*", NETWORK),
+    ("spf_timeout", NETWORK),
+    ("test", SELF_TEST),
+    ("textcat_*", PLUGIN),
+    ("time_limit", PROGRAM),
+    ("timelog_path", PROGRAM),
+    ("txrep_*", SENDER_HISTORY),
+    ("unwelcomelist_from_dkim", NETWORK),
+    ("unwelcomelist_from_spf", NETWORK),
+    ("unwhitelist_from_dkim", NETWORK),
+    ("unwhitelist_from_spf", NETWORK),
+    ("uri_block_*", PLUGIN),
+    ("uri_country_db_*", PLUGIN),
+    ("uridnsbl*", NETWORK),
+    ("uridnssub", NETWORK),
+    ("urifullnsrhs*", NETWORK),
+    ("urinsrhs*", NETWORK),
+    ("urirhs*", NETWORK),
+    ("url_shortener*", NETWORK),
+    ("use_auto_welcomelist", SENDER_HISTORY),
+    ("use_auto_whitelist", SENDER_HISTORY),
+    ("use_bayes*", BAYES),
+    ("use_dcc*", NETWORK),
+    ("use_learner", BAYES),
+    ("use_newest_received_spf_header", NETWORK),
+    ("use_pyzor", NETWORK),
+    ("use_razor2", NETWORK),
+    ("use_txrep", SENDER_HISTORY),
+    ("user_awl_*", SENDER_HISTORY),
+    ("user_scores_*", PROGRAM),
+    ("welcomelist_from_dkim", NETWORK),
+    ("welcomelist_from_spf", NETWORK),
+    ("whitelist_from_dkim", NETWORK),
+    ("whitelist_from_spf", NETWORK),
+];
+
+static BY_NAME: LazyLock<HashMap<&str, Handler>> =
+    LazyLock::new(|| HANDLERS.iter().copied().collect());
+
+/// What carries out the directive `name`.
+pub(super) fn handler(name: &str) -> Option<Handler> {
+    BY_NAME.get(name).copied()
+}
+
+/// Why the directive `name` has no effect, if it is known.
+pub(super) fn without_effect(name: &str) -> Option<NoEffect> {
+    let fits = |pattern: &str| match pattern.strip_suffix('*') {
+        Some(beginning) => name.starts_with(beginning),
+        None => name == pattern,
+    };
+    WITHOUT_EFFECT
+        .iter()
+        .find(|(pattern, _)| fits(pattern))
+        .map(|(_, no_effect)| *no_effect)
+}

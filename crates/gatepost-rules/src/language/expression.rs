@@ -1,0 +1,379 @@
+//! The arithmetic of `meta` rules and `if` lines, compiled to postfix.
+//!
+//! Operators and their precedence are Perl's: `!`, `* /`, `+ -`, comparison, equality, `^`, `&&`,
+//! `||`, `?:`. Everything is a number; true is not zero. `&&` and `||` yield the operand that
+//! decided, as in Perl, so that `A || B` can be more than 1.
+
+use smallvec::SmallVec;
+
+/// Nesting of parentheses beyond which an expression is refused: the parser recurses.
+const NESTING_MAX: u32 = 100;
+/// Values on the stack that need no allocation.
+const STACK_USUAL: usize = 16;
+
+/// An expression in postfix form over names of type `N`.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Expression<N> {
+    pub(crate) operations: Vec<Operation<N>>,
+}
+
+/// One step.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Operation<N> {
+    /// Pushes a number.
+    Number(f64),
+    /// Pushes the value of a name.
+    Name(N),
+    /// Replaces the top by its negation: 1 or 0.
+    Not,
+    /// Changes the sign of the top.
+    Negate,
+    /// Replaces the top two by one.
+    Binary(Binary),
+    /// Replaces condition, value and other value by one of the values.
+    Choose,
+}
+
+/// An operator of two operands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Binary {
+    Or,
+    And,
+    ExclusiveOr,
+    Equal,
+    Unequal,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+}
+
+/// The binary operators with their binding strength; longer ones before their beginnings.
+const OPERATORS: &[(&str, Binary, u8)] = &[
+    ("||", Binary::Or, 1),
+    ("&&", Binary::And, 2),
+    ("^", Binary::ExclusiveOr, 3),
+    ("==", Binary::Equal, 4),
+    ("!=", Binary::Unequal, 4),
+    ("<=", Binary::LessOrEqual, 5),
+    (">=", Binary::GreaterOrEqual, 5),
+    ("<", Binary::Less, 5),
+    (">", Binary::Greater, 5),
+    ("+", Binary::Add, 6),
+    ("-", Binary::Subtract, 6),
+    ("*", Binary::Multiply, 7),
+    ("/", Binary::Divide, 7),
+];
+
+impl Binary {
+    fn apply(self, left: f64, right: f64) -> f64 {
+        let truth = |value: bool| f64::from(u8::from(value));
+        match self {
+            Self::Or if left != 0.0 => left,
+            Self::And if left == 0.0 => left,
+            Self::Or | Self::And => right,
+            Self::ExclusiveOr => ((left as u64) ^ (right as u64)) as f64,
+            Self::Equal => truth(left == right),
+            Self::Unequal => truth(left != right),
+            Self::Less => truth(left < right),
+            Self::LessOrEqual => truth(left <= right),
+            Self::Greater => truth(left > right),
+            Self::GreaterOrEqual => truth(left >= right),
+            Self::Add => left + right,
+            Self::Subtract => left - right,
+            Self::Multiply => left * right,
+            // Perl gives up on a division by zero; a rule that does so does not hit.
+            Self::Divide if right == 0.0 => 0.0,
+            Self::Divide => left / right,
+        }
+    }
+}
+
+/// A thing with a value in an expression, as written: a name, perhaps with an argument in
+/// parentheses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Term<'t> {
+    pub(crate) name: &'t str,
+    pub(crate) argument: Option<&'t str>,
+}
+
+impl<N> Expression<N> {
+    /// Reads an expression; `name` says what a term stands for.
+    pub(crate) fn parse(
+        text: &str,
+        name: impl FnMut(Term<'_>) -> Result<Vec<Operation<N>>, String>,
+    ) -> Result<Self, String> {
+        let mut parser = Parser {
+            text,
+            position: 0,
+            depth: 0,
+            operations: Vec::new(),
+            name,
+        };
+        parser.choice()?;
+        parser.skip_blanks();
+        let rest = parser.rest();
+        if rest.is_empty() {
+            Ok(Self {
+                operations: parser.operations,
+            })
+        } else {
+            Err(format!("cannot read {rest:?}"))
+        }
+    }
+
+    /// Computes the expression; `value` gives the value of a name.
+    pub(crate) fn evaluate(&self, mut value: impl FnMut(&N) -> f64) -> f64 {
+        let mut stack: SmallVec<[f64; STACK_USUAL]> = SmallVec::new();
+        for operation in &self.operations {
+            // The parser only builds expressions that find their operands.
+            let mut pop = || stack.pop().unwrap_or(0.0);
+            let result = match operation {
+                Operation::Number(number) => *number,
+                Operation::Name(name) => value(name),
+                Operation::Not => f64::from(u8::from(pop() == 0.0)),
+                Operation::Negate => -pop(),
+                Operation::Binary(operator) => {
+                    let right = pop();
+                    operator.apply(pop(), right)
+                }
+                Operation::Choose => {
+                    let (no, yes) = (pop(), pop());
+                    if pop() == 0.0 { no } else { yes }
+                }
+            };
+            stack.push(result);
+        }
+        stack.pop().unwrap_or(0.0)
+    }
+
+    /// The expression over other names.
+    pub(crate) fn map<M>(&self, other: impl Fn(&N) -> M) -> Expression<M> {
+        let operations = self.operations.iter().map(|operation| match operation {
+            Operation::Number(number) => Operation::Number(*number),
+            Operation::Name(name) => Operation::Name(other(name)),
+            Operation::Not => Operation::Not,
+            Operation::Negate => Operation::Negate,
+            Operation::Binary(operator) => Operation::Binary(*operator),
+            Operation::Choose => Operation::Choose,
+        });
+        Expression {
+            operations: operations.collect(),
+        }
+    }
+
+    /// The names in the expression.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &N> {
+        self.operations
+            .iter()
+            .filter_map(|operation| match operation {
+                Operation::Name(name) => Some(name),
+                _ => None,
+            })
+    }
+}
+
+struct Parser<'t, N, F> {
+    text: &'t str,
+    position: usize,
+    depth: u32,
+    operations: Vec<Operation<N>>,
+    name: F,
+}
+
+impl<'t, N, F> Parser<'t, N, F>
+where
+    F: FnMut(Term<'_>) -> Result<Vec<Operation<N>>, String>,
+{
+    fn rest(&self) -> &'t str {
+        self.text.get(self.position..).unwrap_or_default()
+    }
+
+    fn skip_blanks(&mut self) {
+        let rest = self.rest();
+        self.position += rest.len() - rest.trim_start().len();
+    }
+
+    fn take(&mut self, token: &str) -> bool {
+        self.skip_blanks();
+        let found = self.rest().starts_with(token);
+        if found {
+            self.position += token.len();
+        }
+        found
+    }
+
+    /// Takes the longest run of bytes that satisfy `member`.
+    fn take_while(&mut self, member: impl Fn(u8) -> bool) -> &'t str {
+        let rest = self.rest();
+        let length = rest.bytes().take_while(|&byte| member(byte)).count();
+        self.position += length;
+        rest.get(..length).unwrap_or_default()
+    }
+
+    fn choice(&mut self) -> Result<(), String> {
+        self.depth += 1;
+        if self.depth > NESTING_MAX {
+            return Err("parentheses are nested too deeply".to_owned());
+        }
+        self.binary(1)?;
+        if self.take("?") {
+            self.choice()?;
+            if !self.take(":") {
+                return Err("? without :".to_owned());
+            }
+            self.choice()?;
+            self.operations.push(Operation::Choose);
+        }
+        self.depth -= 1;
+        Ok(())
+    }
+
+    fn binary(&mut self, least_strength: u8) -> Result<(), String> {
+        self.unary()?;
+        'operators: loop {
+            self.skip_blanks();
+            for &(sign, operator, strength) in OPERATORS {
+                if strength >= least_strength && self.take(sign) {
+                    self.binary(strength + 1)?;
+                    self.operations.push(Operation::Binary(operator));
+                    continue 'operators;
+                }
+            }
+            return Ok(());
+        }
+    }
+
+    fn unary(&mut self) -> Result<(), String> {
+        let mut signs: SmallVec<[Operation<N>; 4]> = SmallVec::new();
+        loop {
+            if self.take("!") {
+                signs.push(Operation::Not);
+            } else if self.take("-") {
+                signs.push(Operation::Negate);
+            } else if !self.take("+") {
+                break;
+            }
+        }
+        self.primary()?;
+        self.operations.extend(signs.into_iter().rev());
+        Ok(())
+    }
+
+    fn primary(&mut self) -> Result<(), String> {
+        if self.take("(") {
+            if self.take(")") {
+                self.operations.push(Operation::Number(0.0));
+                return Ok(());
+            }
+            self.choice()?;
+            return match self.take(")") {
+                true => Ok(()),
+                false => Err("a closing parenthesis is missing".to_owned()),
+            };
+        }
+        let is_digit = |byte: u8| byte.is_ascii_digit() || byte == b'.';
+        if self.rest().bytes().next().is_some_and(is_digit) {
+            let number = self.take_while(is_digit);
+            let number = number.parse().map_err(|_| format!("bad number {number}"))?;
+            self.operations.push(Operation::Number(number));
+            return Ok(());
+        }
+        let bare = self.path();
+        if bare.is_empty() {
+            let rest = self.rest();
+            return Err(match rest.is_empty() {
+                true => "an operand is missing at the end".to_owned(),
+                false => format!("an operand is missing before {rest:?}"),
+            });
+        }
+        let argument = self.argument()?;
+        let operations = (self.name)(Term {
+            name: bare,
+            argument,
+        })?;
+        self.operations.extend(operations);
+        Ok(())
+    }
+
+    /// A name, or names joined by `::`.
+    fn path(&mut self) -> &'t str {
+        let start = self.position;
+        loop {
+            self.take_while(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+            if !self.rest().starts_with("::") {
+                return self.text.get(start..self.position).unwrap_or_default();
+            }
+            self.position += 2;
+        }
+    }
+
+    /// `(…)` right after a name.
+    fn argument(&mut self) -> Result<Option<&'t str>, String> {
+        let before = self.position;
+        if !self.take("(") {
+            self.position = before;
+            return Ok(None);
+        }
+        let rest = self.rest();
+        let end = rest.find(')').ok_or("a closing parenthesis is missing")?;
+        self.position += end + 1;
+        Ok(Some(rest.get(..end).unwrap_or_default().trim()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn compute(text: &str) -> Result<f64, String> {
+        let expression = Expression::parse(text, |term| match term.name {
+            "YES" => Ok(vec![Operation::Name(1.0)]),
+            "NO" => Ok(vec![Operation::Name(0.0)]),
+            "FIVE" => Ok(vec![Operation::Name(5.0)]),
+            other => Err(format!("no {other}")),
+        })?;
+        Ok(expression.evaluate(|value: &f64| *value))
+    }
+
+    #[test]
+    fn values_are_perls() {
+        for (text, value) in [
+            ("YES + FIVE * 2 > 10", 1.0),
+            ("(YES + YES + NO) >= 2", 1.0),
+            ("NO || FIVE", 5.0),
+            ("FIVE && YES", 1.0),
+            ("!YES && FIVE", 0.0),
+            ("!(NO||NO)", 1.0),
+            ("!!FIVE", 1.0),
+            ("FIVE -1", 4.0),
+            ("FIVE-1-1", 3.0),
+            ("YES?FIVE:NO", 5.0),
+            ("NO ? FIVE : 2", 2.0),
+            ("FIVE / NO", 0.0),
+            ("FIVE == 5", 1.0),
+            ("FIVE != 5 || 0.5", 0.5),
+            ("YES ^ YES", 0.0),
+            ("()", 0.0),
+            ("-FIVE + 6", 1.0),
+            ("12 / FIVE", 2.4),
+        ] {
+            assert_eq!(compute(text), Ok(value), "{text}");
+        }
+    }
+
+    #[test]
+    fn broken_expressions_are_told() {
+        for text in [
+            "", "YES &&", "(YES", "YES)", "YES YES", "&& YES", "1.2.3", "A", "YES ? 1",
+        ] {
+            assert!(compute(text).is_err(), "{text}");
+        }
+        assert!(compute(&"(".repeat(100_000)).is_err());
+        assert!(compute(&"!".repeat(100_000)).is_err());
+    }
+}

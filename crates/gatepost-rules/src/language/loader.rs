@@ -1,0 +1,341 @@
+//! Reads files line by line and hands each line to what carries it out.
+
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::condition::{self, Conditions};
+use super::definition::Source;
+use super::directives;
+use super::plugins::{LANGUAGE_VERSION_TEXT, Plugins};
+use super::{Definitions, Language};
+use crate::mail::Directive;
+use crate::{Problem, Severity};
+
+/// Files that include files, beyond which a chain is taken for a circle.
+const INCLUDE_DEPTH_MAX: usize = 16;
+
+/// A line's problem, before it is known where the line stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct LineProblem {
+    pub(super) severity: Severity,
+    pub(super) cause: &'static str,
+    pub(super) reason: String,
+    pub(super) mend: String,
+}
+
+impl LineProblem {
+    pub(super) fn invalid(reason: impl Into<String>, mend: impl Into<String>) -> Self {
+        Self {
+            severity: Severity::Error,
+            cause: "malformed line",
+            reason: reason.into(),
+            mend: mend.into(),
+        }
+    }
+
+    pub(super) fn missing() -> Self {
+        Self::invalid("its value is missing", "write a value after the word")
+    }
+
+    fn note(cause: &'static str, reason: impl Into<String>) -> Self {
+        Self {
+            severity: Severity::Note,
+            cause,
+            reason: reason.into(),
+            mend: String::new(),
+        }
+    }
+}
+
+/// A line without comment, split at its first blank.
+pub(super) struct Line<'l> {
+    pub(super) source: Source,
+    /// In lower case, with underscores.
+    pub(super) directive: &'l str,
+    pub(super) value: &'l [u8],
+}
+
+impl Line<'_> {
+    /// The first word of the value; empty if there is none, or if it is no text.
+    pub(super) fn first_word(&self) -> &str {
+        let end = self.value.iter().position(u8::is_ascii_whitespace);
+        let word = self.value.get(..end.unwrap_or(self.value.len()));
+        std::str::from_utf8(word.unwrap_or_default()).unwrap_or_default()
+    }
+
+    /// What follows the first word.
+    pub(super) fn after_first_word(&self) -> Result<&[u8], LineProblem> {
+        let end = self.value.iter().position(u8::is_ascii_whitespace);
+        let rest = end.and_then(|end| self.value.get(end..));
+        let rest = rest.unwrap_or_default().trim_ascii_start();
+        if rest.is_empty() {
+            return Err(LineProblem::missing());
+        }
+        Ok(rest)
+    }
+
+    pub(super) fn after_first_word_text(&self) -> Result<String, LineProblem> {
+        let rest = self.after_first_word()?;
+        Ok(String::from_utf8_lossy(rest).into_owned())
+    }
+
+    /// The whole value.
+    pub(super) fn value_text(&self) -> Result<String, LineProblem> {
+        if self.value.is_empty() {
+            return Err(LineProblem::missing());
+        }
+        Ok(String::from_utf8_lossy(self.value).into_owned())
+    }
+
+    /// A value that is yes or no.
+    pub(super) fn flag(&self) -> Result<bool, LineProblem> {
+        match self.value.to_ascii_lowercase().as_slice() {
+            b"1" | b"yes" => Ok(true),
+            b"0" | b"no" => Ok(false),
+            _ => Err(LineProblem::invalid(
+                "it is neither 0 nor 1",
+                "write 0 or 1",
+            )),
+        }
+    }
+}
+
+/// The state of reading.
+pub(super) struct Loader<'d> {
+    pub(super) definitions: &'d mut Definitions,
+    pub(super) plugins: Plugins,
+    language: &'d Language,
+    /// The files being read, outermost first.
+    files: Vec<Arc<PathBuf>>,
+}
+
+impl<'d> Loader<'d> {
+    pub(super) fn new(
+        definitions: &'d mut Definitions,
+        plugins: Plugins,
+        language: &'d Language,
+    ) -> Self {
+        Self {
+            definitions,
+            plugins,
+            language,
+            files: Vec::new(),
+        }
+    }
+
+    /// Reads the text of one file. Open `if`s end with it.
+    pub(super) fn read(&mut self, path: &Path, text: &[u8]) {
+        let file = Arc::new(path.to_path_buf());
+        self.files.push(Arc::clone(&file));
+        self.definitions.statistics.files += 1;
+        self.definitions.statistics.bytes += text.len();
+        let mut conditions = Conditions::default();
+        for (index, line) in text.split(|&byte| byte == b'\n').enumerate() {
+            let source = Source {
+                file: Arc::clone(&file),
+                line: index as u32 + 1,
+            };
+            self.line(&source, line, &mut conditions);
+        }
+        if let Some(line) = conditions.unclosed() {
+            let problem = LineProblem::invalid("the if is never closed", "add endif");
+            self.report(&Source { file, line }, problem, None);
+        }
+        self.files.pop();
+    }
+
+    fn report(&mut self, source: &Source, problem: LineProblem, rule: Option<Arc<str>>) {
+        self.definitions.problems.push(Problem {
+            severity: problem.severity,
+            file: Arc::clone(&source.file),
+            line: source.line,
+            rule,
+            cause: problem.cause,
+            reason: problem.reason,
+            mend: problem.mend,
+        });
+    }
+
+    fn line(&mut self, source: &Source, raw: &[u8], conditions: &mut Conditions) {
+        let line = without_comment(raw);
+        let mut line = line.trim_ascii();
+        if let Some((language, rest)) = in_other_words(line) {
+            if !self.language.speaks(language) {
+                if !conditions.skipping() {
+                    let name = String::from_utf8_lossy(language).into_owned();
+                    let reason = format!("it is for readers of {name}");
+                    let problem = LineProblem::note("another language", reason);
+                    self.report(source, problem, None);
+                }
+                return;
+            }
+            line = rest;
+        }
+        if line.is_empty() {
+            return;
+        }
+        let end = line.iter().position(u8::is_ascii_whitespace);
+        let (word, value) = line.split_at(end.unwrap_or(line.len()));
+        let directive = String::from_utf8_lossy(word).to_ascii_lowercase();
+        let line = Line {
+            source: source.clone(),
+            directive: &directive.replace('-', "_"),
+            value: value.trim_ascii(),
+        };
+        let outcome = match self.condition(&line, conditions) {
+            Some(outcome) => outcome,
+            None if conditions.skipping() => Ok(()),
+            None => self.carry_out(&line, conditions),
+        };
+        if let Err(problem) = outcome {
+            let rule = (problem.severity == Severity::Error)
+                .then(|| self.definitions.known_rule(line.first_word()))
+                .flatten();
+            self.report(source, problem, rule);
+        }
+    }
+
+    /// `None` if the line is no condition.
+    fn condition(
+        &mut self,
+        line: &Line<'_>,
+        conditions: &mut Conditions,
+    ) -> Option<Result<(), LineProblem>> {
+        let without_if = |_| LineProblem::invalid("there is no if before it", "remove it");
+        match line.directive {
+            "if" | "ifplugin" => {
+                let text = String::from_utf8_lossy(line.value);
+                let text = match line.directive {
+                    "ifplugin" => Cow::Owned(format!("plugin({text})")),
+                    _ => text,
+                };
+                let holds = condition::holds(&text, &self.plugins, self.language.local_only);
+                conditions.enter(*holds.as_ref().unwrap_or(&false), line.source.line);
+                Some(holds.map(|_| ()).map_err(|reason| {
+                    LineProblem::invalid(reason, "the lines up to its endif are skipped")
+                }))
+            }
+            "else" => Some(conditions.turn().map_err(without_if)),
+            "endif" => Some(conditions.leave().map_err(without_if)),
+            _ => None,
+        }
+    }
+
+    fn carry_out(
+        &mut self,
+        line: &Line<'_>,
+        conditions: &mut Conditions,
+    ) -> Result<(), LineProblem> {
+        match line.directive {
+            "include" => return self.include(line),
+            "require_version" => return require_version(line, conditions),
+            _ => {}
+        }
+        if let Some(handler) = directives::handler(line.directive) {
+            return handler(self, line);
+        }
+        let value = String::from_utf8_lossy(line.value);
+        match self
+            .definitions
+            .configuration
+            .directive(line.directive, &value)
+        {
+            Directive::Taken => return Ok(()),
+            Directive::Invalid(reason) => return Err(LineProblem::invalid(reason, "")),
+            Directive::Unknown => {}
+        }
+        Err(match directives::without_effect(line.directive) {
+            Some(no_effect) => LineProblem::note(no_effect.cause, no_effect.reason),
+            None => LineProblem {
+                severity: Severity::Error,
+                cause: "unknown directive",
+                reason: format!("there is no directive {}", line.directive),
+                mend: "look for a mistyped word".to_owned(),
+            },
+        })
+    }
+
+    fn include(&mut self, line: &Line<'_>) -> Result<(), LineProblem> {
+        let name = line.value_text()?;
+        if self.files.len() >= INCLUDE_DEPTH_MAX {
+            return Err(LineProblem::invalid(
+                "files include each other too deeply",
+                "look for a file that includes itself",
+            ));
+        }
+        let folder = line.source.file.parent().unwrap_or(Path::new("."));
+        let path = folder.join(name);
+        let text = std::fs::read(&path).map_err(|error| LineProblem {
+            severity: Severity::Error,
+            cause: "unreadable file",
+            reason: format!("{} cannot be read: {error}", path.display()),
+            mend: "mend the path or its permissions".to_owned(),
+        })?;
+        self.read(&path, &text);
+        Ok(())
+    }
+}
+
+fn require_version(line: &Line<'_>, conditions: &mut Conditions) -> Result<(), LineProblem> {
+    let version = line.value_text()?;
+    // Packages write their version with or without zeros.
+    if matches!(
+        version.as_str(),
+        "@@VERSION@@" | LANGUAGE_VERSION_TEXT | "4.000001"
+    ) {
+        return Ok(());
+    }
+    conditions.skip_rest();
+    Err(LineProblem {
+        severity: Severity::Error,
+        cause: "another version",
+        reason: format!(
+            "the file is for version {version}; this engine speaks {LANGUAGE_VERSION_TEXT}"
+        ),
+        mend: "the rest of the file is skipped".to_owned(),
+    })
+}
+
+/// `lang xx_YY rest`.
+fn in_other_words(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let rest = line.strip_prefix(b"lang")?;
+    if !rest.first()?.is_ascii_whitespace() {
+        return None;
+    }
+    let rest = rest.trim_ascii_start();
+    let end = rest.iter().position(u8::is_ascii_whitespace)?;
+    let (language, rest) = rest.split_at(end);
+    Some((language, rest.trim_ascii_start()))
+}
+
+/// The line up to its comment; `\#` is no comment but a `#`.
+fn without_comment(line: &[u8]) -> Cow<'_, [u8]> {
+    if memchr::memchr(b'#', line).is_none() {
+        return Cow::Borrowed(line);
+    }
+    let mut kept: Vec<u8> = Vec::with_capacity(line.len());
+    for &byte in line {
+        match (byte, kept.last()) {
+            (b'#', Some(b'\\')) => {
+                kept.pop();
+                kept.push(b'#');
+            }
+            (b'#', _) => break,
+            _ => kept.push(byte),
+        }
+    }
+    Cow::Owned(kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comments_end_a_line_unless_escaped() {
+        assert_eq!(&*without_comment(b"body A /x/ # why"), b"body A /x/ ");
+        assert_eq!(&*without_comment(br"body A /\#x/"), b"body A /#x/");
+        assert_eq!(&*without_comment(br"a \#b #c"), b"a #b ");
+    }
+}

@@ -1,0 +1,177 @@
+//! Rule files: reading folders, and what their lines say.
+//!
+//! A folder's files are read in SpamAssassin's order: all plugin lists (`*.pre`) first, then each
+//! folder's `*.cf` by name, then preferences. Later lines override earlier ones. Every line
+//! either takes effect or becomes a [`Problem`] that says why it does not; a table
+//! ([`directives`]) knows all words.
+
+mod condition;
+pub(crate) mod definition;
+mod directives;
+pub(crate) mod expression;
+mod loader;
+pub(crate) mod options;
+pub(crate) mod plugins;
+mod replace_tags;
+mod rules;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::mail::Configuration;
+use crate::{Problem, Severity, Statistics};
+use definition::Definition;
+use loader::Loader;
+use options::Options;
+use plugins::Plugins;
+use replace_tags::ReplaceTags;
+
+/// The reader's surroundings.
+#[derive(Debug, Clone)]
+pub(crate) struct Language {
+    /// Whose `lang` lines apply, such as `en_US`.
+    pub(crate) locale: String,
+    /// Whether `if local_tests_only` holds.
+    pub(crate) local_only: bool,
+}
+
+impl Language {
+    /// A line for `language` applies if our locale begins with it.
+    fn speaks(&self, language: &[u8]) -> bool {
+        self.locale
+            .as_bytes()
+            .get(..language.len())
+            .is_some_and(|beginning| beginning.eq_ignore_ascii_case(language))
+    }
+}
+
+/// All that some folders say.
+#[derive(Debug, Default)]
+pub(crate) struct Definitions {
+    pub(crate) rules: Vec<Definition>,
+    by_name: HashMap<Arc<str>, usize>,
+    pub(crate) replace_tags: ReplaceTags,
+    pub(crate) options: Options,
+    pub(crate) configuration: Configuration,
+    pub(crate) problems: Vec<Problem>,
+    pub(crate) statistics: Statistics,
+}
+
+impl Definitions {
+    /// The rule of this name, made if it is new.
+    fn rule(&mut self, name: &str) -> &mut Definition {
+        let index = match self.by_name.get(name) {
+            Some(&index) => index,
+            None => {
+                let name: Arc<str> = name.into();
+                let index = self.rules.len();
+                self.by_name.insert(Arc::clone(&name), index);
+                self.rules.push(Definition::new(name));
+                index
+            }
+        };
+        &mut self.rules[index]
+    }
+
+    fn known_rule(&self, name: &str) -> Option<Arc<str>> {
+        let index = *self.by_name.get(name)?;
+        self.rules.get(index).map(|rule| Arc::clone(&rule.name))
+    }
+
+    /// The index of the rule of this name.
+    pub(crate) fn index_of(&self, name: &str) -> Option<usize> {
+        self.by_name.get(name).copied()
+    }
+}
+
+/// Reads folders and files, then preferences; `None` if no path exists.
+pub(crate) fn read_paths(
+    paths: &[PathBuf],
+    preferences: Option<&Path>,
+    language: &Language,
+) -> Option<Definitions> {
+    let mut definitions = Definitions::default();
+    let mut plugin_lists = Vec::new();
+    let mut rule_files = Vec::new();
+    let existing: Vec<&PathBuf> = paths.iter().filter(|path| path.exists()).collect();
+    if existing.is_empty() {
+        return None;
+    }
+    for path in existing {
+        let files = match path.is_dir() {
+            true => list(path, &mut definitions.problems),
+            false => vec![path.clone()],
+        };
+        for file in files {
+            match file.extension().and_then(|extension| extension.to_str()) {
+                Some("pre") => plugin_lists.push(file),
+                _ => rule_files.push(file),
+            }
+        }
+    }
+    rule_files.extend(preferences.map(Path::to_path_buf));
+    let mut texts = Vec::new();
+    for file in plugin_lists.into_iter().chain(rule_files) {
+        match std::fs::read(&file) {
+            Ok(text) => texts.push((file, text)),
+            Err(error) => definitions.problems.push(unreadable(&file, &error)),
+        }
+    }
+    read_texts(&mut definitions, &texts, language);
+    Some(definitions)
+}
+
+/// Reads texts as if they were files.
+pub(crate) fn read_texts(
+    definitions: &mut Definitions,
+    texts: &[(PathBuf, Vec<u8>)],
+    language: &Language,
+) {
+    let plugins = match texts.iter().any(|(_, text)| names_plugins(text)) {
+        true => Plugins::default(),
+        false => Plugins::usual(),
+    };
+    let mut loader = Loader::new(definitions, plugins, language);
+    for (path, text) in texts {
+        loader.read(path, text);
+    }
+}
+
+/// Whether a file has a `loadplugin` line.
+fn names_plugins(text: &[u8]) -> bool {
+    text.split(|&byte| byte == b'\n')
+        .any(|line| line.trim_ascii_start().starts_with(b"loadplugin"))
+}
+
+/// The rule files and plugin lists of a folder, by name.
+fn list(folder: &Path, problems: &mut Vec<Problem>) -> Vec<PathBuf> {
+    let entries = match std::fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) => {
+            problems.push(unreadable(folder, &error));
+            return Vec::new();
+        }
+    };
+    let mut files: Vec<PathBuf> = entries
+        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+        .filter(|path| {
+            let extension = path.extension().and_then(|extension| extension.to_str());
+            matches!(extension, Some("cf" | "pre")) && path.is_file()
+        })
+        .collect();
+    files.sort();
+    files
+}
+
+pub(crate) fn unreadable(path: &Path, error: &std::io::Error) -> Problem {
+    Problem {
+        severity: Severity::Error,
+        file: Arc::new(path.to_path_buf()),
+        line: 0,
+        rule: None,
+        cause: "unreadable file",
+        reason: format!("it cannot be read: {error}"),
+        mend: "mend the path or its permissions".to_owned(),
+    }
+}

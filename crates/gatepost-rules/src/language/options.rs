@@ -1,0 +1,285 @@
+//! The directives that say how results are told, and which plugins there are.
+
+use super::loader::{Line, LineProblem, Loader};
+
+/// The threshold of folders that name none.
+pub(crate) const REQUIRED_SCORE_DEFAULT: f64 = 5.0;
+
+/// How a folder wants results told.
+#[derive(Debug, Clone)]
+pub(crate) struct Options {
+    /// The sum from which a message is spam.
+    pub(crate) required_score: f64,
+    /// The report's template, lines ended by LF; empty where the folder has none.
+    pub(crate) report: String,
+    /// What stands before the original of a spam message in its wrapping.
+    pub(crate) unsafe_report: String,
+    /// Whom to ask, as reports print it.
+    pub(crate) report_contact: String,
+    /// The host's name in reports; the system's where empty.
+    pub(crate) report_hostname: String,
+    /// Whether spam is wrapped (1, 2) or gets header fields only (0).
+    pub(crate) report_safe: u8,
+    /// The width of wrapped text in header fields.
+    pub(crate) wrap_width: usize,
+    /// Fields added to wanted mail, name without `X-Spam-` and template.
+    pub(crate) ham_fields: Vec<(String, String)>,
+    /// Fields added to spam.
+    pub(crate) spam_fields: Vec<(String, String)>,
+    /// Texts put before From, To and Subject of spam.
+    pub(crate) rewrites: Vec<(String, String)>,
+    /// Whether long fields are folded.
+    pub(crate) fold_fields: bool,
+    /// Added to the version in reports.
+    pub(crate) version_tag: String,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let fields = |spam: bool| {
+            let mut fields = vec![("Checker-Version", "Gatepost _VERSION_ on _HOSTNAME_")];
+            if spam {
+                fields.push(("Flag", "_YESNOCAPS_"));
+            }
+            fields.push(("Level", "_STARS(*)_"));
+            fields.push((
+                "Status",
+                "_YESNO_, score=_SCORE_ required=_REQD_ tests=_TESTS_ version=_VERSION_",
+            ));
+            let owned = |(name, text): (&str, &str)| (name.to_owned(), text.to_owned());
+            fields.into_iter().map(owned).collect()
+        };
+        Self {
+            required_score: REQUIRED_SCORE_DEFAULT,
+            report: String::new(),
+            unsafe_report: String::new(),
+            report_contact: "the administrator of that system".to_owned(),
+            report_hostname: String::new(),
+            report_safe: 1,
+            wrap_width: 75,
+            ham_fields: fields(false),
+            spam_fields: fields(true),
+            rewrites: Vec::new(),
+            fold_fields: true,
+            version_tag: String::new(),
+        }
+    }
+}
+
+type Outcome = Result<(), LineProblem>;
+
+pub(super) fn required_score(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    let value = line.value_text()?;
+    let score = value.parse().ok().filter(|score: &f64| score.is_finite());
+    loader.definitions.options.required_score = score
+        .ok_or_else(|| LineProblem::invalid(format!("{value:?} is no number"), "write a number"))?;
+    Ok(())
+}
+
+/// The text of a template's line: quotes keep its blanks.
+fn template_line(line: &Line<'_>) -> String {
+    let text = String::from_utf8_lossy(line.value).into_owned();
+    let quoted = text
+        .strip_prefix('"')
+        .and_then(|text| text.strip_suffix('"'));
+    format!("{}\n", quoted.unwrap_or(&text))
+}
+
+pub(super) fn report(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    loader.definitions.options.report += &template_line(line);
+    Ok(())
+}
+
+pub(super) fn clear_report(loader: &mut Loader<'_>, _: &Line<'_>) -> Outcome {
+    loader.definitions.options.report.clear();
+    Ok(())
+}
+
+pub(super) fn unsafe_report(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    loader.definitions.options.unsafe_report += &template_line(line);
+    Ok(())
+}
+
+pub(super) fn clear_unsafe_report(loader: &mut Loader<'_>, _: &Line<'_>) -> Outcome {
+    loader.definitions.options.unsafe_report.clear();
+    Ok(())
+}
+
+pub(super) fn report_contact(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    let contact = line.value_text()?;
+    // Debian's files hold this placeholder where nobody filled it in.
+    if contact != "@@CONTACT_ADDRESS@@" {
+        loader.definitions.options.report_contact = contact;
+    }
+    Ok(())
+}
+
+pub(super) fn report_hostname(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    loader.definitions.options.report_hostname = line.value_text()?;
+    Ok(())
+}
+
+pub(super) fn report_safe(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    let options = &mut loader.definitions.options;
+    options.report_safe = match line.value {
+        b"0" => 0,
+        b"1" => 1,
+        b"2" => 2,
+        _ => return Err(LineProblem::invalid("report_safe is 0, 1 or 2", "")),
+    };
+    let has_report = |(name, _): &(String, String)| name.eq_ignore_ascii_case("Report");
+    if options.report_safe == 0 && !options.spam_fields.iter().any(has_report) {
+        let field = ("Report".to_owned(), "_REPORT_".to_owned());
+        options.spam_fields.push(field);
+    }
+    Ok(())
+}
+
+pub(super) fn report_wrap_width(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    let value = line.value_text()?;
+    loader.definitions.options.wrap_width = value
+        .parse()
+        .map_err(|_| LineProblem::invalid(format!("{value:?} is no width"), "write a number"))?;
+    Ok(())
+}
+
+pub(super) fn fold_headers(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    loader.definitions.options.fold_fields = line.flag()?;
+    Ok(())
+}
+
+pub(super) fn version_tag(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    let tag = line.value_text()?;
+    loader.definitions.options.version_tag = format!("-{}", tag.to_ascii_lowercase());
+    Ok(())
+}
+
+/// The lists that `ham`, `spam` or `all` means.
+fn field_lists<'l>(
+    loader: &'l mut Loader<'_>,
+    which: &str,
+) -> Result<Vec<&'l mut Vec<(String, String)>>, LineProblem> {
+    let options = &mut loader.definitions.options;
+    match which {
+        "ham" => Ok(vec![&mut options.ham_fields]),
+        "spam" => Ok(vec![&mut options.spam_fields]),
+        "all" => Ok(vec![&mut options.ham_fields, &mut options.spam_fields]),
+        _ => Err(LineProblem::invalid(
+            format!("{which:?} is none of ham, spam and all"),
+            "write: add_header all Name text",
+        )),
+    }
+}
+
+pub(super) fn add_header(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    let value = line.after_first_word_text()?;
+    let (name, text) = value.split_once(char::is_whitespace).ok_or_else(|| {
+        LineProblem::invalid(
+            "the field's text is missing",
+            "write: add_header all Name text",
+        )
+    })?;
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
+    if !name.bytes().all(is_name) {
+        return Err(LineProblem::invalid(
+            format!("{name:?} cannot name a field"),
+            "",
+        ));
+    }
+    let text = text.trim();
+    let quoted = text
+        .strip_prefix('"')
+        .and_then(|text| text.strip_suffix('"'));
+    let text = unescape(quoted.unwrap_or(text));
+    for fields in field_lists(loader, line.first_word())? {
+        fields.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
+        fields.push((name.to_owned(), text.clone()));
+    }
+    Ok(())
+}
+
+/// `\n`, `\t` and `\\`; a backslash before anything else removes it.
+fn unescape(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        if character != '\\' {
+            plain.push(character);
+            continue;
+        }
+        match characters.next() {
+            Some('n') => plain.push('\n'),
+            Some('t') => plain.push('\t'),
+            Some('\\') => plain.push('\\'),
+            _ => {}
+        }
+    }
+    plain
+}
+
+pub(super) fn remove_header(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    let name = line.after_first_word_text()?;
+    for fields in field_lists(loader, line.first_word())? {
+        fields.retain(|(known, _)| {
+            !known.eq_ignore_ascii_case(name.trim()) || known == "Checker-Version"
+        });
+    }
+    Ok(())
+}
+
+pub(super) fn clear_headers(loader: &mut Loader<'_>, _: &Line<'_>) -> Outcome {
+    let options = &mut loader.definitions.options;
+    for fields in [&mut options.ham_fields, &mut options.spam_fields] {
+        fields.retain(|(name, _)| name.eq_ignore_ascii_case("Checker-Version"));
+    }
+    Ok(())
+}
+
+pub(super) fn rewrite_header(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    let field = line.first_word();
+    let name = ["Subject", "From", "To"]
+        .into_iter()
+        .find(|name| name.eq_ignore_ascii_case(field))
+        .ok_or_else(|| {
+            LineProblem::invalid(
+                format!("{field:?} cannot be rewritten"),
+                "name Subject, From or To",
+            )
+        })?;
+    let rewrites = &mut loader.definitions.options.rewrites;
+    rewrites.retain(|(known, _)| known != name);
+    if let Ok(text) = line.after_first_word_text() {
+        // A parenthesis would end the comment that the text becomes.
+        let text = match name {
+            "Subject" => text,
+            _ => text.replace('(', "[").replace(')', "]"),
+        };
+        rewrites.push((name.to_owned(), text));
+    }
+    Ok(())
+}
+
+pub(super) fn load_plugin(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    let module = line.first_word();
+    if module.is_empty() {
+        return Err(LineProblem::missing());
+    }
+    loader.plugins.load(module).map_err(|_| LineProblem {
+        severity: crate::Severity::Warning,
+        cause: "plugin not here",
+        reason: format!("the plugin {module} is not part of this engine"),
+        mend: "its rules do not run".to_owned(),
+    })
+}
+
+pub(super) fn try_plugin(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    // An unknown one is no problem: that is what the word says.
+    let _ = loader.plugins.load(line.first_word());
+    Ok(())
+}
+
+pub(super) fn enable_compatibility(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    let flag = line.value_text()?;
+    loader.plugins.enable_compatibility(&flag);
+    Ok(())
+}

@@ -1,0 +1,380 @@
+//! The directives that define rules.
+
+use std::collections::HashMap;
+
+use super::definition::{Definition, FieldTest, Flags, Test, View};
+use super::loader::{Line, LineProblem, Loader};
+use super::replace_tags::ReplaceTags;
+
+/// The longest name of a rule.
+const NAME_LENGTH_MAX: usize = 128;
+
+type Outcome = Result<(), LineProblem>;
+
+fn define(loader: &mut Loader<'_>, line: &Line<'_>, test: Test) -> Outcome {
+    let definition = rule(loader, line)?;
+    definition.test = Some(test);
+    let source = line.source.clone();
+    definition.source = source;
+    Ok(())
+}
+
+/// The rule that a line names first.
+fn rule<'l>(
+    loader: &'l mut Loader<'_>,
+    line: &Line<'_>,
+) -> Result<&'l mut Definition, LineProblem> {
+    let name = line.first_word();
+    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    let starts_well = name
+        .bytes()
+        .next()
+        .is_some_and(|byte| !byte.is_ascii_digit());
+    if !starts_well || !name.bytes().all(is_word) || name.len() > NAME_LENGTH_MAX {
+        return Err(LineProblem::invalid(
+            format!("{name:?} cannot name a rule"),
+            "use letters, digits and underscores, beginning with no digit",
+        ));
+    }
+    Ok(loader.definitions.rule(name))
+}
+
+pub(super) fn header(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    let value = line.after_first_word()?;
+    if let Some(call) = strip_eval(value) {
+        return eval(loader, line, View::Header, call);
+    }
+    let test = match value.strip_prefix(b"exists:") {
+        Some(field) => {
+            let field = String::from_utf8_lossy(field);
+            let selector = field.trim_end_matches(':');
+            check_selector(selector)?;
+            Test::Exists {
+                selector: selector.to_owned(),
+            }
+        }
+        None => Test::Header(field_test(value)?),
+    };
+    define(loader, line, test)
+}
+
+pub(super) fn mime_header(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    let test = field_test(line.after_first_word()?)?;
+    define(loader, line, Test::MimeHeader(test))
+}
+
+/// `eval:…` and the older `rbleval:…`.
+fn strip_eval(value: &[u8]) -> Option<&[u8]> {
+    let value = value.strip_prefix(b"rbl").unwrap_or(value);
+    value.strip_prefix(b"eval:")
+}
+
+/// `Field:modifier =~ /pattern/ [if-unset: text]`.
+fn field_test(value: &[u8]) -> Result<FieldTest, LineProblem> {
+    let malformed = || {
+        LineProblem::invalid(
+            "it is no comparison of a header field",
+            "write: Field =~ /pattern/, Field !~ /pattern/ or exists:Field",
+        )
+    };
+    let name_length = value
+        .iter()
+        .take_while(|byte| byte.is_ascii_alphanumeric() || b"_.-:".contains(byte))
+        .count();
+    let (name, rest) = value.split_at(name_length);
+    let rest = rest.trim_ascii_start();
+    let (negated, rest) = match rest {
+        [b'=', b'~', rest @ ..] => (false, rest),
+        [b'!', b'~', rest @ ..] => (true, rest),
+        _ => return Err(malformed()),
+    };
+    let selector = String::from_utf8_lossy(name);
+    let selector = selector.trim_end_matches(':');
+    check_selector(selector)?;
+    let mut pattern = rest.trim_ascii();
+    let mut if_unset = None;
+    if let Some(start) = memchr::memmem::rfind(pattern, b"[if-unset:") {
+        let (before, clause) = pattern.split_at(start);
+        let text = clause
+            .strip_prefix(b"[if-unset:")
+            .and_then(|clause| clause.strip_suffix(b"]"));
+        if let (Some(text), true) = (text, before.ends_with(b" ") || before.ends_with(b"\t")) {
+            if_unset = Some(text.trim_ascii_start().to_vec());
+            pattern = before.trim_ascii_end();
+        }
+    }
+    if pattern.is_empty() {
+        return Err(malformed());
+    }
+    Ok(FieldTest {
+        selector: selector.to_owned(),
+        pattern: pattern.to_vec(),
+        negated,
+        if_unset,
+    })
+}
+
+fn check_selector(selector: &str) -> Outcome {
+    let mut pieces = selector.split(':');
+    if pieces.next().is_none_or(str::is_empty) {
+        return Err(LineProblem::invalid("the field's name is missing", ""));
+    }
+    const MODIFIERS: [&str; 9] = [
+        "raw", "addr", "name", "host", "domain", "ip", "revip", "first", "last",
+    ];
+    match pieces.find(|piece| !MODIFIERS.contains(piece)) {
+        None => Ok(()),
+        Some(unknown) => Err(LineProblem::invalid(
+            format!("a field has no modifier :{unknown}"),
+            format!("there are :{}", MODIFIERS.join(", :")),
+        )),
+    }
+}
+
+fn pattern_or_eval(loader: &mut Loader<'_>, line: &Line<'_>, view: View) -> Outcome {
+    let value = line.after_first_word()?;
+    if let Some(call) = value.strip_prefix(b"eval:") {
+        return eval(loader, line, view, call);
+    }
+    let pattern = value.to_vec();
+    define(loader, line, Test::Pattern { view, pattern })
+}
+
+pub(super) fn body(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    pattern_or_eval(loader, line, View::Body)
+}
+
+pub(super) fn raw_body(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    pattern_or_eval(loader, line, View::RawBody)
+}
+
+pub(super) fn full(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    pattern_or_eval(loader, line, View::Full)
+}
+
+pub(super) fn uri(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    let pattern = line.after_first_word()?.to_vec();
+    let view = View::Uri;
+    define(loader, line, Test::Pattern { view, pattern })
+}
+
+pub(super) fn uri_detail(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    let conditions = String::from_utf8_lossy(line.after_first_word()?).into_owned();
+    define(loader, line, Test::UriDetail { conditions })
+}
+
+pub(super) fn meta(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    let expression = String::from_utf8_lossy(line.after_first_word()?).into_owned();
+    define(loader, line, Test::Meta { expression })
+}
+
+pub(super) fn network(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    line.after_first_word()?;
+    define(
+        loader,
+        line,
+        Test::Network {
+            directive: "askdns",
+        },
+    )
+}
+
+fn eval(loader: &mut Loader<'_>, line: &Line<'_>, view: View, call: &[u8]) -> Outcome {
+    let call = String::from_utf8_lossy(call);
+    let malformed = || {
+        LineProblem::invalid(
+            format!("{call:?} is no call of a function"),
+            "write: eval:function('text', 1)",
+        )
+    };
+    let (function, arguments) = call
+        .trim()
+        .strip_suffix(')')
+        .and_then(|call| call.split_once('('))
+        .ok_or_else(malformed)?;
+    let arguments = eval_arguments(arguments).ok_or_else(malformed)?;
+    let function = function.trim().to_owned();
+    // SpamAssassin runs these only with the network.
+    if function.starts_with("check_rbl") || function.starts_with("check_dns") {
+        return define(loader, line, Test::Network { directive: "eval" });
+    }
+    define(
+        loader,
+        line,
+        Test::Eval {
+            view,
+            function,
+            arguments,
+        },
+    )
+}
+
+/// Quoted texts and bare words, separated by commas.
+fn eval_arguments(text: &str) -> Option<Vec<String>> {
+    let mut arguments = Vec::new();
+    let mut rest = text.trim();
+    while let Some(first) = rest.chars().next() {
+        let after = if matches!(first, '\'' | '"') {
+            let (argument, after) = rest.get(1..)?.split_once(first)?;
+            arguments.push(argument.to_owned());
+            after.trim_start()
+        } else {
+            let end = rest.find([',', ' ', '\t']).unwrap_or(rest.len());
+            let (argument, after) = rest.split_at(end);
+            let is_bare = |byte: u8| byte.is_ascii_alphanumeric() || b".:-".contains(&byte);
+            if argument.is_empty() || !argument.bytes().all(is_bare) {
+                return None;
+            }
+            arguments.push(argument.to_owned());
+            after.trim_start()
+        };
+        rest = match after.strip_prefix(',') {
+            Some(after) => after.trim_start(),
+            None if after.is_empty() => "",
+            None => return None,
+        };
+    }
+    Some(arguments)
+}
+
+pub(super) fn score(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    let value = line.after_first_word_text()?;
+    let mut relative = false;
+    let mut scores = Vec::new();
+    for word in value.split_whitespace() {
+        let bare = word
+            .strip_prefix('(')
+            .and_then(|word| word.strip_suffix(')'));
+        relative |= bare.is_some();
+        let score = bare
+            .unwrap_or(word)
+            .parse()
+            .ok()
+            .filter(|score: &f64| score.is_finite());
+        scores.push(score.ok_or_else(|| {
+            LineProblem::invalid(format!("{word:?} is no number"), "write a number")
+        })?);
+    }
+    let scores: [f64; 4] = match scores[..] {
+        [one] => [one; 4],
+        [plain, network, bayes, both] => [plain, network, bayes, both],
+        _ => {
+            return Err(LineProblem::invalid(
+                format!("there are {} scores", scores.len()),
+                "write one score, or four for the four score sets",
+            ));
+        }
+    };
+    let definition = rule(loader, line)?;
+    definition.scores = Some(match (relative, definition.scores) {
+        (false, _) => scores,
+        (true, Some(base)) => std::array::from_fn(|set| base[set] + scores[set]),
+        (true, None) => {
+            return Err(LineProblem::invalid(
+                "the score is relative, but there is none before it",
+                "write the score without parentheses",
+            ));
+        }
+    });
+    Ok(())
+}
+
+pub(super) fn describe(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    let text = line.after_first_word_text()?;
+    rule(loader, line)?.description = Some(text.into());
+    Ok(())
+}
+
+pub(super) fn flags(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    let flags = Flags::parse(&line.after_first_word_text()?);
+    rule(loader, line)?.flags = flags;
+    Ok(())
+}
+
+pub(super) fn priority(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    let value = line.after_first_word_text()?;
+    let priority = value.trim().parse().map_err(|_| {
+        LineProblem::invalid(format!("{value:?} is no priority"), "write a whole number")
+    })?;
+    rule(loader, line)?.priority = priority;
+    Ok(())
+}
+
+pub(super) fn subject_prefix(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    let text = line.after_first_word_text()?;
+    rule(loader, line)?.subject_prefix = Some(text.into());
+    Ok(())
+}
+
+pub(super) fn replace_rules(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    for name in line.value_text()?.split_whitespace() {
+        loader.definitions.rule(name).replaces_tags = true;
+    }
+    Ok(())
+}
+
+fn replacement(
+    loader: &mut Loader<'_>,
+    line: &Line<'_>,
+    table: fn(&mut ReplaceTags) -> &mut HashMap<Vec<u8>, Vec<u8>>,
+) -> Outcome {
+    let text = line.after_first_word()?.to_vec();
+    let name = line.first_word().as_bytes().to_vec();
+    table(&mut loader.definitions.replace_tags).insert(name, text);
+    Ok(())
+}
+
+pub(super) fn replace_tag(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    replacement(loader, line, |tags| &mut tags.tags)
+}
+
+pub(super) fn replace_pre(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    replacement(loader, line, |tags| &mut tags.before)
+}
+
+pub(super) fn replace_inter(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    replacement(loader, line, |tags| &mut tags.between)
+}
+
+pub(super) fn replace_post(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    replacement(loader, line, |tags| &mut tags.after)
+}
+
+pub(super) fn replace_start(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    loader.definitions.replace_tags.start = line.value_text()?.into_bytes();
+    Ok(())
+}
+
+pub(super) fn replace_end(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    loader.definitions.replace_tags.end = line.value_text()?.into_bytes();
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_of_calls() {
+        let arguments = |text| eval_arguments(text);
+        assert_eq!(arguments(""), Some(vec![]));
+        assert_eq!(
+            arguments("'a, b', \"it's\" , 1.5,-3"),
+            Some(["a, b", "it's", "1.5", "-3"].map(str::to_owned).to_vec())
+        );
+        assert_eq!(arguments("'a' 'b'"), None);
+        assert_eq!(arguments("'a"), None);
+    }
+
+    #[test]
+    fn comparisons_of_fields() {
+        let test = field_test(b"From:addr =~ /x [if-unset: y] z/i\t[if-unset: no one]").unwrap();
+        assert_eq!(test.selector, "From:addr");
+        assert_eq!(test.pattern, b"/x [if-unset: y] z/i");
+        assert_eq!(test.if_unset.as_deref(), Some(&b"no one"[..]));
+        assert!(field_test(b"Subject!~/x/").unwrap().negated);
+        for broken in ["Subject = /x/", "From:some =~ /x/", "=~ /x/", "Subject =~"] {
+            assert!(field_test(broken.as_bytes()).is_err(), "{broken}");
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! A Perl regular expression as a tree, with all its modifiers already applied.
+
+use super::byte_set::ByteSet;
+
+/// A part of a pattern.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Node {
+    /// Matches the empty text.
+    Empty,
+    /// Matches one byte of a set.
+    Byte(ByteSet),
+    /// Matches the empty text at certain places.
+    Assertion(Assertion),
+    /// One part after the other.
+    Concat(Vec<Node>),
+    /// The first part that matches.
+    Alternate(Vec<Node>),
+    /// A part several times.
+    Repeat {
+        inner: Box<Node>,
+        min: u32,
+        max: Option<u32>,
+        greed: Greed,
+    },
+    /// A group that notes what it matched.
+    Capture {
+        name: Option<String>,
+        inner: Box<Node>,
+    },
+    /// Matches the empty text where `inner` matches (or does not) ahead or behind.
+    Look {
+        behind: bool,
+        negated: bool,
+        inner: Box<Node>,
+    },
+    /// Once matched, never tried in another way.
+    Atomic(Box<Node>),
+    /// What an earlier group matched; `folded` regardless of case.
+    BackReference { group: Group, folded: bool },
+    /// A group's pattern again.
+    Recurse(Group),
+    /// One of two parts, by whether a group took part in the match.
+    Conditional {
+        group: Group,
+        yes: Box<Node>,
+        no: Box<Node>,
+    },
+    /// An alternation in which each branch numbers its groups from the same start.
+    BranchReset(Vec<Node>),
+}
+
+/// Which group is meant.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Group {
+    /// By number; 0 is the whole pattern.
+    Number(u32),
+    /// By name.
+    Name(String),
+}
+
+/// How a repetition chooses its count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Greed {
+    /// As often as possible.
+    Greedy,
+    /// As seldom as possible.
+    Lazy,
+    /// As often as possible, without giving back.
+    Possessive,
+}
+
+/// A place in the text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Assertion {
+    /// `^`, `\A`.
+    TextStart,
+    /// `\z`.
+    TextEnd,
+    /// `$`, `\Z`: the end, or before a line feed that is the end.
+    TextEndOrLastLineFeed,
+    /// `^` under `/m`: the start, and after each line feed but one that ends the text.
+    LineStart,
+    /// `$` under `/m`: the end, and before each line feed.
+    LineEnd,
+    /// `\b`.
+    WordBoundary,
+    /// `\B`.
+    NotWordBoundary,
+    /// `\G`: where the last match ended.
+    SearchStart,
+    /// `\K`: the match begins here.
+    Keep,
+}
+
+impl Node {
+    /// The least number of bytes that the node can match.
+    pub(crate) fn min_len(&self) -> usize {
+        match self {
+            Self::Byte(_) => 1,
+            Self::Concat(parts) => parts.iter().map(Self::min_len).sum(),
+            Self::Alternate(parts) | Self::BranchReset(parts) => {
+                parts.iter().map(Self::min_len).min().unwrap_or(0)
+            }
+            Self::Repeat { inner, min, .. } => inner.min_len().saturating_mul(*min as usize),
+            Self::Capture { inner, .. } | Self::Atomic(inner) => inner.min_len(),
+            Self::Conditional { yes, no, .. } => yes.min_len().min(no.min_len()),
+            Self::Empty
+            | Self::Assertion(_)
+            | Self::Look { .. }
+            | Self::BackReference { .. }
+            | Self::Recurse(_) => 0,
+        }
+    }
+}

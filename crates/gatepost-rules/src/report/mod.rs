@@ -1,0 +1,124 @@
+//! What a scan found, and how it is told: in words, in header fields, in a rewritten message.
+
+mod rewrite;
+mod template;
+mod wrap;
+
+use std::sync::Arc;
+
+use crate::language::options::Options;
+use crate::mail::Lines;
+
+/// Lines of the body that the preview takes, and its length in bytes.
+const PREVIEW_LINES_MAX: usize = 3;
+const PREVIEW_BYTES_MAX: usize = 200;
+
+/// The report of folders that bring no template.
+const REPORT_DEFAULT: &str = concat!(
+    "Gatepost on \"_HOSTNAME_\" judged this message:\n",
+    "_YESNO(it is probably spam,it is probably wanted)_.\n",
+    "Questions: _CONTACTADDRESS_.\n",
+    "\n",
+    "Content preview:  _PREVIEW_\n",
+    "\n",
+    "Content analysis details:   (_SCORE_ points, _REQD_ required)\n",
+    "\n",
+    " pts rule name              description\n",
+    "---- ---------------------- --------------------------------------------------\n",
+    "_SUMMARY_\n",
+);
+
+/// One rule that matched.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Hit {
+    /// The rule's name.
+    pub name: Arc<str>,
+    /// What it added to the score.
+    pub score: f64,
+    /// What it looks for, in words.
+    pub description: Arc<str>,
+    /// The part of the message it looked at, as reports print it before the description:
+    /// `BODY: `, `RAW: `, `URI: `, `FULL: `, or nothing.
+    pub area: &'static str,
+    /// The text that matched, where [`crate::ScanContext::explain`] asked for it.
+    pub matched: Option<Vec<u8>>,
+}
+
+/// What a scan found.
+#[derive(Debug, Clone, Default)]
+pub struct Report {
+    /// The sum of the scores of all rules hit, rounded to a thousandth.
+    pub score: f64,
+    /// The sum from which a message is spam.
+    pub required: f64,
+    /// The rules that matched, in the order in which reports list them; sub-rules
+    /// (names that begin with `__`) are left out.
+    pub hits: Vec<Hit>,
+    /// Rules that ran into a limit, so that it is not known whether they match.
+    pub limited: Vec<Arc<str>>,
+    pub(crate) preview: String,
+    pub(crate) options: Arc<Options>,
+}
+
+impl Report {
+    /// Whether the sum reaches the threshold.
+    pub fn is_spam(&self) -> bool {
+        self.score >= self.required
+    }
+
+    /// The names of the rules hit, sorted and joined by commas, as spamd's SYMBOLS prints them.
+    pub fn symbols(&self) -> String {
+        self.sorted_names().join(",")
+    }
+
+    /// The report in words, as spamd's REPORT prints it. Lines end in LF.
+    pub fn text(&self) -> String {
+        let template = match self.options.report.as_str() {
+            "" => REPORT_DEFAULT,
+            template => template,
+        };
+        let text = template::fill(template, self);
+        format!("{}\n\n", text.trim_end_matches('\n'))
+    }
+
+    /// The fields to add to the head of the message, name and (folded) value, in order.
+    pub fn header_fields(&self) -> Vec<(String, String)> {
+        rewrite::header_fields(self)
+    }
+
+    /// The message as spamd's PROCESS returns it: with the report's fields, and wrapped into a
+    /// message that carries the report if it is spam and the rules' `report_safe` says so.
+    pub fn rewrite(&self, message: &[u8]) -> Vec<u8> {
+        rewrite::message(self, message)
+    }
+
+    fn sorted_names(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = self.hits.iter().map(|hit| &*hit.name).collect();
+        names.sort_unstable();
+        names
+    }
+}
+
+/// Rounds to a thousandth, so that sums of tenths compare as people expect.
+pub(crate) fn round(score: f64) -> f64 {
+    format!("{score:.3}").parse().unwrap_or(score)
+}
+
+/// The beginning of the text, in one line.
+pub(crate) fn preview(body: &Lines) -> String {
+    let mut text = Vec::new();
+    // The first line is the subject.
+    for line in body.iter().skip(1).take(PREVIEW_LINES_MAX) {
+        if text.len() >= PREVIEW_BYTES_MAX {
+            break;
+        }
+        let length = line.len().min(PREVIEW_BYTES_MAX);
+        text.extend_from_slice(line.get(..length).unwrap_or_default());
+        if length < line.len() {
+            text.extend_from_slice(b" [...]");
+        }
+        text.push(b' ');
+    }
+    let text = String::from_utf8_lossy(&text);
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,271 @@
+//! The message with the report's header fields, or wrapped into a message that carries it.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+use super::Report;
+use super::template::fill;
+use super::wrap::fold_field;
+
+/// The width of header fields.
+const FIELD_WIDTH: usize = 79;
+/// What all fields of this kind begin with; a message's own ones are removed, as they may lie.
+const PREFIX: &str = "X-Spam-";
+
+/// The fields that the rules ask for, for wanted mail or for spam.
+pub(super) fn header_fields(report: &Report) -> Vec<(String, String)> {
+    let options = &report.options;
+    let templates = match report.is_spam() {
+        true => &options.spam_fields,
+        false => &options.ham_fields,
+    };
+    templates
+        .iter()
+        .map(|(name, template)| {
+            let name = format!("{PREFIX}{name}");
+            let value = fill(template, report);
+            let value = value.trim_end_matches(['\n', '\r']);
+            let value = match (options.fold_fields, value.contains('\n')) {
+                (true, true) => {
+                    let lines: Vec<&str> = value.split('\n').map(str::trim).collect();
+                    lines.join("\n\t")
+                }
+                (true, false) => fold_field(&name, value, FIELD_WIDTH),
+                (false, _) => value.replace('\n', " "),
+            };
+            (name, value)
+        })
+        .collect()
+}
+
+/// The rewritten message, with the line ends that the original has.
+pub(super) fn message(report: &Report, message: &[u8]) -> Vec<u8> {
+    let line_end = if message.windows(2).any(|pair| pair == b"\r\n") {
+        "\r\n"
+    } else {
+        "\n"
+    };
+    let (separator, message) = mbox_separator(message);
+    let mut out = separator.to_vec();
+    if report.is_spam() && report.options.report_safe > 0 {
+        wrapped(report, message, line_end, &mut out);
+    } else {
+        with_fields(report, message, line_end, &mut out);
+    }
+    out
+}
+
+/// An mbox file's "From " line, which is no field.
+fn mbox_separator(message: &[u8]) -> (&[u8], &[u8]) {
+    let end = match message.starts_with(b"From ") {
+        true => memchr::memchr(b'\n', message).map_or(0, |end| end + 1),
+        false => 0,
+    };
+    message.split_at(end)
+}
+
+/// The fields of a head, each with its continuation lines and line ends, and what follows.
+fn split_head(message: &[u8]) -> (Vec<&[u8]>, &[u8]) {
+    let mut fields: Vec<&[u8]> = Vec::new();
+    let mut rest = message;
+    let mut start = 0;
+    let mut end = 0;
+    while let Some(length) = memchr::memchr(b'\n', rest.get(end..).unwrap_or_default()) {
+        let line = rest.get(end..end + length).unwrap_or_default();
+        let is_continuation = matches!(line.first(), Some(b' ' | b'\t'));
+        let is_blank = line.trim_ascii().is_empty() && !is_continuation;
+        if !is_continuation && end > start {
+            fields.push(rest.get(start..end).unwrap_or_default());
+            start = end;
+        }
+        if is_blank {
+            break;
+        }
+        end += length + 1;
+    }
+    if end > start {
+        fields.push(rest.get(start..end).unwrap_or_default());
+        start = end;
+    }
+    rest = rest.get(start..).unwrap_or_default();
+    (fields, rest)
+}
+
+fn is_field(field: &[u8], name: &str) -> bool {
+    let colon = memchr::memchr(b':', field).unwrap_or(0);
+    field
+        .get(..colon)
+        .is_some_and(|own| own.eq_ignore_ascii_case(name.as_bytes()))
+}
+
+fn is_ours(field: &[u8]) -> bool {
+    let begins = |text: &str| {
+        field
+            .get(..text.len())
+            .is_some_and(|beginning| beginning.eq_ignore_ascii_case(text.as_bytes()))
+    };
+    begins(PREFIX) && !begins("X-Spam-Prev-")
+}
+
+fn push_fields(report: &Report, line_end: &str, out: &mut Vec<u8>) {
+    for (name, value) in header_fields(report) {
+        let value = value.replace('\n', line_end);
+        out.extend_from_slice(format!("{name}: {value}{line_end}").as_bytes());
+    }
+}
+
+fn with_fields(report: &Report, message: &[u8], line_end: &str, out: &mut Vec<u8>) {
+    let (fields, rest) = split_head(message);
+    let mut previous = Vec::new();
+    let mut fields = fields.into_iter().peekable();
+    // Return-Path stays on top, where delivery agents look for it.
+    while let Some(field) = fields.next_if(|field| is_field(field, "Return-Path")) {
+        out.extend_from_slice(field);
+    }
+    push_fields(report, line_end, out);
+    for field in fields.filter(|field| !is_ours(field)) {
+        match rewritten(report, field) {
+            Some(field_with_tag) => {
+                previous.extend_from_slice(b"X-Spam-Prev-");
+                previous.extend_from_slice(field);
+                out.extend_from_slice(&field_with_tag);
+            }
+            None => out.extend_from_slice(field),
+        }
+    }
+    out.extend_from_slice(&previous);
+    out.extend_from_slice(rest);
+}
+
+/// A field of spam with the text of `rewrite_header` in it.
+fn rewritten(report: &Report, field: &[u8]) -> Option<Vec<u8>> {
+    if !report.is_spam() {
+        return None;
+    }
+    let mut rewrites = report.options.rewrites.iter();
+    let (name, template) = rewrites.find(|(name, _)| is_field(field, name))?;
+    let tag = fill(template, report).replace('\n', " ");
+    let tag = match name.as_str() {
+        "Subject" => tag,
+        _ => format!("({tag})"),
+    };
+    let colon = memchr::memchr(b':', field)?;
+    let (name, value) = field.split_at(colon + 1);
+    let value = value.trim_ascii_start();
+    let value = value
+        .strip_prefix(format!("{tag} ").as_bytes())
+        .unwrap_or(value);
+    Some([name, b" ", tag.as_bytes(), b" ", value].concat())
+}
+
+/// Fields of the original that its wrapping repeats.
+const REPEATED: [&str; 6] = ["From", "To", "Cc", "Subject", "Date", "Message-Id"];
+
+/// A new message: the report first, the original attached.
+fn wrapped(report: &Report, message: &[u8], line_end: &str, out: &mut Vec<u8>) {
+    let (fields, _) = split_head(message);
+    for name in REPEATED {
+        for field in fields.iter().filter(|field| is_field(field, name)) {
+            match rewritten(report, field) {
+                Some(field) => out.extend_from_slice(&field),
+                None => out.extend_from_slice(field),
+            }
+        }
+    }
+    push_fields(report, line_end, out);
+    let boundary = boundary(message);
+    let original_type = match report.options.report_safe {
+        2 => "text/plain",
+        _ => "message/rfc822; x-spam-type=original",
+    };
+    let text = format!(
+        "MIME-Version: 1.0\n\
+         Content-Type: multipart/mixed; boundary=\"{boundary}\"\n\
+         \n\
+         This is a multi-part message in MIME format.\n\
+         \n\
+         --{boundary}\n\
+         Content-Type: text/plain; charset=UTF-8\n\
+         Content-Disposition: inline\n\
+         Content-Transfer-Encoding: 8bit\n\
+         \n\
+         {}{}\n\
+         --{boundary}\n\
+         Content-Type: {original_type}\n\
+         Content-Description: the message as it arrived\n\
+         Content-Disposition: inline\n\
+         Content-Transfer-Encoding: 8bit\n\
+         \n",
+        report.text(),
+        report.options.unsafe_report,
+    );
+    out.extend_from_slice(text.replace('\n', line_end).as_bytes());
+    out.extend_from_slice(message);
+    out.extend_from_slice(format!("{line_end}--{boundary}--{line_end}").as_bytes());
+}
+
+/// A boundary that the message does not contain.
+fn boundary(message: &[u8]) -> String {
+    let random = RandomState::new();
+    for attempt in 0u32.. {
+        let mut hasher = random.build_hasher();
+        hasher.write_u32(attempt);
+        let boundary = format!("----------=_{:016X}", hasher.finish());
+        if memchr::memmem::find(message, boundary.as_bytes()).is_none() {
+            return boundary;
+        }
+    }
+    unreachable!("some of four thousand million boundaries is not in the message")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(score: f64) -> Report {
+        Report {
+            score,
+            required: 5.0,
+            ..Report::default()
+        }
+    }
+
+    #[test]
+    fn wanted_mail_gets_fields_and_loses_forged_ones() {
+        let message = b"Return-Path: <a@b>\r\nX-Spam-Status: No,\r\n lies\r\nFrom: a\r\n\r\nbody";
+        let rewritten = super::message(&report(1.0), message);
+        let text = String::from_utf8(rewritten).unwrap();
+        assert!(text.starts_with("Return-Path: <a@b>\r\nX-Spam-"), "{text}");
+        assert!(
+            text.contains("X-Spam-Status: No, score=1.0 required=5.0"),
+            "{text}"
+        );
+        assert!(!text.contains("lies"), "{text}");
+        assert!(text.ends_with("From: a\r\n\r\nbody"), "{text}");
+    }
+
+    #[test]
+    fn spam_is_wrapped_whole() {
+        let message = b"From: a\nSubject: x\n\nbody";
+        let rewritten = super::message(&report(9.0), message);
+        let text = String::from_utf8(rewritten).unwrap();
+        assert!(text.starts_with("From: a\nSubject: x\nX-Spam-"), "{text}");
+        assert!(
+            text.contains("\n\nFrom: a\nSubject: x\n\nbody\n--"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn heads_of_every_shape_are_split() {
+        for (message, count, rest) in [
+            (&b""[..], 0, &b""[..]),
+            (b"\n\nbody", 0, b"\n\nbody"),
+            (b"A: b", 0, b"A: b"),
+            (b"A: b\n", 1, b""),
+            (b"A: b\n c\nD: e\n\nbody", 2, b"\nbody"),
+        ] {
+            let (fields, tail) = split_head(message);
+            assert_eq!((fields.len(), tail), (count, rest));
+        }
+    }
+}
