@@ -32,6 +32,6 @@ mod settings;
 
 pub use problem::{Problem, Severity};
 pub use report::{Hit, Report};
-pub use rule_set::{RuleSet, Statistics};
+pub use rule_set::{NearMiss, RuleSet, Statistics};
 pub use scan::ScanContext;
 pub use settings::RulesSettings;

@@ -10,7 +10,7 @@ use crate::language::options::Options;
 use crate::language::{self, Definitions, Language};
 use crate::mail::{Configuration, Mail};
 use crate::report;
-use crate::scan::{Program, State};
+use crate::scan::{Near, Program, State};
 use crate::{Hit, Problem, Report, RulesSettings, ScanContext, Severity};
 
 /// The rules that are part of the program, and the name that problems call their file.
@@ -32,6 +32,19 @@ pub struct Statistics {
     pub files: usize,
     /// Bytes of rule files read.
     pub bytes: usize,
+}
+
+/// A meta rule that one change would have made hit.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NearMiss {
+    /// The meta's name.
+    pub name: Arc<str>,
+    /// What it would have added.
+    pub score: f64,
+    /// The rule on which it failed.
+    pub other: Arc<str>,
+    /// Whether that rule would have had to hit; otherwise it would have had to not hit.
+    pub needs_hit: bool,
 }
 
 /// All rules of some folders, compiled; shared by all threads.
@@ -110,6 +123,28 @@ impl RuleSet {
         let mail = Mail::parse_with(message, &self.configuration);
         let state = self.program.run(&mail, self.time_max, context);
         self.report(&mail, state)
+    }
+
+    /// Judges one message as [`RuleSet::scan`] does, and adds the metas that nearly hit: something
+    /// they name did, and one rule more or less would have made them hit.
+    pub fn explain(&self, message: &[u8], context: &ScanContext<'_>) -> (Report, Vec<NearMiss>) {
+        let message = message.get(..self.size_max).unwrap_or(message);
+        let mail = Mail::parse_with(message, &self.configuration);
+        let state = self.program.run(&mail, self.time_max, context);
+        let near = self.program.metas.near(&state);
+        let near = near.into_iter().filter_map(|near| self.near_miss(near));
+        (self.report(&mail, state), near.collect())
+    }
+
+    fn near_miss(&self, near: Near) -> Option<NearMiss> {
+        let meta = self.facts.get(near.meta as usize)?;
+        let other = self.facts.get(near.other as usize)?;
+        (!meta.is_sub_rule).then(|| NearMiss {
+            name: Arc::clone(&meta.name),
+            score: meta.score,
+            other: Arc::clone(&other.name),
+            needs_hit: near.needs_hit,
+        })
     }
 
     fn report(&self, mail: &Mail<'_>, mut state: State) -> Report {

@@ -79,3 +79,47 @@ impl MetaRule {
         Settled::Value(if value < 0.0 { 1.0 } else { value })
     }
 }
+
+/// A meta that one rule more, or one less, would have made hit.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Near {
+    pub(crate) meta: RuleId,
+    pub(crate) other: RuleId,
+    /// Whether the other rule would have to hit; otherwise it would have to not hit.
+    pub(crate) needs_hit: bool,
+}
+
+impl MetaRules {
+    /// The metas that nearly hit: something they name did, and one change would do.
+    pub(crate) fn near(&self, state: &State) -> Vec<Near> {
+        let rule_of = |operand: &Operand| match *operand {
+            Operand::Rule(rule) => Some(rule),
+            Operand::Meta(index) => self.0.get(index as usize).map(|meta| meta.rule),
+            Operand::Never => None,
+        };
+        let mut near = Vec::new();
+        for meta in &self.0 {
+            let names = || meta.expression.names().filter_map(rule_of);
+            let has_part = names().any(|rule| state.value(rule) != 0.0);
+            if meta.is_silent || meta.is_blocked || !has_part || state.value(meta.rule) != 0.0 {
+                continue;
+            }
+            let change = names().find(|&changed| {
+                let value = meta.expression.evaluate(|operand| match rule_of(operand) {
+                    Some(rule) if rule == changed => f64::from(u8::from(state.value(rule) == 0.0)),
+                    Some(rule) => state.value(rule),
+                    None => 0.0,
+                });
+                value != 0.0
+            });
+            if let Some(other) = change {
+                near.push(Near {
+                    meta: meta.rule,
+                    other,
+                    needs_hit: state.value(other) == 0.0,
+                });
+            }
+        }
+        near
+    }
+}

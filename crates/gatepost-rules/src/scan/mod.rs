@@ -22,7 +22,7 @@ use crate::pattern::Pattern;
 pub(crate) use budget::Budget;
 pub(crate) use fields::{FieldRule, FieldRules, MimeRule};
 pub(crate) use lines::{LineRule, LineRules};
-pub(crate) use meta::{MetaRule, MetaRules, Operand};
+pub(crate) use meta::{MetaRule, MetaRules, Near, Operand};
 pub(crate) use state::{RuleId, State};
 
 /// A function that a rule calls.

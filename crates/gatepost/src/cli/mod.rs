@@ -3,6 +3,7 @@
 mod check;
 mod completions;
 mod config;
+mod scan;
 mod serve;
 
 use std::path::PathBuf;
@@ -34,6 +35,7 @@ struct CommandLine {
 #[derive(Debug, Subcommand)]
 enum Command {
     Serve(serve::ServeArguments),
+    Scan(scan::ScanArguments),
     Check(check::CheckArguments),
     Config(config::ConfigArguments),
     Completions(completions::CompletionsArguments),
@@ -70,6 +72,7 @@ pub(crate) fn print_mistakes(mistakes: &[Mistake]) -> ExitCode {
 pub(crate) fn run() -> ExitCode {
     match CommandLine::parse().command {
         Command::Serve(arguments) => serve::run(&arguments),
+        Command::Scan(arguments) => scan::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Config(arguments) => config::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments, CommandLine::command()),

@@ -1,0 +1,71 @@
+//! One message's result as a table line, a line of JSON, or the report.
+
+use std::io::{self, Write};
+
+use gatepost_rules::Report;
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+use super::Format;
+
+/// A line of JSON. Its names are promised to whoever reads them by program.
+#[derive(serde::Serialize)]
+struct Line<'r> {
+    path: &'r str,
+    score: f64,
+    required: f64,
+    spam: bool,
+    hits: Hits<'r>,
+}
+
+/// The hits as an object from name to score, sorted by name.
+struct Hits<'r>(&'r Report);
+
+impl Serialize for Hits<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut hits: Vec<_> = self
+            .0
+            .hits
+            .iter()
+            .map(|hit| (&*hit.name, hit.score))
+            .collect();
+        hits.sort_by_key(|(name, _)| *name);
+        let mut map = serializer.serialize_map(Some(hits.len()))?;
+        for (name, score) in hits {
+            map.serialize_entry(name, &score)?;
+        }
+        map.end()
+    }
+}
+
+pub(super) fn print(
+    out: &mut impl Write,
+    format: Format,
+    name: &str,
+    report: &Report,
+) -> io::Result<()> {
+    match format {
+        Format::Jsonl => {
+            let line = Line {
+                path: name,
+                score: report.score,
+                required: report.required,
+                spam: report.is_spam(),
+                hits: Hits(report),
+            };
+            serde_json::to_writer(&mut *out, &line)?;
+            writeln!(out)
+        }
+        Format::Table => {
+            let verdict = if report.is_spam() { "spam" } else { "ok" };
+            let Report {
+                score, required, ..
+            } = report;
+            writeln!(
+                out,
+                "{verdict:4} {score:6.1}/{required:.1}  {name}  {}",
+                report.symbols()
+            )
+        }
+        Format::Report => write!(out, "{name}\n\n{}", report.text()),
+    }
+}

@@ -1,0 +1,131 @@
+//! Messages through judging threads, and results back in order.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::sync::{Mutex, PoisonError};
+
+use gatepost_rules::mailbox::{Found, MailboxProblem};
+use gatepost_rules::{NearMiss, Report, RuleSet, ScanContext};
+
+/// Messages that wait for a judge, and results that wait to be printed, per thread.
+const WAITING_PER_THREAD: usize = 16;
+
+/// One message and what was found.
+pub(super) struct Judged {
+    pub(super) name: String,
+    pub(super) outcome: Result<Report, MailboxProblem>,
+    /// Rules that nearly hit, where explanations were asked for.
+    pub(super) near_misses: Vec<NearMiss>,
+    pub(super) source_bytes: u64,
+}
+
+type Item = Result<Found, MailboxProblem>;
+
+/// Judges all messages on `jobs` threads and hands results to `print` in order. Ends early, with
+/// its error, if `print` fails.
+pub(super) fn run(
+    rules: &RuleSet,
+    messages: impl Iterator<Item = Item> + Send,
+    jobs: usize,
+    explain: bool,
+    mut print: impl FnMut(Judged) -> io::Result<()>,
+) -> io::Result<()> {
+    if jobs == 1 {
+        return messages
+            .map(|item| judge(rules, item, explain))
+            .try_for_each(print);
+    }
+    let waiting = jobs * WAITING_PER_THREAD;
+    let (send_message, messages_to_judge) = mpsc::sync_channel(waiting);
+    let (send_result, results) = mpsc::sync_channel(waiting);
+    let messages_to_judge = Mutex::new(messages_to_judge);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for numbered in messages.enumerate() {
+                // Fails when nobody judges any more, because printing failed.
+                if send_message.send(numbered).is_err() {
+                    return;
+                }
+            }
+        });
+        for _ in 0..jobs {
+            let send_result = send_result.clone();
+            let messages_to_judge = &messages_to_judge;
+            scope.spawn(move || judge_all(rules, messages_to_judge, &send_result, explain));
+        }
+        drop(send_result);
+        let printed = in_order(&results, &mut print);
+        drop(results);
+        // Let a reader that waits for room go.
+        let receiver = messages_to_judge
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        while printed.is_err() && receiver.recv().is_ok() {}
+        printed
+    })
+}
+
+fn judge_all(
+    rules: &RuleSet,
+    messages: &Mutex<Receiver<(usize, Item)>>,
+    results: &SyncSender<(usize, Judged)>,
+    explain: bool,
+) {
+    loop {
+        // Only the receiving is under the lock.
+        let next = messages
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .recv();
+        let Ok((number, item)) = next else { return };
+        if results.send((number, judge(rules, item, explain))).is_err() {
+            return;
+        }
+    }
+}
+
+fn judge(rules: &RuleSet, item: Item, explain: bool) -> Judged {
+    match item {
+        Ok(message) => {
+            let context = ScanContext {
+                explain,
+                ..ScanContext::default()
+            };
+            let (report, near_misses) = if explain {
+                rules.explain(&message.bytes, &context)
+            } else {
+                (rules.scan(&message.bytes, &context), Vec::new())
+            };
+            Judged {
+                name: message.name,
+                outcome: Ok(report),
+                near_misses,
+                source_bytes: message.source_bytes,
+            }
+        }
+        Err(problem) => Judged {
+            name: problem.path.display().to_string(),
+            outcome: Err(problem),
+            near_misses: Vec::new(),
+            source_bytes: 0,
+        },
+    }
+}
+
+fn in_order(
+    results: &Receiver<(usize, Judged)>,
+    print: &mut impl FnMut(Judged) -> io::Result<()>,
+) -> io::Result<()> {
+    // Bounded by the channels: a slow message holds up at most what they hold.
+    let mut early = BTreeMap::new();
+    let mut next = 0;
+    for (number, judged) in results {
+        early.insert(number, judged);
+        while let Some(judged) = early.remove(&next) {
+            print(judged)?;
+            next += 1;
+        }
+    }
+    Ok(())
+}
