@@ -6,38 +6,33 @@
 use std::io;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::BytesMut;
 use gatepost_message::{Envelope, Format, Listener, Message, MessageId, Peer, Qos};
 use memchr::memchr;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
-use tokio::time::timeout;
+use tokio::time::Instant;
 
 use super::SmtpContext;
 use super::data::{self, DataReceiver, Received};
 use super::reply::{self, Reply};
 use super::session::{Next, Session};
 use super::trace;
-
-/// How much is read at once.
-const READ_BYTES: usize = 16 * 1024;
+use crate::stream::Stream;
+use crate::wire;
 
 /// Serves one client until it ends, errs too often or is too slow.
-pub(super) async fn serve<S>(
-    stream: S,
+pub(super) async fn serve(
+    stream: Stream,
     peer: Peer,
     context: &SmtpContext,
     shutdown: watch::Receiver<bool>,
-) -> io::Result<()>
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send,
-{
+) -> io::Result<()> {
     let mut connection = Connection {
         stream,
         peer,
         context,
         shutdown,
-        input: Vec::new(),
+        input: BytesMut::new(),
         output: Vec::new(),
         errors: 0,
     };
@@ -49,19 +44,19 @@ where
     outcome
 }
 
-struct Connection<'a, S> {
-    stream: S,
+struct Connection<'a> {
+    stream: Stream,
     peer: Peer,
     context: &'a SmtpContext,
     shutdown: watch::Receiver<bool>,
     /// Read, and not yet understood.
-    input: Vec<u8>,
+    input: BytesMut,
     /// Answered, and not yet written.
     output: Vec<u8>,
     errors: usize,
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<'_, S> {
+impl Connection<'_> {
     async fn converse(&mut self, session: &mut Session<'_>) -> io::Result<()> {
         loop {
             while let Some(line) = self.take_line() {
@@ -102,7 +97,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<'_, S> {
 
     /// Takes a line off the input. Only CR LF ends a command; a lone LF is told, and what stands
     /// before it is not executed.
-    fn take_line(&mut self) -> Option<Result<Vec<u8>, Reply>> {
+    fn take_line(&mut self) -> Option<Result<BytesMut, Reply>> {
         let limit = self.context.settings.command_max.as_usize();
         let Some(end) = memchr(b'\n', &self.input) else {
             if self.input.len() <= limit {
@@ -112,13 +107,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<'_, S> {
             self.input.clear();
             return Some(Err(reply::LINE_TOO_LONG));
         };
-        let mut line: Vec<u8> = self.input.drain(..=end).collect();
-        line.pop();
+        let mut line = self.input.split_to(end + 1);
+        if !line.ends_with(b"\r\n") {
+            return Some(Err(reply::BARE_NEWLINE));
+        }
+        line.truncate(line.len() - 2);
         if line.len() > limit {
             return Some(Err(reply::LINE_TOO_LONG));
-        }
-        if line.pop() != Some(b'\r') {
-            return Some(Err(reply::BARE_NEWLINE));
         }
         Some(Ok(line))
     }
@@ -133,7 +128,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<'_, S> {
         loop {
             match receiver.receive(&self.input) {
                 Received::End { consumed } => {
-                    self.input.drain(..consumed);
+                    let _ = self.input.split_to(consumed);
                     break;
                 }
                 Received::More => self.input.clear(),
@@ -174,7 +169,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<'_, S> {
         let mut topics: Vec<_> = transaction.to.into_iter().map(|(_, topic)| topic).collect();
         topics.sort();
         topics.dedup();
-        let mut message = Message::new(envelope, None, Format::Mail, Bytes::from(field));
+        let mut message = Message::new(envelope, None, Format::Mail, field.into());
         message.id = id;
         message.qos = Qos::AtLeastOnce;
         // What was answered before is said while the judges think.
@@ -190,33 +185,29 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<'_, S> {
     /// Writes what was answered and reads what comes; false at the client's end.
     async fn fill(&mut self, patience: Duration) -> io::Result<bool> {
         self.flush().await?;
-        self.input.reserve(READ_BYTES);
-        let read = timeout(patience, self.stream.read_buf(&mut self.input));
-        let count = tokio::select! {
+        let deadline = Instant::now() + patience;
+        let read = tokio::select! {
             biased;
-            read = read => match read {
-                Ok(read) => read?,
-                Err(_) => {
-                    reply::TIMEOUT.write_to(&mut self.output);
-                    return Ok(false);
-                }
-            },
-            // Between commands only: a message that is being sent is still taken.
+            read = wire::read(&self.stream, &mut self.input, deadline) => read,
             _ = self.shutdown.wait_for(|&down| down) => {
                 reply::SHUTTING_DOWN.write_to(&mut self.output);
                 return Ok(false);
             }
         };
-        Ok(count > 0)
+        match read {
+            Ok(count) => Ok(count > 0),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                reply::TIMEOUT.write_to(&mut self.output);
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     async fn flush(&mut self) -> io::Result<()> {
         if !self.output.is_empty() {
-            let patience = self.context.settings.command_timeout.duration();
-            match timeout(patience, self.stream.write_all(&self.output)).await {
-                Ok(written) => written?,
-                Err(_) => return Err(io::ErrorKind::TimedOut.into()),
-            }
+            let deadline = Instant::now() + self.context.settings.command_timeout.duration();
+            wire::write(&self.stream, &self.output, deadline).await?;
             self.output.clear();
         }
         Ok(())

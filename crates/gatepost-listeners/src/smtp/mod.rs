@@ -17,22 +17,19 @@ mod settings;
 mod trace;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use tokio::io::AsyncWriteExt;
-use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 pub use settings::{SmtpSettings, TopicRule};
 
 use crate::admission::Admission;
 use crate::gateway::Gateway;
-use crate::stream::{Accepted, Acceptor};
+use crate::service::{self, Arrival};
+use crate::stream::Acceptor;
+use crate::wire;
 use crate::workers::Workers;
 use recipients::Recipients;
-
-/// How long the listener rests when the system gives it no more descriptors.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// What all connections share.
 pub struct SmtpContext {
@@ -68,57 +65,36 @@ impl SmtpContext {
     }
 }
 
-/// Accepts connections until `shutdown` becomes true; those open by then are told at their next
+/// Serves connections until `shutdown` becomes true; those open by then are told at their next
 /// command.
 pub async fn serve(
     acceptor: Acceptor,
     context: Arc<SmtpContext>,
     workers: Workers,
-    mut shutdown: watch::Receiver<bool>,
+    shutdown: watch::Receiver<bool>,
 ) {
-    loop {
-        let accepted = tokio::select! {
-            accepted = acceptor.accept() => accepted,
-            _ = shutdown.wait_for(|&down| down) => return,
-        };
-        let (accepted, peer) = match accepted {
-            Ok(connection) => connection,
-            Err(error) => {
-                // Out of descriptors, most likely: what is open may end meanwhile.
-                tracing::warn!(target: "smtp", %error, "a connection could not be accepted");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-                continue;
-            }
-        };
-        let context = context.clone();
-        let shutdown = shutdown.clone();
-        workers.spawn(move || async move {
-            let guard = context.admission.admit(peer);
-            let served = match accepted {
-                Accepted::Tcp(stream) => match TcpStream::from_std(stream) {
-                    Ok(mut stream) if guard.is_err() => turn_away(&mut stream).await,
-                    Ok(stream) => {
-                        Box::pin(connection::serve(stream, peer, &context, shutdown)).await
-                    }
-                    Err(error) => Err(error),
-                },
-                Accepted::Unix(stream) => match UnixStream::from_std(stream) {
-                    Ok(mut stream) if guard.is_err() => turn_away(&mut stream).await,
-                    Ok(stream) => {
-                        Box::pin(connection::serve(stream, peer, &context, shutdown)).await
-                    }
-                    Err(error) => Err(error),
-                },
-            };
-            if let Err(error) = served {
-                tracing::debug!(target: "smtp", %peer, %error, "the connection ended");
-            }
-        });
-    }
+    let admission = context.admission.clone();
+    let connection = move |arrival| Box::pin(serve_connection(arrival, Arc::clone(&context)));
+    service::accept("smtp", acceptor, workers, admission, shutdown, connection).await;
 }
 
-async fn turn_away(stream: &mut (impl tokio::io::AsyncWrite + Unpin)) -> std::io::Result<()> {
-    let mut output = Vec::new();
-    reply::TOO_MANY_CONNECTIONS.write_to(&mut output);
-    stream.write_all(&output).await
+async fn serve_connection(arrival: Arrival, context: Arc<SmtpContext>) {
+    let Arrival {
+        stream,
+        peer,
+        admitted,
+        shutdown,
+    } = arrival;
+    let served = match admitted {
+        Ok(_place) => connection::serve(stream, peer, &context, shutdown).await,
+        Err(_) => {
+            let mut output = Vec::new();
+            reply::TOO_MANY_CONNECTIONS.write_to(&mut output);
+            let deadline = Instant::now() + context.settings.command_timeout.duration();
+            wire::write(&stream, &output, deadline).await
+        }
+    };
+    if let Err(error) = served {
+        tracing::debug!(target: "smtp", %peer, %error, "the connection broke off");
+    }
 }

@@ -1,5 +1,6 @@
 //! The command line: one file per subcommand, each with its arguments and a `run`.
 
+mod bench;
 mod check;
 mod completions;
 mod config;
@@ -38,6 +39,7 @@ enum Command {
     Scan(scan::ScanArguments),
     Check(check::CheckArguments),
     Config(config::ConfigArguments),
+    Bench(bench::BenchCommand),
     Completions(completions::CompletionsArguments),
     #[command(hide = true)]
     Man(completions::ManArguments),
@@ -75,6 +77,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Scan(arguments) => scan::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Config(arguments) => config::run(&arguments),
+        Command::Bench(command) => bench::run(command),
         Command::Completions(arguments) => completions::run(&arguments, CommandLine::command()),
         Command::Man(arguments) => completions::run_man(&arguments, CommandLine::command()),
     }

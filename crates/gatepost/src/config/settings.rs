@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 
 use gatepost_broker::BrokerSettings;
+use gatepost_listeners::call::CallSettings;
 use gatepost_listeners::http::HttpSettings;
 use gatepost_listeners::smtp::SmtpSettings;
+use gatepost_listeners::spamd::SpamdSettings;
 use gatepost_listeners::workers::WorkersSettings;
 use gatepost_message::Listener;
 use gatepost_pages::{AccessLogSettings, PagesSettings};
@@ -73,14 +75,18 @@ fn mail_scope() -> ScopeSettings {
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ListenersSettings {
     pub(crate) smtp: SmtpSettings,
+    pub(crate) spamd: SpamdSettings,
+    pub(crate) call: CallSettings,
     pub(crate) http: HttpSettings,
 }
 
 impl ListenersSettings {
     /// Each listener's name and addresses.
-    pub(crate) fn binds(&self) -> [(Listener, &[Bind]); 2] {
+    pub(crate) fn binds(&self) -> [(Listener, &[Bind]); 4] {
         [
             (Listener::Smtp, &self.smtp.bind),
+            (Listener::Spamd, &self.spamd.bind),
+            (Listener::Call, &self.call.bind),
             (Listener::Http, &self.http.bind),
         ]
     }

@@ -1,28 +1,62 @@
 //! The listeners: every configured address is opened before the first is served, so that a start
 //! either has all its doors or none.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
+use gatepost_listeners::call::{self, CallContext};
 use gatepost_listeners::http::{self, HttpContext};
 use gatepost_listeners::smtp::{self, SmtpContext};
+use gatepost_listeners::spamd::{self, SpamdContext};
 use gatepost_listeners::stream::Acceptor;
 use gatepost_listeners::workers::Workers;
 use gatepost_message::Listener;
 use gatepost_settings::Bind;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 
 use super::error::StartError;
 use super::rooms::Behind;
 use super::stats::Door;
 use crate::config::Config;
 
+/// How long connections may take to finish what they had begun when the server ends.
+const DRAIN_TIME_MAX: Duration = Duration::from_secs(20);
+
 /// All open listeners.
 pub(super) struct Listening {
     http: Arc<HttpContext>,
     addresses: Vec<(Listener, Bind)>,
     shutdown: watch::Sender<bool>,
-    tasks: JoinSet<()>,
+}
+
+type Served = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// One protocol: how a socket of it is served, and how many are connected.
+struct Protocol {
+    serve: Box<dyn Fn(Acceptor, Workers, watch::Receiver<bool>) -> Served>,
+    connections: Arc<dyn Fn() -> u64 + Send + Sync>,
+}
+
+impl Protocol {
+    fn new<C, F>(
+        context: &Arc<C>,
+        serve: fn(Acceptor, Arc<C>, Workers, watch::Receiver<bool>) -> F,
+        connections: fn(&C) -> u64,
+    ) -> Self
+    where
+        C: Send + Sync + 'static,
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let (served, counted) = (context.clone(), context.clone());
+        Self {
+            serve: Box::new(move |acceptor, workers, down| {
+                Box::pin(serve(acceptor, served.clone(), workers, down))
+            }),
+            connections: Arc::new(move || connections(&counted)),
+        }
+    }
 }
 
 impl Listening {
@@ -31,69 +65,50 @@ impl Listening {
         behind: Arc<Behind>,
         workers: &Workers,
     ) -> Result<Self, StartError> {
-        let mut acceptors = Vec::new();
-        for (listener, binds) in config.listeners.binds() {
-            for bind in binds {
-                let acceptor = Acceptor::bind(bind).map_err(|cause| StartError::Bind {
-                    listener,
-                    bind: bind.clone(),
-                    cause,
-                })?;
-                acceptors.push((listener, acceptor));
-            }
-        }
+        let acceptors = bind_all(config)?;
         let settings = &config.listeners;
         let gateway = behind.gateway.clone();
         let stats = behind.stats.clone();
-        let smtp = Arc::new(SmtpContext::new(
-            settings.smtp.clone(),
-            &hostname(),
-            gateway,
-        ));
-        let http = HttpContext::new(
-            settings.http.clone(),
-            &config.pages,
-            &config.access_log,
-            behind,
-        )
-        .map(Arc::new)
-        .map_err(|cause| StartError::AccessLog {
-            path: config.access_log.path.display().to_string(),
-            cause,
-        })?;
+        let smtp = SmtpContext::new(settings.smtp.clone(), &hostname(), gateway.clone());
+        let smtp = Protocol::new(&Arc::new(smtp), smtp::serve, |c| {
+            c.admission().open().into()
+        });
+        let spamd = SpamdContext::new(settings.spamd.clone(), gateway.clone());
+        let spamd = Protocol::new(&Arc::new(spamd), spamd::serve, |c| {
+            c.admission().open().into()
+        });
+        let call = CallContext::new(settings.call.clone(), gateway);
+        let call = Protocol::new(&Arc::new(call), call::serve, |c| {
+            c.admission().open().into()
+        });
+        let context = open_http(config, behind)?;
+        let http = Protocol::new(&context, http::serve, |c| c.connections() as u64);
 
         let (shutdown, down) = watch::channel(false);
-        let mut tasks = JoinSet::new();
         let mut addresses = Vec::new();
         for (listener, acceptor) in acceptors {
-            addresses.push((listener, acceptor.local().clone()));
-            let bind = acceptor.local().to_string();
-            let (workers, down) = (workers.clone(), down.clone());
-            let connections: Box<dyn Fn() -> u64 + Send + Sync> = match listener {
-                Listener::Smtp => {
-                    tasks.spawn(smtp::serve(acceptor, smtp.clone(), workers, down));
-                    let smtp = smtp.clone();
-                    Box::new(move || u64::from(smtp.admission().open()))
-                }
-                Listener::Http => {
-                    tasks.spawn(http::serve(acceptor, http.clone(), workers, down));
-                    let http = http.clone();
-                    Box::new(move || http.connections() as u64)
-                }
+            let protocol = match listener {
+                Listener::Smtp => &smtp,
+                Listener::Spamd => &spamd,
+                Listener::Call => &call,
+                Listener::Http => &http,
                 // `binds` names no other.
                 _ => continue,
             };
+            let bind = acceptor.local().clone();
+            let counted = protocol.connections.clone();
             stats.add_door(Door {
                 listener,
-                bind,
-                connections,
+                bind: bind.to_string(),
+                connections: Box::new(move || counted()),
             });
+            addresses.push((listener, bind));
+            tokio::spawn((protocol.serve)(acceptor, workers.clone(), down.clone()));
         }
         Ok(Self {
-            http,
+            http: context,
             addresses,
             shutdown,
-            tasks,
         })
     }
 
@@ -123,10 +138,42 @@ impl Listening {
         self.shutdown.send_replace(true);
     }
 
-    /// Resolves when every listener has finished what it had begun.
-    pub(super) async fn closed(mut self) {
-        while self.tasks.join_next().await.is_some() {}
+    /// Resolves when every connection has finished what it had begun: each holds a receiver of
+    /// the shutdown until then.
+    pub(super) async fn closed(self) {
+        if tokio::time::timeout(DRAIN_TIME_MAX, self.shutdown.closed())
+            .await
+            .is_err()
+        {
+            tracing::warn!("some connections did not end in time; they are cut");
+        }
     }
+}
+
+fn bind_all(config: &Config) -> Result<Vec<(Listener, Acceptor)>, StartError> {
+    let mut acceptors = Vec::new();
+    for (listener, binds) in config.listeners.binds() {
+        for bind in binds {
+            let bound = Acceptor::bind(bind);
+            let refused = |cause| StartError::Bind {
+                listener,
+                bind: bind.clone(),
+                cause,
+            };
+            acceptors.push((listener, bound.map_err(refused)?));
+        }
+    }
+    Ok(acceptors)
+}
+
+fn open_http(config: &Config, behind: Arc<Behind>) -> Result<Arc<HttpContext>, StartError> {
+    let settings = config.listeners.http.clone();
+    HttpContext::new(settings, &config.pages, &config.access_log, behind)
+        .map(Arc::new)
+        .map_err(|cause| StartError::AccessLog {
+            path: config.access_log.path.display().to_string(),
+            cause,
+        })
 }
 
 /// The host's own name, as SMTP's greeting has it.

@@ -1,6 +1,8 @@
 //! The log: lines on standard error, as text for people or as JSON for collectors. The target of a
 //! line is its room, and the field `message` is the id that follows a message through all rooms.
 
+use std::io::IsTerminal;
+
 use tracing_subscriber::EnvFilter;
 
 use crate::config::{LogFormat, LogSettings};
@@ -11,6 +13,7 @@ pub(super) fn start(settings: &LogSettings) {
     let filter = EnvFilter::try_new(&settings.level).unwrap_or_else(|_| EnvFilter::new("info"));
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr);
     let started = match settings.format {
         LogFormat::Text => lines.try_init(),

@@ -1,0 +1,16 @@
+//! `gatepost bench`: the bench, which is also a program of its own.
+
+use std::process::ExitCode;
+
+use clap::Args;
+
+/// Measure brokers, mail filters and web servers: this one and others
+#[derive(Debug, Args)]
+pub(super) struct BenchCommand {
+    #[command(flatten)]
+    bench: gatepost_bench::BenchArguments,
+}
+
+pub(super) fn run(command: BenchCommand) -> ExitCode {
+    gatepost_bench::run(command.bench)
+}
