@@ -58,7 +58,8 @@ pub(crate) fn compile(
         match LuauProcedure::compile(file, settings) {
             Ok(procedure) => procedures.push((path.to_owned(), Arc::new(procedure))),
             Err(failure) => {
-                problems.push(Problem::error(file.display().to_string(), failure.0));
+                let (place, text) = located(file, &failure.0);
+                problems.push(Problem::error(place, text));
             }
         }
     }
@@ -66,6 +67,20 @@ pub(crate) fn compile(
         problems.push(Problem::warning(file.display().to_string(), text));
     }
     procedures
+}
+
+/// Splits `FILE:LINE: text`, as the machine says it, or `LINE: text`, as the compiler does, into
+/// the place and the text.
+fn located<'a>(file: &Path, text: &'a str) -> (String, &'a str) {
+    let file = file.display().to_string();
+    let rest = text.strip_prefix(file.as_str()).unwrap_or(text);
+    let rest = rest.strip_prefix(':').unwrap_or(rest);
+    match rest.split_once(':') {
+        Some((line, rest)) if line.parse::<u32>().is_ok() => {
+            (format!("{file}:{line}"), rest.trim_start())
+        }
+        _ => (file, text),
+    }
 }
 
 impl LuauProcedure {
