@@ -71,6 +71,12 @@ impl Procedures {
         Ok((Self(inner), problems))
     }
 
+    /// Everything that is wrong with a configuration, without starting anything.
+    pub fn check(configuration: Configuration, rules: Arc<RuleSet>) -> Vec<Problem> {
+        let folder = Folder::read(&configuration.procedures.path);
+        Set::build(Arc::new(configuration), rules, folder, &Statistics::new()).1
+    }
+
     /// Puts a new configuration and new rules in the place of the present ones; messages being
     /// judged end with the set that they began with. With an error everything stays as it was.
     /// The number of judges and the length of their queue are those of the start.

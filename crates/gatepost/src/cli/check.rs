@@ -1,24 +1,80 @@
 //! `gatepost check`: whether the config can be served, without serving it.
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Args;
+use gatepost_procedures::Procedures;
+use gatepost_rules::{Problem, RuleSet, Severity};
 
-use super::{ConfigSource, print_mistakes};
+use super::{ConfigSource, EXIT_CONFIG, print_mistakes};
 
-/// Check the config and what it points to, without serving
+/// Check the config and all that it points to, without serving
 #[derive(Debug, Args)]
 pub(super) struct CheckArguments {
     #[command(flatten)]
     source: ConfigSource,
+    /// List every rule that cannot run here, by cause
+    #[arg(long)]
+    rules: bool,
 }
 
 pub(super) fn run(arguments: &CheckArguments) -> ExitCode {
-    match arguments.source.load() {
-        Ok(_) => {
-            println!("gatepost: no mistake found");
-            ExitCode::SUCCESS
+    let (config, origins) = match arguments.source.load() {
+        Ok(loaded) => loaded,
+        Err(mistakes) => return print_mistakes(&mistakes),
+    };
+    let (rules, problems) = RuleSet::load(&config.rules.paths, &config.rules);
+    let statistics = rules.statistics();
+    if arguments.rules {
+        print_by_cause(&problems);
+    }
+    for problem in problems
+        .iter()
+        .filter(|problem| problem.severity == Severity::Error)
+    {
+        eprintln!("gatepost: {problem}");
+    }
+    let judged = Procedures::check(config.procedures(), Arc::new(rules));
+    let is_error = |problem: &&gatepost_procedures::Problem| {
+        problem.severity == gatepost_procedures::Severity::Error
+    };
+    let errors = judged.iter().filter(is_error).count();
+    for mistake in origins.told(&judged) {
+        eprintln!("gatepost: {mistake}");
+    }
+    println!(
+        "rules: {} run, {} cannot run here, from {} files{}",
+        statistics.rules,
+        statistics.not_running,
+        statistics.files,
+        if arguments.rules {
+            ""
+        } else {
+            " (--rules lists them)"
         }
-        Err(mistakes) => print_mistakes(&mistakes),
+    );
+    if errors > 0 {
+        return ExitCode::from(EXIT_CONFIG);
+    }
+    println!("gatepost: no mistake found");
+    ExitCode::SUCCESS
+}
+
+/// The causes with their number, each followed by its rules.
+fn print_by_cause(problems: &[Problem]) {
+    let mut by_cause: BTreeMap<(Severity, &str), Vec<&Problem>> = BTreeMap::new();
+    for problem in problems {
+        by_cause
+            .entry((problem.severity, problem.cause))
+            .or_default()
+            .push(problem);
+    }
+    for ((severity, cause), problems) in by_cause.iter().rev() {
+        println!("{} ({}, {})", cause, severity.name(), problems.len());
+        for problem in problems {
+            println!("  {problem}");
+        }
     }
 }

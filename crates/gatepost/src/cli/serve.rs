@@ -15,7 +15,7 @@ pub(super) struct ServeArguments {
 
 pub(super) fn run(arguments: &ServeArguments) -> ExitCode {
     match arguments.source.load() {
-        Ok((config, _)) => crate::serve::run(config, &arguments.source),
+        Ok((config, origins)) => crate::serve::run(config, &origins, &arguments.source),
         Err(mistakes) => print_mistakes(&mistakes),
     }
 }

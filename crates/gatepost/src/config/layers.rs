@@ -58,6 +58,16 @@ impl Layers {
         }
     }
 
+    /// The procedures' problems, each with the place where its key was written. A problem whose
+    /// place is no key is about a file of its own.
+    pub(crate) fn told(&self, problems: &[gatepost_procedures::Problem]) -> Vec<Mistake> {
+        let told = |problem: &gatepost_procedures::Problem| match self.origin(&problem.place) {
+            Origin::Default => Mistake::new(&problem.place, "", &problem.text),
+            origin => Mistake::new(origin, &problem.place, &problem.text),
+        };
+        problems.iter().map(told).collect()
+    }
+
     /// Whether this very key was written down in any layer.
     pub(crate) fn is_written(&self, key: &str) -> bool {
         self.origins.contains_key(key)

@@ -3,11 +3,11 @@
 use std::io;
 
 use gatepost_message::Listener;
-use gatepost_procedures::Problem;
 use gatepost_settings::Bind;
 use gatepost_store::StoreError;
 
 use crate::cli::{EXIT_CONFIG, EXIT_UNAVAILABLE};
+use crate::config::Mistake;
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum StartError {
@@ -24,7 +24,7 @@ pub(super) enum StartError {
     #[error("the threads cannot be started: {0}")]
     Threads(io::Error),
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\ngatepost: "))]
-    Procedures(Vec<Problem>),
+    Procedures(Vec<Mistake>),
 }
 
 impl StartError {

@@ -21,7 +21,7 @@ use gatepost_procedures::Procedures;
 use gatepost_store::Store;
 
 use crate::cli::ConfigSource;
-use crate::config::Config;
+use crate::config::{Config, Origins};
 use error::StartError;
 use listening::Listening;
 use outlet::BrokerOutlet;
@@ -30,7 +30,7 @@ use signals::{Signals, Wish};
 use stats::StatsKeeper;
 
 /// Serves until SIGTERM or SIGINT. The source is read again at SIGHUP.
-pub(crate) fn run(config: Config, source: &ConfigSource) -> ExitCode {
+pub(crate) fn run(config: Config, origins: &Origins, source: &ConfigSource) -> ExitCode {
     logging::start(&config.log);
     let served = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -38,7 +38,7 @@ pub(crate) fn run(config: Config, source: &ConfigSource) -> ExitCode {
         .enable_all()
         .build()
         .map_err(StartError::Threads)
-        .and_then(|runtime| runtime.block_on(Box::pin(serve(config, source))));
+        .and_then(|runtime| runtime.block_on(Box::pin(serve(config, origins, source))));
     match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -48,15 +48,15 @@ pub(crate) fn run(config: Config, source: &ConfigSource) -> ExitCode {
     }
 }
 
-async fn serve(config: Config, source: &ConfigSource) -> Result<(), StartError> {
+async fn serve(config: Config, origins: &Origins, source: &ConfigSource) -> Result<(), StartError> {
     raise_descriptor_limit();
     let mut signals = Signals::catch().map_err(StartError::Threads)?;
     let store = open_store(&config)?;
     let rules = reload::load_rules(&config.rules);
-    let (procedures, problems) =
-        Procedures::start(config.procedures(), rules).map_err(StartError::Procedures)?;
-    for problem in problems {
-        tracing::warn!(target: "procedures", "{problem}");
+    let (procedures, problems) = Procedures::start(config.procedures(), rules)
+        .map_err(|problems| StartError::Procedures(origins.told(&problems)))?;
+    for mistake in origins.told(&problems) {
+        tracing::warn!(target: "procedures", "{mistake}");
     }
     let broker = Broker::open(config.broker.clone(), store.clone())?;
     let outlet = Arc::new(BrokerOutlet(broker.clone()));

@@ -30,7 +30,7 @@ pub(super) fn load_rules(settings: &RulesSettings) -> Arc<RuleSet> {
 
 /// Reads the config again and swaps what can change while running.
 pub(super) fn reload(source: &ConfigSource, procedures: &Procedures) {
-    let (config, _) = match source.load() {
+    let (config, origins) = match source.load() {
         Ok(loaded) => loaded,
         Err(mistakes) => {
             for mistake in mistakes {
@@ -42,14 +42,14 @@ pub(super) fn reload(source: &ConfigSource, procedures: &Procedures) {
     let rules = load_rules(&config.rules);
     match procedures.reload(config.procedures(), rules) {
         Ok(problems) => {
-            for problem in problems {
-                tracing::warn!(target: "procedures", "{problem}");
+            for mistake in origins.told(&problems) {
+                tracing::warn!(target: "procedures", "{mistake}");
             }
             tracing::info!("reloaded");
         }
         Err(problems) => {
-            for problem in problems {
-                tracing::error!(target: "procedures", "not reloaded: {problem}");
+            for mistake in origins.told(&problems) {
+                tracing::error!(target: "procedures", "not reloaded: {mistake}");
             }
         }
     }
