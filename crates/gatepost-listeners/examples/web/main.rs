@@ -14,8 +14,9 @@ use gatepost_pages::{AccessLogSettings, PagesSettings};
 use gatepost_settings::Bind;
 use tokio::sync::watch;
 
+mod traffic;
 #[allow(dead_code, unreachable_pub)] // shared with the tests
-#[path = "../tests/http/world.rs"]
+#[path = "../../tests/http/world.rs"]
 mod world;
 
 #[tokio::main(flavor = "current_thread")]
@@ -34,9 +35,10 @@ async fn main() -> io::Result<()> {
     };
     let world = world::World::new();
     let settings = HttpSettings::default();
-    let context = HttpContext::new(settings, &pages, &access_log, world)?;
+    let context = HttpContext::new(settings, &pages, &access_log, world.clone())?;
     let workers = Workers::start(&WorkersSettings::default())?;
     let acceptor = Acceptor::bind(&bind)?;
+    tokio::spawn(traffic::run(world, acceptor.local().clone()));
     println!("http://{}/", acceptor.local());
     let (_end, shutdown) = watch::channel(false);
     http::serve(acceptor, Arc::new(context), workers, shutdown).await;
