@@ -4,8 +4,9 @@
 //! the flag costs a request one load, and no channel is polled beside the socket.
 
 use std::collections::HashMap;
+use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::task::Waker;
+use std::task::{Poll, Waker};
 
 use parking_lot::Mutex;
 
@@ -23,11 +24,23 @@ impl Drain {
         self.draining.load(Ordering::Relaxed)
     }
 
+    /// Returns when connections shall end; for a registered task, which the drain wakes.
+    pub(super) async fn begun(&self) {
+        poll_fn(|_| {
+            if self.is_draining() {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        })
+        .await;
+    }
+
     /// Lets connections end and wakes those that wait.
     pub(super) fn begin(&self) {
         self.draining.store(true, Ordering::SeqCst);
-        let wakers = std::mem::take(&mut *self.wakers.lock());
-        wakers.into_values().for_each(Waker::wake);
+        let wakers: Vec<_> = self.wakers.lock().values().cloned().collect();
+        wakers.into_iter().for_each(Waker::wake);
     }
 
     /// The connections that are open.

@@ -1,6 +1,7 @@
 //! Writing a subscription to a connection, event by event, for as long as both live.
 
 use std::io;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::time::{Instant, sleep_until};
@@ -19,6 +20,7 @@ enum Happened {
     Event(Option<Event>),
     Silence,
     Sent(io::Result<usize>),
+    Drain,
 }
 
 impl Connection {
@@ -37,6 +39,7 @@ impl Connection {
         };
         self.queue([frame(shape.opening(&format.topics))]);
         self.flush().await?;
+        let context = Arc::clone(&self.context);
         let keepalive = self.context.settings.keepalive.duration();
         loop {
             let event = if format.ends {
@@ -51,6 +54,7 @@ impl Connection {
                     event = subscription.next() => Happened::Event(event),
                     sent = self.read_more() => Happened::Sent(sent),
                     () = silence => Happened::Silence,
+                    () = context.drain.begun() => Happened::Drain,
                 }
             };
             match event {
@@ -70,6 +74,7 @@ impl Connection {
                     self.flush().await?;
                     return Ok(true);
                 }
+                Happened::Drain => return Ok(false),
                 Happened::Silence => self.queue([frame(shape.keepalive(&format.topics))]),
                 Happened::Sent(sent) => {
                     if sent? == 0 || self.tail.len() > SENT_MEANWHILE_BYTES_MAX {
@@ -78,9 +83,6 @@ impl Connection {
                 }
             }
             self.flush().await?;
-            if self.context.drain.is_draining() {
-                return Ok(false);
-            }
         }
     }
 }
