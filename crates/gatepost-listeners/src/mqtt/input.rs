@@ -1,0 +1,141 @@
+//! From the socket to whole packets, owning nothing while nothing is unfinished.
+
+use std::cell::RefCell;
+use std::io;
+
+use gatepost_mqtt::Frame;
+
+use crate::stream::Stream;
+use crate::websocket::{Control, Decoder, FrameError};
+
+/// A worker's read buffer. One read is what one batch of work comes from: large enough that a
+/// busy connection pays few system calls, small enough that others get their turn.
+const READ_BYTES: usize = 64 * 1024;
+/// An unfinished packet's buffer grows by what arrives, never by what the packet claims.
+const GROWTH_BYTES_MAX: usize = 1024 * 1024;
+
+thread_local! {
+    static READ_BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BYTES]);
+}
+
+/// What WebSocket needs besides.
+pub(super) struct WebSocketInput {
+    decoder: Decoder,
+}
+
+/// What came with the bytes of a WebSocket connection.
+#[derive(Default)]
+pub(super) struct Controls {
+    /// Frames to answer or obey.
+    pub(super) controls: Vec<Control>,
+    /// The frames are broken.
+    pub(super) error: Option<FrameError>,
+}
+
+/// The reading half of a connection.
+#[derive(Default)]
+pub(super) struct Input {
+    /// The beginning of a packet whose end has not arrived.
+    tail: Vec<u8>,
+    websocket: Option<Box<WebSocketInput>>,
+}
+
+impl Input {
+    pub(super) fn plain() -> Self {
+        Self::default()
+    }
+
+    pub(super) fn websocket(frame_bytes_max: u64) -> Self {
+        let decoder = Decoder::new(frame_bytes_max);
+        Self {
+            tail: Vec::new(),
+            websocket: Some(Box::new(WebSocketInput { decoder })),
+        }
+    }
+
+    /// Reads once and hands the bytes of all packets so far to `process`, which returns how many
+    /// it used. `Ok(0)` is the end of the connection.
+    pub(super) fn read(
+        &mut self,
+        stream: &Stream,
+        controls: &mut Controls,
+        process: impl FnOnce(&[u8]) -> usize,
+    ) -> io::Result<usize> {
+        if self.websocket.is_none() && self.needs_own_buffer() {
+            return self.read_large(stream, process);
+        }
+        READ_BUFFER.with_borrow_mut(|buffer| {
+            if self.websocket.is_some() {
+                let count = stream.try_read(buffer)?;
+                self.take_frames(&buffer[..count], controls, process);
+                return Ok(count);
+            }
+            let begun = self.tail.len();
+            buffer[..begun].copy_from_slice(&self.tail);
+            let count = stream.try_read(&mut buffer[begun..])?;
+            let bytes = &buffer[..begun + count];
+            let used = process(bytes).min(bytes.len());
+            self.tail = bytes[used..].to_vec();
+            Ok(count)
+        })
+    }
+
+    /// Whether the unfinished packet does not fit into the worker's buffer.
+    fn needs_own_buffer(&self) -> bool {
+        Frame::expected_length(&self.tail).is_some_and(|length| length > READ_BYTES)
+    }
+
+    /// Goes on with a large packet in the connection's own buffer.
+    fn read_large(
+        &mut self,
+        stream: &Stream,
+        process: impl FnOnce(&[u8]) -> usize,
+    ) -> io::Result<usize> {
+        let begun = self.tail.len();
+        let missing = Frame::expected_length(&self.tail)
+            .map_or(READ_BYTES, |length| length.saturating_sub(begun).max(1));
+        let room = missing.min(begun.clamp(READ_BYTES, GROWTH_BYTES_MAX));
+        self.tail.resize(begun + room, 0);
+        let result = stream.try_read(&mut self.tail[begun..]);
+        let count = *result.as_ref().unwrap_or(&0);
+        self.tail.truncate(begun + count);
+        if count > 0 && count >= missing {
+            self.use_tail(process);
+        }
+        result
+    }
+
+    /// Takes bytes that were read elsewhere, such as behind an HTTP request.
+    pub(super) fn take_frames(
+        &mut self,
+        bytes: &[u8],
+        controls: &mut Controls,
+        process: impl FnOnce(&[u8]) -> usize,
+    ) {
+        let Some(websocket) = &mut self.websocket else {
+            return;
+        };
+        let on_control = |control| controls.controls.push(control);
+        if let Err(error) = websocket.decoder.feed(bytes, &mut self.tail, on_control) {
+            controls.error = Some(error);
+        }
+        self.use_tail(process);
+    }
+
+    /// Handles what was read behind the packet that was waited for.
+    pub(super) fn process_tail(&mut self, process: impl FnOnce(&[u8]) -> usize) {
+        if !self.tail.is_empty() {
+            self.use_tail(process);
+        }
+    }
+
+    fn use_tail(&mut self, process: impl FnOnce(&[u8]) -> usize) {
+        let tail = std::mem::take(&mut self.tail);
+        let used = process(&tail).min(tail.len());
+        if used == 0 {
+            self.tail = tail;
+        } else {
+            self.tail = tail[used..].to_vec();
+        }
+    }
+}

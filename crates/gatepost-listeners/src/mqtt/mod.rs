@@ -1,0 +1,120 @@
+//! The MQTT listener: 3.1, 3.1.1 and 5, over TCP, Unix sockets and WebSocket.
+//!
+//! A connection is one task. It reads into a buffer of its worker, handles every packet that
+//! one read gave, then flushes once: its own answers with one write, and every subscriber that
+//! it published to with one write each. Between reads it owns only an unfinished packet.
+//!
+//! - `connection.rs`: the loop, and when it reads;
+//! - `handshake.rs`: CONNECT and its answer;
+//! - `publish.rs`, `subscribe.rs`: one file for what each packet does;
+//! - `answers.rs`: acknowledgements that wait for the disk or for a verdict;
+//! - `goodbye.rs`: the one place where errors become DISCONNECT;
+//! - `encoder.rs`: publications on the wire.
+
+mod answers;
+mod connection;
+mod encoder;
+mod goodbye;
+mod handshake;
+mod input;
+mod outlet;
+mod publish;
+mod settings;
+mod subscribe;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gatepost_broker::Broker;
+use gatepost_message::Peer;
+use tokio::sync::watch;
+
+use crate::admission::Admission;
+use crate::gateway::Gateway;
+use crate::stream::{Acceptor, Stream};
+use crate::workers::Workers;
+
+pub use settings::MqttSettings;
+
+/// How long the accept loop rests after an error such as too many open files.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How long connections may take to end at a shutdown.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// What all connections share.
+pub struct MqttContext {
+    settings: MqttSettings,
+    broker: Broker,
+    gateway: Option<Gateway>,
+    admission: Admission,
+}
+
+impl MqttContext {
+    /// Joins the rooms. Without a gateway no scope applies to what is published.
+    pub fn new(settings: MqttSettings, broker: Broker, gateway: Option<Gateway>) -> Self {
+        let admission = Admission::new(
+            settings.connections_max,
+            settings.connections_per_address_max,
+        );
+        Self {
+            settings,
+            broker,
+            gateway,
+            admission,
+        }
+    }
+
+    /// Connections open now, WebSocket ones included, and since the start.
+    pub const fn admission(&self) -> &Admission {
+        &self.admission
+    }
+}
+
+/// Accepts connections until `shutdown` becomes true, spreading them over `workers`; then waits
+/// a little for those that the broker ends.
+pub async fn serve(
+    acceptor: Acceptor,
+    context: Arc<MqttContext>,
+    workers: Workers,
+    mut shutdown: watch::Receiver<bool>,
+) {
+    loop {
+        let accepted = tokio::select! {
+            accepted = acceptor.accept() => accepted,
+            _ = shutdown.wait_for(|&down| down) => break,
+        };
+        let (socket, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                tracing::warn!(target: "mqtt", "cannot accept: {error}");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let context = context.clone();
+        workers.spawn(move || async move {
+            match socket.open() {
+                Ok(stream) => connection::run(stream, peer, None, context).await,
+                Err(error) => tracing::debug!(target: "mqtt", %peer, "lost: {error}"),
+            }
+        });
+    }
+    drop(acceptor);
+    let drained = async {
+        while context.admission.open() > 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let _ = tokio::time::timeout(DRAIN_TIMEOUT, drained).await;
+}
+
+/// Serves a connection whose WebSocket handshake is done, until it ends. `received` is what the
+/// client sent behind the handshake already.
+pub async fn serve_websocket(
+    stream: Stream,
+    peer: Peer,
+    received: &[u8],
+    context: Arc<MqttContext>,
+) {
+    connection::run(stream, peer, Some(received), context).await;
+}

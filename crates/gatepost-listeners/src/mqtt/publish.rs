@@ -1,0 +1,358 @@
+//! PUBLISH from a client (§ 3.3): straight to the broker, or first to the judges.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use gatepost_broker::{Publisher, TopicSlot};
+use gatepost_message::{
+    Action, Envelope, Format, Listener, Message, MessageId, Publication, Qos, Verdict,
+};
+use gatepost_mqtt::{PacketId, Property, Publish, Reason};
+use gatepost_store::{StoreError, Ticket};
+
+use super::answers::Answer;
+use super::connection::Connection;
+use super::encoder::carried;
+use super::goodbye::Goodbye;
+use crate::gateway::{Gateway, Outcome};
+
+/// Publications of one connection that may wait for a verdict.
+const JUDGED_MAX: usize = 64;
+
+/// Whether a scope applies to a topic, as long as the procedures stay the same.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Scope {
+    Unknown,
+    None,
+    Applies,
+}
+
+/// A publication whose verdict came.
+pub(super) struct Judged {
+    outcome: Outcome,
+    packet_id: Option<PacketId>,
+    exactly_once: bool,
+}
+
+type Judging = Pin<Box<dyn Future<Output = Judged> + Send>>;
+
+/// What a connection needs once it publishes.
+pub(super) struct Publishing {
+    publisher: Publisher,
+    /// By alias, less one; empty where the client has not set it.
+    aliases: Vec<Box<str>>,
+    /// By topic slot.
+    scopes: Vec<Scope>,
+    /// Of which topics and procedures `scopes` tells.
+    scopes_of: (u64, u64),
+    judging: Option<Judging>,
+    waiting: VecDeque<(Message, Option<PacketId>)>,
+}
+
+impl Publishing {
+    fn new(publisher: Publisher) -> Self {
+        Self {
+            publisher,
+            aliases: Vec::new(),
+            scopes: Vec::new(),
+            scopes_of: (0, 0),
+            judging: None,
+            waiting: VecDeque::new(),
+        }
+    }
+
+    pub(super) fn flush(&mut self) -> Option<Result<Ticket, StoreError>> {
+        self.publisher.flush()
+    }
+
+    pub(super) fn is_congested(&self) -> bool {
+        self.publisher.is_congested()
+    }
+
+    pub(super) fn poll_relief(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.publisher.poll_relief(context)
+    }
+
+    pub(super) fn is_waiting_for_verdicts(&self) -> bool {
+        self.waiting.len() >= JUDGED_MAX
+    }
+
+    /// Whether a scope applies; looked up once for each topic and set of procedures.
+    fn is_judged(&mut self, slot: TopicSlot, gateway: &Gateway) -> bool {
+        let procedures = gateway.procedures();
+        let current = (self.publisher.topics_epoch(), procedures.generation());
+        if self.scopes_of != current {
+            self.scopes.clear();
+            self.scopes_of = current;
+        }
+        if self.scopes.len() <= slot.index() {
+            self.scopes.resize(slot.index() + 1, Scope::Unknown);
+        }
+        let scope = &mut self.scopes[slot.index()];
+        if *scope == Scope::Unknown {
+            let topic = self.publisher.topic(slot).as_str();
+            *scope = match procedures.scope_for(Listener::Mqtt, Some(topic), &[]) {
+                Some(_) => Scope::Applies,
+                None => Scope::None,
+            };
+        }
+        *scope == Scope::Applies
+    }
+
+    /// Waits for the next verdict. Publications of one client are judged one after the other,
+    /// so that their order stays.
+    pub(super) fn poll_verdict(&mut self, context: &mut Context<'_>) -> Poll<Judged> {
+        let Some(judging) = &mut self.judging else {
+            return Poll::Pending;
+        };
+        let judged = std::task::ready!(judging.as_mut().poll(context));
+        self.judging = None;
+        Poll::Ready(judged)
+    }
+
+    fn judge_next(&mut self, gateway: &Gateway) {
+        if self.judging.is_none()
+            && let Some((message, packet_id)) = self.waiting.pop_front()
+        {
+            self.judging = Some(judge(gateway.clone(), message, packet_id));
+        }
+    }
+
+    /// The connection is over; what it published is still judged and delivered.
+    pub(super) fn finish_in_background(mut self: Box<Self>, gateway: Option<Gateway>) {
+        let (Some(judging), Some(gateway)) = (self.judging.take(), gateway) else {
+            return;
+        };
+        tokio::spawn(async move {
+            judging.await;
+            for (message, packet_id) in self.waiting.drain(..) {
+                judge(gateway.clone(), message, packet_id).await;
+            }
+        });
+    }
+}
+
+fn judge(gateway: Gateway, message: Message, packet_id: Option<PacketId>) -> Judging {
+    Box::pin(async move {
+        let exactly_once = message.qos == Qos::ExactlyOnce;
+        Judged {
+            outcome: gateway.submit(message).await,
+            packet_id,
+            exactly_once,
+        }
+    })
+}
+
+impl Connection {
+    pub(super) fn publish(&mut self, publish: &Publish<'_>) -> Result<(), Goodbye> {
+        let slot = self.enter_topic(publish)?;
+        if let Some(packet_id) = publish.packet_id {
+            self.check_receive_maximum(publish.qos)?;
+            if publish.qos == Qos::ExactlyOnce && self.attachment.is_received(packet_id) {
+                // The same again: answered, not published [MQTT-4.3.3-10].
+                self.push_answer(publish, Reason::SUCCESS, "");
+                return Ok(());
+            }
+        }
+        if let Some((reason, text)) = self.objection(publish, slot) {
+            self.push_answer(publish, reason, text);
+            return Ok(());
+        }
+        let gateway = self.context.gateway.clone();
+        let publishing = self.publishing();
+        if let Some(gateway) = gateway {
+            if publishing.is_judged(slot, &gateway) {
+                self.submit(publish, slot, &gateway);
+                return Ok(());
+            }
+            gateway.counters().count(Listener::Mqtt, Action::Accept);
+        }
+        self.publish_unjudged(publish, slot);
+        Ok(())
+    }
+
+    fn publishing(&mut self) -> &mut Publishing {
+        let attachment = &self.attachment;
+        self.publishing
+            .get_or_insert_with(|| Box::new(Publishing::new(attachment.publisher())))
+    }
+
+    /// Finds the topic, by its name or by an alias (§ 3.3.2.3.4).
+    fn enter_topic(&mut self, publish: &Publish<'_>) -> Result<TopicSlot, Goodbye> {
+        let alias_max = self.context.settings.topic_alias_max;
+        let publishing = self.publishing();
+        let enter = |publisher: &mut Publisher, name: &str| {
+            publisher
+                .enter(name)
+                .map_err(|_| Goodbye::Server(Reason::TOPIC_NAME_INVALID, "the topic is refused"))
+        };
+        let Some(alias) = publish.topic_alias() else {
+            return enter(&mut publishing.publisher, publish.topic);
+        };
+        if alias > alias_max {
+            return Err(Goodbye::Server(
+                Reason::TOPIC_ALIAS_INVALID,
+                "a topic alias above the maximum [MQTT-3.3.2-9]",
+            ));
+        }
+        let index = usize::from(alias) - 1; // Zero is refused when decoding [MQTT-3.3.2-8].
+        if !publish.topic.is_empty() {
+            if publishing.aliases.len() <= index {
+                publishing.aliases.resize(index + 1, Box::default());
+            }
+            publishing.aliases[index] = publish.topic.into();
+            return enter(&mut publishing.publisher, publish.topic);
+        }
+        match publishing.aliases.get(index) {
+            Some(name) if !name.is_empty() => enter(&mut publishing.publisher, name),
+            _ => Err(Goodbye::Server(
+                Reason::PROTOCOL_ERROR,
+                "a topic alias that was not set [MQTT-3.3.2-7]",
+            )),
+        }
+    }
+
+    /// § 3.3.4: more publications than the client was allowed. Before MQTT 5 it was told no bound.
+    fn check_receive_maximum(&self, qos: Qos) -> Result<(), Goodbye> {
+        let receive_max = usize::from(self.context.settings.receive_max);
+        let mut count = self.answers.len();
+        if qos == Qos::ExactlyOnce {
+            count += self.attachment.received_count();
+        }
+        if self.version.has_properties() && count >= receive_max {
+            return Err(Goodbye::Server(
+                Reason::RECEIVE_MAXIMUM_EXCEEDED,
+                "more unacknowledged publications than the Receive Maximum [MQTT-3.3.4-7]",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Why a publication is not taken though the connection goes on.
+    fn objection(&self, publish: &Publish<'_>, slot: TopicSlot) -> Option<(Reason, &'static str)> {
+        let publishing = self.publishing.as_ref()?;
+        if publishing.publisher.topic(slot).is_internal() {
+            return Some((
+                Reason::NOT_AUTHORIZED,
+                "topics that begin with $ are the server's",
+            ));
+        }
+        let is_text = publish.properties.find(|property| match property {
+            Property::PayloadFormatIndicator(is_text) => Some(is_text),
+            _ => None,
+        });
+        if is_text == Some(true) && std::str::from_utf8(publish.payload).is_err() {
+            return Some((Reason::PAYLOAD_FORMAT_INVALID, "the payload is not UTF-8"));
+        }
+        None
+    }
+
+    fn push_answer(&mut self, publish: &Publish<'_>, reason: Reason, text: &str) {
+        let Some(packet_id) = publish.packet_id else {
+            return;
+        };
+        self.answers.push_decided(Answer {
+            packet_id,
+            reason,
+            text: text.to_owned(),
+            exactly_once: publish.qos == Qos::ExactlyOnce,
+        });
+    }
+
+    fn publish_unjudged(&mut self, publish: &Publish<'_>, slot: TopicSlot) {
+        let publishing = self.publishing();
+        let publication = Publication {
+            id: MessageId::next(),
+            topic: publishing.publisher.topic(slot).clone(),
+            payload: Bytes::copy_from_slice(publish.payload),
+            qos: publish.qos,
+            retain: publish.retain,
+            properties: carried(publish.properties),
+        };
+        let delivery = publishing.publisher.publish_at(slot, publication);
+        let Some(packet_id) = publish.packet_id else {
+            return;
+        };
+        let (reason, text) = if delivery.retain_refused {
+            (
+                Reason::QUOTA_EXCEEDED,
+                "no room for another retained message",
+            )
+        } else if delivery.receivers == 0 {
+            (Reason::NO_MATCHING_SUBSCRIBERS, "")
+        } else {
+            (Reason::SUCCESS, "")
+        };
+        let exactly_once = publish.qos == Qos::ExactlyOnce;
+        if exactly_once && !reason.is_error() {
+            self.attachment.note_received(packet_id);
+        }
+        self.answers.push(Answer {
+            packet_id,
+            reason,
+            text: text.to_owned(),
+            exactly_once,
+        });
+    }
+
+    /// Lets the judges look at it first.
+    fn submit(&mut self, publish: &Publish<'_>, slot: TopicSlot, gateway: &Gateway) {
+        let mut envelope = Envelope::new(Listener::Mqtt, self.peer);
+        envelope.client = Some(self.attachment.session().client_id().to_owned());
+        envelope.user = self.user.as_deref().map(str::to_owned);
+        let exactly_once = publish.qos == Qos::ExactlyOnce;
+        if let Some(packet_id) = publish.packet_id {
+            if exactly_once {
+                self.attachment.note_received(packet_id);
+            }
+            self.answers.push_undecided(packet_id, exactly_once);
+        }
+        let publishing = self.publishing();
+        let topic = publishing.publisher.topic(slot).clone();
+        let body = Bytes::copy_from_slice(publish.payload);
+        let mut message = Message::new(envelope, Some(topic), Format::Payload, body);
+        message.qos = publish.qos;
+        message.retain = publish.retain;
+        message.properties = carried(publish.properties);
+        publishing.waiting.push_back((message, publish.packet_id));
+        publishing.judge_next(gateway);
+    }
+
+    /// A verdict came: tell the client, judge the next.
+    pub(super) fn judged(&mut self, judged: Judged) {
+        if let Some(packet_id) = judged.packet_id {
+            let reason = reason(&judged.outcome);
+            if judged.exactly_once && reason.is_error() {
+                self.attachment.note_released(packet_id);
+            }
+            let text = explanation(&judged.outcome.verdict);
+            self.answers.decide(reason, text);
+        }
+        let gateway = self.context.gateway.clone();
+        if let (Some(gateway), Some(publishing)) = (gateway, &mut self.publishing) {
+            publishing.judge_next(&gateway);
+        }
+    }
+}
+
+/// The verdict in MQTT's terms.
+fn reason(outcome: &Outcome) -> Reason {
+    match outcome.verdict.action {
+        Action::Accept | Action::Tag if outcome.deliveries == 0 => Reason::NO_MATCHING_SUBSCRIBERS,
+        Action::Accept | Action::Tag | Action::Drop | Action::Quarantine => Reason::SUCCESS,
+        Action::Reject => Reason::NOT_AUTHORIZED,
+        Action::Defer => Reason::QUOTA_EXCEEDED,
+    }
+}
+
+/// Why, in one line, for those who are refused.
+fn explanation(verdict: &Verdict) -> String {
+    match verdict.action {
+        Action::Reject | Action::Defer if verdict.reason.is_empty() => verdict.procedure.clone(),
+        Action::Reject | Action::Defer => verdict.reason.clone(),
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,45 @@
+//! The `[listeners.mqtt]` table of the config.
+
+use gatepost_settings::{Bind, ByteSize, Period};
+use serde::{Deserialize, Serialize};
+
+/// Where MQTT is spoken, and the bounds of a connection.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct MqttSettings {
+    /// Addresses to listen on.
+    pub bind: Vec<Bind>,
+    /// Connections at once; 0 for any number.
+    pub connections_max: u32,
+    /// Connections at once from one address; 0 for any number.
+    pub connections_per_address_max: u32,
+    /// How long a new connection may take to send its CONNECT.
+    pub connect_timeout: Period,
+    /// The largest packet that is accepted.
+    pub packet_max: ByteSize,
+    /// QoS 1 and 2 publications of one client that may be unacknowledged at once.
+    pub receive_max: u16,
+    /// The highest topic alias that a client may use.
+    pub topic_alias_max: u16,
+    /// The longest keep alive, in seconds; MQTT 5 clients that ask for a longer one, or for
+    /// none, are told this one. 0 for any.
+    pub keep_alive_max_seconds: u16,
+    /// The longest client id, in bytes.
+    pub client_id_bytes_max: usize,
+}
+
+impl Default for MqttSettings {
+    fn default() -> Self {
+        Self {
+            bind: vec![Bind::Tcp(([127, 0, 0, 1], 1883).into())],
+            connections_max: 0,
+            connections_per_address_max: 0,
+            connect_timeout: Period::seconds(10),
+            packet_max: ByteSize::mebibytes(16),
+            receive_max: 1_024,
+            topic_alias_max: 64,
+            keep_alive_max_seconds: 0,
+            client_id_bytes_max: 1_024,
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! From the client: frames, in pieces of any size.
+
+use super::encode::Opcode;
+
+/// The longest payload of a control frame (§ 5.5).
+const CONTROL_BYTES_MAX: usize = 125;
+/// Two bytes, eight of length, four of mask.
+const HEADER_BYTES_MAX: usize = 14;
+
+/// Why a client's frames are refused; each has its close code (§ 7.4.1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum FrameError {
+    /// § 5.1: a client masks.
+    #[error("a client's frame is not masked")]
+    NotMasked,
+    /// § 5.2: no extension was agreed on.
+    #[error("a reserved bit of a frame is set")]
+    ReservedBit,
+    /// § 5.2.
+    #[error("a frame has an unknown opcode")]
+    UnknownOpcode,
+    /// § 5.2: lengths are written as short as can be.
+    #[error("a frame's length is written longer than needed, or out of range")]
+    Length,
+    /// § 5.5.
+    #[error("a control frame is fragmented or longer than 125 bytes")]
+    Control,
+    /// § 5.4.
+    #[error("a continuation without a beginning, or a beginning within a message")]
+    Continuation,
+    /// \[MQTT-6.0.0-1\]
+    #[error("a text frame, where only binary ones are understood")]
+    Text,
+    /// A bound of ours.
+    #[error("a frame is larger than allowed")]
+    TooLarge,
+}
+
+impl FrameError {
+    /// The code for the close frame.
+    pub const fn close_code(self) -> u16 {
+        match self {
+            Self::Text => 1003,
+            Self::TooLarge => 1009,
+            _ => 1002,
+        }
+    }
+}
+
+/// A control frame from the client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Control {
+    /// To be answered with a pong of the same payload.
+    Ping(Vec<u8>),
+    /// An answer, or a sign of life.
+    Pong,
+    /// The client closes; with its code, where it gave one.
+    Close(Option<u16>),
+}
+
+#[derive(Debug)]
+enum State {
+    Header,
+    Payload {
+        mask: [u8; 4],
+        /// Bytes unmasked so far; only their number modulo four matters.
+        done: u64,
+        left: u64,
+        opcode: Opcode,
+    },
+}
+
+/// Reads a client's frames. Holds no data but an unfinished header or control frame.
+#[derive(Debug)]
+pub struct Decoder {
+    state: State,
+    header: [u8; HEADER_BYTES_MAX],
+    header_length: usize,
+    in_message: bool,
+    control: Vec<u8>,
+    frame_bytes_max: u64,
+}
+
+impl Decoder {
+    /// Refuses frames of more than `frame_bytes_max` bytes of payload.
+    pub const fn new(frame_bytes_max: u64) -> Self {
+        Self {
+            state: State::Header,
+            header: [0; HEADER_BYTES_MAX],
+            header_length: 0,
+            in_message: false,
+            control: Vec::new(),
+            frame_bytes_max,
+        }
+    }
+
+    /// Takes the next bytes of the connection: appends the payload of data frames to `data`,
+    /// and hands control frames to `on_control` in their order.
+    pub fn feed(
+        &mut self,
+        mut input: &[u8],
+        data: &mut Vec<u8>,
+        mut on_control: impl FnMut(Control),
+    ) -> Result<(), FrameError> {
+        loop {
+            match &mut self.state {
+                State::Header => {
+                    let Some((&byte, rest)) = input.split_first() else {
+                        return Ok(());
+                    };
+                    input = rest;
+                    self.header[self.header_length] = byte;
+                    self.header_length += 1;
+                    self.read_header()?;
+                }
+                State::Payload {
+                    mask,
+                    done,
+                    left,
+                    opcode,
+                } => {
+                    let count = usize::try_from(*left)
+                        .unwrap_or(usize::MAX)
+                        .min(input.len());
+                    let (bytes, rest) = input.split_at(count);
+                    input = rest;
+                    let out = if opcode.is_control() {
+                        &mut self.control
+                    } else {
+                        &mut *data
+                    };
+                    unmask(bytes, *mask, *done, out);
+                    *done += count as u64;
+                    *left -= count as u64;
+                    if *left > 0 {
+                        return Ok(());
+                    }
+                    let opcode = *opcode;
+                    self.state = State::Header;
+                    self.header_length = 0;
+                    if let Some(control) = self.take_control(opcode) {
+                        on_control(control);
+                    }
+                }
+            }
+        }
+    }
+
+    fn take_control(&mut self, opcode: Opcode) -> Option<Control> {
+        let payload = std::mem::take(&mut self.control);
+        match opcode {
+            Opcode::Ping => Some(Control::Ping(payload)),
+            Opcode::Pong => Some(Control::Pong),
+            Opcode::Close => {
+                let code = payload.first_chunk().map(|code| u16::from_be_bytes(*code));
+                Some(Control::Close(code))
+            }
+            _ => None,
+        }
+    }
+
+    /// Looks whether the header is whole, and checks it as early as can be.
+    fn read_header(&mut self) -> Result<(), FrameError> {
+        let first = self.header[0];
+        if self.header_length == 1 {
+            return self.check_first(first);
+        }
+        let second = self.header[1];
+        if second & 0x80 == 0 {
+            return Err(FrameError::NotMasked);
+        }
+        let length_bytes = match second & 0x7F {
+            126 => 2,
+            127 => 8,
+            _ => 0,
+        };
+        let opcode = Opcode::from_bits(first & 0x0F).ok_or(FrameError::UnknownOpcode)?;
+        if opcode.is_control() && (length_bytes > 0 || first & 0x80 == 0) {
+            return Err(FrameError::Control);
+        }
+        if self.header_length < 2 + length_bytes + 4 {
+            return Ok(());
+        }
+        let length = match length_bytes {
+            0 => u64::from(second & 0x7F),
+            count => self.header[2..2 + count]
+                .iter()
+                .fold(0, |length, &byte| length << 8 | u64::from(byte)),
+        };
+        let is_shortest = match length_bytes {
+            2 => length > CONTROL_BYTES_MAX as u64,
+            8 => length > u64::from(u16::MAX) && length >> 63 == 0,
+            _ => true,
+        };
+        if !is_shortest {
+            return Err(FrameError::Length);
+        }
+        if length > self.frame_bytes_max {
+            return Err(FrameError::TooLarge);
+        }
+        let mut mask = [0; 4];
+        mask.copy_from_slice(&self.header[2 + length_bytes..6 + length_bytes]);
+        if !opcode.is_control() {
+            self.in_message = first & 0x80 == 0;
+        }
+        self.state = State::Payload {
+            mask,
+            done: 0,
+            left: length,
+            opcode,
+        };
+        Ok(())
+    }
+
+    fn check_first(&self, first: u8) -> Result<(), FrameError> {
+        if first & 0x70 != 0 {
+            return Err(FrameError::ReservedBit);
+        }
+        match Opcode::from_bits(first & 0x0F).ok_or(FrameError::UnknownOpcode)? {
+            Opcode::Text => Err(FrameError::Text),
+            Opcode::Continuation if !self.in_message => Err(FrameError::Continuation),
+            Opcode::Binary if self.in_message => Err(FrameError::Continuation),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// § 5.3. `done` bytes of the payload came before.
+fn unmask(bytes: &[u8], mut mask: [u8; 4], done: u64, out: &mut Vec<u8>) {
+    mask.rotate_left((done % 4) as usize);
+    let start = out.len();
+    out.extend_from_slice(bytes);
+    // The compiler makes wide instructions of whole groups.
+    let mut groups = out[start..].chunks_exact_mut(4);
+    for group in &mut groups {
+        for (byte, key) in group.iter_mut().zip(mask) {
+            *byte ^= key;
+        }
+    }
+    for (byte, key) in groups.into_remainder().iter_mut().zip(mask) {
+        *byte ^= key;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A client's frame.
+    fn frame(first: u8, payload: &[u8], mask: [u8; 4]) -> Vec<u8> {
+        let mut bytes = vec![first];
+        match payload.len() {
+            length @ 0..=125 => bytes.push(0x80 | length as u8),
+            length @ 126..=65_535 => {
+                bytes.push(0x80 | 126);
+                bytes.extend((length as u16).to_be_bytes());
+            }
+            length => {
+                bytes.push(0x80 | 127);
+                bytes.extend((length as u64).to_be_bytes());
+            }
+        }
+        bytes.extend(mask);
+        bytes.extend(
+            payload
+                .iter()
+                .zip(mask.iter().cycle())
+                .map(|(byte, key)| byte ^ key),
+        );
+        bytes
+    }
+
+    fn decode(pieces: &[&[u8]]) -> Result<(Vec<u8>, Vec<Control>), FrameError> {
+        let mut decoder = Decoder::new(1 << 20);
+        let (mut data, mut controls) = (Vec::new(), Vec::new());
+        for piece in pieces {
+            decoder.feed(piece, &mut data, |control| controls.push(control))?;
+        }
+        Ok((data, controls))
+    }
+
+    #[test]
+    fn bad_frames_say_why() {
+        let cases: [(&[u8], FrameError); 9] = [
+            (&[0x82, 0x01], FrameError::NotMasked),
+            (&[0xC2], FrameError::ReservedBit),
+            (&[0x83], FrameError::UnknownOpcode),
+            (&[0x81], FrameError::Text),
+            (&[0x80], FrameError::Continuation),
+            (&[0x89, 0xFE], FrameError::Control),
+            (&[0x09, 0x80], FrameError::Control),
+            (&[0x82, 0xFE, 0, 125, 0, 0, 0, 0], FrameError::Length),
+            (
+                &[0x82, 0xFF, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0],
+                FrameError::TooLarge,
+            ),
+        ];
+        for (bytes, error) in cases {
+            assert_eq!(decode(&[bytes]), Err(error), "{bytes:x?}");
+        }
+        let begun = frame(0x02, b"a", [1; 4]);
+        assert_eq!(decode(&[&begun, &begun]), Err(FrameError::Continuation));
+    }
+
+    #[test]
+    fn control_frames_may_stand_between_fragments() {
+        let bytes = [
+            frame(0x02, b"one ", [1, 2, 3, 4]),
+            frame(0x89, b"ping", [5, 6, 7, 8]),
+            frame(0x80, b"two", [9, 9, 9, 9]),
+            frame(0x88, &[0x03, 0xE8], [1, 1, 1, 1]),
+        ]
+        .concat();
+        let (data, controls) = decode(&[&bytes]).expect("valid");
+        assert_eq!(data, b"one two");
+        assert_eq!(
+            controls,
+            [Control::Ping(b"ping".to_vec()), Control::Close(Some(1000))]
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_split_gives_the_same_data(
+            payloads in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..300), 1..5),
+            mask: [u8; 4], cut: prop::sample::Index,
+        ) {
+            let bytes: Vec<u8> = payloads.iter().flat_map(|payload| frame(0x82, payload, mask)).collect();
+            let cut = cut.index(bytes.len());
+            let (data, _) = decode(&[&bytes[..cut], &bytes[cut..]]).expect("valid");
+            prop_assert_eq!(data, payloads.concat());
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+            let _ = decode(&[&bytes]);
+        }
+    }
+}

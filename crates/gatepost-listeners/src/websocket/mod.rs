@@ -1,0 +1,12 @@
+//! WebSocket framing (RFC 6455 § 5), server side, without I/O.
+//!
+//! The handshake is HTTP's matter; from the first byte after it, [`Decoder`] turns what the
+//! client sends into a stream of data bytes and [`Control`] frames, and the `put_…` functions
+//! write the server's frames, which are not masked. Protocols that only need a stream of bytes,
+//! as MQTT does \[MQTT-6.0.0-2\], never see where frames begin or end.
+
+mod decode;
+mod encode;
+
+pub use decode::{Control, Decoder, FrameError};
+pub use encode::{HEADER_BYTES_MAX, Opcode, header_length, put_close, put_framed, put_header};
