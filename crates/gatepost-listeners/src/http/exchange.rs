@@ -25,6 +25,8 @@ const LINGER_BYTES_MAX: usize = 1 << 20;
 enum After {
     Continue,
     Close,
+    /// The bytes are another protocol's from here on.
+    HandOver,
 }
 
 impl Connection {
@@ -32,11 +34,15 @@ impl Connection {
     pub(super) async fn run(mut self) {
         let context = Arc::clone(&self.context);
         let waker = std::future::poll_fn(|task| std::task::Poll::Ready(task.waker().clone())).await;
-        let _registered = context.drain.register(&waker);
+        let registered = context.drain.register(&waker);
         while let Next::Request(pending) = self.next().await {
             match Box::pin(self.exchange(*pending)).await {
                 Ok(After::Continue) => self.resume(),
                 Ok(After::Close) => break,
+                Ok(After::HandOver) => {
+                    drop(registered);
+                    return self.hand_over().await;
+                }
                 Err(_) => return,
             }
         }
@@ -60,7 +66,7 @@ impl Connection {
         if let Body::WebSocket { accept } = &response.body {
             let accept = accept.clone();
             self.become_websocket(&pending.request, &accept).await?;
-            return Ok(After::Close);
+            return Ok(After::HandOver);
         }
         let body_bytes = match wire::body_length(&response) {
             Length::Known(length) if !is_head => length,

@@ -37,13 +37,16 @@ mod wire;
 pub use settings::HttpSettings;
 
 use std::fmt::Write as _;
+use std::future::Future;
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 
+use gatepost_message::Peer;
 use gatepost_pages::{AccessLog, AccessLogSettings, Pages, PagesSettings};
 use tokio::sync::{mpsc, watch};
 
-use crate::stream::Acceptor;
+use crate::stream::{Acceptor, Stream};
 use crate::workers::Workers;
 use connection::Connection;
 use counters::Requests;
@@ -58,7 +61,13 @@ pub struct HttpContext {
     access_log: AccessLog,
     drain: Drain,
     requests: Requests,
+    websocket: Option<WebSocketHandler>,
 }
+
+/// Speaks on where a WebSocket handshake at `/mqtt` has ended: the socket, the peer, and what
+/// the client sent behind the handshake.
+pub type WebSocketHandler =
+    Arc<dyn Fn(Stream, Peer, Vec<u8>) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
 impl HttpContext {
     /// Opens pages and access log.
@@ -76,7 +85,15 @@ impl HttpContext {
             rooms,
             drain: Drain::default(),
             requests: Requests::default(),
+            websocket: None,
         })
+    }
+
+    /// Hands WebSocket connections to `handler`; without one they end after the handshake.
+    #[must_use]
+    pub fn with_websocket(mut self, handler: WebSocketHandler) -> Self {
+        self.websocket = Some(handler);
+        self
     }
 
     /// Rereads pages and reopens the access log, as a reload does.

@@ -23,4 +23,11 @@ impl Connection {
         self.queue([Bytes::from(head)]);
         self.flush().await
     }
+
+    /// Gives the connection, with what was read behind the handshake, to whoever speaks on.
+    pub(super) async fn hand_over(self) {
+        if let Some(handler) = self.context.websocket.clone() {
+            handler(self.stream, self.peer, self.tail).await;
+        }
+    }
 }

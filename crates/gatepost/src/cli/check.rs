@@ -10,6 +10,9 @@ use gatepost_rules::{Problem, RuleSet, Severity};
 
 use super::{ConfigSource, EXIT_CONFIG, print_mistakes};
 
+/// Errors of the rule folders that are shown without being asked for.
+const ERRORS_SHOWN: usize = 10;
+
 /// Check the config and all that it points to, without serving
 #[derive(Debug, Args)]
 pub(super) struct CheckArguments {
@@ -30,12 +33,7 @@ pub(super) fn run(arguments: &CheckArguments) -> ExitCode {
     if arguments.rules {
         print_by_cause(&problems);
     }
-    for problem in problems
-        .iter()
-        .filter(|problem| problem.severity == Severity::Error)
-    {
-        eprintln!("gatepost: {problem}");
-    }
+    print_errors(&problems);
     let judged = Procedures::check(config.procedures(), Arc::new(rules));
     let is_error = |problem: &&gatepost_procedures::Problem| {
         problem.severity == gatepost_procedures::Severity::Error
@@ -60,6 +58,22 @@ pub(super) fn run(arguments: &CheckArguments) -> ExitCode {
     }
     println!("gatepost: no mistake found");
     ExitCode::SUCCESS
+}
+
+/// The first errors of the rule folders; a folder made for another version may have thousands.
+fn print_errors(problems: &[Problem]) {
+    let errors = || {
+        problems
+            .iter()
+            .filter(|problem| problem.severity == Severity::Error)
+    };
+    for problem in errors().take(ERRORS_SHOWN) {
+        eprintln!("gatepost: {problem}");
+    }
+    let more = errors().count().saturating_sub(ERRORS_SHOWN);
+    if more > 0 {
+        eprintln!("gatepost: and {more} more; --rules lists all");
+    }
 }
 
 /// The causes with their number, each followed by its rules.

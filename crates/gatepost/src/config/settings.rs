@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use gatepost_broker::BrokerSettings;
 use gatepost_listeners::call::CallSettings;
 use gatepost_listeners::http::HttpSettings;
+use gatepost_listeners::mqtt::MqttSettings;
 use gatepost_listeners::smtp::SmtpSettings;
 use gatepost_listeners::spamd::SpamdSettings;
 use gatepost_listeners::workers::WorkersSettings;
@@ -77,16 +78,18 @@ pub(crate) struct ListenersSettings {
     pub(crate) smtp: SmtpSettings,
     pub(crate) spamd: SpamdSettings,
     pub(crate) call: CallSettings,
+    pub(crate) mqtt: MqttSettings,
     pub(crate) http: HttpSettings,
 }
 
 impl ListenersSettings {
     /// Each listener's name and addresses.
-    pub(crate) fn binds(&self) -> [(Listener, &[Bind]); 4] {
+    pub(crate) fn binds(&self) -> [(Listener, &[Bind]); 5] {
         [
             (Listener::Smtp, &self.smtp.bind),
             (Listener::Spamd, &self.spamd.bind),
             (Listener::Call, &self.call.bind),
+            (Listener::Mqtt, &self.mqtt.bind),
             (Listener::Http, &self.http.bind),
         ]
     }

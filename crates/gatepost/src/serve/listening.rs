@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gatepost_listeners::call::{self, CallContext};
-use gatepost_listeners::http::{self, HttpContext};
+use gatepost_listeners::http::{self, HttpContext, WebSocketHandler};
+use gatepost_listeners::mqtt::{self, MqttContext};
 use gatepost_listeners::smtp::{self, SmtpContext};
 use gatepost_listeners::spamd::{self, SpamdContext};
 use gatepost_listeners::stream::Acceptor;
@@ -77,11 +78,18 @@ impl Listening {
         let spamd = Protocol::new(&Arc::new(spamd), spamd::serve, |c| {
             c.admission().open().into()
         });
-        let call = CallContext::new(settings.call.clone(), gateway);
+        let call = CallContext::new(settings.call.clone(), gateway.clone());
         let call = Protocol::new(&Arc::new(call), call::serve, |c| {
             c.admission().open().into()
         });
-        let context = open_http(config, behind)?;
+        let broker = behind.broker.clone();
+        let mqtt = Arc::new(MqttContext::new(
+            settings.mqtt.clone(),
+            broker,
+            Some(gateway),
+        ));
+        let context = open_http(config, behind, websocket_to(&mqtt))?;
+        let mqtt = Protocol::new(&mqtt, mqtt::serve, |c| c.admission().open().into());
         let http = Protocol::new(&context, http::serve, |c| c.connections() as u64);
 
         let (shutdown, down) = watch::channel(false);
@@ -91,6 +99,7 @@ impl Listening {
                 Listener::Smtp => &smtp,
                 Listener::Spamd => &spamd,
                 Listener::Call => &call,
+                Listener::Mqtt => &mqtt,
                 Listener::Http => &http,
                 // `binds` names no other.
                 _ => continue,
@@ -166,10 +175,23 @@ fn bind_all(config: &Config) -> Result<Vec<(Listener, Acceptor)>, StartError> {
     Ok(acceptors)
 }
 
-fn open_http(config: &Config, behind: Arc<Behind>) -> Result<Arc<HttpContext>, StartError> {
+/// MQTT speaks on where the HTTP listener has ended a WebSocket handshake.
+fn websocket_to(mqtt: &Arc<MqttContext>) -> WebSocketHandler {
+    let mqtt = mqtt.clone();
+    Arc::new(move |stream, peer, received| {
+        let mqtt = mqtt.clone();
+        Box::pin(async move { mqtt::serve_websocket(stream, peer, &received, mqtt).await })
+    })
+}
+
+fn open_http(
+    config: &Config,
+    behind: Arc<Behind>,
+    websocket: WebSocketHandler,
+) -> Result<Arc<HttpContext>, StartError> {
     let settings = config.listeners.http.clone();
     HttpContext::new(settings, &config.pages, &config.access_log, behind)
-        .map(Arc::new)
+        .map(|context| Arc::new(context.with_websocket(websocket)))
         .map_err(|cause| StartError::AccessLog {
             path: config.access_log.path.display().to_string(),
             cause,

@@ -4,7 +4,6 @@ mod error;
 mod listening;
 mod logging;
 mod metrics;
-mod outlet;
 mod reload;
 mod rooms;
 mod signals;
@@ -24,7 +23,6 @@ use crate::cli::ConfigSource;
 use crate::config::{Config, Origins};
 use error::StartError;
 use listening::Listening;
-use outlet::BrokerOutlet;
 use rooms::Behind;
 use signals::{Signals, Wish};
 use stats::StatsKeeper;
@@ -59,8 +57,7 @@ async fn serve(config: Config, origins: &Origins, source: &ConfigSource) -> Resu
         tracing::warn!(target: "procedures", "{mistake}");
     }
     let broker = Broker::open(config.broker.clone(), store.clone())?;
-    let outlet = Arc::new(BrokerOutlet(broker.clone()));
-    let gateway = Gateway::new(procedures.clone(), outlet, store.clone());
+    let gateway = Gateway::new(procedures.clone(), Arc::new(broker.clone()), store.clone());
     let stats = Arc::new(StatsKeeper::new(gateway.clone(), broker.clone()));
     let workers = Workers::start(&config.workers).map_err(StartError::Threads)?;
 

@@ -9,14 +9,15 @@ use gatepost_rules::{RuleSet, RulesSettings, Severity};
 
 use crate::cli::ConfigSource;
 
+/// Errors of the rule folders that are logged; a folder made for another version has thousands.
+const ERRORS_LOGGED: usize = 10;
+
 /// Loads the rule folders; what cannot be used of them is a warning, told in a few lines.
 pub(super) fn load_rules(settings: &RulesSettings) -> Arc<RuleSet> {
     let started = Instant::now();
     let (rules, problems) = RuleSet::load(&settings.paths, settings);
-    for problem in problems
-        .iter()
-        .filter(|problem| problem.severity == Severity::Error)
-    {
+    let is_error = |problem: &&gatepost_rules::Problem| problem.severity == Severity::Error;
+    for problem in problems.iter().filter(is_error).take(ERRORS_LOGGED) {
         tracing::warn!(target: "rules", "{problem}");
     }
     tracing::info!(
