@@ -1,9 +1,12 @@
 //! The command line, shared by `gatepost bench` and `gatepost-bench`.
 
 use crate::compare::CompareArguments;
+use crate::process::Pinning;
 use crate::scenario::call::CallArguments;
 use crate::scenario::fanout::FanoutArguments;
+use crate::scenario::idle::IdleArguments;
 use crate::scenario::scan::ScanArguments;
+use crate::scenario::smtp::SmtpArguments;
 use crate::scenario::subscribe::SubscribeArguments;
 use crate::scenario::web::WebArguments;
 use clap::{Args, Subcommand};
@@ -65,6 +68,45 @@ pub enum BenchCommand {
         #[command(flatten)]
         series: SeriesArguments,
     },
+    /// The five scenarios one after another, with the originals' settings
+    All {
+        /// Peers [default: gatepost and every other that is installed]
+        #[arg(long, value_name = "NAME")]
+        peer: Vec<String>,
+        /// A folder of further peer definitions
+        #[arg(long, value_name = "DIR")]
+        peers: Option<PathBuf>,
+        /// Runs of each
+        #[arg(long, value_name = "N", default_value_t = 1)]
+        runs: usize,
+        /// Write each scenario's result into this folder
+        #[arg(long, value_name = "DIR")]
+        results: Option<PathBuf>,
+        /// Each as short as it can be
+        #[arg(long)]
+        quick: bool,
+        /// Show no progress
+        #[arg(long)]
+        quiet: bool,
+    },
+    /// Mail comes in over a few sessions
+    Smtp {
+        /// Settings.
+        #[command(flatten)]
+        scenario: SmtpArguments,
+        /// Targets and runs.
+        #[command(flatten)]
+        series: SeriesArguments,
+    },
+    /// What idle connections cost
+    Idle {
+        /// Settings.
+        #[command(flatten)]
+        scenario: IdleArguments,
+        /// Targets and runs.
+        #[command(flatten)]
+        series: SeriesArguments,
+    },
     /// Compares stored results, or columns of figures, as ministat does and beyond
     Compare(CompareArguments),
     /// What this machine's system calls cost: the floor under every result
@@ -99,6 +141,9 @@ pub struct SeriesArguments {
     /// Write the result as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+    /// Processors of the servers that the bench starts, and of the bench: "0:1", "0,1:2-3"
+    #[arg(long, value_name = "SERVER:BENCH")]
+    pub pin: Option<Pinning>,
     /// The server's process, where it cannot be found by its port
     #[arg(long)]
     pub pid: Option<u32>,

@@ -75,6 +75,29 @@ fn dispatch(command: BenchCommand) -> Result<(), BenchError> {
         BenchCommand::Web { scenario, series } => {
             run_series(&scenario::web::Web::new(scenario), &series)
         }
+        BenchCommand::All {
+            peer,
+            peers,
+            runs,
+            results,
+            quick,
+            quiet,
+        } => {
+            let series = SeriesArguments {
+                peer,
+                peers,
+                runs,
+                quiet,
+                ..SeriesArguments::default()
+            };
+            run_all(quick, &series, results.as_deref())
+        }
+        BenchCommand::Smtp { scenario, series } => {
+            run_series(&scenario::smtp::Smtp::new(scenario)?, &series)
+        }
+        BenchCommand::Idle { scenario, series } => {
+            run_series(&scenario::idle::Idle::new(scenario)?, &series)
+        }
         BenchCommand::Compare(arguments) => {
             print!("{}", compare::compare(&arguments)?);
             Ok(())
@@ -91,6 +114,49 @@ fn run_series(scenario: &dyn Scenario, arguments: &SeriesArguments) -> Result<()
         Some(path) => report.write(path),
         None => Ok(()),
     }
+}
+
+/// Each scenario with those of the peers that offer it.
+fn run_all(
+    quick: bool,
+    arguments: &SeriesArguments,
+    results: Option<&Path>,
+) -> Result<(), BenchError> {
+    let definitions = peer::Definitions::load(arguments.peers.as_deref())?;
+    for (file, scenario) in scenario::all::five(quick)? {
+        if interrupt::interrupted() {
+            return Ok(());
+        }
+        let offers = |name: &String, definition: &peer::Definition| {
+            let wanted = if arguments.peer.is_empty() {
+                definition.find_programs(name).is_ok()
+            } else {
+                arguments.peer.contains(name)
+            };
+            wanted && definition.offers.contains_key(scenario.name())
+        };
+        let mut peer: Vec<String> = definitions
+            .iter()
+            .filter(|(name, definition)| offers(name, definition))
+            .map(|(name, _)| name.clone())
+            .collect();
+        // Ours last, so that ratios read "ours to theirs".
+        peer.sort_by_key(|name| name == "gatepost");
+        if peer.is_empty() {
+            println!("{}: no peer offers it", scenario.name());
+            continue;
+        }
+        let json = results.map(|folder| folder.join(format!("{file}.json")));
+        run_series(
+            scenario.as_ref(),
+            &SeriesArguments {
+                peer,
+                json,
+                ..arguments.clone()
+            },
+        )?;
+    }
+    Ok(())
 }
 
 fn run_floor(json: Option<&Path>) -> Result<(), BenchError> {

@@ -33,6 +33,10 @@ pub fn run(scenario: &dyn Scenario, arguments: &SeriesArguments) -> Result<Repor
     let candidates = candidates(scenario, arguments, &definitions)?;
     let progress = Progress::new(arguments.quiet);
     let mut report = new_report(scenario, &candidates);
+    if let Some(pinning) = &arguments.pin {
+        pinning.bench.apply()?;
+        report.pinning = Some(pinning.to_string());
+    }
     let runs = arguments.runs;
     for run in 0..runs {
         for (at, candidate) in candidates.iter().enumerate() {
@@ -46,7 +50,7 @@ pub fn run(scenario: &dyn Scenario, arguments: &SeriesArguments) -> Result<Repor
                 candidate.name(),
                 run + 1
             ));
-            match run_once(scenario, candidate, &progress) {
+            match run_once(scenario, candidate, arguments, &progress) {
                 Ok(outcome) => {
                     report.interrupted |= outcome.interrupted;
                     print_run(&progress, scenario.name(), candidate.name(), run, &outcome);
@@ -117,13 +121,16 @@ fn candidates(
 fn run_once(
     scenario: &dyn Scenario,
     candidate: &Candidate,
+    arguments: &SeriesArguments,
     progress: &Progress,
 ) -> Result<Outcome, BenchError> {
     match candidate {
         Candidate::Given(target) => scenario.run(target, progress),
         Candidate::Peer(name, definition, offer) => {
             let prepare = |folder: &std::path::Path| scenario.prepare_peer(definition, folder);
-            let running = Running::start(name, definition, &scenario.words(), prepare)?;
+            let processors = arguments.pin.as_ref().map(|pinning| &pinning.server);
+            let words = scenario.words();
+            let running = Running::start(name, definition, &words, processors, prepare)?;
             scenario.run(&running.target(offer)?, progress)
         }
     }

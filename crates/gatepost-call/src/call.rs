@@ -5,7 +5,7 @@ use crate::connection::Connection;
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::spool::MessageFile;
-use crate::wire::{Action, Answer, AnswerReader, Event, Request};
+use crate::wire::{Action, Answer, AnswerReader, Event, NoAnswer, Request};
 
 /// Calls the procedure and does what the exit mode wants done beside the code.
 pub(crate) fn call(arguments: &Arguments) -> Result<u8, Failure> {
@@ -28,8 +28,13 @@ pub(crate) fn call(arguments: &Arguments) -> Result<u8, Failure> {
             }
             Action::Accept | Action::Tag | Action::Defer => {}
         }
-    } else if !arguments.quiet && !answer.reason.is_empty() {
-        println!("{}", answer.reason);
+    } else if !arguments.quiet {
+        for line in &answer.text {
+            println!("{line}");
+        }
+        if !answer.reason.is_empty() {
+            println!("{}", answer.reason);
+        }
     }
     Ok(exit_code::of_verdict(
         arguments.exit,
@@ -59,7 +64,7 @@ fn converse(
         let count = connection.receive(&mut buffer)?;
         let mut rest = buffer.get(..count).unwrap_or_default();
         while !rest.is_empty() {
-            let (event, taken) = reader.read(rest).map_err(Failure::Answer)?;
+            let (event, taken) = reader.read(rest).map_err(no_verdict)?;
             rest = rest.get(taken..).unwrap_or_default();
             match event {
                 Event::More => {}
@@ -76,6 +81,13 @@ fn converse(
     }
 }
 
+fn no_verdict(why: NoAnswer) -> Failure {
+    match why {
+        NoAnswer::NotUnderstood(line) => Failure::Answer(line),
+        NoAnswer::Failed(reason) => Failure::Refused(reason),
+    }
+}
+
 fn request(arguments: &Arguments, message: Option<&MessageFile>) -> Vec<u8> {
     let mut request = Request::new(&arguments.procedure);
     let size = message.map_or(0, |message| message.size);
@@ -83,6 +95,12 @@ fn request(arguments: &Arguments, message: Option<&MessageFile>) -> Vec<u8> {
     if let Some(message) = message {
         if let Some(sender) = &message.sender {
             request.field("sender", sender);
+        }
+        if let Some(client) = &message.client {
+            request.field("client", client);
+        }
+        if let Some(address) = &message.address {
+            request.field("address", address.to_string().as_bytes());
         }
         for recipient in &message.recipients {
             request.field("recipient", recipient);

@@ -15,6 +15,8 @@ pub(crate) enum Failure {
     TimedOut,
     /// The server said something that is no answer.
     Answer(String),
+    /// The server could not make the call, for the reason it gives.
+    Refused(String),
     /// The message file cannot be read, or is no spool file.
     File(PathBuf, io::Error),
     /// The verdict is known, but what XMail needs beside it could not be written.
@@ -29,7 +31,7 @@ impl Failure {
             Self::Connect(_) => 202,
             Self::Lost(_) => 203,
             Self::TimedOut => 204,
-            Self::Answer(_) => 205,
+            Self::Answer(_) | Self::Refused(_) => 205,
             Self::File(..) => 206,
             Self::Write(..) => 207,
         }
@@ -43,6 +45,7 @@ impl fmt::Display for Failure {
             Self::Lost(error) => write!(formatter, "connection lost: {error}"),
             Self::TimedOut => formatter.write_str("no answer in time"),
             Self::Answer(line) => write!(formatter, "answer not understood: {line:?}"),
+            Self::Refused(reason) => write!(formatter, "the server says: {reason}"),
             Self::File(path, error) => write!(formatter, "{}: {error}", path.display()),
             Self::Write(path, error) => {
                 write!(formatter, "cannot write {}: {error}", path.display())

@@ -7,6 +7,7 @@
 use crate::failure::Failure;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 const MARK: &[u8] = b"<<MAIL-DATA>>";
@@ -35,6 +36,10 @@ pub(crate) struct MessageFile {
     pub(crate) size: u64,
     /// From XMail's head; absent in a plain file.
     pub(crate) sender: Option<Vec<u8>>,
+    /// The sending host's name for itself, from XMail's head at SMTP time.
+    pub(crate) client: Option<Vec<u8>>,
+    /// The sending host's address, from XMail's head.
+    pub(crate) address: Option<IpAddr>,
     /// From XMail's head.
     pub(crate) recipients: Vec<Vec<u8>>,
 }
@@ -51,6 +56,8 @@ impl MessageFile {
             start: 0,
             size: length,
             sender: None,
+            client: None,
+            address: None,
             recipients: Vec::new(),
         };
         if layout != Layout::Plain {
@@ -66,6 +73,9 @@ impl MessageFile {
         loop {
             while let Some(end) = line_end(&head, line_start) {
                 let line = trimmed(head.get(line_start..end).unwrap_or_default());
+                if line_start == 0 {
+                    self.info_line(line);
+                }
                 line_start = end + 1;
                 if line == MARK {
                     self.start = line_start as u64;
@@ -86,6 +96,24 @@ impl MessageFile {
                     ErrorKind::InvalidData,
                     "no <<MAIL-DATA>> line: is this XMail's spool file?",
                 ));
+            }
+        }
+    }
+
+    /// `ClientDomain;[ClientIP]:port;…` at SMTP time, `[ClientIP]:port;…` off-line.
+    fn info_line(&mut self, line: &[u8]) {
+        for part in line.split(|&byte| byte == b';').take(2) {
+            let bracketed = part.strip_prefix(b"[").and_then(|rest| {
+                let end = rest.iter().position(|&byte| byte == b']')?;
+                std::str::from_utf8(rest.get(..end)?).ok()?.parse().ok()
+            });
+            if bracketed.is_some() {
+                self.address = bracketed;
+                return;
+            }
+            let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || b".-_".contains(byte);
+            if self.client.is_none() && !part.is_empty() && part.iter().all(is_name) {
+                self.client = Some(part.to_vec());
             }
         }
     }
@@ -243,6 +271,9 @@ mod tests {
             let mut message = MessageFile::open(&path, Layout::XmailSmtp).expect("a spool file");
             assert_eq!(message.size, BODY.len() as u64);
             assert_eq!(message.sender.as_deref(), Some(sender.as_bytes()));
+            assert_eq!(message.address, Some(IpAddr::from([10, 0, 0, 1])));
+            let client = (content == SMTP_TIME).then_some(b"client".as_slice());
+            assert_eq!(message.client.as_deref(), client);
             assert_eq!(
                 message.recipients,
                 recipients.iter().map(|r| r.as_bytes()).collect::<Vec<_>>()

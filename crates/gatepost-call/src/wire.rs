@@ -1,7 +1,8 @@
 //! The call protocol's text, sans I/O.
 //!
 //! A request is `CALL/1 PATH`, fields `name: value`, and an empty line. The answer is
-//! `NEED body` (then exactly `size` bytes are due), then `DONE VERDICT`, fields, an empty line.
+//! `NEED body` (then exactly `size` bytes are due), then `DONE VERDICT`, fields, an empty line; or
+//! `FAIL REASON` where the call could not be made.
 
 /// Longest line of an answer; a longer one is no answer.
 const LINE_MAX_BYTES: usize = 8 * 1024;
@@ -39,6 +40,17 @@ pub(crate) struct Answer {
     pub(crate) reason: String,
     /// Header fields to add, each whole: `Name: value`.
     pub(crate) tags: Vec<String>,
+    /// What the procedure answers beside its verdict, line by line.
+    pub(crate) text: Vec<String>,
+}
+
+/// Why an answer gives no verdict.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum NoAnswer {
+    /// This line is none of an answer's.
+    NotUnderstood(String),
+    /// The server could not make the call, for this reason.
+    Failed(String),
 }
 
 /// What a line of the answer leads to.
@@ -61,15 +73,15 @@ pub(crate) struct AnswerReader {
 
 impl AnswerReader {
     /// Takes the bytes of one read, up to the first event; gives it with the count of bytes
-    /// taken. An error is the line that is none of an answer's.
-    pub(crate) fn read(&mut self, bytes: &[u8]) -> Result<(Event, usize), String> {
+    /// taken.
+    pub(crate) fn read(&mut self, bytes: &[u8]) -> Result<(Event, usize), NoAnswer> {
         let mut taken = 0;
         while let Some(rest) = bytes.get(taken..).filter(|rest| !rest.is_empty()) {
             let end = rest.iter().position(|&byte| byte == b'\n');
             let part = rest.get(..end.unwrap_or(rest.len())).unwrap_or_default();
             self.line.extend_from_slice(part);
             if self.line.len() > LINE_MAX_BYTES {
-                return Err("a line without end".to_owned());
+                return Err(NoAnswer::NotUnderstood("a line without end".to_owned()));
             }
             taken += part.len() + usize::from(end.is_some());
             if end.is_some() {
@@ -82,21 +94,25 @@ impl AnswerReader {
         Ok((Event::More, taken))
     }
 
-    fn end_of_line(&mut self) -> Result<Event, String> {
+    fn end_of_line(&mut self) -> Result<Event, NoAnswer> {
         let line = String::from_utf8_lossy(&self.line).trim_end().to_owned();
         self.line.clear();
         let Some(answer) = &mut self.answer else {
             if line == "NEED body" {
                 return Ok(Event::NeedBody);
             }
+            if let Some(reason) = line.strip_prefix("FAIL ") {
+                return Err(NoAnswer::Failed(reason.to_owned()));
+            }
             let action = line.strip_prefix("DONE ").and_then(Action::named);
             let Some(action) = action else {
-                return Err(line);
+                return Err(NoAnswer::NotUnderstood(line));
             };
             self.answer = Some(Answer {
                 action,
                 reason: String::new(),
                 tags: Vec::new(),
+                text: Vec::new(),
             });
             return Ok(Event::More);
         };
@@ -107,6 +123,7 @@ impl AnswerReader {
         match line.split_once(": ") {
             Some(("reason", value)) => value.clone_into(&mut answer.reason),
             Some(("tag", value)) if value.contains(':') => answer.tags.push(value.to_owned()),
+            Some(("text", value)) => answer.text.push(value.to_owned()),
             _ => {}
         }
         Ok(Event::More)
@@ -149,7 +166,7 @@ mod tests {
     use proptest::prelude::*;
 
     const TEXT: &[u8] =
-        b"NEED body\nDONE reject\nscore: 9.1/5.0\nreason: too big\ntag: X-Big: yes\r\nnew: 1\n\n";
+        b"NEED body\nDONE reject\nscore: 9.1/5.0\nreason: too big\ntag: X-Big: yes\r\ntext: one\nnew: 1\n\n";
 
     #[test]
     fn any_split_of_the_answer_reads_the_same() {
@@ -169,6 +186,7 @@ mod tests {
                 action: Action::Reject,
                 reason: "too big".into(),
                 tags: vec!["X-Big: yes".into()],
+                text: vec!["one".into()],
             };
             assert_eq!(
                 events,

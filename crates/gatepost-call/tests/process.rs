@@ -141,7 +141,7 @@ fn xmail_gets_its_codes_its_rej_file_and_its_rewritten_message() {
         let (request, _) = thread.join().expect("a call");
         assert_eq!(
             request,
-            "CALL/1 /mail\nsize: 21\nsender: anna@example.org\nrecipient: bert@example.org\n\n"
+            "CALL/1 /mail\nsize: 21\nsender: anna@example.org\nclient: client\naddress: 10.0.0.1\nrecipient: bert@example.org\n\n"
         );
         let rej = std::fs::read_to_string(format!("{file}.rej")).ok();
         assert_eq!(rej.as_deref(), rejection, "{mode} {answer:?}");
@@ -188,6 +188,7 @@ fn no_verdict_is_never_an_accept_unless_chosen() {
         ("", 203),
         ("DONE reject\nreason: cut", 203),
         ("EHLO\n", 205),
+        ("FAIL there is no /sizecheck\n\n", 205),
     ] {
         let (address, thread) = server(answer);
         let output = program(&[

@@ -3,6 +3,7 @@
 use super::Definition;
 use crate::clock;
 use crate::error::BenchError;
+use crate::process::Processors;
 use crate::target::Target;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::collections::BTreeMap;
@@ -31,11 +32,12 @@ pub struct Running {
 
 impl Running {
     /// Starts a peer and waits until it is ready. `more` are words to be replaced beside the
-    /// standard ones; `before_start` may put files into its folder.
+    /// standard ones; it runs on `processors` only, where given; `before_start` may put files into its folder.
     pub fn start(
         name: &str,
         definition: &Definition,
         more: &[(&str, String)],
+        processors: Option<&Processors>,
         before_start: impl FnOnce(&Path) -> Result<(), BenchError>,
     ) -> Result<Self, BenchError> {
         let programs = definition.find_programs(name)?;
@@ -68,7 +70,7 @@ impl Running {
             running.prepare(command)?;
         }
         if !definition.command.is_empty() {
-            running.launch(definition)?;
+            running.launch(definition, processors)?;
         }
         Ok(running)
     }
@@ -132,7 +134,11 @@ impl Running {
         Err(self.not_ready(format!("{} failed: {said}", words.join(" "))))
     }
 
-    fn launch(&mut self, definition: &Definition) -> Result<(), BenchError> {
+    fn launch(
+        &mut self,
+        definition: &Definition,
+        processors: Option<&Processors>,
+    ) -> Result<(), BenchError> {
         let log_path = self.folder.0.join("output.log");
         let log = File::create(&log_path)?;
         let mut command = self.command(&definition.command);
@@ -145,9 +151,11 @@ impl Running {
             .stderr(log)
             .process_group(0);
         let started = clock::now();
-        let child = command
-            .spawn()
-            .map_err(|error| self.not_ready(error.to_string()))?;
+        let spawned = match processors {
+            Some(processors) => processors.spawn_on(&mut command),
+            None => command.spawn(),
+        };
+        let child = spawned.map_err(|error| self.not_ready(error.to_string()))?;
         self.child = Some(child);
         let Some(port) = definition
             .ready
@@ -285,7 +293,7 @@ mod tests {
         let text = "about=\"x\"\nprogram=\"sh\"\nports=[\"p\"]\nready=\"p\"\n\
             command=[\"{program}\",\"-c\",\"echo no such port {p}\"]\n[offers]\n";
         let definition: Definition = toml::from_str(text).expect("a definition");
-        let Err(error) = Running::start("mine", &definition, &[], |_| Ok(())) else {
+        let Err(error) = Running::start("mine", &definition, &[], None, |_| Ok(())) else {
             panic!("it cannot be ready");
         };
         assert!(

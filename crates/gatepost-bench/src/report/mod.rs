@@ -31,6 +31,9 @@ pub struct Report {
     pub started_unix_seconds: u64,
     /// Where it was measured.
     pub machine: Machine,
+    /// Which processors servers and bench were held to; free where absent.
+    #[serde(default)]
+    pub pinning: Option<String>,
     /// How long the machine had been up.
     pub uptime_seconds: f64,
     /// What the original benchmark published.
@@ -78,6 +81,7 @@ impl Report {
             settings,
             started_unix_seconds: since.map_or(0, |since| since.as_secs()),
             machine: Machine::this(),
+            pinning: None,
             uptime_seconds: clock::seconds(clock::now()),
             headlines: Vec::new(),
             targets: Vec::new(),

@@ -160,6 +160,9 @@ fn write_notes(report: &Report, text: &mut String) -> std::fmt::Result {
         "{} × {}, Linux {}",
         machine.processors, machine.processor, machine.kernel
     )?;
+    if let Some(pinning) = &report.pinning {
+        writeln!(text, "Held to processors {pinning}")?;
+    }
     let mut sources: Vec<String> = Vec::new();
     for headline in &report.headlines {
         let line = format!(

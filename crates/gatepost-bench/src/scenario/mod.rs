@@ -1,9 +1,12 @@
 //! The scenarios: each a file with its settings (the originals' as defaults) and its measurement.
 
+pub mod all;
 pub mod call;
 pub mod fanout;
 pub mod floor;
+pub mod idle;
 pub mod scan;
+pub mod smtp;
 pub mod subscribe;
 pub mod web;
 

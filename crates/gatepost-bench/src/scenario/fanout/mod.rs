@@ -6,6 +6,7 @@
 
 mod publish;
 mod receive;
+mod search;
 
 use super::Scenario;
 use crate::clock::{self, Nanoseconds};
@@ -61,6 +62,9 @@ pub struct FanoutArguments {
     /// Quality of service, 0 or 1
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=1))]
     qos: u8,
+    /// Search the highest rate that holds, from --rate on, each tried for --seconds
+    #[arg(long)]
+    max: bool,
     /// Receiving threads
     #[arg(long, value_name = "N", default_value_t = 1)]
     workers: usize,
@@ -137,14 +141,14 @@ impl Fanout {
         Ok(Self { arguments })
     }
 
-    fn plan(&self, url: &Url, dialect: Dialect) -> Result<Plan, BenchError> {
+    fn plan(&self, url: &Url, dialect: Dialect, rate: f64) -> Result<Plan, BenchError> {
         Ok(Plan {
             dialect,
             address: url.address()?,
             qos: self.arguments.qos(),
             publishers: self.arguments.publishers,
             subscribers: self.arguments.subscribers,
-            rate: self.arguments.rate(),
+            rate,
             size: self.arguments.size(),
             run: clock::now(),
         })
@@ -181,10 +185,26 @@ impl Scenario for Fanout {
     }
 
     fn run(&self, target: &Target, progress: &Progress) -> Result<Outcome, BenchError> {
+        if self.arguments.max {
+            search::highest_rate(self, target, progress)
+        } else {
+            self.run_at(self.arguments.rate(), target, progress)
+        }
+    }
+}
+
+impl Fanout {
+    /// Measures once, at so many messages per second of each publisher.
+    fn run_at(
+        &self,
+        rate: f64,
+        target: &Target,
+        progress: &Progress,
+    ) -> Result<Outcome, BenchError> {
         const TAKES: &str = "mqtt://HOST:PORT, mqtt5://HOST:PORT or nats://HOST:PORT";
         let url = target.url("fanout", &["mqtt", "mqtt5", "nats"], TAKES)?;
         let dialect = Dialect::of(url).ok_or(BenchError::NoTarget)?;
-        let plan = self.plan(url, dialect)?;
+        let plan = self.plan(url, dialect, rate)?;
         let stage = Stage::default();
         thread::scope(|scope| {
             let workers: Vec<_> = (0..self.arguments.workers)

@@ -1,0 +1,243 @@
+//! IDLE: what connections cost that are logged in and say nothing.
+
+use super::Scenario;
+use crate::clock::{self, Nanoseconds};
+use crate::error::BenchError;
+use crate::interrupt::interrupted;
+use crate::load::{Closed, Conversation, Dialer, Loop, Received, raise_descriptor_limit};
+use crate::outcome::{Headline, Outcome};
+use crate::process::{Machine, Sampler, Usage};
+use crate::progress::Progress;
+use crate::pubsub::{Dialect, Event};
+use crate::target::Target;
+use serde::Serialize;
+
+/// Connections that log in at the same time.
+const CONNECTING_MAX: usize = 200;
+/// How long all may take.
+const LOGIN_SECONDS: u64 = 120;
+/// Descriptors that the generator needs beside its connections.
+const OTHER_DESCRIPTORS: u64 = 50;
+
+/// Settings of IDLE.
+#[derive(Debug, Clone, clap::Args, Serialize)]
+pub struct IdleArguments {
+    /// Connections
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    connections: usize,
+    /// Seconds to watch them, once all are there
+    #[arg(long, default_value_t = 10.0)]
+    seconds: f64,
+}
+
+/// IDLE.
+pub struct Idle {
+    arguments: IdleArguments,
+}
+
+impl Idle {
+    /// With these settings; refuses more connections than this process may have.
+    pub fn new(arguments: IdleArguments) -> Result<Self, BenchError> {
+        let limit = raise_descriptor_limit();
+        if arguments.connections as u64 + OTHER_DESCRIPTORS > limit {
+            return Err(BenchError::Settings(format!(
+                "{} connections need more than the {limit} open files that are allowed here",
+                arguments.connections
+            )));
+        }
+        Ok(Self { arguments })
+    }
+}
+
+#[derive(Default)]
+struct Shared {
+    run: Nanoseconds,
+    logged_in: usize,
+    connecting: usize,
+    lost: usize,
+    failure: Option<String>,
+}
+
+struct Client {
+    dialect: Dialect,
+    number: usize,
+    logged_in: bool,
+}
+
+impl Client {
+    fn log_in(&self, shared: &Shared, outgoing: &mut Vec<u8>) {
+        self.dialect.login(
+            &format!("bench-{:x}-i{}", shared.run, self.number),
+            outgoing,
+        );
+    }
+}
+
+impl Conversation<Shared> for Client {
+    fn connected(&mut self, shared: &mut Shared, outgoing: &mut Vec<u8>) {
+        if self.dialect.client_begins() {
+            self.log_in(shared, outgoing);
+        }
+    }
+
+    fn received(
+        &mut self,
+        bytes: &[u8],
+        _now: Nanoseconds,
+        shared: &mut Shared,
+        outgoing: &mut Vec<u8>,
+    ) -> Received {
+        let mut taken = 0;
+        loop {
+            let (event, length) = match self.dialect.next(&bytes[taken..]) {
+                Ok(Some(next)) => next,
+                Ok(None) => return Received::Taken(taken),
+                Err(reason) => {
+                    shared.failure.get_or_insert(reason);
+                    return Received::Broken;
+                }
+            };
+            taken += length;
+            match event {
+                Event::Greeting => self.log_in(shared, outgoing),
+                Event::Ready | Event::Subscribed { granted: true } if !self.logged_in => {
+                    self.logged_in = true;
+                    shared.logged_in += 1;
+                    shared.connecting -= 1;
+                }
+                Event::Ping => self.dialect.pong(outgoing),
+                Event::Refused(reason) => {
+                    shared.failure.get_or_insert(reason);
+                    return Received::Broken;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn closed(&mut self, reason: Closed, shared: &mut Shared) {
+        shared.lost += 1;
+        let number = self.number;
+        shared
+            .failure
+            .get_or_insert_with(|| format!("connection {number}: {reason:?}"));
+    }
+}
+
+impl Scenario for Idle {
+    fn name(&self) -> &'static str {
+        "idle"
+    }
+
+    fn settings(&self) -> serde_json::Value {
+        serde_json::json!(self.arguments)
+    }
+
+    fn headlines(&self) -> Vec<Headline> {
+        Vec::new()
+    }
+
+    fn run(&self, target: &Target, progress: &Progress) -> Result<Outcome, BenchError> {
+        const TAKES: &str = "mqtt://HOST:PORT, mqtt5://HOST:PORT or nats://HOST:PORT";
+        let url = target.url("idle", &["mqtt", "mqtt5", "nats"], TAKES)?;
+        let dialect = Dialect::of(url).ok_or(BenchError::NoTarget)?;
+        let mut dialer = Dialer::new(url.address()?);
+        let mut clients: Loop<Client> = Loop::new()?;
+        let mut shared = Shared {
+            run: clock::now(),
+            ..Shared::default()
+        };
+        let mut outcome = Outcome::default();
+        let before = target.process.and_then(Usage::of_tree);
+        let own_before = Usage::of_self();
+        let begin = clock::now();
+        self.log_in(
+            target,
+            dialect,
+            &mut dialer,
+            &mut clients,
+            &mut shared,
+            progress,
+        )?;
+        let login_seconds = clock::seconds(clock::now() - begin);
+        let after = target.process.and_then(Usage::of_tree);
+        let own_after = Usage::of_self();
+        let sampler = Sampler::start(target.process);
+        let end = clock::now() + clock::from_seconds(self.arguments.seconds);
+        while clock::now() < end && !interrupted() {
+            progress.update(0.5, || format!("{} idle connections", clients.open()));
+            clients.turn(end.min(clock::now() + clock::SECOND / 5), &mut shared)?;
+        }
+        outcome.interrupted = interrupted();
+        let count = self.arguments.connections as f64;
+        outcome.higher("logins per second", count / login_seconds, "/s");
+        outcome.lower("connections lost", shared.lost as f64, "");
+        let grown = |from: &Usage, to: &Usage| {
+            (to.resident_bytes as f64 - from.resident_bytes as f64) / count
+        };
+        if let Some((before, after)) = before.zip(after) {
+            outcome.lower(
+                "server memory per connection",
+                grown(&before, &after),
+                "bytes",
+            );
+            let cpu = after.cpu_seconds() - before.cpu_seconds();
+            outcome.lower("server CPU per login", cpu / count * 1e6, "µs");
+        }
+        outcome.neutral(
+            "generator memory per connection",
+            grown(&own_before, &own_after),
+            "bytes",
+        );
+        outcome.set_costs(sampler.finish(), Machine::this().processors);
+        if shared.lost > 0 {
+            outcome.warnings.extend(shared.failure);
+        }
+        Ok(outcome)
+    }
+}
+
+impl Idle {
+    fn log_in(
+        &self,
+        target: &Target,
+        dialect: Dialect,
+        dialer: &mut Dialer,
+        clients: &mut Loop<Client>,
+        shared: &mut Shared,
+        progress: &Progress,
+    ) -> Result<(), BenchError> {
+        let deadline = clock::now() + LOGIN_SECONDS * clock::SECOND;
+        let mut waiting = 0..self.arguments.connections;
+        while shared.logged_in < self.arguments.connections {
+            while shared.connecting < CONNECTING_MAX
+                && let Some(number) = waiting.next()
+            {
+                clients.add(
+                    dialer.dial()?,
+                    Client {
+                        dialect,
+                        number,
+                        logged_in: false,
+                    },
+                )?;
+                shared.connecting += 1;
+            }
+            clients.turn(clock::now() + clock::SECOND / 10, shared)?;
+            let share = shared.logged_in as f64 / self.arguments.connections as f64;
+            progress.update(share / 2.0, || format!("{} connections", shared.logged_in));
+            if let Some(reason) = shared.failure.take() {
+                let reason = format!("{reason}, with {} connections", shared.logged_in);
+                return Err(BenchError::server(target, reason));
+            }
+            if interrupted() {
+                return Err(BenchError::Interrupted);
+            }
+            if clock::now() > deadline {
+                let reason = format!("only {} could log in", shared.logged_in);
+                return Err(BenchError::server(target, reason));
+            }
+        }
+        Ok(())
+    }
+}
