@@ -2,17 +2,46 @@
 //!
 //! [`prepare`] turns a name and its arguments into an [`Evaluation`] once, when rules are loaded:
 //! numbers are read, patterns compiled, mistakes reported. Running it on a message then only
-//! computes. Functions are grouped as SpamAssassin groups them, one plugin a module.
+//! computes. Functions are grouped as SpamAssassin groups them, one plugin a module; what several
+//! functions of a plugin need is found once a message and kept in [`Findings`].
 
+mod address_list;
+mod arguments;
+mod body;
+mod dates;
+mod forged;
+mod freemail;
+mod from_name;
+mod header;
+mod html;
+mod image;
 mod lists;
+mod locale;
+mod mime;
+mod recipients;
+mod relay;
+mod uri;
+mod uri_detail;
+mod vbounce;
+mod welcomelist;
 
 pub(crate) use lists::Lists;
+pub use uri_detail::prepare_uri_detail;
 
 use crate::mail::Mail;
+use arguments::Arguments;
+use std::cell::OnceCell;
+
+/// A function with its arguments bound.
+type Test = Box<dyn Fn(&Mail<'_>) -> u32 + Send + Sync>;
+/// What binding arguments gives: a test, or what is wrong with them.
+type Built = Result<Test, String>;
+/// A function by its name, and how its arguments are bound.
+type Entry = (&'static str, fn(&Arguments<'_>) -> Built);
 
 /// A call of an eval function, ready to run on any message.
 pub struct Evaluation {
-    function: Box<dyn Fn(&Mail<'_>) -> u32 + Send + Sync>,
+    function: Test,
 }
 
 impl Evaluation {
@@ -20,6 +49,19 @@ impl Evaluation {
     pub fn run(&self, mail: &Mail<'_>) -> u32 {
         (self.function)(mail)
     }
+}
+
+/// What functions found in a message and others of their plugin need too.
+#[derive(Default)]
+pub(crate) struct Findings {
+    mime: OnceCell<mime::MimeFindings>,
+    alternative: OnceCell<body::AlternativeDifference>,
+    dates: OnceCell<dates::DateFindings>,
+    recipients: OnceCell<recipients::RecipientFindings>,
+    images: OnceCell<image::Images>,
+    freemail: OnceCell<Option<Vec<Vec<u8>>>>,
+    from_name: OnceCell<from_name::FromNameFindings>,
+    listed_hosts: OnceCell<Vec<String>>,
 }
 
 /// Why a call cannot run.
@@ -49,18 +91,114 @@ pub enum EvalProblem {
     },
 }
 
-/// Prepares a call of `name` with `arguments` (already unquoted).
-pub fn prepare(name: &str, _arguments: &[String]) -> Result<Evaluation, EvalProblem> {
-    Err(EvalProblem::Unknown {
-        name: name.to_owned(),
-    })
+const TABLES: [&[Entry]; 16] = [
+    header::FUNCTIONS,
+    forged::FUNCTIONS,
+    dates::FUNCTIONS,
+    recipients::FUNCTIONS,
+    mime::FUNCTIONS,
+    html::FUNCTIONS,
+    body::FUNCTIONS,
+    relay::FUNCTIONS,
+    uri::FUNCTIONS,
+    freemail::FUNCTIONS,
+    from_name::FUNCTIONS,
+    image::FUNCTIONS,
+    vbounce::FUNCTIONS,
+    welcomelist::FUNCTIONS,
+    welcomelist::SUBJECT_FUNCTIONS,
+    header::OTHER_FUNCTIONS,
+];
+
+/// What functions that are known, but cannot run here, lack. A name that ends in `*` stands for all
+/// that begin so.
+const OFF: [(&str, &str); 28] = [
+    ("check_rbl*", "DNS"),
+    ("check_uridnsbl*", "DNS"),
+    ("check_dns_sender", "DNS"),
+    ("check_senders_reputation", "DNS"),
+    ("check_hashbl_*", "DNS"),
+    ("check_dkim_*", "DNS"),
+    ("check_arc_*", "DNS"),
+    ("check_for_dkim_*", "DNS"),
+    ("check_for_def_dkim_*", "DNS"),
+    ("check_dmarc_*", "DNS"),
+    ("check_for_spf_*", "DNS"),
+    ("check_for_def_spf_*", "DNS"),
+    ("check_dcc*", "DCC"),
+    ("check_pyzor*", "Pyzor"),
+    ("check_razor2*", "Razor"),
+    ("siq_*", "SIQ"),
+    ("check_bayes*", "Bayes"),
+    ("check_from_in_auto_*", "the address list"),
+    ("check_access_database", "the access database"),
+    ("check_language", "TextCat"),
+    ("check_body_8bits", "TextCat"),
+    ("check_shortcircuit", "nothing: rules decide it"),
+    ("pdf_*", "PDFInfo"),
+    ("check_microsoft_executable", "AntiVirus"),
+    ("check_suspect_name", "AntiVirus"),
+    ("check_phishing", "the phishing feeds"),
+    ("check_txrep*", "the address list"),
+    ("check_olemacro*", "OLEVBMacro"),
+];
+
+/// Whether a function of this name exists and can run here.
+pub fn is_available(name: &str) -> bool {
+    entry(name).is_some()
 }
 
-/// Prepares a `uri_detail` rule: the conditions after its name, such as
-/// `type =~ /^a$/ text =~ /click/i`.
-pub fn prepare_uri_detail(conditions: &str) -> Result<Evaluation, EvalProblem> {
-    let _ = conditions;
-    Ok(Evaluation {
-        function: Box::new(|_| 0),
-    })
+fn entry(name: &str) -> Option<&'static Entry> {
+    TABLES
+        .iter()
+        .flat_map(|table| table.iter())
+        .find(|(known, _)| *known == name)
 }
+
+/// Prepares a call of `name` with `arguments` (already unquoted).
+pub fn prepare(name: &str, arguments: &[String]) -> Result<Evaluation, EvalProblem> {
+    let Some((_, build)) = entry(name) else {
+        let name = name.to_owned();
+        let off = OFF
+            .iter()
+            .find(|(pattern, _)| match pattern.strip_suffix('*') {
+                Some(start) => name.starts_with(start),
+                None => name == *pattern,
+            });
+        return Err(match off {
+            Some((_, what)) => EvalProblem::Off { name, what },
+            None => EvalProblem::Unknown { name },
+        });
+    };
+    match build(&Arguments::new(arguments)) {
+        Ok(function) => Ok(Evaluation { function }),
+        Err(reason) => Err(EvalProblem::Arguments {
+            name: name.to_owned(),
+            reason,
+        }),
+    }
+}
+
+/// A function without arguments.
+fn plain(test: fn(&Mail<'_>) -> bool) -> Built {
+    Ok(Box::new(move |mail| u32::from(test(mail))))
+}
+
+/// A function with bound arguments.
+fn bound(test: impl Fn(&Mail<'_>) -> bool + Send + Sync + 'static) -> Built {
+    Ok(Box::new(move |mail| u32::from(test(mail))))
+}
+
+/// A pattern that is part of a function.
+macro_rules! pattern {
+    ($name:ident, $pattern:expr) => {
+        pattern!($name, $pattern, "");
+    };
+    ($name:ident, $pattern:expr, $flags:expr) => {
+        static $name: std::sync::LazyLock<crate::mail::Pattern> = std::sync::LazyLock::new(|| {
+            crate::mail::Pattern::with_flags(&$pattern, $flags)
+                .unwrap_or_else(|error| unreachable!("built-in pattern: {error}"))
+        });
+    };
+}
+use pattern;

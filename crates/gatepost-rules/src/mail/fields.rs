@@ -66,6 +66,32 @@ impl Mail<'_> {
         self.header_values(&HeaderSelector::parse(selector))
     }
 
+    /// What a selector means where one text is wanted: the first of addresses and the like, otherwise
+    /// all values one after the other.
+    pub(crate) fn scalar(&self, selector: &HeaderSelector) -> Option<Cow<'_, [u8]>> {
+        let mut values = self.header_values(selector).into_iter();
+        let first = values.next()?;
+        let single = selector.part != FieldPart::Whole
+            || selector.inner != InnerPart::Whole
+            || selector.name == "EnvelopeFrom";
+        if single {
+            return Some(match first.strip_suffix(b"\n") {
+                Some(text) => Cow::Owned(text.to_vec()),
+                None => first,
+            });
+        }
+        let Some(second) = values.next() else {
+            return Some(first);
+        };
+        let rest = values.map(Cow::into_owned).collect::<Vec<_>>().concat();
+        Some(Cow::Owned([&first[..], &second[..], &rest[..]].concat()))
+    }
+
+    /// The same for a selector written out.
+    pub(crate) fn header_text(&self, selector: &str) -> Option<Cow<'_, [u8]>> {
+        self.scalar(&HeaderSelector::parse(selector))
+    }
+
     /// The first value of a selector written out.
     pub(crate) fn first_of(&self, selector: &str) -> Option<Cow<'_, [u8]>> {
         self.values_of(selector).into_iter().next()
@@ -106,13 +132,21 @@ impl Mail<'_> {
                 return self.relay_fields(None, Some(self.relays().last_trusted + 1), selector.raw);
             }
             "ALL-INTERNAL" => {
-                return self.relay_fields(None, Some(self.relays().last_internal + 1), selector.raw);
+                return self.relay_fields(
+                    None,
+                    Some(self.relays().last_internal + 1),
+                    selector.raw,
+                );
             }
             "ALL-UNTRUSTED" => {
                 return self.relay_fields(Some(self.relays().last_trusted + 1), None, selector.raw);
             }
             "ALL-EXTERNAL" => {
-                return self.relay_fields(Some(self.relays().last_internal + 1), None, selector.raw);
+                return self.relay_fields(
+                    Some(self.relays().last_internal + 1),
+                    None,
+                    selector.raw,
+                );
             }
             _ => {}
         }

@@ -17,6 +17,7 @@ mod body;
 mod charset;
 mod configuration;
 mod content_type;
+mod date;
 mod domain;
 mod envelope;
 mod fields;
@@ -26,6 +27,7 @@ mod ip;
 mod lines;
 mod network;
 mod part;
+mod parties;
 mod pattern;
 mod relay;
 mod selector;
@@ -38,10 +40,16 @@ pub use lines::Lines;
 pub use selector::HeaderSelector;
 pub use uri::{Uri, UriList};
 
-pub(crate) use head::Head;
+pub(crate) use ascii::lines;
+pub(crate) use content_type::ContentType;
+pub(crate) use date::parse as parse_date;
+pub(crate) use head::{Field, Head};
 pub(crate) use html::{HtmlFacts, Rendered};
+pub(crate) use ip::{is_ip as ip_is, is_private as ip_private, parse as parse_ip};
+pub(crate) use network::Networks;
 pub(crate) use part::{Part, Parts};
-pub(crate) use relay::{Relay, Relays};
+pub(crate) use pattern::Pattern;
+pub(crate) use relay::{Relay, Relays, as_text as relay_text};
 
 use body::{Visibility, body_lines, part_text, raw_chunks, render_part};
 use std::borrow::Cow;
@@ -71,6 +79,7 @@ pub struct Mail<'a> {
     uris: OnceCell<UriList>,
     relays: OnceCell<Relays>,
     envelope_from: OnceCell<Option<Vec<u8>>>,
+    findings: crate::eval::Findings,
 }
 
 impl<'a> Mail<'a> {
@@ -104,6 +113,7 @@ impl<'a> Mail<'a> {
             uris: OnceCell::new(),
             relays: OnceCell::new(),
             envelope_from: OnceCell::new(),
+            findings: crate::eval::Findings::default(),
         }
     }
 
@@ -131,6 +141,21 @@ impl<'a> Mail<'a> {
     pub(crate) fn rendered(&self) -> &[Option<Rendered>] {
         self.rendered
             .get_or_init(|| self.parts().leaves().map(render_part).collect())
+    }
+
+    /// The rendering of one leaf.
+    pub(crate) fn rendered_of(&self, part: &Part) -> Option<&Rendered> {
+        let leaves = self.parts().leaves().zip(self.rendered());
+        leaves
+            .into_iter()
+            .find(|(leaf, _)| std::ptr::eq(*leaf, part))?
+            .1
+            .as_ref()
+    }
+
+    /// What eval functions found.
+    pub(crate) fn findings(&self) -> &crate::eval::Findings {
+        &self.findings
     }
 
     /// The facts of all HTML parts, in order.
@@ -202,4 +227,14 @@ impl<'a> Mail<'a> {
     pub fn uris(&self) -> &Lines {
         &self.uri_list().forms
     }
+}
+
+/// Whether an address stands in the text.
+pub(crate) fn has_ip(text: &[u8]) -> bool {
+    ip::find(text).is_some()
+}
+
+/// The text of a part, rendered if it is HTML; `None` if it is no text.
+pub(crate) fn text_of_part(part: &Part, rendered: Option<&Rendered>) -> Option<String> {
+    part_text(part, rendered, Visibility::All).map(body::PartText::into_text)
 }

@@ -249,6 +249,21 @@ impl Parts {
             .filter_map(|&index| self.list.get(index))
     }
 
+    /// A part and all below it, in the order a reader meets them.
+    pub(crate) fn below<'b>(&'b self, part: &'b Part) -> impl Iterator<Item = &'b Part> {
+        let mut stack = vec![part];
+        std::iter::from_fn(move || {
+            let part = stack.pop()?;
+            stack.extend(
+                part.children
+                    .iter()
+                    .rev()
+                    .filter_map(|&index| self.list.get(index)),
+            );
+            Some(part)
+        })
+    }
+
     /// The message itself.
     pub(crate) fn root(&self) -> Option<&Part> {
         self.list.first()

@@ -1,0 +1,81 @@
+//! The arguments of a call, as text, numbers, limits and patterns.
+
+use crate::mail::Pattern;
+
+/// The arguments of a call.
+pub(super) struct Arguments<'a>(&'a [String]);
+
+/// A lower and an upper bound, either of which may be missing.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Range {
+    pub(super) low: Option<f64>,
+    pub(super) high: Option<f64>,
+}
+
+impl Range {
+    /// `low ≤ value < high`.
+    pub(super) fn holds(self, value: f64) -> bool {
+        self.low.is_none_or(|low| value >= low) && self.high.is_none_or(|high| value < high)
+    }
+
+    /// `low < value ≤ high`.
+    pub(super) fn holds_above(self, value: f64) -> bool {
+        self.low.is_none_or(|low| value > low) && self.high.is_none_or(|high| value <= high)
+    }
+
+    /// `low ≤ value ≤ high`.
+    pub(super) fn holds_between(self, value: f64) -> bool {
+        self.low.is_none_or(|low| value >= low) && self.high.is_none_or(|high| value <= high)
+    }
+}
+
+impl<'a> Arguments<'a> {
+    pub(super) fn new(all: &'a [String]) -> Self {
+        Self(all)
+    }
+
+    /// An argument that may be missing.
+    pub(super) fn optional(&self, index: usize) -> Option<&'a str> {
+        self.0.get(index).map(String::as_str)
+    }
+
+    /// An argument that must be there.
+    pub(super) fn text(&self, index: usize) -> Result<&'a str, String> {
+        self.optional(index)
+            .ok_or_else(|| format!("argument {} is missing", index + 1))
+    }
+
+    /// A number that must be there.
+    pub(super) fn number(&self, index: usize) -> Result<f64, String> {
+        let text = self.text(index)?;
+        text.trim()
+            .parse()
+            .map_err(|_| format!("argument {} is no number: {text}", index + 1))
+    }
+
+    /// A number that may be missing, or be `undef` or `inf`.
+    pub(super) fn limit(&self, index: usize) -> Result<Option<f64>, String> {
+        match self.optional(index) {
+            None | Some("undef" | "inf") => Ok(None),
+            Some(_) => self.number(index).map(Some),
+        }
+    }
+
+    /// Two limits, the lower first.
+    pub(super) fn range(&self, index: usize) -> Result<Range, String> {
+        Ok(Range {
+            low: self.limit(index)?,
+            high: self.limit(index + 1)?,
+        })
+    }
+
+    /// A pattern that may be missing.
+    pub(super) fn optional_pattern(&self, index: usize) -> Result<Option<Pattern>, String> {
+        self.optional(index).map(Pattern::compile).transpose()
+    }
+
+    /// A pattern that must be there.
+    pub(super) fn pattern(&self, index: usize) -> Result<Pattern, String> {
+        Pattern::compile(self.text(index)?)
+    }
+}

@@ -1,0 +1,246 @@
+//! BodyEval: shape of the text.
+
+use super::{Entry, bound, pattern};
+use crate::mail::{Mail, Part};
+use std::collections::{HashMap, HashSet};
+
+pub(super) const FUNCTIONS: &[Entry] = &[
+    ("multipart_alternative_difference", |arguments| {
+        let range = arguments.range(0)?;
+        bound(move |mail| {
+            let difference = alternative_difference(mail).percent;
+            (range.low == Some(0.0) || range.low.is_none_or(|low| difference > low))
+                && range.high.is_none_or(|high| difference <= high)
+        })
+    }),
+    ("multipart_alternative_difference_count", |arguments| {
+        let (ratio, html_words) = (arguments.number(0)?, arguments.number(1)?);
+        bound(move |mail| {
+            let found = alternative_difference(mail);
+            found.html_words as f64 > html_words
+                && found.text_words as f64 / found.html_words as f64 > ratio
+        })
+    }),
+    ("check_blank_line_ratio", |arguments| {
+        let (low, high) = (arguments.number(0)?, arguments.number(1)?);
+        let lines_min = arguments
+            .limit(2)?
+            .filter(|&lines| lines >= 1.0)
+            .unwrap_or(1.0);
+        bound(move |mail| {
+            let ratio = blank_line_percent(mail, lines_min);
+            ratio <= high && (low == 0.0 || ratio > low)
+        })
+    }),
+    ("tvd_vertical_words", |arguments| {
+        let (low, high) = (arguments.number(0)?, arguments.number(1)?);
+        let high = if high >= 100.0 { 101.0 } else { high };
+        bound(move |mail| {
+            let percent = mail
+                .body()
+                .iter()
+                .filter_map(vertical_percent)
+                .max()
+                .unwrap_or(-1) as f64;
+            percent >= low && percent < high
+        })
+    }),
+    ("check_stock_info", |arguments| {
+        let low = arguments.number(0)?;
+        bound(move |mail| low == 0.0 || stock_words(mail) as f64 >= low)
+    }),
+    ("check_body_length", |arguments| {
+        let high = arguments.number(0)?;
+        bound(move |mail| mail.head().body.len() as f64 <= high)
+    }),
+    ("plaintext_body_length", |arguments| {
+        let range = arguments.range(0)?;
+        bound(move |mail| {
+            signature_split(mail).is_some_and(|(body, _)| range.holds_between(body as f64))
+        })
+    }),
+    ("plaintext_sig_length", |arguments| {
+        let range = arguments.range(0)?;
+        bound(move |mail| {
+            signature_split(mail)
+                .is_some_and(|(_, signature)| range.holds_between(signature as f64))
+        })
+    }),
+    ("plaintext_body_sig_ratio", |arguments| {
+        let range = arguments.range(0)?;
+        bound(move |mail| {
+            signature_split(mail).is_some_and(|(body, signature)| {
+                let ratio = if signature == 0 {
+                    1e6
+                } else {
+                    body as f64 / signature as f64
+                };
+                range.holds_between(ratio)
+            })
+        })
+    }),
+];
+
+/// How much the texts of a `multipart/alternative` differ.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct AlternativeDifference {
+    /// Words of the HTML that the plain text lacks, of all.
+    percent: f64,
+    html_words: usize,
+    text_words: usize,
+}
+
+fn alternative_difference(mail: &Mail<'_>) -> AlternativeDifference {
+    *mail
+        .findings()
+        .alternative
+        .get_or_init(|| find_alternative_difference(mail))
+}
+
+fn find_alternative_difference(mail: &Mail<'_>) -> AlternativeDifference {
+    let mut found = AlternativeDifference::default();
+    if is_calendar_of_exchange(mail) {
+        return found;
+    }
+    let parts = mail.parts();
+    for alternative in parts
+        .all()
+        .filter(|part| part.media_type.starts_with("multipart/alternative"))
+    {
+        let (mut html, mut text) = (HashMap::new(), HashMap::new());
+        for part in parts
+            .below(alternative)
+            .filter(|part| part.is_leaf && part.media_type.starts_with("text"))
+        {
+            let rendered = mail.rendered_of(part);
+            let Some(content) = crate::mail::text_of_part(part, rendered) else {
+                continue;
+            };
+            let words = if rendered.is_some() {
+                &mut html
+            } else {
+                &mut text
+            };
+            for word in content.split_whitespace().filter(|word| {
+                word.contains(|letter: char| letter.is_alphanumeric() || letter == '_')
+            }) {
+                *words.entry(word.to_owned()).or_insert(0_i64) += 1;
+            }
+            let is_image_only =
+                rendered.is_some_and(|rendered| rendered.facts.open.contains_key("img"));
+            if html.is_empty() && is_image_only {
+                html.insert("\n".to_owned(), 1);
+            }
+        }
+        let total = html.len();
+        if total == 0 {
+            continue;
+        }
+        (found.html_words, found.text_words) = (total, text.len());
+        for (word, count) in &text {
+            if html.get(word).is_some_and(|in_html| in_html - count < 1) {
+                html.remove(word);
+            }
+        }
+        found.percent = found.percent.max(html.len() as f64 / total as f64 * 100.0);
+    }
+    found
+}
+
+/// Exchange sends meetings as HTML and calendar alone.
+fn is_calendar_of_exchange(mail: &Mail<'_>) -> bool {
+    let parts = mail.parts();
+    let Some(root) = parts.root() else {
+        return false;
+    };
+    let children: Vec<&Part> = parts.children(root).collect();
+    root.media_type == "multipart/alternative"
+        && matches!(children[..], [html, calendar] if html.is_leaf && calendar.is_leaf
+            && html.media_type == "text/html" && calendar.media_type == "text/calendar")
+}
+
+fn blank_line_percent(mail: &Mail<'_>, lines_min: f64) -> f64 {
+    let (mut blank, mut all) = (0_usize, 0_usize);
+    for chunk in mail.rawbody().iter() {
+        // A text that ends its last line has one more, empty.
+        for line in chunk
+            .split_inclusive(|&byte| byte == b'\n')
+            .chain(chunk.ends_with(b"\n").then_some(&b""[..]))
+        {
+            all += 1;
+            blank += usize::from(line.iter().all(u8::is_ascii_whitespace));
+        }
+    }
+    if (all as f64) < lines_min {
+        -1.0
+    } else {
+        100.0 * blank as f64 / all as f64
+    }
+}
+
+/// How much of a line is blanks, in percent of the rest.
+fn vertical_percent(line: &[u8]) -> Option<i64> {
+    if line.len() <= 5 {
+        return None;
+    }
+    let spaces = memchr::memchr_iter(b' ', line).count();
+    let rest = line.len() - spaces;
+    Some(if spaces > rest || rest == 0 {
+        100
+    } else {
+        (100 * spaces / rest) as i64
+    })
+}
+
+pattern!(STOCK_LINE, r"^\s*([^:\s][^:\n]{2,29})\s*:\s*\S", "m");
+pattern!(
+    STOCK_WORD,
+    r"(^trad(?:e|ing)date|company(?:name)?|s\w?(?:t\w?o\w?c\w?k|y\w?m(?:\w?b\w?o\w?l)?)|t(?:arget|icker)|(?:opening|current)p(?:rice)?|p(?:rojected|osition)|expectations|weeks?high|marketperformance|(?:year|week|month|day|price)(?:target|estimates?)|sector|r(?:ecommendation|ating))$"
+);
+
+/// How many different words of stock reports the text has.
+fn stock_words(mail: &Mail<'_>) -> usize {
+    let Some(part) = mail
+        .parts()
+        .all()
+        .find(|part| part.media_type == "text/plain")
+    else {
+        return 0;
+    };
+    let Some(text) = crate::mail::text_of_part(part, mail.rendered_of(part)) else {
+        return 0;
+    };
+    if !text.contains(':') {
+        return 0;
+    }
+    let mut found = HashSet::new();
+    for (start, end) in STOCK_LINE.spans(text.as_bytes()) {
+        let line = text.as_bytes().get(start..end).unwrap_or_default();
+        let Some(label) = STOCK_LINE.group(line, 1) else {
+            continue;
+        };
+        let letters: Vec<u8> = label
+            .to_ascii_lowercase()
+            .into_iter()
+            .filter(u8::is_ascii_lowercase)
+            .collect();
+        found.extend(STOCK_WORD.group(&letters, 1).map(<[u8]>::to_vec));
+    }
+    found.len()
+}
+
+pattern!(SIGNATURE, r"^-- ?\r?$", "m");
+
+/// Lengths of the text before and after its last signature mark.
+fn signature_split(mail: &Mail<'_>) -> Option<(usize, usize)> {
+    let part = mail
+        .parts()
+        .all()
+        .find(|part| part.media_type.starts_with("text/plain"))?;
+    let text = part.decoded();
+    let last = SIGNATURE
+        .spans(text)
+        .filter(|(_, end)| text.len() - end > 4)
+        .last();
+    Some(last.map_or((text.len(), 0), |(start, end)| (start, text.len() - end)))
+}
