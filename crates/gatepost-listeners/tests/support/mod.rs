@@ -1,0 +1,119 @@
+//! A gateway within the test's process, its listeners on free ports.
+#![allow(dead_code)] // not every test uses everything
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use gatepost_listeners::call::{self, CallContext, CallSettings};
+use gatepost_listeners::gateway::{Gateway, Handed, Outlet, journal};
+use gatepost_listeners::smtp::{self, SmtpContext, SmtpSettings};
+use gatepost_listeners::spamd::{self, SpamdContext, SpamdSettings};
+use gatepost_listeners::stream::Acceptor;
+use gatepost_listeners::workers::Workers;
+use gatepost_message::{Listener, Publication};
+use gatepost_procedures::{Configuration, Procedures, ScopeSettings};
+use gatepost_rules::RuleSet;
+use gatepost_settings::{Bind, ByteSize};
+use gatepost_store::Store;
+use parking_lot::Mutex;
+use tempfile::TempDir;
+use tokio::sync::watch;
+
+/// A procedure that says what the message's `X-Verdict` field asks for.
+const JUDGE: &str = r#"
+return function(message)
+    local asked = message:header("X-Verdict")
+    if asked == nil then return "accept" end
+    if asked == "fail" then error("asked to fail") end
+    return {action = asked, reason = "asked to " .. asked, tags = {["X-Tag"] = "1"}}
+end"#;
+
+/// Notes what would have gone to subscribers.
+#[derive(Default)]
+pub struct Notes(Mutex<Vec<Publication>>);
+
+impl Outlet for Notes {
+    fn publish(&self, publication: Publication) -> Handed {
+        if publication.topic.as_str() != journal::TOPIC {
+            self.0.lock().push(publication);
+        }
+        Handed::default()
+    }
+}
+
+impl Notes {
+    pub fn take(&self) -> Vec<Publication> {
+        std::mem::take(&mut self.0.lock())
+    }
+}
+
+pub struct World {
+    pub gateway: Gateway,
+    pub notes: Arc<Notes>,
+    pub store: Store,
+    shutdown: watch::Sender<bool>,
+    _folder: TempDir,
+}
+
+impl World {
+    pub fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("judge.luau"), JUDGE).expect("written");
+        let mut configuration = Configuration::default();
+        configuration.procedures.path = folder.path().to_owned();
+        configuration.table.sizecheck.max = ByteSize(1000);
+        configuration.scopes.push(ScopeSettings {
+            path: "/mail".to_owned(),
+            listeners: vec![Listener::Smtp, Listener::Lmtp],
+            run: vec!["/judge".to_owned()],
+            ..ScopeSettings::default()
+        });
+        let rules = Arc::new(RuleSet::embedded());
+        let (procedures, _) = Procedures::start(configuration, rules).expect("no mistakes");
+        let notes = Arc::new(Notes::default());
+        let store = Store::in_memory().expect("memory");
+        Self {
+            gateway: Gateway::new(procedures, notes.clone(), store.clone()),
+            notes,
+            store,
+            shutdown: watch::channel(false).0,
+            _folder: folder,
+        }
+    }
+
+    /// Starts a listener with the settings given as TOML; returns its address.
+    pub fn listen(&self, listener: &str, settings: &str) -> SocketAddr {
+        let free = "127.0.0.1:0".parse().expect("an address");
+        let acceptor = Acceptor::bind(&free).expect("a free port");
+        let Bind::Tcp(address) = *acceptor.local() else {
+            panic!("bound to TCP")
+        };
+        let (gateway, workers) = (self.gateway.clone(), Workers::current());
+        let shutdown = self.shutdown.subscribe();
+        match listener {
+            "smtp" => {
+                let settings: SmtpSettings = toml::from_str(settings).expect("settings");
+                let context = SmtpContext::new(settings, "gate.example", gateway);
+                tokio::spawn(smtp::serve(acceptor, Arc::new(context), workers, shutdown));
+            }
+            "spamd" => {
+                let settings: SpamdSettings = toml::from_str(settings).expect("settings");
+                let context = SpamdContext::new(settings, gateway);
+                tokio::spawn(spamd::serve(acceptor, Arc::new(context), workers, shutdown));
+            }
+            "call" => {
+                let settings: CallSettings = toml::from_str(settings).expect("settings");
+                let context = CallContext::new(settings, gateway);
+                tokio::spawn(call::serve(acceptor, Arc::new(context), workers, shutdown));
+            }
+            other => panic!("no listener is named {other}"),
+        }
+        address
+    }
+
+    /// Asks the listeners to end, and waits until every connection has.
+    pub async fn shut_down(&self) {
+        self.shutdown.send_replace(true);
+        self.shutdown.closed().await;
+    }
+}
