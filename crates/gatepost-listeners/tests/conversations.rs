@@ -29,7 +29,7 @@ use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
 /// Reached only by a defect.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 #[derive(Debug, Default)]
 struct Conversation {
@@ -99,7 +99,7 @@ fn parse(text: &str, line_end: &str) -> Vec<Conversation> {
             ("P:", _) => current.publications.push(rest.to_owned()),
             _ if line == "<half-close>" => current.steps.push(Step::HalfClose),
             _ => match line.strip_prefix("set ") {
-                Some(setting) => current.settings += &format!("{setting}\n"),
+                Some(setting) => current.settings += &[setting, "\n"].concat(),
                 None => panic!("{}: no step is '{line}'", current.name),
             },
         }

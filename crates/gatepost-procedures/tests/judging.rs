@@ -24,7 +24,7 @@ impl World {
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let mut configuration = Configuration::default();
-        configuration.procedures.path = folder.path().to_owned();
+        folder.path().clone_into(&mut configuration.procedures.path);
         configuration.procedures.judges = 2;
         configuration.procedures.recheck = Period::milliseconds(20);
         configuration.table.sizecheck.max = ByteSize(100);
@@ -373,7 +373,7 @@ fn mistakes_are_named_with_their_place() {
 
 /// Waits until `done` says so; the limit is generous, and only reached by a defect.
 async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_mins(1);
     while !done().await {
         assert!(Instant::now() < deadline, "{what} did not come");
         tokio::time::sleep(Duration::from_millis(5)).await;

@@ -219,7 +219,7 @@ mod tests {
             lines in proptest::collection::vec("[.a-z]{0,5}", 0..20),
             piece in 1_usize..7,
         ) {
-            let message: String = lines.iter().map(|line| format!("{line}\r\n")).collect();
+            let message: String = lines.iter().flat_map(|line| [line.as_str(), "\r\n"]).collect();
             let stuffed: String = lines
                 .iter()
                 .map(|line| if line.starts_with('.') { format!(".{line}\r\n") } else { format!("{line}\r\n") })

@@ -2,6 +2,8 @@
 //!
 //! libspamc takes the `Spam` field apart by fixed single blanks, so its layout is exact.
 
+use std::fmt::Write;
+
 use gatepost_rules::Report;
 
 use super::request::{Command, Head};
@@ -78,7 +80,8 @@ pub(super) fn of_report(head: &Head, report: &Report, is_spam: bool, message: &[
     let mut answer = String::from("SPAMD/1.1 0 EX_OK\r\n");
     let has_length = head.command != Command::Check && (head.since((1, 3)) || rewrites);
     if has_length {
-        answer += &format!("Content-length: {}\r\n", body.len());
+        // Writing to a string cannot fail.
+        let _ = write!(answer, "Content-length: {}\r\n", body.len());
     }
     if !rewrites || head.since((1, 3)) {
         answer += &spam_field(head.command, report, is_spam);
@@ -134,11 +137,9 @@ mod tests {
             user: None,
             compressed: false,
         };
-        let report = Report {
-            score: 15.04,
-            required: 5.0,
-            ..Report::default()
-        };
+        let mut report = Report::default();
+        report.score = 15.04;
+        report.required = 5.0;
         String::from_utf8(of_report(&head, &report, is_spam, b"A: b\r\n\r\nc")).expect("text")
     }
 

@@ -1,5 +1,5 @@
 //! A gateway within the test's process, its listeners on free ports.
-#![allow(dead_code)] // not every test uses everything
+#![allow(dead_code, unreachable_pub)] // not every test uses everything
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ impl World {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("judge.luau"), JUDGE).expect("written");
         let mut configuration = Configuration::default();
-        configuration.procedures.path = folder.path().to_owned();
+        folder.path().clone_into(&mut configuration.procedures.path);
         configuration.table.sizecheck.max = ByteSize(1000);
         configuration.scopes.push(ScopeSettings {
             path: "/mail".to_owned(),
