@@ -37,9 +37,16 @@ pub(crate) struct InFlight {
     pub(crate) phase: Phase,
 }
 
-/// An acknowledgement names no delivery that awaits it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct NotInFlight;
+/// Why an acknowledgement means nothing here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum StrayAcknowledgement {
+    /// No delivery has this identifier; a repetition, perhaps.
+    #[error("no delivery has this packet identifier")]
+    Unknown,
+    /// The delivery awaits another step: the client does not keep to the protocol.
+    #[error("the delivery awaits another acknowledgement")]
+    OutOfStep,
+}
 
 /// Queue and window of one session.
 #[derive(Default)]
@@ -103,46 +110,56 @@ impl Acknowledged {
             .position(|flight| flight.packet_id == packet_id)
     }
 
-    fn expect(&self, packet_id: NonZeroU16, qos: Qos, phase: Phase) -> Result<usize, NotInFlight> {
-        let at = self.position(packet_id).ok_or(NotInFlight)?;
+    fn expect(
+        &self,
+        packet_id: NonZeroU16,
+        qos: Qos,
+        phase: Phase,
+    ) -> Result<usize, StrayAcknowledgement> {
+        let at = self
+            .position(packet_id)
+            .ok_or(StrayAcknowledgement::Unknown)?;
         let flight = &self.in_flight[at];
         if flight.delivery.qos == qos && flight.phase == phase {
             Ok(at)
         } else {
-            Err(NotInFlight)
+            Err(StrayAcknowledgement::OutOfStep)
         }
     }
 
     /// PUBACK: the QoS 1 delivery is complete.
-    pub(crate) fn acknowledge(&mut self, packet_id: NonZeroU16) -> Result<(), NotInFlight> {
+    pub(crate) fn acknowledge(
+        &mut self,
+        packet_id: NonZeroU16,
+    ) -> Result<(), StrayAcknowledgement> {
         let at = self.expect(packet_id, Qos::AtLeastOnce, Phase::Sent)?;
         self.complete(at);
         Ok(())
     }
 
     /// PUBREC: the QoS 2 delivery arrived and is to be released.
-    pub(crate) fn release(&mut self, packet_id: NonZeroU16) -> Result<(), NotInFlight> {
+    pub(crate) fn release(&mut self, packet_id: NonZeroU16) -> Result<(), StrayAcknowledgement> {
         match self.expect(packet_id, Qos::ExactlyOnce, Phase::Sent) {
             Ok(at) => {
                 self.in_flight[at].phase = Phase::Released;
                 Ok(())
             }
             // Sent again by a client that did not see our PUBREL.
-            Err(NotInFlight) => self
+            Err(_) => self
                 .expect(packet_id, Qos::ExactlyOnce, Phase::Released)
                 .map(|_| ()),
         }
     }
 
     /// PUBREC with a failure: the QoS 2 delivery is over \[MQTT-4.3.3\].
-    pub(crate) fn refuse(&mut self, packet_id: NonZeroU16) -> Result<(), NotInFlight> {
+    pub(crate) fn refuse(&mut self, packet_id: NonZeroU16) -> Result<(), StrayAcknowledgement> {
         let at = self.expect(packet_id, Qos::ExactlyOnce, Phase::Sent)?;
         self.complete(at);
         Ok(())
     }
 
     /// PUBCOMP: the QoS 2 delivery is complete.
-    pub(crate) fn finish(&mut self, packet_id: NonZeroU16) -> Result<(), NotInFlight> {
+    pub(crate) fn finish(&mut self, packet_id: NonZeroU16) -> Result<(), StrayAcknowledgement> {
         let at = self.expect(packet_id, Qos::ExactlyOnce, Phase::Released)?;
         self.complete(at);
         Ok(())
@@ -181,7 +198,7 @@ mod tests {
             state.acknowledge(packet_id).expect("in flight");
         }
         assert_eq!(state.acknowledge(kept), Ok(()));
-        assert_eq!(state.acknowledge(kept), Err(NotInFlight));
+        assert_eq!(state.acknowledge(kept), Err(StrayAcknowledgement::Unknown));
     }
 
     #[test]
@@ -190,12 +207,12 @@ mod tests {
         let packet_id = state.send(delivery(Qos::ExactlyOnce));
         assert_eq!(
             state.acknowledge(packet_id),
-            Err(NotInFlight),
+            Err(StrayAcknowledgement::OutOfStep),
             "no PUBACK at QoS 2"
         );
         assert_eq!(
             state.finish(packet_id),
-            Err(NotInFlight),
+            Err(StrayAcknowledgement::OutOfStep),
             "not released yet"
         );
         assert_eq!(state.release(packet_id), Ok(()));

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::BytesMut;
 use gatepost_message::{Publication, TopicFilter};
 
-use crate::acknowledged::NotInFlight;
+use crate::acknowledged::{Acknowledged, StrayAcknowledgement};
 use crate::broker::Core;
 use crate::encoder::{Format, Sink};
 use crate::filter::{RequestedFilter, RetainHandling, SubscribeOptions};
@@ -77,17 +77,6 @@ pub enum SubscribeError {
     /// The bound of the settings is reached.
     #[error("the session has as many subscriptions as the settings allow")]
     TooMany,
-}
-
-/// An acknowledgement that names nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("no delivery awaits this acknowledgement")]
-pub struct UnknownPacketId;
-
-impl From<NotInFlight> for UnknownPacketId {
-    fn from(_: NotInFlight) -> Self {
-        Self
-    }
 }
 
 /// How a connection ends.
@@ -261,33 +250,33 @@ impl Attachment {
     }
 
     /// PUBACK: a QoS 1 delivery is complete.
-    pub fn acknowledge(&self, packet_id: NonZeroU16) -> Result<(), UnknownPacketId> {
+    pub fn acknowledge(&self, packet_id: NonZeroU16) -> Result<(), StrayAcknowledgement> {
         self.acknowledged(|state| state.acknowledge(packet_id))
     }
 
     /// PUBREC: a QoS 2 delivery arrived. The caller answers with PUBREL.
-    pub fn release(&self, packet_id: NonZeroU16) -> Result<(), UnknownPacketId> {
+    pub fn release(&self, packet_id: NonZeroU16) -> Result<(), StrayAcknowledgement> {
         self.acknowledged(|state| state.release(packet_id))
     }
 
     /// PUBREC with a failure: the QoS 2 delivery is over.
-    pub fn refuse(&self, packet_id: NonZeroU16) -> Result<(), UnknownPacketId> {
+    pub fn refuse(&self, packet_id: NonZeroU16) -> Result<(), StrayAcknowledgement> {
         self.acknowledged(|state| state.refuse(packet_id))
     }
 
     /// PUBCOMP: a QoS 2 delivery is complete.
-    pub fn finish(&self, packet_id: NonZeroU16) -> Result<(), UnknownPacketId> {
+    pub fn finish(&self, packet_id: NonZeroU16) -> Result<(), StrayAcknowledgement> {
         self.acknowledged(|state| state.finish(packet_id))
     }
 
     fn acknowledged(
         &self,
-        act: impl FnOnce(&mut crate::acknowledged::Acknowledged) -> Result<(), NotInFlight>,
-    ) -> Result<(), UnknownPacketId> {
+        act: impl FnOnce(&mut Acknowledged) -> Result<(), StrayAcknowledgement>,
+    ) -> Result<(), StrayAcknowledgement> {
         if !self.is_current() {
             return Ok(());
         }
-        Ok(self.session.with_acknowledged(self.core.around(), act)?)
+        self.session.with_acknowledged(self.core.around(), act)
     }
 
     /// Whether a QoS 2 publication of this identifier was received and not released: it is the

@@ -36,9 +36,9 @@ mod settings;
 mod stats;
 mod subscription;
 
+pub use acknowledged::StrayAcknowledgement;
 pub use attachment::{
-    Attachment, Close, ConnectError, ConnectOptions, Connected, SubscribeError, UnknownPacketId,
-    Welcome,
+    Attachment, Close, ConnectError, ConnectOptions, Connected, SubscribeError, Welcome,
 };
 pub use broker::Broker;
 pub use counters::DropCause;

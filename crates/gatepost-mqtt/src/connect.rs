@@ -74,14 +74,16 @@ impl<'a> Connect<'a> {
         check_flags(version, flags)?;
         let keep_alive_seconds = reader.two_bytes()?;
         let properties = crate::ack::read_properties(version, &mut reader, PacketType::Connect)?;
-        let client_id = reader.string()?;
+        let client_id = reader
+            .name()
+            .map_err(|error| DecodeError::new(Reason::CLIENT_IDENTIFIER_NOT_VALID, error.what))?;
         let will = if flags & flag::WILL == 0 {
             None
         } else {
             Some(Will::decode(version, flags, &mut reader)?)
         };
         let user_name = (flags & flag::USER_NAME != 0)
-            .then(|| reader.string())
+            .then(|| reader.name())
             .transpose()?;
         let password = (flags & flag::PASSWORD != 0)
             .then(|| reader.binary())
@@ -180,7 +182,7 @@ impl<'a> Will<'a> {
         } else {
             Properties::EMPTY
         };
-        let topic = reader.string()?;
+        let topic = reader.name()?;
         Topic::check(topic).map_err(|_| {
             DecodeError::new(Reason::TOPIC_NAME_INVALID, "the Will's topic is no topic")
         })?;

@@ -34,7 +34,7 @@ impl<'a> Publish<'a> {
         let qos = Qos::from_level((flags >> 1) & 0b11)
             .ok_or(DecodeError::malformed("there is no QoS 3 [MQTT-3.3.1-4]"))?;
         let mut reader = Reader::new(frame.body);
-        let topic = reader.string()?;
+        let topic = reader.name()?;
         let packet_id = match qos {
             Qos::AtMostOnce => None,
             _ => Some(reader.packet_id()?),

@@ -98,7 +98,7 @@ impl<'a> Subscribe<'a> {
         let properties = read_properties(version, &mut reader, PacketType::Subscribe)?;
         let mut filters = SmallVec::new();
         while !reader.is_empty() {
-            let text = reader.string()?;
+            let text = reader.filter()?;
             let options = SubscriptionOptions::read(version, reader.byte()?)?;
             filters.push(Filter { text, options });
         }
@@ -231,7 +231,7 @@ impl<'a> Unsubscribe<'a> {
         let properties = read_properties(version, &mut reader, PacketType::Unsubscribe)?;
         let mut filters = SmallVec::new();
         while !reader.is_empty() {
-            filters.push(reader.string()?);
+            filters.push(reader.filter()?);
         }
         if filters.is_empty() {
             return Err(DecodeError::protocol(

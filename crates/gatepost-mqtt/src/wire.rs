@@ -85,6 +85,37 @@ impl<'a> Reader<'a> {
         }
         Ok(text)
     }
+
+    /// A string that names something: a topic, a filter, a client, a user. The standard lets a
+    /// receiver refuse control characters (§ 1.5.4); in names they only ever do harm, such as
+    /// forged log lines. Texts, such as user properties, may have line breaks.
+    pub(crate) fn name(&mut self) -> Result<&'a str, DecodeError> {
+        let text = self.string()?;
+        let bytes = text.as_bytes();
+        let has_c0 = bytes.iter().any(|&byte| byte < 0x20 || byte == 0x7F);
+        // U+0080 to U+009F are two bytes, the first of which is 0xC2.
+        let has_c1 = memchr::memchr(0xC2, bytes).is_some()
+            && text
+                .chars()
+                .any(|character| ('\u{80}'..='\u{9F}').contains(&character));
+        if has_c0 || has_c1 {
+            return Err(DecodeError::malformed(
+                "a name holds a control character [MQTT 5 § 1.5.4]",
+            ));
+        }
+        Ok(text)
+    }
+
+    /// A topic filter; that its wildcards stand where they may, the server checks.
+    pub(crate) fn filter(&mut self) -> Result<&'a str, DecodeError> {
+        let text = self.name()?;
+        if text.is_empty() {
+            return Err(DecodeError::malformed(
+                "a filter has at least one character [MQTT-4.7.3-1]",
+            ));
+        }
+        Ok(text)
+    }
 }
 
 /// The integer at the front of `bytes` and its length; `None` where more bytes are needed.

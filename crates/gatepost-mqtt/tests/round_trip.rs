@@ -125,7 +125,7 @@ proptest! {
     #[test]
     fn subscribe_and_its_answers_return(
         version in any_version(), packet_id in any_packet_id(), user in any_user_properties(),
-        texts in prop::collection::vec("[a-z/+#]{0,30}", 1..9), qos in any_qos(),
+        texts in prop::collection::vec("[a-z/+#]{1,30}", 1..9), qos in any_qos(),
         no_local: bool, retain_as_published: bool, retain_handling in 0_u8..3,
     ) {
         let has_properties = version == Version::Mqtt5;

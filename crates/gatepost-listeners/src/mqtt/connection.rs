@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::BytesMut;
-use gatepost_broker::{Attachment, Close, Sink};
+use gatepost_broker::{Attachment, Close, Sink, StrayAcknowledgement};
 use gatepost_message::Peer;
 use gatepost_mqtt::{
     Ack, DecodeError, Frame, Outcome, Packet, PacketType, PropertiesBuffer, Property, Reason,
@@ -137,7 +137,6 @@ impl Opening<'_> {
         *outcome = Some(match decoded {
             Ok(Packet::Connect(connect)) => {
                 handshake::connect(&connect, self.framing, self.stream.clone(), self.context)
-                    .map_err(Some)
             }
             Ok(_) => Err(None),
             Err(error) => Err(refusal(frame.body, error)),
@@ -189,7 +188,8 @@ pub(super) struct Connection {
     pub(super) version: Version,
     pub(super) attachment: Attachment,
     pub(super) user: Option<Arc<str>>,
-    pub(super) tell_why: bool,
+    tell_why: bool,
+    packet_bytes_max: usize,
     expiry_seconds: u32,
     pub(super) context: Arc<MqttContext>,
     pub(super) peer: Peer,
@@ -218,6 +218,7 @@ impl Connection {
             attachment: agreed.attachment,
             user: agreed.user,
             tell_why: agreed.tell_why,
+            packet_bytes_max: agreed.packet_bytes_max,
             expiry_seconds: agreed.expiry_seconds,
             context,
             peer,
@@ -355,23 +356,13 @@ impl Connection {
     fn handle(&mut self, packet: Packet<'_>) -> Result<(), Goodbye> {
         match packet {
             Packet::Publish(publish) => self.publish(&publish),
-            Packet::Puback(ack) => {
-                // An unknown identifier is a repetition, or a client's mistake that harms none.
-                let _ = self.attachment.acknowledge(ack.packet_id);
-                Ok(())
-            }
-            Packet::Pubrec(ack) => {
-                self.received(ack);
-                Ok(())
-            }
+            Packet::Puback(ack) => in_step(self.attachment.acknowledge(ack.packet_id)),
+            Packet::Pubrec(ack) => self.received(ack),
             Packet::Pubrel(ack) => {
                 self.released(ack);
                 Ok(())
             }
-            Packet::Pubcomp(ack) => {
-                let _ = self.attachment.finish(ack.packet_id);
-                Ok(())
-            }
+            Packet::Pubcomp(ack) => in_step(self.attachment.finish(ack.packet_id)),
             Packet::Subscribe(subscribe) => self.subscribe(&subscribe),
             Packet::Unsubscribe(unsubscribe) => self.unsubscribe(&unsubscribe),
             Packet::Pingreq => {
@@ -394,16 +385,18 @@ impl Connection {
     }
 
     /// PUBREC: the second of four steps, answered by the third \[MQTT-4.3.3-4\].
-    fn received(&mut self, ack: Ack<'_>) {
+    fn received(&mut self, ack: Ack<'_>) -> Result<(), Goodbye> {
         if ack.reason.is_error() {
-            let _ = self.attachment.refuse(ack.packet_id);
-            return;
+            return in_step(self.attachment.refuse(ack.packet_id));
         }
-        let reason = match self.attachment.release(ack.packet_id) {
+        let released = self.attachment.release(ack.packet_id);
+        let reason = match released {
             Ok(()) => Reason::SUCCESS,
             Err(_) => Reason::PACKET_IDENTIFIER_NOT_FOUND,
         };
+        in_step(released)?;
         self.answer(&Packet::Pubrel(Ack::new(ack.packet_id, reason)));
+        Ok(())
     }
 
     /// PUBREL: the client's publication is released, its identifier free \[MQTT-4.3.3-11\].
@@ -474,7 +467,7 @@ impl Connection {
     /// PUBACK or PUBREC.
     fn acknowledge(&mut self, answer: &Answer) {
         let mut properties = PropertiesBuffer::new();
-        if self.tell_why && !answer.text.is_empty() {
+        if self.may_explain(&answer.text) {
             // A reason that is too long for a string is left out.
             let _ = properties.push(&Property::ReasonString(&answer.text));
         }
@@ -488,6 +481,13 @@ impl Connection {
         } else {
             self.answer(&Packet::Puback(ack));
         }
+    }
+
+    /// Whether a reason string may go along: the client wants it, and takes packets of its size
+    /// \[MQTT-3.4.2-2\].
+    fn may_explain(&self, text: &str) -> bool {
+        const OTHER_BYTES_MAX: usize = 32;
+        self.tell_why && !text.is_empty() && text.len() + OTHER_BYTES_MAX <= self.packet_bytes_max
     }
 
     async fn end(mut self, goodbye: Goodbye) {
@@ -522,7 +522,8 @@ impl Connection {
     fn say_goodbye(&self, goodbye: &Goodbye) {
         let mut out = BytesMut::new();
         self.framing.put(&mut out, |out| {
-            goodbye.encode(self.version, self.tell_why, out);
+            let tell_why = self.may_explain(goodbye.text());
+            goodbye.encode(self.version, tell_why, out);
         });
         if self.framing == Framing::WebSocket {
             websocket::put_close(&mut out, 1000);
@@ -530,6 +531,18 @@ impl Connection {
         if !out.is_empty() {
             let _ = self.stream.try_write(&[IoSlice::new(&out)]);
         }
+    }
+}
+
+/// An unknown identifier is a repetition, or a mistake that harms none; a step out of turn means
+/// that the two sides no longer agree.
+fn in_step(result: Result<(), StrayAcknowledgement>) -> Result<(), Goodbye> {
+    match result {
+        Err(StrayAcknowledgement::OutOfStep) => Err(Goodbye::Server(
+            Reason::PROTOCOL_ERROR,
+            "an acknowledgement out of its turn [MQTT-4.3.3-4]",
+        )),
+        _ => Ok(()),
     }
 }
 

@@ -49,6 +49,14 @@ impl From<Ended> for Goodbye {
 }
 
 impl Goodbye {
+    /// The text for people; empty where there is none.
+    pub(super) const fn text(&self) -> &'static str {
+        match self {
+            Self::Server(_, text) => text,
+            _ => "",
+        }
+    }
+
     /// Appends what the client is told, if anything. Before MQTT 5 a server cannot say why.
     pub(super) fn encode(&self, version: Version, tell_why: bool, out: &mut BytesMut) {
         let Self::Server(reason, text) = self else {

@@ -14,6 +14,8 @@ use super::{MqttContext, MqttSettings};
 /// Session Expiry Interval that never ends (§ 3.1.2.11.2).
 const EXPIRY_NEVER: u32 = u32::MAX;
 const RECEIVE_MAX_DEFAULT: u16 = u16::MAX;
+/// As long as the client ids that the broker makes.
+const ASSIGNED_CLIENT_ID: &str = "auto-0123456789abc-12345678901234567890";
 
 /// What the connection must know of its CONNECT afterwards.
 pub(super) struct Agreed {
@@ -22,6 +24,8 @@ pub(super) struct Agreed {
     pub(super) user: Option<Arc<str>>,
     /// Whether reason strings may accompany failures \[MQTT-3.1.2-29\].
     pub(super) tell_why: bool,
+    /// The largest packet that the client takes.
+    pub(super) packet_bytes_max: usize,
     /// The Session Expiry Interval of CONNECT, in seconds.
     pub(super) expiry_seconds: u32,
 }
@@ -73,17 +77,18 @@ impl Wishes {
 }
 
 /// Gives the client its session, or says why not. The CONNACK of success is the session's first
-/// frame; it is not yet flushed.
+/// frame; it is not yet flushed. `None` instead of a reason where nothing can be said.
 pub(super) fn connect(
     connect: &Connect<'_>,
     framing: Framing,
     sink: Arc<dyn Sink>,
     context: &MqttContext,
-) -> Result<Agreed, Refused> {
+) -> Result<Agreed, Option<Refused>> {
     let version = connect.version;
     let settings = &context.settings;
     let wishes = Wishes::new(connect);
-    check(connect, &wishes, settings).map_err(|reason| Refused { version, reason })?;
+    let refuse = |reason| Some(Refused { version, reason });
+    check(connect, &wishes, settings).map_err(refuse)?;
     let keep_alive_seconds = keep_alive(connect, settings);
     let silence_max = Duration::from_secs(u64::from(keep_alive_seconds) * 3 / 2);
     let will = connect.will.as_ref().map(will);
@@ -93,10 +98,7 @@ pub(super) fn connect(
     });
     let will = match will.transpose() {
         Ok(will) if !has_will_topic_of_ours => will,
-        _ => {
-            let reason = Reason::TOPIC_NAME_INVALID;
-            return Err(Refused { version, reason });
-        }
+        _ => return Err(refuse(Reason::TOPIC_NAME_INVALID)),
     };
     let options = ConnectOptions {
         client_id: (!connect.client_id.is_empty()).then(|| connect.client_id.to_owned()),
@@ -123,21 +125,27 @@ pub(super) fn connect(
         expiry_seconds: (expiry(wishes.expiry_seconds) > expiry_max)
             .then_some(expiry_max.as_secs() as u32),
     };
+    if wishes
+        .packet_bytes_max
+        .is_some_and(|bytes| greeting.length(connect) > bytes as usize)
+    {
+        return Err(None); // Not even the answer would be taken [MQTT-3.1.2-24].
+    }
     let greet = |welcome: Welcome<'_>, out: &mut BytesMut| {
         framing.put(out, |out| greeting.encode(welcome, out));
     };
     let connected = context
         .broker
         .connect(options, greet)
-        .map_err(|_| Refused {
-            version,
-            reason: Reason::QUOTA_EXCEEDED,
-        })?;
+        .map_err(|_| refuse(Reason::QUOTA_EXCEEDED))?;
     Ok(Agreed {
         version,
         attachment: connected.attachment,
         user: connect.user_name.map(Arc::from),
         tell_why: wishes.tell_why,
+        packet_bytes_max: wishes
+            .packet_bytes_max
+            .map_or(usize::MAX, |bytes| bytes as usize),
         expiry_seconds: wishes.expiry_seconds,
     })
 }
@@ -201,6 +209,18 @@ struct Greeting<'a> {
 }
 
 impl Greeting<'_> {
+    /// How long the CONNACK will be at most.
+    fn length(&self, connect: &Connect<'_>) -> usize {
+        let mut out = BytesMut::new();
+        let welcome = Welcome {
+            session_present: false,
+            client_id: ASSIGNED_CLIENT_ID,
+            was_assigned: connect.client_id.is_empty(),
+        };
+        self.encode(welcome, &mut out);
+        out.len()
+    }
+
     fn encode(&self, welcome: Welcome<'_>, out: &mut BytesMut) {
         let mut properties = PropertiesBuffer::new();
         if self.version.has_properties() {

@@ -6,14 +6,41 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 
 use gatepost_message::Qos;
-use gatepost_mqtt::{Packet, Properties, PropertiesBuffer, Property, Version};
+use gatepost_mqtt::{Packet, PropertiesBuffer, Property, Version};
 use serde_json::Value;
 
 use crate::server::Server;
 use crate::wire::{Wire, plain_connect};
 
+const THREADS: usize = 16;
+
 /// Where we do otherwise, and why.
-const DEVIATIONS: &[(&str, &str)] = &[];
+const DEVIATIONS: &[(&str, &str)] = &[
+    (
+        "CONNECT-0162",
+        "flags in CONNECT's first byte, which 3.1 allowed, are refused before the version is known",
+    ),
+    (
+        "CONNECT-0182",
+        "an unknown level below 5 is answered as 3.1.1 does, with return code 1",
+    ),
+    (
+        "OTHER-0670",
+        "at QoS 2 a publication is delivered at its PUBLISH (§ 4.3.3, method B), not at its PUBREL",
+    ),
+    (
+        "PUBLISH-0991",
+        "a PUBLISH that is repeated is answered by PUBREC however often it is repeated",
+    ),
+    (
+        "PUBLISH-1004",
+        "who publishes under $SYS is told that this is not allowed (0x87)",
+    ),
+    (
+        "SUBSCRIBE-1475",
+        "one invalid filter is refused by the SUBACK (0x80), the connection goes on",
+    ),
+];
 
 fn corpus() -> Option<String> {
     let folder = std::env::var_os("GATEPOST_SHARED").map_or_else(
@@ -67,17 +94,25 @@ fn publish_from_outside(server: &Server, publication: &Value) {
     wire.send(&Packet::Disconnect(goodbye));
 }
 
-/// Equal, but for what the standard leaves open: a CONNACK's properties, and which of two codes
-/// names a broken packet.
+/// Equal, but for what the standard leaves open: a CONNACK's properties; which of two codes names
+/// a broken packet; and acknowledgements that say more than success, where the sequences' own
+/// broker says only that (0x10: nobody subscribes; 0x92: the identifier is not known).
 fn is_as_expected(got: &[u8], expected: &[u8]) -> bool {
+    let is_broken = |code: Option<&u8>| matches!(code, Some(0x81 | 0x82));
     if got.first() != expected.first() {
         return false;
     }
     match expected[0] {
-        0x20 => got.get(2..4) == expected.get(2..4),
+        0x20 => {
+            let same = got.get(2..4) == expected.get(2..4);
+            same || (is_broken(got.get(3)) && is_broken(expected.get(3)))
+        }
         0xE0 => {
-            let broken = |bytes: &[u8]| matches!(bytes.get(2), Some(0x81 | 0x82));
-            got.get(2) == expected.get(2) || (broken(got) && broken(expected))
+            let same = got.get(2) == expected.get(2);
+            same || (is_broken(got.get(2)) && is_broken(expected.get(2)))
+        }
+        0x40 | 0x50 | 0x62 | 0x70 if expected[1] == 2 && got.get(1) == Some(&3) => {
+            got.get(2..4) == expected.get(2..4) && matches!(got.get(4), Some(0x10 | 0x92))
         }
         _ => got == expected,
     }
@@ -100,10 +135,10 @@ fn run(server: &Server, test: &Value) -> Result<(), String> {
         }
         if let Some(hex) = step["recv"].as_str() {
             let expected = bytes(hex);
-            match wire.receive() {
-                Some(got) if is_as_expected(&got, &expected) => {}
+            match wire.try_receive() {
+                Some(Some(got)) if is_as_expected(&got, &expected) => {}
                 // A broker may close without a word.
-                None if expected[0] == 0xE0 => return Ok(()),
+                Some(None) if expected[0] == 0xE0 => return Ok(()),
                 got => return Err(format!("expected {expected:02x?}, got {got:02x?}")),
             }
         }
@@ -134,24 +169,34 @@ fn published_sequences_are_answered_as_expected() {
         println!("skipped: the corpus of packet sequences is not here");
         return;
     };
-    let _ = Properties::EMPTY;
+    let tests: Vec<Value> = corpus
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    // Most of the time goes by waiting for the end of connections.
+    let chunk = tests.len().div_ceil(THREADS);
+    let outcomes: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = tests
+            .chunks(chunk)
+            .map(|tests| scope.spawn(|| tests.iter().map(run_alone).collect::<Vec<_>>()))
+            .collect();
+        threads
+            .into_iter()
+            .flat_map(|thread| thread.join().expect("no panic"))
+            .collect()
+    });
     let deviations: HashMap<_, _> = DEVIATIONS.iter().copied().collect();
     let (mut passed, mut deviating, mut failures) = (0, 0, Vec::new());
-    for line in corpus.lines() {
-        let test: Value = serde_json::from_str(line).expect("JSON");
+    for (test, outcome) in tests.iter().zip(outcomes) {
         let id = test["id"].as_str().expect("an id");
-        // A server of its own: no test sees what another one retained.
-        let server = Server::start();
-        match (run(&server, &test), deviations.contains_key(id)) {
+        match (outcome, deviations.contains_key(id)) {
             (Ok(()), false) => passed += 1,
             (Err(_), true) => deviating += 1,
             (Ok(()), true) => failures.push(format!("{id}: listed as deviating, but passes")),
-            (Err(error), false) => {
-                failures.push(format!(
-                    "{id} v{} {}: {error}; {}",
-                    test["ver"], test["name"], test["steps"]
-                ));
-            }
+            (Err(error), false) => failures.push(format!(
+                "{id} v{} {}: {error}; {}",
+                test["ver"], test["name"], test["steps"]
+            )),
         }
     }
     println!("{passed} sequences as expected, {deviating} deviate with a reason");
@@ -161,4 +206,9 @@ fn published_sequences_are_answered_as_expected() {
         failures.len(),
         failures.join("\n")
     );
+}
+
+/// With a server of its own: no test sees what another one retained.
+fn run_alone(test: &Value) -> Result<(), String> {
+    run(&Server::start(), test)
 }

@@ -9,7 +9,7 @@ use gatepost_message::Qos;
 use gatepost_mqtt::{Connect, Frame, Packet, Properties, Version};
 
 /// A generous limit for what must come; nothing waits for it that works.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(5);
 
 pub(crate) struct Wire {
     stream: TcpStream,
