@@ -9,6 +9,7 @@
 //! - `pattern` gives each Perl regular expression the engine that is proven to mean the same.
 //! - [`mail`] makes the views of a message that rules look at, each only when a rule asks.
 //! - [`mailbox`] reads messages out of files, mbox files, Maildir and folders.
+//! - [`bayes`] and [`reputation`] hold what was learned; `learning` joins them to a scan.
 //! - [`eval`] holds the functions that `eval:` rules call.
 //! - `scan` finds in one pass per view the rules that can match at all, confirms those, and
 //!   sums up.
@@ -21,15 +22,18 @@ pub mod bayes;
 mod compile;
 pub mod eval;
 mod language;
+mod learning;
 pub mod mail;
 pub mod mailbox;
 mod pattern;
 mod problem;
 mod report;
+pub mod reputation;
 mod rule_set;
 mod scan;
 mod settings;
 
+pub use learning::{Learning, LearningSettings};
 pub use problem::{Problem, Severity};
 pub use report::{Hit, Report};
 pub use rule_set::{NearMiss, RuleSet, Statistics};

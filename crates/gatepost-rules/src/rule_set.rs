@@ -2,15 +2,17 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use crate::compile::{self, Abilities, RuleFacts};
+use crate::bayes::{Autolearn, Points};
+use crate::compile::{self, Abilities, Compiled, RuleFacts};
 use crate::language::options::Options;
 use crate::language::{self, Definitions, Language};
+use crate::learning::{Learning, LearningSettings, Lesson};
 use crate::mail::{Configuration, Mail};
 use crate::report;
-use crate::scan::{Near, Program, State};
+use crate::scan::{Near, State};
 use crate::{Hit, Problem, Report, RulesSettings, ScanContext, Severity};
 
 /// The rules that are part of the program, and the name that problems call their file.
@@ -49,10 +51,12 @@ pub struct NearMiss {
 
 /// All rules of some folders, compiled; shared by all threads.
 pub struct RuleSet {
-    program: Program,
-    facts: Vec<RuleFacts>,
+    plain: Compiled,
+    /// The same rules with their scores beside Bayes, made when Bayes has first learned enough.
+    with_bayes: OnceLock<Compiled>,
+    definitions: Definitions,
     options: Arc<Options>,
-    configuration: Configuration,
+    learning: Option<Learning>,
     required: f64,
     size_max: usize,
     time_max: Duration,
@@ -97,6 +101,10 @@ impl RuleSet {
             bayes: false,
         };
         let compiled = compile::compile(&mut definitions, abilities);
+        definitions.learning.bayes.enabled &= settings.bayes;
+        definitions.learning.reputation.awl.enabled &= settings.auto_welcomelist;
+        definitions.learning.reputation.txrep.enabled &= settings.auto_welcomelist;
+        let problems = std::mem::take(&mut definitions.problems);
         let required = settings
             .required_score
             .unwrap_or(definitions.options.required_score);
@@ -106,58 +114,116 @@ impl RuleSet {
                 not_running: compiled.not_running,
                 ..definitions.statistics
             },
-            program: compiled.program,
-            facts: compiled.facts,
-            options: Arc::new(definitions.options),
-            configuration: definitions.configuration,
+            plain: compiled,
+            with_bayes: OnceLock::new(),
+            options: Arc::new(definitions.options.clone()),
+            learning: None,
             required,
             size_max: settings.max_size.as_usize(),
             time_max: settings.max_time.duration(),
+            definitions,
         };
-        (set, definitions.problems)
+        (set, problems)
     }
 
     /// Judges one message, given as RFC 5322 text with either line end.
     pub fn scan(&self, message: &[u8], context: &ScanContext<'_>) -> Report {
         let message = message.get(..self.size_max).unwrap_or(message);
-        let mail = Mail::parse_with(message, &self.configuration);
-        let state = self.program.run(&mail, self.time_max, context);
-        self.report(&mail, state)
+        let mail = Mail::parse_with(message, self.configuration());
+        let (compiled, lesson) = self.begin(&mail);
+        let state = self.run(compiled, &mail, lesson.as_ref(), context);
+        self.report(compiled, &mail, lesson, state)
+    }
+
+    /// Joins what was learned: from now on scans ask it and add to it.
+    #[must_use]
+    pub fn with_learning(mut self, learning: Learning) -> Self {
+        self.learning = Some(learning);
+        self
+    }
+
+    /// What was joined.
+    pub fn learning(&self) -> Option<&Learning> {
+        self.learning.as_ref()
+    }
+
+    /// What the rule files say about learning.
+    pub fn learning_settings(&self) -> &LearningSettings {
+        &self.definitions.learning
+    }
+
+    /// What the rule files say about the views of a message.
+    pub fn configuration(&self) -> &Configuration {
+        &self.definitions.configuration
+    }
+
+    /// Asks what was learned, and gives the rules with the scores that go with it.
+    fn begin<'a>(&'a self, mail: &Mail<'_>) -> (&'a Compiled, Option<Lesson<'a>>) {
+        let settings = self.learning_settings();
+        let lesson = self
+            .learning
+            .as_ref()
+            .map(|learning| Lesson::begin(learning, settings, mail));
+        let with_bayes = lesson.as_ref().is_some_and(|lesson| lesson.with_bayes);
+        let compiled = if with_bayes {
+            self.with_bayes.get_or_init(|| {
+                let abilities = Abilities {
+                    network: false,
+                    bayes: true,
+                };
+                compile::compile(&mut self.definitions.clone(), abilities)
+            })
+        } else {
+            &self.plain
+        };
+        (compiled, lesson)
+    }
+
+    fn run(
+        &self,
+        compiled: &Compiled,
+        mail: &Mail<'_>,
+        lesson: Option<&Lesson<'_>>,
+        context: &ScanContext<'_>,
+    ) -> State {
+        let judgement = lesson.and_then(|lesson| lesson.judgement);
+        let probability = judgement.map(|judgement| judgement.probability);
+        let program = &compiled.program;
+        program.run(mail, probability, self.time_max, context)
     }
 
     /// Judges one message as [`RuleSet::scan`] does, and adds the metas that nearly hit: something
     /// they name did, and one rule more or less would have made them hit.
     pub fn explain(&self, message: &[u8], context: &ScanContext<'_>) -> (Report, Vec<NearMiss>) {
         let message = message.get(..self.size_max).unwrap_or(message);
-        let mail = Mail::parse_with(message, &self.configuration);
-        let state = self.program.run(&mail, self.time_max, context);
-        let near = self.program.metas.near(&state);
-        let near = near.into_iter().filter_map(|near| self.near_miss(near));
-        (self.report(&mail, state), near.collect())
+        let mail = Mail::parse_with(message, self.configuration());
+        let (compiled, lesson) = self.begin(&mail);
+        let state = self.run(compiled, &mail, lesson.as_ref(), context);
+        let near = compiled.program.metas.near(&state);
+        let near = near.into_iter().filter_map(|near| compiled.near_miss(near));
+        let near = near.collect();
+        (self.report(compiled, &mail, lesson, state), near)
     }
 
-    fn near_miss(&self, near: Near) -> Option<NearMiss> {
-        let meta = self.facts.get(near.meta as usize)?;
-        let other = self.facts.get(near.other as usize)?;
-        (!meta.is_sub_rule).then(|| NearMiss {
-            name: Arc::clone(&meta.name),
-            score: meta.score,
-            other: Arc::clone(&other.name),
-            needs_hit: near.needs_hit,
-        })
-    }
-
-    fn report(&self, mail: &Mail<'_>, mut state: State) -> Report {
+    fn report(
+        &self,
+        compiled: &Compiled,
+        mail: &Mail<'_>,
+        lesson: Option<Lesson<'_>>,
+        mut state: State,
+    ) -> Report {
         state.hits.sort_unstable();
         let mut score = 0.0;
+        let mut points = Averaged::default();
         let mut hits = Vec::with_capacity(state.hits.len());
         for &rule in &state.hits {
-            let Some(facts) = self.facts.get(rule as usize) else {
+            let Some(facts) = compiled.facts.get(rule as usize) else {
                 continue;
             };
             if facts.is_sub_rule {
                 continue;
             }
+            points.add(facts);
             score += facts.score;
             let matched = state.matched.iter().position(|(known, _)| *known == rule);
             hits.push(Hit {
@@ -169,14 +235,25 @@ impl RuleSet {
             });
         }
         let name = |&rule: &u32| {
-            self.facts
+            compiled
+                .facts
                 .get(rule as usize)
                 .map(|facts| Arc::clone(&facts.name))
         };
+        let mut autolearn = Autolearn::default();
+        if let Some(mut lesson) = lesson {
+            if let Some(hit) = compiled.reputation(&mut lesson, mail, &points) {
+                score += hit.score;
+                hits.push(hit);
+            }
+            let is_spam = report::round(score) >= self.required;
+            autolearn = lesson.end(mail, &points.autolearn, is_spam);
+        }
         Report {
             score: report::round(score),
             required: self.required,
             hits,
+            autolearn,
             limited: state.limited.iter().filter_map(name).collect(),
             preview: report::preview(mail.body()),
             options: Arc::clone(&self.options),
@@ -191,14 +268,72 @@ impl RuleSet {
     /// Compiles every pattern now instead of when it is first needed. Returns the names of rules
     /// whose pattern turns out not to compile, with the reason.
     pub fn compile_all(&self) -> Vec<(Arc<str>, String)> {
-        self.program
+        let compiled = &self.plain;
+        compiled
+            .program
             .patterns()
             .filter_map(|(rule, pattern)| {
                 let reason = pattern.compile().err()?;
-                let facts = self.facts.get(rule as usize)?;
+                let facts = compiled.facts.get(rule as usize)?;
                 Some((Arc::clone(&facts.name), reason))
             })
             .collect()
+    }
+}
+
+/// What the rules that hit count for in learning.
+#[derive(Debug, Default)]
+struct Averaged {
+    autolearn: Points,
+    /// For AWL: all but what is not to be learned from.
+    awl: f64,
+    /// A rule forbids to touch the sender's average.
+    no_awl: bool,
+}
+
+impl Averaged {
+    fn add(&mut self, facts: &RuleFacts) {
+        self.autolearn.add(&facts.points);
+        if !facts.no_autolearn {
+            self.awl += facts.score;
+            self.no_awl |= facts.no_awl;
+        }
+    }
+}
+
+impl Compiled {
+    /// The hit of the rule that adjusts the score by the sender's average.
+    fn reputation(
+        &self,
+        lesson: &mut Lesson<'_>,
+        mail: &Mail<'_>,
+        points: &Averaged,
+    ) -> Option<Hit> {
+        let (rule, asked) = self.program.reputation?;
+        let facts = self.facts.get(rule as usize)?;
+        if points.no_awl {
+            return None;
+        }
+        let awl = report::round(points.awl);
+        let score = lesson.reputation(mail, asked, awl, points.autolearn.total())?;
+        Some(Hit {
+            name: Arc::clone(&facts.name),
+            score,
+            description: Arc::clone(&facts.description),
+            area: facts.prefix,
+            matched: None,
+        })
+    }
+
+    fn near_miss(&self, near: Near) -> Option<NearMiss> {
+        let meta = self.facts.get(near.meta as usize)?;
+        let other = self.facts.get(near.other as usize)?;
+        (!meta.is_sub_rule).then(|| NearMiss {
+            name: Arc::clone(&meta.name),
+            score: meta.score,
+            other: Arc::clone(&other.name),
+            needs_hit: near.needs_hit,
+        })
     }
 }
 

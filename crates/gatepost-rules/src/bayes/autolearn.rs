@@ -102,7 +102,7 @@ fn thousandths(score: f64) -> f64 {
 }
 
 /// What `autolearn=` says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Autolearn {
     /// It was learned so.
     Learned(Class),
@@ -111,6 +111,7 @@ pub enum Autolearn {
     /// Learning by itself is switched off.
     Disabled,
     /// There is no learner.
+    #[default]
     Unavailable,
     /// It could not be learned.
     Failed,

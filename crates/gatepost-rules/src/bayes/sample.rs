@@ -9,12 +9,15 @@ use super::received_time::received_time;
 use super::settings::BayesSettings;
 use super::token::{Collector, Token};
 use super::words::{Region, add_line};
-use crate::mail::{Lines, Mail};
+use crate::mail::{HeaderSelector, Lines, Mail};
 
 /// Tokens of the visible text, and of the invisible text, stop at so many.
 const TEXT_TOKENS_MAX: usize = 50_000;
 /// Tokens of links stop at so many.
 const LINK_TOKENS_MAX: usize = 10_000;
+
+/// Longer message ids are cut; no real one is near.
+const ID_BYTES_MAX: usize = 4096;
 
 /// The views of a message that give tokens.
 #[derive(Clone, Debug)]
@@ -112,6 +115,45 @@ impl Sample {
     }
 }
 
+impl Sample {
+    /// The sample as bytes, to hand it to another process.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(64 + self.tokens.len() * 5);
+        bytes.extend_from_slice(&self.time.unwrap_or(0).to_be_bytes());
+        for id in [Some(&self.generated_id), self.own_id.as_ref()] {
+            let id = id.map(Vec::as_slice).unwrap_or_default();
+            let id = id.get(..ID_BYTES_MAX).unwrap_or(id);
+            bytes.extend_from_slice(&(id.len() as u16).to_be_bytes());
+            bytes.extend_from_slice(id);
+        }
+        for token in &self.tokens {
+            bytes.extend_from_slice(&token.to_bytes());
+        }
+        bytes
+    }
+
+    /// The sample that [`Sample::to_bytes`] wrote; `None` if the bytes are none.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (time, rest) = bytes.split_first_chunk::<4>()?;
+        let (generated_id, rest) = split_id(rest)?;
+        let (own_id, rest) = split_id(rest)?;
+        let (tokens, []) = rest.as_chunks::<5>() else {
+            return None;
+        };
+        Some(Self {
+            tokens: tokens.iter().copied().map(Token::from_bytes).collect(),
+            generated_id: generated_id.to_vec(),
+            own_id: (!own_id.is_empty()).then(|| own_id.to_vec()),
+            time: Some(u32::from_be_bytes(*time)).filter(|time| *time > 0),
+        })
+    }
+}
+
+fn split_id(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = bytes.split_first_chunk::<2>()?;
+    rest.split_at_checked(usize::from(u16::from_be_bytes(*length)))
+}
+
 impl<'a> Sources<'a> {
     /// The views of `mail` that give tokens.
     pub fn of(mail: &'a Mail<'_>, settings: &BayesSettings) -> Self {
@@ -133,10 +175,48 @@ impl<'a> Sources<'a> {
             } else {
                 Vec::new()
             },
-            relays: Vec::new(),
-            part_digests: Vec::new(),
+            relays: if wanted.header {
+                relays(mail)
+            } else {
+                Vec::new()
+            },
+            part_digests: if wanted.mimepart {
+                part_digests(mail)
+            } else {
+                Vec::new()
+            },
         }
     }
+}
+
+/// The relays as SpamAssassin writes them.
+fn relays<'a>(mail: &Mail<'_>) -> Vec<Field<'a>> {
+    [
+        "x-spam-relays-external",
+        "x-spam-relays-internal",
+        "x-spam-relays-trusted",
+        "x-spam-relays-untrusted",
+    ]
+    .into_iter()
+    .map(|name| {
+        let value = mail.header(&HeaderSelector::parse(name));
+        Field {
+            name: name.as_bytes().into(),
+            value: [b" ", value.as_deref().unwrap_or_default()].concat().into(),
+        }
+    })
+    .collect()
+}
+
+/// The digest of each part's decoded content with its type.
+fn part_digests(mail: &Mail<'_>) -> Vec<Vec<u8>> {
+    mail.parts()
+        .leaves()
+        .map(|part| {
+            let digest = hexadecimal(&Sha1::digest(part.decoded()));
+            format!("{digest}:{}", part.media_type).into_bytes()
+        })
+        .collect()
 }
 
 /// An id of the addressees, the date and the body: the same when a message comes back with other
@@ -176,10 +256,61 @@ fn own_id(mail: &Mail<'_>) -> Option<Vec<u8>> {
         .trim_ascii()
         .strip_prefix(b"<")?
         .strip_suffix(b">")
-        .filter(|id| !id.is_empty())
+        .filter(|id| !id.is_empty() && id.len() <= ID_BYTES_MAX)
         .map(<[u8]>::to_vec)
 }
 
 fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MESSAGE: &[u8] = b"To: a@b.example\nDate: Thu, 22 Aug 2002 10:00:00 +0000\n\
+        Message-Id: <id@b.example>\nSubject: Cheap watches\n\nBuy cheap watches\n";
+
+    #[test]
+    fn a_message_keeps_its_ids_when_fields_are_added() {
+        let settings = BayesSettings::default();
+        let sample = Sample::of(&Mail::parse(MESSAGE), &settings);
+        assert_eq!(sample.own_id.as_deref(), Some(&b"id@b.example"[..]));
+        let crlf = String::from_utf8_lossy(MESSAGE).replace('\n', "\r\n");
+        let added = format!("X-Spam-Status: No\r\n{crlf}");
+        let again = Sample::of(&Mail::parse(added.as_bytes()), &settings);
+        assert_eq!(again.generated_id, sample.generated_id);
+        assert_eq!(again.tokens, sample.tokens);
+        assert!(sample.tokens.contains(&Token::of(&[b"watches"])));
+        // Of the head's own bytes: the digest that sa-learn notes for this message.
+        assert!(sample.generated_id.ends_with(b"@sa_generated"));
+    }
+
+    proptest! {
+        #[test]
+        fn a_sample_comes_back_from_its_bytes(
+            tokens in proptest::collection::vec(any::<[u8; 5]>(), 0..9),
+            generated_id: Vec<u8>,
+            time in 1u32..,
+        ) {
+            let sample = Sample {
+                tokens: tokens.into_iter().map(Token::from_bytes).collect(),
+                generated_id,
+                own_id: None,
+                time: Some(time),
+            };
+            prop_assert_eq!(Sample::from_bytes(&sample.to_bytes()), Some(sample));
+        }
+
+        #[test]
+        fn any_bytes_are_read_without_panic(bytes: Vec<u8>) {
+            let _ = Sample::from_bytes(&bytes);
+        }
+
+        #[test]
+        fn any_message_gives_a_sample(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+            Sample::of(&Mail::parse(&bytes), &BayesSettings::default());
+        }
+    }
 }

@@ -6,6 +6,7 @@
 
 mod metas;
 mod needed;
+mod places;
 mod tests_of_rules;
 
 use std::collections::HashMap;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 
 use crate::Problem;
 use crate::Severity;
+use crate::bayes::PointsOf;
 use crate::language::Definitions;
 use crate::language::definition::{Definition, Test, View};
 use crate::mail::HeaderSelector;
@@ -31,6 +33,12 @@ pub(crate) struct RuleFacts {
     pub(crate) prefix: &'static str,
     pub(crate) is_sub_rule: bool,
     pub(crate) subject_prefix: Option<Arc<str>>,
+    /// What it counts for when a message may be learned by itself.
+    pub(crate) points: PointsOf,
+    /// Its score does not count in the sender's average.
+    pub(crate) no_autolearn: bool,
+    /// Where it hits, the sender's average is left alone.
+    pub(crate) no_awl: bool,
 }
 
 /// What the surroundings allow.
@@ -41,6 +49,9 @@ pub(crate) struct Abilities {
 }
 
 impl Abilities {
+    /// The bit of the score set that stands for Bayes.
+    const BAYES_BIT: usize = 0b10;
+
     /// The score set in force: bit 0 for the network, bit 1 for Bayes.
     pub(crate) fn score_set(self) -> usize {
         usize::from(self.network) | usize::from(self.bayes) << 1
@@ -167,6 +178,12 @@ fn facts(definitions: &Definitions, ids: &Ids, set: usize) -> Vec<RuleFacts> {
                 Some(Test::MimeHeader(_)) => View::Body.report_prefix(),
                 _ => "",
             };
+            let points = PointsOf {
+                place: places::place(rule, definitions),
+                flags: rule.flags.autolearn,
+                score: rule.score(set),
+                score_without_bayes: rule.score(set & !Abilities::BAYES_BIT),
+            };
             let facts = RuleFacts {
                 name: Arc::clone(&rule.name),
                 score: rule.score(set),
@@ -177,6 +194,9 @@ fn facts(definitions: &Definitions, ids: &Ids, set: usize) -> Vec<RuleFacts> {
                 prefix,
                 is_sub_rule: rule.is_sub_rule(),
                 subject_prefix: rule.subject_prefix.clone(),
+                points,
+                no_autolearn: rule.flags.no_autolearn,
+                no_awl: rule.flags.no_awl,
             };
             Some(((*id)?, facts))
         })
@@ -212,6 +232,8 @@ fn sort_into(
         };
         match prepared {
             Prepared::Meta(_) => {}
+            Prepared::Bayes(interval) => program.bayes.push((rule, interval)),
+            Prepared::Reputation(reputation) => program.reputation = Some((rule, reputation)),
             Prepared::Exists(selector) => fields.entry(selector).or_default().1.push(rule),
             Prepared::Field(selector, field) => {
                 fields

@@ -2,9 +2,11 @@
 
 use super::{Abilities, NotRunning, hits_max};
 use crate::Severity;
+use crate::bayes::Interval;
 use crate::eval::{self, EvalProblem, Evaluation};
 use crate::language::Definitions;
 use crate::language::definition::{Definition, FieldTest, Test, View};
+use crate::learning::Reputation;
 use crate::mail::HeaderSelector;
 use crate::pattern::Pattern;
 use crate::scan::{FieldRule, RuleId};
@@ -16,6 +18,10 @@ pub(super) enum Prepared {
     MimeField(HeaderSelector, Field),
     Lines(View, Pattern),
     Eval(View, Evaluation),
+    /// Which probabilities of Bayes hit.
+    Bayes(Interval),
+    /// The sender's average.
+    Reputation(Reputation),
     /// The text of a meta's expression.
     Meta(String),
 }
@@ -75,6 +81,13 @@ pub(super) fn prepare(
             if rule.flags.learn && !abilities.bayes {
                 return Err(needs_bayes());
             }
+            if function == "check_bayes" {
+                let interval = Interval::parse(arguments).ok_or_else(bad_interval)?;
+                return Ok(Prepared::Bayes(interval));
+            }
+            if let Some(reputation) = Reputation::of_function(function) {
+                return Ok(Prepared::Reputation(reputation));
+            }
             Prepared::Eval(
                 *view,
                 eval::prepare(function, arguments).map_err(eval_problem)?,
@@ -102,6 +115,13 @@ fn needs_bayes() -> NotRunning {
         mend: "",
         is_ours_to_miss: false,
     }
+}
+
+fn bad_interval() -> NotRunning {
+    eval_problem(EvalProblem::Arguments {
+        name: "check_bayes".to_owned(),
+        reason: "it takes two probabilities".to_owned(),
+    })
 }
 
 fn eval_problem(problem: EvalProblem) -> NotRunning {

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use crate::bayes::{RuleFlags, RulePlace};
+
 /// Where a line stands.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Source {
@@ -76,6 +78,12 @@ pub(crate) struct Flags {
     pub(crate) nice: bool,
     /// Needs Bayes.
     pub(crate) learn: bool,
+    /// How its score counts when a message may be learned by itself.
+    pub(crate) autolearn: RuleFlags,
+    /// Leaves its score out of the sender's average.
+    pub(crate) no_autolearn: bool,
+    /// A message that it hits leaves the sender's average alone.
+    pub(crate) no_awl: bool,
     /// Every match counts, not only the first.
     pub(crate) multiple: bool,
     /// Matches beyond which counting stops.
@@ -96,7 +104,19 @@ impl Flags {
             match word.split_once('=').unwrap_or((word, "")) {
                 ("net", _) => flags.net = true,
                 ("nice", _) => flags.nice = true,
-                ("learn", _) => flags.learn = true,
+                ("learn", _) => {
+                    flags.learn = true;
+                    flags.autolearn.learner = true;
+                }
+                ("noautolearn", _) => {
+                    flags.no_autolearn = true;
+                    flags.autolearn.left_out = true;
+                }
+                ("userconf", _) => flags.autolearn.left_out = true,
+                ("autolearn_force", _) => flags.autolearn.force = true,
+                ("autolearn_header", _) => flags.autolearn.counts_as = Some(RulePlace::Head),
+                ("autolearn_body", _) => flags.autolearn.counts_as = Some(RulePlace::Body),
+                ("noawl", _) => flags.no_awl = true,
                 ("multiple", _) => flags.multiple = true,
                 ("maxhits", count) => flags.hits_max = count.parse().ok(),
                 ("nosubject", _) => flags.no_subject = true,

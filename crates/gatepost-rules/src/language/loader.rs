@@ -236,11 +236,18 @@ impl<'d> Loader<'d> {
             return handler(self, line);
         }
         let value = String::from_utf8_lossy(line.value);
-        match self
-            .definitions
-            .configuration
-            .directive(line.directive, &value)
-        {
+        let definitions = &mut self.definitions;
+        let learning = &mut definitions.learning;
+        let taken = [
+            definitions.configuration.directive(line.directive, &value),
+            learning.bayes.directive(line.directive, &value),
+            learning.reputation.directive(line.directive, &value),
+        ];
+        let taken = taken
+            .into_iter()
+            .find(|taken| *taken != Directive::Unknown)
+            .unwrap_or(Directive::Unknown);
+        match taken {
             Directive::Taken => return Ok(()),
             Directive::Invalid(reason) => return Err(LineProblem::invalid(reason, "")),
             Directive::Unknown => {}

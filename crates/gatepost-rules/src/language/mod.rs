@@ -19,6 +19,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::learning::LearningSettings;
 use crate::mail::Configuration;
 use crate::{Problem, Severity, Statistics};
 use definition::Definition;
@@ -47,13 +48,14 @@ impl Language {
 }
 
 /// All that some folders say.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Definitions {
     pub(crate) rules: Vec<Definition>,
     by_name: HashMap<Arc<str>, usize>,
     pub(crate) replace_tags: ReplaceTags,
     pub(crate) options: Options,
     pub(crate) configuration: Configuration,
+    pub(crate) learning: LearningSettings,
     pub(crate) problems: Vec<Problem>,
     pub(crate) statistics: Statistics,
 }
@@ -72,6 +74,11 @@ impl Definitions {
             }
         };
         &mut self.rules[index]
+    }
+
+    /// The rule of this name, if there is one.
+    pub(crate) fn find(&self, name: &str) -> Option<&Definition> {
+        self.rules.get(*self.by_name.get(name)?)
     }
 
     fn known_rule(&self, name: &str) -> Option<Arc<str>> {

@@ -6,6 +6,7 @@ mod wrap;
 
 use std::sync::Arc;
 
+use crate::bayes::Autolearn;
 use crate::language::options::Options;
 use crate::mail::Lines;
 
@@ -56,6 +57,8 @@ pub struct Report {
     pub hits: Vec<Hit>,
     /// Rules that ran into a limit, so that it is not known whether they match.
     pub limited: Vec<Arc<str>>,
+    /// Whether the message was learned by itself, and as what.
+    pub autolearn: Autolearn,
     pub(crate) preview: String,
     pub(crate) options: Arc<Options>,
 }

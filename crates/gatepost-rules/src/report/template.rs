@@ -102,7 +102,7 @@ fn value<'r>(name: &str, argument: Option<&'r str>, report: &'r Report) -> Optio
         "CONTACTADDRESS" => options.report_contact.as_str().into(),
         "VERSION" => format!("{LANGUAGE_VERSION_TEXT}{}", options.version_tag).into(),
         "SUBVERSION" => LANGUAGE_RELEASE.into(),
-        "AUTOLEARN" => "no".into(),
+        "AUTOLEARN" => report.autolearn.name().into(),
         "BAYES" => "0.5".into(),
         _ => return None,
     })

@@ -16,7 +16,9 @@ pub use context::ScanContext;
 
 use std::time::Duration;
 
+use crate::bayes::Interval;
 use crate::eval::Evaluation;
+use crate::learning::Reputation;
 use crate::mail::Mail;
 use crate::pattern::Pattern;
 pub(crate) use budget::Budget;
@@ -45,6 +47,10 @@ pub(crate) struct Program {
     pub(crate) header_evals: Vec<EvalRule>,
     pub(crate) other_evals: Vec<EvalRule>,
     pub(crate) metas: MetaRules,
+    /// Rules on the probability that Bayes gives.
+    pub(crate) bayes: Vec<(RuleId, Interval)>,
+    /// The rule that adjusts the score by the sender's average, after all others.
+    pub(crate) reputation: Option<(RuleId, Reputation)>,
 }
 
 impl Program {
@@ -59,9 +65,20 @@ impl Program {
             .chain(of_mime.map(|field| (field.rule, &field.pattern)))
     }
 
-    /// Runs all rules on a message, for at most `time`.
-    pub(crate) fn run(&self, mail: &Mail<'_>, time: Duration, context: &ScanContext<'_>) -> State {
+    /// Runs all rules on a message, for at most `time`. `probability` is what Bayes says of it.
+    pub(crate) fn run(
+        &self,
+        mail: &Mail<'_>,
+        probability: Option<f64>,
+        time: Duration,
+        context: &ScanContext<'_>,
+    ) -> State {
         let mut state = State::new(self.rules, Budget::new(time), context.explain);
+        for (rule, interval) in &self.bayes {
+            if probability.is_some_and(|probability| interval.contains(probability)) {
+                state.hit(*rule, 1.0);
+            }
+        }
         for fields in &self.fields {
             fields.scan(mail, &mut state);
         }

@@ -1,0 +1,163 @@
+//! What a scan asks of what was learned, and what is learned from a scan.
+//!
+//! [`Learning`] joins Bayes and the senders' averages to a [`RuleSet`](crate::RuleSet). A scan then
+//! takes the score set with Bayes as soon as enough is learned, draws the score towards the
+//! sender's average, and learns a message whose score is clear. Without it, and where settings
+//! switch all of it off, a scan depends on the message and the rules alone.
+
+use std::sync::Arc;
+
+use crate::bayes::{
+    Autolearn, Bayes, BayesSettings, Class, Judgement, Learned, Points, Relearn, Sample,
+};
+use crate::mail::Mail;
+use crate::reputation::{Book, ReputationSettings, Sender};
+
+/// What was learned, shared with all rule sets that follow one another.
+#[derive(Clone)]
+pub struct Learning {
+    /// Bayes.
+    pub bayes: Arc<Bayes>,
+    /// The senders' averages.
+    pub book: Arc<Book>,
+}
+
+impl Learning {
+    /// One that begins with nothing and keeps nothing.
+    pub fn in_memory() -> Self {
+        Self {
+            bayes: Arc::new(Bayes::in_memory()),
+            book: Arc::new(Book::in_memory()),
+        }
+    }
+
+    /// Learns a message because somebody says what it is: Bayes and TxRep.
+    pub fn learn(&self, mail: &Mail<'_>, class: Class, settings: &LearningSettings) -> Learned {
+        let sample = Sample::of(mail, &settings.bayes);
+        let learned = self
+            .bayes
+            .learn(&sample, class, Relearn::Change, &settings.bayes);
+        if settings.reputation.txrep.enabled && learned != Learned::Before {
+            let sender = Sender::of(mail, &sample.generated_id);
+            self.book
+                .txrep_learn(&sender, class, &settings.reputation.txrep);
+        }
+        learned
+    }
+
+    /// Forgets a message that was learned; false if it was not.
+    pub fn forget(&self, mail: &Mail<'_>, settings: &LearningSettings) -> bool {
+        let sample = Sample::of(mail, &settings.bayes);
+        if settings.reputation.txrep.enabled {
+            let sender = Sender::of(mail, &sample.generated_id);
+            self.book.txrep_forget(&sender, &settings.reputation.txrep);
+        }
+        self.bayes.forget(&sample, &settings.bayes)
+    }
+}
+
+/// What rule files say about learning.
+#[derive(Clone, Debug, Default)]
+pub struct LearningSettings {
+    /// About Bayes.
+    pub bayes: BayesSettings,
+    /// About the senders' averages.
+    pub reputation: ReputationSettings,
+}
+
+/// One message's way through what was learned.
+pub(crate) struct Lesson<'a> {
+    learning: &'a Learning,
+    settings: &'a LearningSettings,
+    sample: Option<Sample>,
+    pub(crate) judgement: Option<Judgement>,
+    /// Whether the score set with Bayes applies.
+    pub(crate) with_bayes: bool,
+}
+
+impl<'a> Lesson<'a> {
+    /// Asks Bayes, if it has learned enough.
+    pub(crate) fn begin(
+        learning: &'a Learning,
+        settings: &'a LearningSettings,
+        mail: &Mail<'_>,
+    ) -> Self {
+        let with_bayes = learning.bayes.is_ready(&settings.bayes);
+        let sample = with_bayes.then(|| Sample::of(mail, &settings.bayes));
+        let judgement = sample
+            .as_ref()
+            .and_then(|sample| learning.bayes.judge(sample, &settings.bayes));
+        Self {
+            learning,
+            settings,
+            sample,
+            judgement,
+            with_bayes,
+        }
+    }
+
+    /// What the sender's average adds to a message whose rules gave `points`; the rule's name and
+    /// its score.
+    pub(crate) fn reputation(
+        &mut self,
+        mail: &Mail<'_>,
+        asked: Reputation,
+        points: f64,
+        points_of_txrep: f64,
+    ) -> Option<f64> {
+        let settings = &self.settings.reputation;
+        if !settings.awl.enabled && !settings.txrep.enabled {
+            return None;
+        }
+        let sender = Sender::of(mail, &self.sample(mail).generated_id);
+        let book = &self.learning.book;
+        match asked {
+            Reputation::Awl => book.awl(&sender, points, &settings.awl),
+            // SpamAssassin refuses TxRep beside AWL; so do we.
+            Reputation::Txrep if settings.awl.enabled => None,
+            Reputation::Txrep => book.txrep(&sender, points_of_txrep, &settings.txrep),
+        }
+    }
+
+    /// Learns the message if its score is clear.
+    pub(crate) fn end(mut self, mail: &Mail<'_>, points: &Points, is_spam: bool) -> Autolearn {
+        let settings = &self.settings.bayes;
+        if !settings.enabled || !settings.autolearn.enabled {
+            return Autolearn::Disabled;
+        }
+        let probability = self.judgement.map(|judgement| judgement.probability);
+        let Some(class) = settings.autolearn.decide(points, is_spam, probability) else {
+            return Autolearn::No;
+        };
+        let bayes = &self.learning.bayes;
+        match bayes.learn(self.sample(mail), class, Relearn::Keep, settings) {
+            Learned::New | Learned::Changed => Autolearn::Learned(class),
+            Learned::Before | Learned::Off => Autolearn::No,
+        }
+    }
+
+    fn sample(&mut self, mail: &Mail<'_>) -> &Sample {
+        self.sample
+            .get_or_insert_with(|| Sample::of(mail, &self.settings.bayes))
+    }
+}
+
+/// Which judge of senders a rule asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reputation {
+    /// `check_from_in_auto_welcomelist`.
+    Awl,
+    /// `check_senders_reputation`.
+    Txrep,
+}
+
+impl Reputation {
+    /// The judge that an eval function asks.
+    pub(crate) fn of_function(name: &str) -> Option<Self> {
+        match name {
+            "check_from_in_auto_welcomelist" | "check_from_in_auto_whitelist" => Some(Self::Awl),
+            "check_senders_reputation" => Some(Self::Txrep),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! AWL: a score is drawn towards the average of its sender's messages.
+
+use super::book::Book;
+use super::key::{key, network, prefix};
+use super::sender::Sender;
+use super::settings::AwlSettings;
+
+impl Book {
+    /// What AWL adds to a message that scored `points`, and counts the message. `None` if it has
+    /// nothing to say: it is switched off, the sender is unknown or new, or his average is that.
+    pub fn awl(&self, sender: &Sender, points: f64, settings: &AwlSettings) -> Option<f64> {
+        if !settings.enabled || !sender.from_field {
+            return None;
+        }
+        let network = sender
+            .first_public_ip
+            .as_deref()
+            .and_then(|ip| network(ip, settings.ipv4_bits, settings.ipv6_bits));
+        let own = key(&sender.address, network.as_deref());
+        let anywhere = key(&sender.address, None);
+        let mut shelf = self.shelf(&own);
+        let mut entry = shelf.get(&own).unwrap_or_default();
+        if entry.count == 0
+            && sender.first_public_ip.is_some()
+            && let Some(known) = shelf.get(&anywhere).filter(|known| known.count > 0)
+        {
+            // An address that was entered by hand takes on the network it is first seen from.
+            shelf.remove_all(&prefix(&sender.address));
+            entry = known;
+        }
+        let mean = entry.mean();
+        // Counted without the adjustment: otherwise early scores would feed on themselves.
+        entry.add(points);
+        shelf.set(own, entry);
+        let delta = (mean? - points) * settings.factor;
+        let delta = (delta * 1000.0).round() / 1000.0;
+        (delta != 0.0).then_some(delta)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sender(address: &str, ip: &str) -> Sender {
+        Sender {
+            address: address.to_owned(),
+            from_field: true,
+            first_public_ip: Some(ip.to_owned()),
+            ..Sender::default()
+        }
+    }
+
+    #[test]
+    fn a_score_is_drawn_half_way_to_the_average_of_before() {
+        let (book, settings) = (Book::in_memory(), AwlSettings::default());
+        let anna = sender("anna@example.org", "192.0.2.1");
+        assert_eq!(book.awl(&anna, 2.0, &settings), None, "she is new");
+        assert_eq!(book.awl(&anna, 10.0, &settings), Some(-4.0));
+        // The average is now (2 + 10) / 2.
+        assert_eq!(book.awl(&anna, 6.0, &settings), None);
+        let elsewhere = sender("anna@example.org", "198.51.100.1");
+        assert_eq!(
+            book.awl(&elsewhere, 6.0, &settings),
+            None,
+            "another network is new"
+        );
+        let entry = book.entry("anna@example.org", Some("192.0"));
+        assert_eq!(entry.map(|entry| entry.count), Some(3));
+    }
+
+    #[test]
+    fn switched_off_it_neither_reads_nor_writes() {
+        let book = Book::in_memory();
+        let settings = AwlSettings {
+            enabled: false,
+            ..AwlSettings::default()
+        };
+        let anna = sender("anna@example.org", "192.0.2.1");
+        for _ in 0..3 {
+            assert_eq!(book.awl(&anna, 5.0, &settings), None);
+        }
+        assert!(book.is_empty());
+    }
+}

@@ -1,0 +1,307 @@
+//! The averages, in memory, written through to a store.
+
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use parking_lot::{Mutex, MutexGuard};
+
+/// At most so many entries are held; beyond, those of longest ago are dropped.
+pub const BOOK_ENTRIES_MAX: usize = 1_000_000;
+
+/// Names are spread over so many locks, so that scans seldom wait for one another.
+const SHELVES: usize = 16;
+/// When a shelf is full, one entry in so many is dropped at once.
+const DROPPED_SHARE: usize = 8;
+
+/// The messages of one sender.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Entry {
+    /// How many there were.
+    pub count: u32,
+    /// The sum of their scores.
+    pub total: f64,
+    /// When the last one came, in seconds since 1970.
+    pub time: u32,
+}
+
+impl Entry {
+    /// The average score; `None` if there was no message.
+    pub fn mean(self) -> Option<f64> {
+        (self.count > 0).then(|| self.total / f64::from(self.count))
+    }
+
+    /// Counts a message.
+    pub(super) fn add(&mut self, score: f64) {
+        if score.is_finite() {
+            self.count = self.count.saturating_add(1);
+            self.total += score;
+            self.time = now_seconds();
+        }
+    }
+
+    /// The entry as bytes.
+    pub fn to_bytes(self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        bytes[..4].copy_from_slice(&self.count.to_be_bytes());
+        bytes[4..8].copy_from_slice(&self.time.to_be_bytes());
+        bytes[8..].copy_from_slice(&self.total.to_be_bytes());
+        bytes
+    }
+
+    /// The entry that [`Entry::to_bytes`] wrote; `None` if the bytes are none.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (count, rest) = bytes.split_first_chunk::<4>()?;
+        let (time, rest) = rest.split_first_chunk::<4>()?;
+        let total = f64::from_be_bytes(rest.try_into().ok()?);
+        total.is_finite().then_some(Self {
+            count: u32::from_be_bytes(*count),
+            total,
+            time: u32::from_be_bytes(*time),
+        })
+    }
+}
+
+/// The keeper has failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the senders' averages cannot be kept: {0}")]
+pub struct BookStoreError(pub String);
+
+/// Keeps the averages.
+pub trait BookStore: Send + Sync {
+    /// Hands every entry to `visit`.
+    fn load(&self, visit: &mut dyn FnMut(Vec<u8>, Entry)) -> Result<(), BookStoreError>;
+
+    /// Takes entries to keep; `None` removes one. Need not wait until they are safe.
+    fn write(&self, entries: Vec<(Vec<u8>, Option<Entry>)>) -> Result<(), BookStoreError>;
+}
+
+/// A keeper that keeps nothing: averages last as long as the process.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct NoBookStore;
+
+impl BookStore for NoBookStore {
+    fn load(&self, _visit: &mut dyn FnMut(Vec<u8>, Entry)) -> Result<(), BookStoreError> {
+        Ok(())
+    }
+
+    fn write(&self, _entries: Vec<(Vec<u8>, Option<Entry>)>) -> Result<(), BookStoreError> {
+        Ok(())
+    }
+}
+
+/// The averages of all senders, shared by all threads through an `Arc`.
+pub struct Book {
+    shelves: Vec<Mutex<Shelf>>,
+    spread: RandomState,
+    store: Arc<dyn BookStore>,
+    entries_max: usize,
+}
+
+/// The entries of some names, sorted, so that those of one name stand together.
+#[derive(Default)]
+pub(super) struct Shelf {
+    entries: BTreeMap<Vec<u8>, Entry>,
+    /// What the store has not got yet; `None` is removed.
+    changed: BTreeMap<Vec<u8>, Option<Entry>>,
+    entries_max: usize,
+}
+
+impl Book {
+    /// Loads what `store` keeps.
+    pub fn open(store: Arc<dyn BookStore>, entries_max: usize) -> Result<Self, BookStoreError> {
+        let book = Self::with_store(store.clone(), entries_max);
+        store.load(&mut |key, entry| {
+            let mut shelf = book.shelf(&key);
+            shelf.put(key, entry, false);
+        })?;
+        Ok(book)
+    }
+
+    /// An empty one that keeps its entries only in memory.
+    pub fn in_memory() -> Self {
+        Self::with_store(Arc::new(NoBookStore), BOOK_ENTRIES_MAX)
+    }
+
+    fn with_store(store: Arc<dyn BookStore>, entries_max: usize) -> Self {
+        let of_shelf = (entries_max / SHELVES).max(1);
+        let shelf = || {
+            Mutex::new(Shelf {
+                entries_max: of_shelf,
+                ..Shelf::default()
+            })
+        };
+        Self {
+            shelves: std::iter::repeat_with(shelf).take(SHELVES).collect(),
+            spread: RandomState::new(),
+            store,
+            entries_max: of_shelf * SHELVES,
+        }
+    }
+
+    /// The shelf where a key's name stands.
+    pub(super) fn shelf(&self, key: &[u8]) -> MutexGuard<'_, Shelf> {
+        let name = key.split(|byte| *byte == b'|').next().unwrap_or_default();
+        let index = self.spread.hash_one(name) as usize % SHELVES;
+        match self.shelves.get(index) {
+            Some(shelf) => shelf.lock(),
+            None => unreachable!("an index below the number of shelves"),
+        }
+    }
+
+    /// How many entries there are.
+    pub fn len(&self) -> usize {
+        self.shelves
+            .iter()
+            .map(|shelf| shelf.lock().entries.len())
+            .sum()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many there may be.
+    pub fn entries_max(&self) -> usize {
+        self.entries_max
+    }
+
+    /// The average of a sender: his address, and his network as it stands in keys (`192.0`).
+    pub fn entry(&self, name: &str, network: Option<&str>) -> Option<Entry> {
+        let key = super::key::key(name, network);
+        self.shelf(&key).get(&key)
+    }
+
+    /// Hands what changed since the last time to the store. What fails is tried again with the
+    /// next call.
+    pub fn keep(&self) -> Result<(), BookStoreError> {
+        for shelf in &self.shelves {
+            let changed = std::mem::take(&mut shelf.lock().changed);
+            if changed.is_empty() {
+                continue;
+            }
+            if let Err(error) = self.store.write(changed.clone().into_iter().collect()) {
+                let mut shelf = shelf.lock();
+                for (key, entry) in changed {
+                    shelf.changed.entry(key).or_insert(entry);
+                }
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Shelf {
+    pub(super) fn get(&self, key: &[u8]) -> Option<Entry> {
+        self.entries.get(key).copied()
+    }
+
+    pub(super) fn set(&mut self, key: Vec<u8>, entry: Entry) {
+        self.put(key, entry, true);
+    }
+
+    fn put(&mut self, key: Vec<u8>, entry: Entry, changed: bool) {
+        if changed {
+            self.changed.insert(key.clone(), Some(entry));
+        }
+        self.entries.insert(key, entry);
+        if self.entries.len() > self.entries_max {
+            self.drop_oldest();
+        }
+    }
+
+    pub(super) fn remove(&mut self, key: &[u8]) {
+        if self.entries.remove(key).is_some() {
+            self.changed.insert(key.to_vec(), None);
+        }
+    }
+
+    /// Removes all entries whose key begins so.
+    pub(super) fn remove_all(&mut self, prefix: &[u8]) {
+        let keys: Vec<Vec<u8>> = self
+            .entries
+            .range(prefix.to_vec()..)
+            .map(|(key, _)| key)
+            .take_while(|key| key.starts_with(prefix))
+            .cloned()
+            .collect();
+        for key in keys {
+            self.remove(&key);
+        }
+    }
+
+    fn drop_oldest(&mut self) {
+        let mut by_age: Vec<(u32, Vec<u8>)> = self
+            .entries
+            .iter()
+            .map(|(key, entry)| (entry.time, key.clone()))
+            .collect();
+        by_age.sort_unstable();
+        for (_, key) in by_age
+            .into_iter()
+            .take(self.entries_max.div_ceil(DROPPED_SHARE))
+        {
+            self.remove(&key);
+        }
+    }
+}
+
+fn now_seconds() -> u32 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| {
+            u32::try_from(since.as_secs()).unwrap_or(u32::MAX)
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn entry(time: u32) -> Entry {
+        Entry {
+            count: 1,
+            total: 2.5,
+            time,
+        }
+    }
+
+    #[test]
+    fn the_book_is_bounded_and_drops_the_oldest() {
+        let book = Book::with_store(Arc::new(NoBookStore), 160);
+        for number in 0..1000u32 {
+            let key = format!("user{number}@example.org|ip=none").into_bytes();
+            book.shelf(&key).set(key.clone(), entry(number));
+        }
+        assert!(book.len() <= book.entries_max());
+        assert!(book.entry("user999@example.org", None).is_some());
+        assert!(book.entry("user0@example.org", None).is_none());
+    }
+
+    #[test]
+    fn entries_of_a_name_go_together() {
+        let book = Book::in_memory();
+        for key in ["a@x|ip=1.2", "a@x|ip=none", "ab@x|ip=none"] {
+            book.shelf(key.as_bytes()).set(key.into(), entry(1));
+        }
+        book.shelf(b"a@x|").remove_all(b"a@x|");
+        assert_eq!(book.len(), 1);
+    }
+
+    proptest! {
+        #[test]
+        fn an_entry_comes_back_from_its_bytes(count: u32, time: u32, total in -1e9f64..1e9) {
+            let entry = Entry { count, total, time };
+            prop_assert_eq!(Entry::from_bytes(&entry.to_bytes()), Some(entry));
+        }
+
+        #[test]
+        fn any_bytes_are_read_without_panic(bytes: Vec<u8>) {
+            let _ = Entry::from_bytes(&bytes);
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Under which keys averages stand, the same as in SpamAssassin's databases.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// The key of an address, a domain or another name, from a network or from anywhere.
+pub(super) fn key(name: &str, network: Option<&str>) -> Vec<u8> {
+    let mut key = prefix(name);
+    key.extend_from_slice(b"ip=");
+    key.extend_from_slice(network.unwrap_or("none").as_bytes());
+    key
+}
+
+/// What all keys of a name begin with.
+pub(super) fn prefix(name: &str) -> Vec<u8> {
+    let mut prefix: Vec<u8> = name
+        .bytes()
+        .map(|byte| match byte {
+            0 | b';' | b'\'' | b'"' | b'!' | b'|' => b'_',
+            other => other.to_ascii_lowercase(),
+        })
+        .collect();
+    prefix.push(b'|');
+    prefix
+}
+
+/// The network of an address, given by its first bits; `None` if it is no address.
+pub(super) fn network(address: &str, ipv4_bits: u8, ipv6_bits: u8) -> Option<String> {
+    match address.parse().ok()? {
+        IpAddr::V4(address) => Some(network_v4(address, ipv4_bits)),
+        IpAddr::V6(address) => Some(network_v6(address, ipv6_bits)),
+    }
+}
+
+fn network_v4(address: Ipv4Addr, bits: u8) -> String {
+    let mask = u32::MAX
+        .checked_shl(32 - u32::from(bits.min(32)))
+        .unwrap_or(0);
+    let network = Ipv4Addr::from_bits(address.to_bits() & mask).to_string();
+    match bits {
+        32 => network,
+        // The customary case is written with two numbers even if they are zero.
+        16 => network.split('.').take(2).collect::<Vec<_>>().join("."),
+        _ => without_repeated_end(&network, ".0", 3).to_owned(),
+    }
+}
+
+fn network_v6(address: Ipv6Addr, bits: u8) -> String {
+    let mask = u128::MAX
+        .checked_shl(128 - u32::from(bits.min(128)))
+        .unwrap_or(0);
+    let network = Ipv6Addr::from_bits(address.to_bits() & mask);
+    let groups = network.segments().map(|segment| format!("{segment:04x}"));
+    let full = groups.join(":");
+    let short = without_repeated_end(&full, ":0000", 7);
+    if short.len() < full.len() {
+        format!("{short}::")
+    } else {
+        full
+    }
+}
+
+fn without_repeated_end<'a>(text: &'a str, end: &str, max: usize) -> &'a str {
+    let mut rest = text;
+    for _ in 0..max {
+        match rest.strip_suffix(end) {
+            Some(shorter) => rest = shorter,
+            None => break,
+        }
+    }
+    rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn networks_are_named_by_their_first_bits() {
+        let network = |address, v4, v6| network(address, v4, v6).unwrap_or_default();
+        assert_eq!(network("192.0.2.129", 16, 48), "192.0");
+        assert_eq!(network("192.0.2.129", 24, 48), "192.0.2");
+        assert_eq!(network("192.0.2.129", 25, 48), "192.0.2.128");
+        assert_eq!(network("192.0.2.129", 32, 48), "192.0.2.129");
+        assert_eq!(network("2001:db8:1:2::3", 16, 48), "2001:0db8:0001::");
+        assert_eq!(
+            network("2001:db8:1:2::3", 16, 128),
+            "2001:0db8:0001:0002:0000:0000:0000:0003"
+        );
+        assert_eq!(network("nonsense", 16, 48), "");
+    }
+
+    #[test]
+    fn keys_hold_no_separators_but_their_own() {
+        assert_eq!(
+            key("A|b@C.example", Some("192.0")),
+            b"a_b@c.example|ip=192.0"
+        );
+        assert_eq!(key("x", None), b"x|ip=none");
+    }
+}

@@ -1,0 +1,21 @@
+//! What senders are known for: the average score of their messages so far.
+//!
+//! Two judges, as in SpamAssassin: *AWL* draws the score of a message towards the average of its
+//! sender's messages from the same network; *TxRep* weighs the averages of the address, its domain,
+//! its network, its relay's name and the message itself. Both keep their averages in a [`Book`];
+//! a rule set uses one of them at a time.
+//!
+//! Invariants: a message counts with its score before its own adjustment; memory is bounded by
+//! [`BOOK_ENTRIES_MAX`]; where both are switched off nothing is read or written, so that the same
+//! message gives the same score always.
+
+mod awl;
+mod book;
+mod key;
+mod sender;
+mod settings;
+mod txrep;
+
+pub use book::{BOOK_ENTRIES_MAX, Book, BookStore, BookStoreError, Entry, NoBookStore};
+pub use sender::Sender;
+pub use settings::{AwlSettings, ReputationSettings, TxrepSettings, Weights};

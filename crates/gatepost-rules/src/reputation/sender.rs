@@ -1,0 +1,63 @@
+//! Who sent a message, as far as averages are concerned.
+
+use crate::mail::{HeaderSelector, Mail, Relay};
+
+/// Who sent a message.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sender {
+    /// The address of `From`, or else of the envelope, in lower case; empty if there is none.
+    pub address: String,
+    /// Whether `From` itself has an address. AWL looks only at that.
+    pub from_field: bool,
+    /// The public address where the message was first seen, for AWL.
+    pub first_public_ip: Option<String>,
+    /// The relays with address, whether that is private, and name, from the one that handed the
+    /// message to us to the first; the trusted ones stand first.
+    pub relays: Vec<(String, bool, String)>,
+    /// How many of the relays are trusted.
+    pub trusted: usize,
+    /// An id made of the message's content.
+    pub message_id: Vec<u8>,
+}
+
+impl Sender {
+    /// Who sent `mail`, whose generated id is `message_id`.
+    pub fn of(mail: &Mail<'_>, message_id: &[u8]) -> Self {
+        let address = |selector: &str| {
+            let value = mail.header(&HeaderSelector::parse(selector))?;
+            let text = String::from_utf8_lossy(&value).trim().to_lowercase();
+            (!text.is_empty()).then_some(text)
+        };
+        let from = address("From:addr");
+        let from_field = from.is_some();
+        let relays = mail.relays();
+        let fact = |relay: &Relay| (relay.ip.clone(), relay.ip_private, relay.helo.clone());
+        let all: Vec<_> = relays
+            .trusted
+            .iter()
+            .chain(&relays.untrusted)
+            .map(fact)
+            .collect();
+        Self {
+            address: from
+                .or_else(|| address("EnvelopeFrom:addr"))
+                .unwrap_or_default(),
+            from_field,
+            first_public_ip: all
+                .iter()
+                .rev()
+                .find(|(ip, is_private, _)| !is_private && !ip.is_empty())
+                .map(|(ip, ..)| ip.clone()),
+            trusted: relays.trusted.len(),
+            relays: all,
+            message_id: message_id.to_vec(),
+        }
+    }
+
+    /// The domain of the address.
+    pub(super) fn domain(&self) -> &str {
+        self.address
+            .rsplit_once('@')
+            .map_or(self.address.as_str(), |(_, domain)| domain)
+    }
+}

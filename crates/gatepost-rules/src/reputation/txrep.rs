@@ -1,0 +1,228 @@
+//! TxRep: a score is drawn towards the averages of several things that sent it.
+
+use super::book::{Book, Entry};
+use super::key::{key, network};
+use super::sender::Sender;
+use super::settings::TxrepSettings;
+use crate::bayes::Class;
+
+/// Below this score the border of trust does not matter.
+const LOW_SCORE: f64 = 2.0;
+
+/// One average that a message counts in.
+struct Identity {
+    key: Vec<u8>,
+    weight: f64,
+}
+
+impl Book {
+    /// What TxRep adds to a message that scored `points`, and counts the message. `None` if it has
+    /// nothing to say.
+    pub fn txrep(&self, sender: &Sender, points: f64, settings: &TxrepSettings) -> Option<f64> {
+        if !settings.enabled || sender.address.is_empty() {
+            return None;
+        }
+        let message = message_key(sender);
+        if settings.track_messages
+            && let Some(known) = self.shelf(&message).get(&message).and_then(Entry::mean)
+        {
+            // The same message again: its score of then counts, and nothing is counted anew.
+            let drawn = (points + settings.factor * known) / (1.0 + settings.factor);
+            return delta_of(drawn - points);
+        }
+        let (mut sum, mut weight_sum) = (0.0, 0.0);
+        for identity in identities(sender, points, settings) {
+            let mut shelf = self.shelf(&identity.key);
+            let mut entry = shelf.get(&identity.key).unwrap_or_default();
+            sum += identity.weight * draw(entry, points);
+            weight_sum += identity.weight;
+            entry.add(points);
+            shelf.set(identity.key, entry);
+        }
+        let delta = if weight_sum > 0.0 {
+            settings.factor * sum / weight_sum
+        } else {
+            0.0
+        };
+        if settings.track_messages {
+            let mut shelf = self.shelf(&message);
+            let mut entry = Entry::default();
+            entry.add(points + delta);
+            shelf.set(message, entry);
+        }
+        delta_of(delta)
+    }
+
+    /// Notes that a person said what a message is.
+    pub fn txrep_learn(&self, sender: &Sender, class: Class, settings: &TxrepSettings) {
+        if !settings.enabled || sender.address.is_empty() {
+            return;
+        }
+        let points = match class {
+            Class::Spam => settings.learn_penalty,
+            Class::Ham => -settings.learn_bonus,
+        };
+        let message = message_key(sender);
+        let known = self.shelf(&message).get(&message);
+        // More than one count marks a message that was learned before: that is undone first.
+        if known.is_some_and(|entry| entry.count > 1) {
+            self.txrep_forget(sender, settings);
+        }
+        let all = identities(sender, points, settings).into_iter();
+        let own = settings.track_messages.then(|| message.clone());
+        for key in all.map(|identity| identity.key).chain(own) {
+            let mut shelf = self.shelf(&key);
+            let mut entry = shelf.get(&key).unwrap_or_default();
+            let mean = entry.mean().unwrap_or(0.0);
+            let score = points + points.signum() * mean.abs();
+            entry.add(score);
+            if key == message && entry.count == 1 {
+                entry.add(score);
+            }
+            shelf.set(key, entry);
+        }
+    }
+
+    /// Takes back what a message counted for.
+    pub fn txrep_forget(&self, sender: &Sender, settings: &TxrepSettings) {
+        if !settings.enabled {
+            return;
+        }
+        let message = message_key(sender);
+        let Some(points) = self.shelf(&message).get(&message).and_then(Entry::mean) else {
+            return;
+        };
+        for identity in identities(sender, points, settings) {
+            let mut shelf = self.shelf(&identity.key);
+            if let Some(mut entry) = shelf.get(&identity.key) {
+                entry.count = entry.count.saturating_sub(1).max(1);
+                entry.total -= points;
+                shelf.set(identity.key, entry);
+            }
+        }
+        self.shelf(&message).remove(&message);
+    }
+}
+
+fn delta_of(delta: f64) -> Option<f64> {
+    let delta = (delta * 1000.0).round() / 1000.0;
+    (delta != 0.0).then_some(delta)
+}
+
+fn message_key(sender: &Sender) -> Vec<u8> {
+    key(&String::from_utf8_lossy(&sender.message_id), None)
+}
+
+/// How far an average draws a score: towards the average that includes the message, but never
+/// across, when both are on the same side of zero.
+fn draw(entry: Entry, points: f64) -> f64 {
+    let count = 1.0 + f64::from(entry.count);
+    let delta = (entry.total + points) / count - points;
+    let softens_spam = entry.total > 0.0 && points > 0.0 && delta < 0.0;
+    let hardens_ham = entry.total < 0.0 && points < 0.0 && delta > 0.0;
+    if softens_spam || hardens_ham {
+        entry.total / count
+    } else {
+        delta
+    }
+}
+
+/// In which averages a message counts.
+fn identities(sender: &Sender, points: f64, settings: &TxrepSettings) -> Vec<Identity> {
+    let (ip, helo) = origin(sender, points);
+    let network = ip
+        .as_deref()
+        .and_then(|ip| network(ip, settings.ipv4_bits, settings.ipv6_bits));
+    let network = network.as_deref();
+    let weights = &settings.weights;
+    let (address, domain) = (sender.address.as_str(), sender.domain());
+    let mut all = vec![
+        (key(address, network), weights.email_ip),
+        (key(domain, network), weights.domain),
+    ];
+    if let Some(helo) = helo {
+        all.push((key(&helo, None), weights.helo));
+    }
+    if let Some(ip) = &ip {
+        all.push((key(address, None), weights.email));
+        all.push((key(ip, None), weights.ip));
+    }
+    all.into_iter()
+        .filter(|(_, weight)| *weight > 0.0)
+        .map(|(key, weight)| Identity { key, weight })
+        .collect()
+}
+
+/// The address that the first relay beyond our trust came from, and the last name that a relay gave
+/// and that says more than the address does.
+fn origin(sender: &Sender, points: f64) -> (Option<String>, Option<String>) {
+    let (mut origin, mut name) = (None, None);
+    for (index, (ip, is_private, helo)) in sender.relays.iter().enumerate() {
+        let says_more = !helo.is_empty()
+            && helo.trim_start_matches('[').trim_end_matches(']') != ip
+            && !helo.eq_ignore_ascii_case(sender.domain())
+            && !helo.eq_ignore_ascii_case(&sender.address);
+        if says_more {
+            name = Some(helo.clone());
+        }
+        if ip.is_empty() {
+            continue;
+        }
+        if (index <= sender.trusted || points < LOW_SCORE) && !is_private {
+            origin = Some(ip.clone());
+        }
+        if index < sender.trusted && origin.is_none() && *is_private {
+            origin = Some("127.0.0.1".to_owned());
+        }
+    }
+    (origin, name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sender(message: &str) -> Sender {
+        Sender {
+            address: "anna@example.org".to_owned(),
+            from_field: true,
+            relays: vec![("192.0.2.1".to_owned(), false, "mx.example.net".to_owned())],
+            message_id: message.as_bytes().to_vec(),
+            ..Sender::default()
+        }
+    }
+
+    fn on() -> TxrepSettings {
+        TxrepSettings {
+            enabled: true,
+            ..TxrepSettings::default()
+        }
+    }
+
+    #[test]
+    fn a_known_sender_draws_the_score() {
+        let book = Book::in_memory();
+        assert_eq!(book.txrep(&sender("1"), -4.0, &on()), None, "all is new");
+        // All averages agree: ((-4 + 6) / 2 - 6) / 2.
+        assert_eq!(book.txrep(&sender("2"), 6.0, &on()), Some(-2.5));
+        assert_eq!(book.len(), 5 + 2, "five averages and two messages");
+        let before = book.entry("anna@example.org", None);
+        assert!(book.txrep(&sender("2"), 6.0, &on()).is_some());
+        assert_eq!(book.entry("anna@example.org", None), before, "counted once");
+    }
+
+    #[test]
+    fn learning_counts_and_forgetting_takes_it_back() {
+        let (book, settings) = (Book::in_memory(), on());
+        book.txrep_learn(&sender("1"), Class::Spam, &settings);
+        let entry = book.entry("anna@example.org", None).expect("is known");
+        assert!((entry.total - 20.0).abs() < 1e-9);
+        book.txrep_forget(&sender("1"), &settings);
+        let entry = book.entry("anna@example.org", None).expect("is known");
+        assert!(entry.total.abs() < 1e-9);
+        assert!(
+            book.txrep(&sender("2"), 5.0, &TxrepSettings::default())
+                .is_none()
+        );
+    }
+}
