@@ -5,6 +5,7 @@
 
 mod cli;
 mod config;
+mod learning;
 mod serve;
 
 use std::process::ExitCode;

@@ -4,6 +4,7 @@ mod bench;
 mod check;
 mod completions;
 mod config;
+mod learn;
 mod scan;
 mod serve;
 
@@ -39,6 +40,7 @@ enum Command {
     Scan(scan::ScanArguments),
     Check(check::CheckArguments),
     Config(config::ConfigArguments),
+    Learn(learn::LearnArguments),
     Bench(bench::BenchCommand),
     Completions(completions::CompletionsArguments),
     #[command(hide = true)]
@@ -77,6 +79,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Scan(arguments) => scan::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Config(arguments) => config::run(&arguments),
+        Command::Learn(arguments) => learn::run(&arguments),
         Command::Bench(command) => bench::run(command),
         Command::Completions(arguments) => completions::run(&arguments, CommandLine::command()),
         Command::Man(arguments) => completions::run_man(&arguments, CommandLine::command()),

@@ -8,11 +8,16 @@ use gatepost_store::StoreError;
 
 use crate::cli::{EXIT_CONFIG, EXIT_UNAVAILABLE};
 use crate::config::Mistake;
+use crate::learning::LearningError;
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum StartError {
     #[error(transparent)]
     Store(#[from] StoreError),
+    #[error(transparent)]
+    Learner(#[from] LearningError),
+    #[error("another process learns for this data folder; start again when it has ended")]
+    Learning,
     #[error("listeners.{listener}.bind: {bind} cannot be listened on: {cause}")]
     Bind {
         listener: Listener,
@@ -31,9 +36,12 @@ impl StartError {
     pub(super) const fn exit_code(&self) -> u8 {
         match self {
             Self::Procedures(_) => EXIT_CONFIG,
-            Self::Store(_) | Self::Bind { .. } | Self::AccessLog { .. } | Self::Threads(_) => {
-                EXIT_UNAVAILABLE
-            }
+            Self::Store(_)
+            | Self::Learner(_)
+            | Self::Learning
+            | Self::Bind { .. }
+            | Self::AccessLog { .. }
+            | Self::Threads(_) => EXIT_UNAVAILABLE,
         }
     }
 }

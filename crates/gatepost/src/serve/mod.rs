@@ -21,6 +21,7 @@ use gatepost_store::Store;
 
 use crate::cli::ConfigSource;
 use crate::config::{Config, Origins};
+use crate::learning::{Learner, Lessons};
 use error::StartError;
 use listening::Listening;
 use rooms::Behind;
@@ -50,7 +51,11 @@ async fn serve(config: Config, origins: &Origins, source: &ConfigSource) -> Resu
     raise_descriptor_limit();
     let mut signals = Signals::catch().map_err(StartError::Threads)?;
     let store = open_store(&config)?;
-    let rules = reload::load_rules(&config.rules);
+    let learner = Learner::open(&config.data, &store)?.ok_or(StartError::Learning)?;
+    let learner = Arc::new(learner);
+    let rules = reload::load_rules(&config.rules, &learner);
+    let lessons = Lessons::start(learner.clone(), rules.learning_settings().clone())
+        .map_err(StartError::Threads)?;
     let (procedures, problems) = Procedures::start(config.procedures(), rules)
         .map_err(|problems| StartError::Procedures(origins.told(&problems)))?;
     for mistake in origins.told(&problems) {
@@ -73,7 +78,7 @@ async fn serve(config: Config, origins: &Origins, source: &ConfigSource) -> Resu
     loop {
         match signals.next().await {
             Wish::Reload => {
-                reload::reload(source, &procedures);
+                reload::reload(source, &procedures, &learner, &lessons);
                 listening.reload();
             }
             Wish::End => break,
@@ -84,6 +89,7 @@ async fn serve(config: Config, origins: &Origins, source: &ConfigSource) -> Resu
     listening.close();
     broker.shut_down();
     listening.closed().await;
+    lessons.end();
     store.close();
     workers.stop();
     Ok(())

@@ -8,12 +8,13 @@ use gatepost_procedures::Procedures;
 use gatepost_rules::{RuleSet, RulesSettings, Severity};
 
 use crate::cli::ConfigSource;
+use crate::learning::{Learner, Lessons};
 
 /// Errors of the rule folders that are logged; a folder made for another version has thousands.
 const ERRORS_LOGGED: usize = 10;
 
 /// Loads the rule folders; what cannot be used of them is a warning, told in a few lines.
-pub(super) fn load_rules(settings: &RulesSettings) -> Arc<RuleSet> {
+pub(super) fn load_rules(settings: &RulesSettings, learner: &Learner) -> Arc<RuleSet> {
     let started = Instant::now();
     let (rules, problems) = RuleSet::load(&settings.paths, settings);
     let is_error = |problem: &&gatepost_rules::Problem| problem.severity == Severity::Error;
@@ -26,11 +27,16 @@ pub(super) fn load_rules(settings: &RulesSettings) -> Arc<RuleSet> {
         rules.statistics().rules,
         started.elapsed().as_millis()
     );
-    Arc::new(rules)
+    Arc::new(rules.with_learning(learner.learning.clone()))
 }
 
 /// Reads the config again and swaps what can change while running.
-pub(super) fn reload(source: &ConfigSource, procedures: &Procedures) {
+pub(super) fn reload(
+    source: &ConfigSource,
+    procedures: &Procedures,
+    learner: &Learner,
+    lessons: &Lessons,
+) {
     let (config, origins) = match source.load() {
         Ok(loaded) => loaded,
         Err(mistakes) => {
@@ -40,7 +46,8 @@ pub(super) fn reload(source: &ConfigSource, procedures: &Procedures) {
             return;
         }
     };
-    let rules = load_rules(&config.rules);
+    let rules = load_rules(&config.rules, learner);
+    lessons.set_settings(rules.learning_settings().clone());
     match procedures.reload(config.procedures(), rules) {
         Ok(problems) => {
             for mistake in origins.told(&problems) {

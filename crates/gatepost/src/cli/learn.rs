@@ -1,0 +1,307 @@
+//! `gatepost learn`: teaches Bayes what is spam and what is not.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use gatepost_rules::RuleSet;
+use gatepost_rules::bayes::{BackupError, Class, Learned, Relearn, Sample};
+use gatepost_rules::mail::Mail;
+use gatepost_rules::mailbox::{self, MailboxSettings};
+use gatepost_store::{Change, Store, StoreError};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::{ConfigSource, EXIT_UNAVAILABLE, print_mistakes};
+use crate::config::Config;
+use crate::learning::queue::{self, Wish};
+use crate::learning::{Learner, LearningError, wait};
+
+/// What was learned is kept after so many messages.
+const KEEP_EVERY: usize = 500;
+
+/// Learn what is spam and what is not
+///
+/// PATHs are messages, mbox files, Maildir or other folders; `-` is standard input. A message is
+/// learned once, however often it is given, and one learned as the opposite is learned anew.
+#[derive(Debug, Args)]
+pub(super) struct LearnArguments {
+    /// These are unwanted
+    #[arg(long, group = "what")]
+    spam: bool,
+    /// These are wanted
+    #[arg(long, group = "what")]
+    ham: bool,
+    /// Forget that these were learned
+    #[arg(long, group = "what")]
+    forget: bool,
+    /// Write all that was learned, as `sa-learn --backup` does; `-` is standard output
+    #[arg(long, value_name = "FILE", group = "what")]
+    export: Option<PathBuf>,
+    /// Replace all that was learned by a backup of `sa-learn --backup` or `--export`
+    #[arg(long, value_name = "FILE", group = "what")]
+    import: Option<PathBuf>,
+    /// Say what Gatepost has learned, and learn nothing
+    #[arg(long, group = "what")]
+    status: bool,
+    /// Show no progress and no summary
+    #[arg(short, long)]
+    quiet: bool,
+    /// Where the messages are
+    #[arg(value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    #[command(flatten)]
+    source: ConfigSource,
+}
+
+/// Why learning ended early.
+#[derive(Debug, thiserror::Error)]
+enum LearnError {
+    #[error("say what the messages are: --spam, --ham or --forget")]
+    NoWish,
+    #[error("say where the messages are: files, mbox files, folders, or - for standard input")]
+    NoPath,
+    #[error("the gateway is serving from this data folder: stop it to {0}")]
+    Serving(&'static str),
+    #[error("{path}: {cause}")]
+    Backup { path: String, cause: BackupError },
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Learning(#[from] LearningError),
+}
+
+impl LearnError {
+    const fn exit_code(&self) -> u8 {
+        /// BSD's `EX_USAGE`, `EX_DATAERR` and `EX_TEMPFAIL`.
+        const EXIT_USAGE: u8 = 64;
+        const EXIT_DATA: u8 = 65;
+        const EXIT_TEMPORARY: u8 = 75;
+        match self {
+            Self::NoWish | Self::NoPath => EXIT_USAGE,
+            Self::Backup { .. } => EXIT_DATA,
+            Self::Serving(_) => EXIT_TEMPORARY,
+            Self::Store(_) | Self::Learning(_) => EXIT_UNAVAILABLE,
+        }
+    }
+}
+
+pub(super) fn run(arguments: &LearnArguments) -> ExitCode {
+    let config = match arguments.source.load() {
+        Ok((config, _)) => config,
+        Err(mistakes) => return print_mistakes(&mistakes),
+    };
+    match learn(arguments, &config) {
+        Ok(unread) if unread == 0 => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("gatepost: {error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+/// Does what the arguments say; gives how many messages could not be read.
+fn learn(arguments: &LearnArguments, config: &Config) -> Result<usize, LearnError> {
+    let (store, _) = Store::open(&config.data, &config.store)?;
+    let learner = Learner::open(&config.data, &store)?;
+    let learner_for = |what| learner.as_ref().ok_or(LearnError::Serving(what));
+    let done = if let Some(path) = &arguments.export {
+        export(learner_for("export")?, path).map(|()| 0)
+    } else if let Some(path) = &arguments.import {
+        import(learner_for("import")?, path, arguments.quiet).map(|()| 0)
+    } else if arguments.status {
+        println!("{}", status(learner_for("look into it")?));
+        Ok(0)
+    } else {
+        learn_paths(arguments, config, &store, learner.as_ref())
+    };
+    store.close();
+    done
+}
+
+fn learn_paths(
+    arguments: &LearnArguments,
+    config: &Config,
+    store: &Store,
+    learner: Option<&Learner>,
+) -> Result<usize, LearnError> {
+    let wish = match (arguments.spam, arguments.ham, arguments.forget) {
+        (true, ..) => Wish::Learn(Class::Spam),
+        (_, true, _) => Wish::Learn(Class::Ham),
+        (.., true) => Wish::Forget,
+        _ => return Err(LearnError::NoWish),
+    };
+    if arguments.paths.is_empty() {
+        return Err(LearnError::NoPath);
+    }
+    let (rules, _) = RuleSet::load(&config.rules.paths, &config.rules);
+    let progress = progress(&arguments.paths, arguments.quiet);
+    let mut tally = Tally::default();
+    let mut waiting: Vec<Change> = Vec::new();
+    for found in mailbox::open(&arguments.paths, &MailboxSettings::default()) {
+        let found = match found {
+            Ok(found) => found,
+            Err(problem) => {
+                tally.unread += 1;
+                progress.suspend(|| eprintln!("gatepost: {problem}"));
+                continue;
+            }
+        };
+        let mail = Mail::parse_with(&found.bytes, rules.configuration());
+        let sample = Sample::of(&mail, &rules.learning_settings().bayes);
+        match learner {
+            Some(learner) => tally.learn(learner, wish, &sample, &rules),
+            None => waiting.push(queue::add(wish, &sample)),
+        }
+        tally.messages += 1;
+        progress.inc(found.source_bytes);
+        progress.set_message(format!("{} messages", tally.messages));
+        if tally.messages % KEEP_EVERY == 0 {
+            keep(store, learner, &mut waiting)?;
+        }
+    }
+    keep(store, learner, &mut waiting)?;
+    progress.finish_and_clear();
+    if !arguments.quiet {
+        println!("{}", tally.summary(wish, learner.is_some()));
+        if let Some(learner) = learner {
+            println!("{}", status(learner));
+        }
+    }
+    Ok(tally.unread)
+}
+
+/// Makes safe what was learned, or handed to the serving gateway, so far.
+fn keep(
+    store: &Store,
+    learner: Option<&Learner>,
+    waiting: &mut Vec<Change>,
+) -> Result<(), LearnError> {
+    if let Some(learner) = learner {
+        let kept = learner.keep().and_then(|()| learner.settle());
+        return Ok(kept?);
+    }
+    let ticket = store.submit(std::mem::take(waiting))?;
+    Ok(wait(&ticket)?)
+}
+
+/// What became of the messages.
+#[derive(Debug, Default)]
+struct Tally {
+    messages: usize,
+    learned: usize,
+    changed: usize,
+    before: usize,
+    forgotten: usize,
+    off: usize,
+    unread: usize,
+}
+
+impl Tally {
+    fn learn(&mut self, learner: &Learner, wish: Wish, sample: &Sample, rules: &RuleSet) {
+        let settings = &rules.learning_settings().bayes;
+        match wish {
+            Wish::Learn(class) => {
+                match learner
+                    .learning
+                    .bayes
+                    .learn(sample, class, Relearn::Change, settings)
+                {
+                    Learned::New => self.learned += 1,
+                    Learned::Changed => self.changed += 1,
+                    Learned::Before => self.before += 1,
+                    Learned::Off => self.off += 1,
+                }
+            }
+            Wish::Forget => {
+                self.forgotten += usize::from(learner.learning.bayes.forget(sample, settings));
+            }
+        }
+    }
+
+    fn summary(&self, wish: Wish, is_learner: bool) -> String {
+        if !is_learner {
+            let count = self.messages;
+            return format!("{count} messages handed to the serving gateway");
+        }
+        if self.off > 0 {
+            return "Bayes is switched off (use_bayes 0): nothing was learned".to_owned();
+        }
+        let examined = self.messages;
+        match wish {
+            Wish::Forget => format!("{} of {examined} messages forgotten", self.forgotten),
+            Wish::Learn(_) => format!(
+                "{} of {examined} messages learned, {} of them anew; {} had been learned before",
+                self.learned + self.changed,
+                self.changed,
+                self.before
+            ),
+        }
+    }
+}
+
+fn progress(paths: &[PathBuf], quiet: bool) -> ProgressBar {
+    if quiet {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(mailbox::total_bytes(paths));
+    let template = "{bar:30} {percent:>3} %  {msg}  {bytes_per_sec}  {eta} left";
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar
+}
+
+fn status(learner: &Learner) -> String {
+    let statistics = learner.learning.bayes.statistics();
+    format!(
+        "learned in all: {} spam, {} ham, {} tokens",
+        statistics.totals.spam, statistics.totals.ham, statistics.tokens
+    )
+}
+
+fn export(learner: &Learner, path: &Path) -> Result<(), LearnError> {
+    let write = || -> Result<(), BackupError> {
+        let out: Box<dyn Write> = if is_standard(path) {
+            Box::new(std::io::stdout().lock())
+        } else {
+            Box::new(File::create(path)?)
+        };
+        let mut out = BufWriter::new(out);
+        learner.learning.bayes.export(&mut out)?;
+        Ok(out.flush()?)
+    };
+    write().map_err(|cause| backup_error(path, cause))
+}
+
+fn import(learner: &Learner, path: &Path, quiet: bool) -> Result<(), LearnError> {
+    let read = || {
+        if is_standard(path) {
+            learner.learning.bayes.import(std::io::stdin().lock())
+        } else {
+            learner
+                .learning
+                .bayes
+                .import(BufReader::new(File::open(path)?))
+        }
+    };
+    let summary = read().map_err(|cause| backup_error(path, cause))?;
+    if !quiet {
+        println!(
+            "imported: {} spam, {} ham, {} tokens",
+            summary.totals.spam, summary.totals.ham, summary.tokens
+        );
+    }
+    Ok(())
+}
+
+fn is_standard(path: &Path) -> bool {
+    path.as_os_str() == mailbox::STANDARD_INPUT
+}
+
+fn backup_error(path: &Path, cause: BackupError) -> LearnError {
+    let path = path.display().to_string();
+    LearnError::Backup { path, cause }
+}

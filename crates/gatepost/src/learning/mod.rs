@@ -1,0 +1,77 @@
+//! Joins what the rules learn to the database.
+//!
+//! What was learned is in the memory of one process, the *learner* of a data folder: the gateway
+//! while it serves, else the command. Who is the learner holds a lock on the folder
+//! ([`Learner::open`]); another process hands its wishes over through a [queue](queue) in the
+//! database, which the learner empties every few seconds.
+
+mod book_store;
+mod lessons;
+mod lock;
+pub(crate) mod queue;
+mod token_store;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use gatepost_rules::Learning;
+use gatepost_rules::bayes::{Bayes, BayesLimits, TokenStoreError};
+use gatepost_rules::reputation::{BOOK_ENTRIES_MAX, Book, BookStoreError};
+use gatepost_store::{Store, StoreError};
+
+use book_store::StoredBook;
+pub(crate) use lessons::Lessons;
+use lock::Lock;
+use token_store::StoredTokens;
+pub(crate) use token_store::wait;
+
+/// What went wrong.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LearningError {
+    #[error("{0}: the lock cannot be taken: {1}")]
+    Lock(String, std::io::Error),
+    #[error(transparent)]
+    Tokens(#[from] TokenStoreError),
+    #[error(transparent)]
+    Senders(#[from] BookStoreError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// The learner of a data folder.
+pub(crate) struct Learner {
+    pub(crate) learning: Learning,
+    store: Store,
+    _lock: Lock,
+}
+
+impl Learner {
+    /// Becomes the learner of `folder`, whose database is `store`; `None` if another process is.
+    pub(crate) fn open(folder: &Path, store: &Store) -> Result<Option<Self>, LearningError> {
+        let Some(lock) = Lock::take(folder)? else {
+            return Ok(None);
+        };
+        let tokens = Arc::new(StoredTokens::new(store.clone()));
+        let senders = Arc::new(StoredBook(store.clone()));
+        let learning = Learning {
+            bayes: Arc::new(Bayes::open(tokens, BayesLimits::default())?),
+            book: Arc::new(Book::open(senders, BOOK_ENTRIES_MAX)?),
+        };
+        Ok(Some(Self {
+            learning,
+            store: store.clone(),
+            _lock: lock,
+        }))
+    }
+
+    /// Hands to the database what was learned since the last time.
+    pub(crate) fn keep(&self) -> Result<(), LearningError> {
+        self.learning.bayes.keep()?;
+        Ok(self.learning.book.keep()?)
+    }
+
+    /// Waits until all that was handed over is on disk. Must not be called on an I/O runtime.
+    pub(crate) fn settle(&self) -> Result<(), LearningError> {
+        Ok(self.learning.bayes.settle()?)
+    }
+}
