@@ -12,12 +12,10 @@ pub struct RulesSettings {
     /// Rule folders (or single files), read in this order; those that do not exist are passed
     /// over, and where none exists the embedded rule set is used.
     pub paths: Vec<PathBuf>,
-    /// Use Bayes. SpamAssassin takes a score set with Bayes only once enough was learned; nothing
-    /// is learned yet, so today both values give the same scores, and each `BAYES_…` rule is
-    /// listed among the rules that cannot run.
+    /// Use Bayes, as far as the rule files do not say `use_bayes 0`. It judges once enough was
+    /// learned, see `gatepost learn`.
     pub bayes: bool,
-    /// Keep an average score per sender (AWL, TxRep). No average is kept yet, so today both
-    /// values give the same scores, and the rule is listed among those that cannot run.
+    /// Keep an average score per sender, where a rule folder asks for it (AWL, TxRep).
     pub auto_welcomelist: bool,
     /// Run rules that ask the network. They are listed as switched off while this is false; true
     /// is refused with an error until they exist.

@@ -1,0 +1,159 @@
+//! Bayes here against SpamAssassin's, where that and the public corpus are there: the same tokens
+//! with the same counts after the same training, the same probability of other messages.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use gatepost_rules::bayes::{Bayes, Class, Relearn, Sample};
+use gatepost_rules::mail::Mail;
+use gatepost_rules::{RuleSet, RulesSettings};
+
+/// One message in so many is trained with.
+const TRAINED_STEP: usize = 25;
+/// One message in so many, and none of those trained with, is judged.
+const JUDGED_STEP: usize = 251;
+/// Probabilities may differ by so much: SpamAssassin prints four digits.
+const TOLERANCE: f64 = 1e-4;
+
+const PREFERENCES: &str = "use_bayes 1\nbayes_auto_learn 0\nbayes_min_spam_num 10\n\
+    bayes_min_ham_num 10\nadd_header all Bayes probability=_BAYES_\n";
+
+fn corpus() -> Option<Vec<PathBuf>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.corpora/spamassassin");
+    let mut files = Vec::new();
+    for group in std::fs::read_dir(folder).ok()?.flatten() {
+        let Ok(entries) = std::fs::read_dir(group.path()) else {
+            continue;
+        };
+        files.extend(entries.flatten().map(|entry| entry.path()));
+    }
+    files.sort();
+    Some(files)
+}
+
+/// Runs a tool of SpamAssassin with a home and preferences of its own.
+fn run(home: &Path, tool: &str, arguments: &[&str], input: Option<&Path>) -> String {
+    let input = match input {
+        Some(path) => Stdio::from(std::fs::File::open(path).expect("opens")),
+        None => Stdio::null(),
+    };
+    let output = Command::new(tool)
+        .env("HOME", home)
+        .arg("-p")
+        .arg(home.join("preferences"))
+        .args(arguments)
+        .stdin(input)
+        .output()
+        .expect("runs");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn class(path: &Path) -> Class {
+    if path.to_string_lossy().contains("/spam-") {
+        Class::Spam
+    } else {
+        Class::Ham
+    }
+}
+
+/// Counts by token, of a backup.
+fn counts(backup: &str) -> BTreeMap<String, (u32, u32)> {
+    let line = |line: &str| {
+        let words: Vec<&str> = line.split('\t').collect();
+        match words.as_slice() {
+            ["t", spam, ham, _, token] => {
+                Some(((*token).to_owned(), (spam.parse().ok()?, ham.parse().ok()?)))
+            }
+            _ => None,
+        }
+    };
+    backup.lines().filter_map(line).collect()
+}
+
+fn train_spamassassin(home: &Path, trained: &[&PathBuf]) -> String {
+    for (wanted, flag) in [(Class::Ham, "--ham"), (Class::Spam, "--spam")] {
+        let lines: Vec<String> = trained
+            .iter()
+            .filter(|path| class(path) == wanted)
+            .map(|path| format!("{}\n", path.display()))
+            .collect();
+        let list = home.join("list");
+        std::fs::write(&list, lines.concat()).expect("writes a list");
+        run(
+            home,
+            "sa-learn",
+            &[flag, "-f", &list.to_string_lossy()],
+            None,
+        );
+    }
+    run(home, "sa-learn", &["--backup"], None)
+}
+
+#[test]
+fn tokens_and_probabilities_agree_with_spamassassin() {
+    let is_installed = Path::new("/usr/bin/sa-learn").exists();
+    let Some(files) = corpus().filter(|files| is_installed && files.len() > 1000) else {
+        println!("skipped: SpamAssassin or the public corpus is not here");
+        return;
+    };
+    let home = tempfile::tempdir().expect("makes a folder");
+    let home = home.path();
+    std::fs::write(home.join("preferences"), PREFERENCES).expect("writes preferences");
+    let trained: Vec<&PathBuf> = files.iter().step_by(TRAINED_STEP).collect();
+    let judged = files
+        .iter()
+        .skip(1)
+        .step_by(JUDGED_STEP)
+        .filter(|path| !trained.contains(path));
+    let settings = RulesSettings {
+        preferences: Some(home.join("preferences")),
+        ..RulesSettings::default()
+    };
+    let (rules, _) = RuleSet::load(&settings.paths, &settings);
+    let learning = &rules.learning_settings().bayes;
+    let bayes = Bayes::in_memory();
+    let sample = |path: &Path| {
+        let bytes = std::fs::read(path).expect("reads");
+        Sample::of(&Mail::parse_with(&bytes, rules.configuration()), learning)
+    };
+    for path in &trained {
+        bayes.learn(&sample(path), class(path), Relearn::Change, learning);
+    }
+    let backup = train_spamassassin(home, &trained);
+    let mut ours = Vec::new();
+    bayes.export(&mut ours).expect("exports");
+    let (ours, theirs) = (counts(&String::from_utf8_lossy(&ours)), counts(&backup));
+    let is_same = |(token, counts): &(&String, &(u32, u32))| theirs.get(*token) == Some(*counts);
+    let same = ours.iter().filter(is_same).count();
+    println!(
+        "trained with {}: {} tokens here, {} there, {same} the same with the same counts",
+        trained.len(),
+        ours.len(),
+        theirs.len()
+    );
+    assert!(theirs.len() > 1000, "SpamAssassin has learned");
+    assert!(same * 1000 >= theirs.len().max(ours.len()) * 999);
+
+    let mut count = 0;
+    let mut differing = Vec::new();
+    for path in judged {
+        let text = run(home, "spamassassin", &["-L"], Some(path));
+        let theirs: Option<f64> = text
+            .lines()
+            .find_map(|line| line.strip_prefix("X-Spam-Bayes: probability="))
+            .and_then(|value| value.trim().parse().ok());
+        let theirs = theirs.expect("SpamAssassin prints its probability");
+        let judgement = bayes.judge(&sample(path), learning);
+        let ours = judgement.map(|judgement| judgement.probability);
+        count += 1;
+        if ours.is_none_or(|ours| (ours - theirs).abs() > TOLERANCE) {
+            differing.push(format!("{}: {ours:?} here, {theirs} there", path.display()));
+        }
+    }
+    println!(
+        "judged {count}, of those {} differ {differing:#?}",
+        differing.len()
+    );
+    assert!(differing.len() * 10 <= count);
+}
