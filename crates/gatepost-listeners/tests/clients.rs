@@ -151,6 +151,39 @@ async fn swaks_sends_and_is_refused() {
     assert!(world.notes.take().is_empty());
 }
 
+#[tokio::test]
+async fn swaks_speaks_lmtp_and_learns_of_each_recipient() {
+    let world = World::new();
+    let server = world.listen("lmtp", "").to_string();
+    let arguments = [
+        "--protocol",
+        "LMTP",
+        "--server",
+        &server,
+        "--from",
+        "anna@example.org",
+    ];
+    let to = [
+        "--to",
+        "a@localhost,b@strict.example",
+        "--header",
+        "X-Verdict: reject",
+    ];
+    let output = run("swaks", &[&arguments[..], &to[..]].concat(), "").await;
+    let transcript = text(&output.stdout);
+    let replies: Vec<&str> = transcript
+        .lines()
+        .filter(|line| line.contains("550 5.7.1 asked to reject") || line.contains("250 2.0.0"))
+        .collect();
+    assert!(
+        replies.len() >= 2 && replies[replies.len() - 2].contains("550"),
+        "{transcript}"
+    );
+    let publications = world.notes.take();
+    let topics: Vec<&str> = publications.iter().map(|one| one.topic.as_str()).collect();
+    assert_eq!(topics, ["b"], "{transcript}");
+}
+
 const SMTPLIB: &str = r#"
 import smtplib, sys
 server = smtplib.SMTP("127.0.0.1", int(sys.argv[1]), timeout=60)

@@ -6,10 +6,10 @@ use super::reply::Reply;
 /// One command, its syntax checked; whether it fits the state is the session's matter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Command {
-    /// `HELO` or, extended, `EHLO`.
+    /// The client names itself.
     Hello {
+        verb: Hello,
         name: String,
-        extended: bool,
     },
     Mail(MailCommand),
     Rcpt {
@@ -21,6 +21,15 @@ pub(super) enum Command {
     Quit,
     Verify,
     Help,
+}
+
+/// The word that a client begins with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hello {
+    Helo,
+    Ehlo,
+    /// LMTP's (RFC 2033 § 4.1).
+    Lhlo,
 }
 
 /// `MAIL FROM`, with its parameters.
@@ -73,8 +82,9 @@ pub(super) fn parse(line: &[u8]) -> Result<Command, Reply> {
         }
     };
     match verb.to_ascii_uppercase().as_str() {
-        "EHLO" => hello(arguments, true),
-        "HELO" => hello(arguments, false),
+        "EHLO" => hello(Hello::Ehlo, arguments),
+        "HELO" => hello(Hello::Helo, arguments),
+        "LHLO" => hello(Hello::Lhlo, arguments),
         "MAIL" => mail(arguments),
         "RCPT" => rcpt(arguments),
         "DATA" => bare(Command::Data),
@@ -88,15 +98,15 @@ pub(super) fn parse(line: &[u8]) -> Result<Command, Reply> {
     }
 }
 
-fn hello(arguments: &str, extended: bool) -> Result<Command, Reply> {
+fn hello(verb: Hello, arguments: &str) -> Result<Command, Reply> {
     // Clients name themselves in many ways; what counts is that it is one printable word.
     let name = arguments.split(' ').next().unwrap_or_default();
     if name.is_empty() || name.len() > 255 {
         return Err(BAD_HELLO);
     }
     Ok(Command::Hello {
+        verb,
         name: name.to_owned(),
-        extended,
     })
 }
 
@@ -129,7 +139,7 @@ fn mail(arguments: &str) -> Result<Command, Reply> {
     };
     for (name, value) in parameters(rest) {
         match (name.as_str(), value) {
-            ("SIZE", Some(size)) => command.size = Some(size.parse().map_err(|_| BAD_PARAMETER)?),
+            ("SIZE", Some(text)) => command.size = Some(size(text)?),
             ("BODY", Some(body))
                 if body.eq_ignore_ascii_case("8BITMIME") || body.eq_ignore_ascii_case("7BIT") => {}
             ("SMTPUTF8", None) => command.utf8 = true,
@@ -138,6 +148,15 @@ fn mail(arguments: &str) -> Result<Command, Reply> {
         }
     }
     Ok(Command::Mail(command))
+}
+
+/// RFC 1870 § 4: up to 20 digits. More than 64 bits is as much too large as 64 bits are.
+fn size(text: &str) -> Result<u64, Reply> {
+    let is_number = (1..=20).contains(&text.len()) && text.bytes().all(|it| it.is_ascii_digit());
+    if !is_number {
+        return Err(BAD_PARAMETER);
+    }
+    Ok(text.parse().unwrap_or(u64::MAX))
 }
 
 fn rcpt(arguments: &str) -> Result<Command, Reply> {
@@ -167,7 +186,13 @@ mod tests {
         };
         assert_eq!(command.size, Some(10));
         assert!(command.utf8);
+        let Ok(Command::Mail(command)) = parse(b"MAIL FROM:<a@b.c> SIZE=99999999999999999999")
+        else {
+            panic!("twenty digits are a size")
+        };
+        assert_eq!(command.size, Some(u64::MAX));
         assert_eq!(parse(b"MAIL FROM:<a@b.c> SIZE=x"), Err(BAD_PARAMETER));
+        assert_eq!(parse(b"MAIL FROM:<a@b.c> SIZE=+1"), Err(BAD_PARAMETER));
         assert_eq!(
             parse(b"MAIL FROM:<a@b.c> BODY=BINARYMIME"),
             Err(BAD_PARAMETER)

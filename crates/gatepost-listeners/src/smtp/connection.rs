@@ -4,18 +4,20 @@
 //! the reply to a message is written when its promise is kept, and what follows waits for it.
 
 use std::io;
-use std::time::Duration;
 
-use bytes::BytesMut;
-use gatepost_message::{Envelope, Format, Listener, Message, MessageId, Peer, Qos};
+use bytes::{Bytes, BytesMut};
+use gatepost_message::{Envelope, Format, Listener, Message, MessageId, Peer, Qos, Topic};
+use gatepost_procedures::ScopeId;
 use memchr::memchr;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::SmtpContext;
 use super::data::{self, DataReceiver, Received};
+use super::dialect::Dialect;
+use super::path::Mailbox;
 use super::reply::{self, Reply};
-use super::session::{Next, Session};
+use super::session::{Client, Next, Session, Transaction};
 use super::trace;
 use crate::stream::Stream;
 use crate::wire;
@@ -36,7 +38,12 @@ pub(super) async fn serve(
         output: Vec::new(),
         errors: 0,
     };
-    let mut session = Session::new(&context.settings, &context.recipients, &context.hostname);
+    let mut session = Session::new(
+        context.dialect,
+        &context.settings,
+        &context.recipients,
+        &context.hostname,
+    );
     session.greeting().write_to(&mut connection.output);
     let outcome = connection.converse(&mut session).await;
     // What was answered is said, also when the conversation ended with an error.
@@ -58,6 +65,9 @@ struct Connection<'a> {
 
 impl Connection<'_> {
     async fn converse(&mut self, session: &mut Session<'_>) -> io::Result<()> {
+        let command_timeout = self.context.settings.command_timeout.duration();
+        // A whole command must come in time, whatever the drops in which it comes.
+        let mut deadline = Instant::now() + command_timeout;
         loop {
             while let Some(line) = self.take_line() {
                 let next = match line {
@@ -72,19 +82,16 @@ impl Connection<'_> {
                     }
                     Next::Data(reply) => {
                         self.answer(&reply);
-                        let answer = self.message(session).await?;
-                        self.answer(&answer);
+                        self.message(session).await?;
                     }
                 }
                 if self.errors > self.context.settings.errors_max {
                     reply::TOO_MANY_ERRORS.write_to(&mut self.output);
                     return Ok(());
                 }
+                deadline = Instant::now() + command_timeout;
             }
-            if !self
-                .fill(self.context.settings.command_timeout.duration())
-                .await?
-            {
+            if !self.fill(deadline, Interrupt::ByShutdown).await? {
                 return Ok(());
             }
         }
@@ -118,78 +125,139 @@ impl Connection<'_> {
         Some(Ok(line))
     }
 
-    /// Receives a message and has it judged; the reply that ends the transaction.
-    async fn message(&mut self, session: &mut Session<'_>) -> io::Result<Reply> {
+    /// Receives a message, has it judged, and answers what ends the transaction.
+    async fn message(&mut self, session: &mut Session<'_>) -> io::Result<()> {
+        let settings = &self.context.settings;
+        let received = self.receive().await?;
+        let transaction = session.take_transaction();
+        let refusal = match received {
+            Err(refusal) => refusal,
+            Ok(body) if data::received_fields(&body) > settings.received_max => reply::LOOP,
+            Ok(body) => return self.submit(session.client(), transaction, body).await,
+        };
+        let replies = match self.context.dialect {
+            Dialect::Smtp => 1,
+            Dialect::Lmtp => transaction.to.len(),
+        };
+        for _ in 0..replies {
+            self.answer(&refusal);
+        }
+        Ok(())
+    }
+
+    /// Reads a message up to its end.
+    async fn receive(&mut self) -> io::Result<Result<Vec<u8>, Reply>> {
         let settings = &self.context.settings;
         let mut receiver = DataReceiver::new(
             settings.message_max.as_usize(),
             settings.line_max.as_usize(),
         );
+        let whole = Instant::now() + settings.message_timeout.duration();
         loop {
             match receiver.receive(&self.input) {
                 Received::End { consumed } => {
                     let _ = self.input.split_to(consumed);
-                    break;
+                    return Ok(receiver.finish());
                 }
                 Received::More => self.input.clear(),
             }
-            if !self.fill(settings.data_timeout.duration()).await? {
+            let deadline = whole.min(Instant::now() + settings.data_timeout.duration());
+            if !self.fill(deadline, Interrupt::Never).await? {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
         }
-        let transaction = session.take_transaction();
-        let body = match receiver.finish() {
-            Ok(body) => body,
-            Err(refusal) => return Ok(refusal),
-        };
-        if data::received_fields(&body) > settings.received_max {
-            return Ok(reply::LOOP);
-        }
-        let id = MessageId::next();
-        let client = session.client();
-        let mut field =
-            trace::received_field(&self.context.hostname, client, self.peer, &transaction, id)
-                .into_bytes();
-        field.extend_from_slice(&body);
-        let envelope = Envelope {
-            client: client.map(|client| client.name.clone()),
-            sender: Some(
-                transaction
-                    .from
-                    .map(|from| from.address)
-                    .unwrap_or_default(),
-            ),
-            recipients: transaction
-                .to
-                .iter()
-                .map(|(to, _)| to.address.clone())
-                .collect(),
-            ..Envelope::new(Listener::Smtp, self.peer)
-        };
-        let mut topics: Vec<_> = transaction.to.into_iter().map(|(_, topic)| topic).collect();
-        topics.sort();
-        topics.dedup();
-        let mut message = Message::new(envelope, None, Format::Mail, field.into());
-        message.id = id;
-        message.qos = Qos::AtLeastOnce;
+    }
+
+    /// Has the message judged: once, or in LMTP once for each scope among its recipients; and
+    /// answers: once, or in LMTP for each recipient.
+    async fn submit(
+        &mut self,
+        client: Option<&Client>,
+        transaction: Transaction,
+        body: Vec<u8>,
+    ) -> io::Result<()> {
         // What was answered before is said while the judges think.
         self.flush().await?;
-        let outcome = self
-            .context
-            .gateway
-            .submit_mail(message, &topics, settings.payload)
-            .await;
-        Ok(reply::of_verdict(id, &outcome.verdict))
+        let body = self.traced(client, &transaction, body);
+        let sender = transaction.from.map(|from| from.address);
+        let sender = sender.unwrap_or_default();
+        let mut replies = Vec::new();
+        for group in self.groups(transaction.to) {
+            let envelope = Envelope {
+                client: client.map(|client| client.name.clone()),
+                sender: Some(sender.clone()),
+                recipients: group.recipients,
+                ..Envelope::new(self.context.dialect.listener(), self.peer)
+            };
+            let mut message = Message::new(envelope, None, Format::Mail, body.clone());
+            message.qos = Qos::AtLeastOnce;
+            let id = message.id;
+            let payload = self.context.settings.payload;
+            let gateway = &self.context.gateway;
+            let outcome = gateway.submit_mail(message, &group.topics, payload).await;
+            let reply = reply::of_verdict(id, &outcome.verdict);
+            replies.extend(group.places.iter().map(|&place| (place, reply.clone())));
+        }
+        replies.sort_by_key(|(place, _)| *place);
+        let count = match self.context.dialect {
+            Dialect::Smtp => 1,
+            Dialect::Lmtp => replies.len(),
+        };
+        for (_, reply) in replies.iter().take(count) {
+            self.answer(reply);
+        }
+        Ok(())
+    }
+
+    /// The message with our Received field in front.
+    fn traced(&self, client: Option<&Client>, transaction: &Transaction, body: Vec<u8>) -> Bytes {
+        let (dialect, hostname) = (self.context.dialect, &self.context.hostname);
+        let id = MessageId::next();
+        let field = trace::received_field(dialect, hostname, client, self.peer, transaction, id);
+        let mut message = field.into_bytes();
+        message.extend_from_slice(&body);
+        message.into()
+    }
+
+    /// The recipients that are judged together.
+    fn groups(&self, to: Vec<(Mailbox, Topic)>) -> Vec<Group> {
+        let procedures = self.context.gateway.procedures();
+        let mut groups: Vec<Group> = Vec::new();
+        for (place, (mailbox, topic)) in to.into_iter().enumerate() {
+            let recipient = [mailbox.address];
+            let scope = match self.context.dialect {
+                Dialect::Smtp => None,
+                Dialect::Lmtp => {
+                    procedures.scope_for(Listener::Lmtp, Some(topic.as_str()), &recipient)
+                }
+            };
+            let known = groups.iter().position(|group| group.scope == scope);
+            let place_of_group = known.unwrap_or_else(|| {
+                groups.push(Group {
+                    scope,
+                    ..Group::default()
+                });
+                groups.len() - 1
+            });
+            if let Some(group) = groups.get_mut(place_of_group) {
+                group.places.push(place);
+                group.recipients.extend(recipient);
+                if !group.topics.contains(&topic) {
+                    group.topics.push(topic);
+                }
+            }
+        }
+        groups
     }
 
     /// Writes what was answered and reads what comes; false at the client's end.
-    async fn fill(&mut self, patience: Duration) -> io::Result<bool> {
+    async fn fill(&mut self, deadline: Instant, interrupt: Interrupt) -> io::Result<bool> {
         self.flush().await?;
-        let deadline = Instant::now() + patience;
+        let interruptible = interrupt == Interrupt::ByShutdown;
         let read = tokio::select! {
             biased;
             read = wire::read(&self.stream, &mut self.input, deadline) => read,
-            _ = self.shutdown.wait_for(|&down| down) => {
+            _ = self.shutdown.wait_for(|&down| down), if interruptible => {
                 reply::SHUTTING_DOWN.write_to(&mut self.output);
                 return Ok(false);
             }
@@ -212,4 +280,21 @@ impl Connection<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether waiting ends when the server does. A message that is being sent is still taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Interrupt {
+    ByShutdown,
+    Never,
+}
+
+/// Recipients whose mail has one verdict.
+#[derive(Debug, Default)]
+struct Group {
+    scope: Option<ScopeId>,
+    /// Which of the accepted recipients they are.
+    places: Vec<usize>,
+    recipients: Vec<String>,
+    topics: Vec<Topic>,
 }

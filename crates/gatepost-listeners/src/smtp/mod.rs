@@ -1,5 +1,6 @@
 //! SMTP (RFC 5321), with PIPELINING (2920), SIZE (1870), 8BITMIME (6152), SMTPUTF8 (6531) and
-//! ENHANCEDSTATUSCODES (2034).
+//! ENHANCEDSTATUSCODES (2034); and LMTP (2033), which differs by its hello and by answering for
+//! each recipient.
 //!
 //! Mail is taken for our own domains only, each recipient's to a topic, and answered when it has
 //! been judged and what was promised is durable: a `250` is never taken back. Reading is split so
@@ -9,6 +10,8 @@
 mod command;
 mod connection;
 mod data;
+mod dialect;
+mod lmtp;
 mod path;
 mod recipients;
 mod reply;
@@ -21,6 +24,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+pub use lmtp::LmtpSettings;
 pub use settings::{SmtpSettings, TopicRule};
 
 use crate::admission::Admission;
@@ -29,10 +33,12 @@ use crate::service::{self, Arrival};
 use crate::stream::Acceptor;
 use crate::wire;
 use crate::workers::Workers;
+use dialect::Dialect;
 use recipients::Recipients;
 
 /// What all connections share.
 pub struct SmtpContext {
+    dialect: Dialect,
     settings: SmtpSettings,
     hostname: String,
     recipients: Recipients,
@@ -43,11 +49,21 @@ pub struct SmtpContext {
 impl SmtpContext {
     /// `hostname` is the host's own name, for where the settings give none.
     pub fn new(settings: SmtpSettings, hostname: &str, gateway: Gateway) -> Self {
+        Self::with(Dialect::Smtp, settings, hostname, gateway)
+    }
+
+    /// The same for LMTP.
+    pub fn lmtp(settings: LmtpSettings, hostname: &str, gateway: Gateway) -> Self {
+        Self::with(Dialect::Lmtp, settings.into(), hostname, gateway)
+    }
+
+    fn with(dialect: Dialect, settings: SmtpSettings, hostname: &str, gateway: Gateway) -> Self {
         let hostname = match settings.hostname.as_str() {
             "" => hostname.to_owned(),
             name => name.to_owned(),
         };
         Self {
+            dialect,
             recipients: Recipients::new(&settings, &hostname),
             admission: Admission::new(
                 settings.connections_max,
@@ -74,8 +90,9 @@ pub async fn serve(
     shutdown: watch::Receiver<bool>,
 ) {
     let admission = context.admission.clone();
+    let name = context.dialect.listener().name();
     let connection = move |arrival| Box::pin(serve_connection(arrival, Arc::clone(&context)));
-    service::accept("smtp", acceptor, workers, admission, shutdown, connection).await;
+    service::accept(name, acceptor, workers, admission, shutdown, connection).await;
 }
 
 async fn serve_connection(arrival: Arrival, context: Arc<SmtpContext>) {

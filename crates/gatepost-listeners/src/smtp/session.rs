@@ -2,7 +2,8 @@
 
 use gatepost_message::Topic;
 
-use super::command::{self, Command, MailCommand};
+use super::command::{self, Command, Hello, MailCommand};
+use super::dialect::Dialect;
 use super::path::Mailbox;
 use super::recipients::Recipients;
 use super::reply::Reply;
@@ -11,6 +12,7 @@ use super::settings::SmtpSettings;
 /// One client's conversation.
 #[derive(Debug)]
 pub(super) struct Session<'a> {
+    dialect: Dialect,
     settings: &'a SmtpSettings,
     recipients: &'a Recipients,
     hostname: &'a str,
@@ -48,7 +50,7 @@ pub(super) enum Next {
 const OK: Reply = Reply::new(250, "2.0.0", "ok");
 const GO_AHEAD: Reply = Reply::new(354, "", "go ahead; end with a dot on a line of its own");
 const GOOD_BYE: Reply = Reply::new(221, "2.0.0", "good bye");
-const HELLO_FIRST: Reply = Reply::new(503, "5.5.1", "say EHLO first");
+const HELLO_FIRST: Reply = Reply::new(503, "5.5.1", "say EHLO (in LMTP: LHLO) first");
 const MAIL_FIRST: Reply = Reply::new(
     503,
     "5.5.1",
@@ -75,11 +77,13 @@ const NEEDS_UTF8: Reply = Reply::new(
 
 impl<'a> Session<'a> {
     pub(super) fn new(
+        dialect: Dialect,
         settings: &'a SmtpSettings,
         recipients: &'a Recipients,
         hostname: &'a str,
     ) -> Self {
         Self {
+            dialect,
             settings,
             recipients,
             hostname,
@@ -89,7 +93,11 @@ impl<'a> Session<'a> {
     }
 
     pub(super) fn greeting(&self) -> Reply {
-        Reply::with(220, "", format!("{} ESMTP Gatepost", self.hostname))
+        Reply::with(
+            220,
+            "",
+            format!("{} {} Gatepost", self.hostname, self.dialect.banner()),
+        )
     }
 
     /// One command line, without its CR LF.
@@ -108,7 +116,7 @@ impl<'a> Session<'a> {
 
     fn reply_to(&mut self, command: Command) -> Reply {
         match command {
-            Command::Hello { name, extended } => self.hello(name, extended),
+            Command::Hello { verb, name } => self.hello(verb, name),
             Command::Mail(command) => self.mail(command),
             Command::Rcpt { to } => self.rcpt(to),
             Command::Reset => {
@@ -116,16 +124,16 @@ impl<'a> Session<'a> {
                 OK
             }
             Command::Verify => CANNOT_VERIFY,
-            Command::Help => Reply::new(
-                214,
-                "2.0.0",
-                "commands: EHLO HELO MAIL RCPT DATA RSET NOOP VRFY HELP QUIT",
-            ),
+            Command::Help => Reply::new(214, "2.0.0", self.dialect.help()),
             Command::Noop | Command::Data | Command::Quit => OK,
         }
     }
 
-    fn hello(&mut self, name: String, extended: bool) -> Reply {
+    fn hello(&mut self, verb: Hello, name: String) -> Reply {
+        if !self.dialect.speaks(verb) {
+            return self.dialect.wrong_hello();
+        }
+        let extended = verb != Hello::Helo;
         // RFC 5321 § 4.1.4: a new greeting starts anew.
         self.transaction = None;
         let text = if extended {

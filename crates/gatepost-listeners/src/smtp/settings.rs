@@ -42,6 +42,8 @@ pub struct SmtpSettings {
     pub command_timeout: Period,
     /// How long a client may pause within a message.
     pub data_timeout: Period,
+    /// How long a client may take for a whole message, however it drips.
+    pub message_timeout: Period,
 }
 
 impl Default for SmtpSettings {
@@ -63,6 +65,7 @@ impl Default for SmtpSettings {
             // RFC 5321 § 4.5.3.2.
             command_timeout: Period::seconds(300),
             data_timeout: Period::seconds(180),
+            message_timeout: Period::seconds(1800),
         }
     }
 }

@@ -5,10 +5,12 @@ use gatepost_message::{MessageId, Peer};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
 
+use super::dialect::Dialect;
 use super::session::{Client, Transaction};
 
 /// The field, with its CR LF.
 pub(super) fn received_field(
+    dialect: Dialect,
     hostname: &str,
     client: Option<&Client>,
     peer: Peer,
@@ -21,15 +23,8 @@ pub(super) fn received_field(
         Peer::Address(address) => format!("[{}]", address.ip()),
         Peer::Local => "localhost".to_owned(),
     };
-    // RFC 3848 and RFC 6531 § 4.3 name the protocols.
-    let protocol = match (
-        transaction.utf8,
-        client.is_some_and(|client| client.extended),
-    ) {
-        (true, _) => "UTF8SMTP",
-        (false, true) => "ESMTP",
-        (false, false) => "SMTP",
-    };
+    let extended = client.is_some_and(|client| client.extended);
+    let protocol = dialect.trace_name(transaction.utf8, extended);
     // With more recipients the field would show hidden ones to all (§ 7.2).
     let recipient = match &transaction.to[..] {
         [(only, _)] => format!("\r\n\tfor <{}>", only.address),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use gatepost_listeners::call::{self, CallContext, CallSettings};
 use gatepost_listeners::gateway::{Gateway, Handed, Outlet, journal};
-use gatepost_listeners::smtp::{self, SmtpContext, SmtpSettings};
+use gatepost_listeners::smtp::{self, LmtpSettings, SmtpContext, SmtpSettings};
 use gatepost_listeners::spamd::{self, SpamdContext, SpamdSettings};
 use gatepost_listeners::stream::Acceptor;
 use gatepost_listeners::workers::Workers;
@@ -63,6 +63,12 @@ impl World {
         folder.path().clone_into(&mut configuration.procedures.path);
         configuration.table.sizecheck.max = ByteSize(1000);
         configuration.scopes.push(ScopeSettings {
+            path: "/strict".to_owned(),
+            recipients: vec!["*@strict.example".to_owned()],
+            run: vec!["/sizecheck".to_owned()],
+            ..ScopeSettings::default()
+        });
+        configuration.scopes.push(ScopeSettings {
             path: "/mail".to_owned(),
             listeners: vec![Listener::Smtp, Listener::Lmtp],
             run: vec!["/judge".to_owned()],
@@ -94,6 +100,11 @@ impl World {
             "smtp" => {
                 let settings: SmtpSettings = toml::from_str(settings).expect("settings");
                 let context = SmtpContext::new(settings, "gate.example", gateway);
+                tokio::spawn(smtp::serve(acceptor, Arc::new(context), workers, shutdown));
+            }
+            "lmtp" => {
+                let settings: LmtpSettings = toml::from_str(settings).expect("settings");
+                let context = SmtpContext::lmtp(settings, "gate.example", gateway);
                 tokio::spawn(smtp::serve(acceptor, Arc::new(context), workers, shutdown));
             }
             "spamd" => {

@@ -1,0 +1,64 @@
+//! What LMTP (RFC 2033) does otherwise than SMTP: another hello, and after the message one reply
+//! for each recipient that was accepted, so that one mailbox's refusal is not another's.
+
+use gatepost_message::Listener;
+
+use super::command::Hello;
+use super::reply::Reply;
+
+/// Which of the two a listener speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Dialect {
+    Smtp,
+    Lmtp,
+}
+
+impl Dialect {
+    pub(super) const fn listener(self) -> Listener {
+        match self {
+            Self::Smtp => Listener::Smtp,
+            Self::Lmtp => Listener::Lmtp,
+        }
+    }
+
+    /// The protocol's name in the greeting.
+    pub(super) const fn banner(self) -> &'static str {
+        match self {
+            Self::Smtp => "ESMTP",
+            Self::Lmtp => "LMTP",
+        }
+    }
+
+    /// The protocol's name in a Received field (RFC 3848, RFC 6531 § 4.3).
+    pub(super) const fn trace_name(self, utf8: bool, extended: bool) -> &'static str {
+        match (self, utf8, extended) {
+            (Self::Lmtp, true, _) => "UTF8LMTP",
+            (Self::Lmtp, false, _) => "LMTP",
+            (Self::Smtp, true, _) => "UTF8SMTP",
+            (Self::Smtp, false, true) => "ESMTP",
+            (Self::Smtp, false, false) => "SMTP",
+        }
+    }
+
+    /// RFC 2033 § 4.1: LMTP knows no other hello, and SMTP not LMTP's.
+    pub(super) const fn speaks(self, verb: Hello) -> bool {
+        match self {
+            Self::Smtp => matches!(verb, Hello::Helo | Hello::Ehlo),
+            Self::Lmtp => matches!(verb, Hello::Lhlo),
+        }
+    }
+
+    pub(super) const fn wrong_hello(self) -> Reply {
+        match self {
+            Self::Smtp => Reply::new(500, "5.5.1", "this is SMTP; say EHLO"),
+            Self::Lmtp => Reply::new(500, "5.5.1", "this is LMTP; say LHLO"),
+        }
+    }
+
+    pub(super) const fn help(self) -> &'static str {
+        match self {
+            Self::Smtp => "commands: EHLO HELO MAIL RCPT DATA RSET NOOP VRFY HELP QUIT",
+            Self::Lmtp => "commands: LHLO MAIL RCPT DATA RSET NOOP VRFY HELP QUIT",
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! `[listeners.lmtp]`
+
+use gatepost_settings::{Bind, ByteSize, Period};
+use serde::{Deserialize, Serialize};
+
+use super::settings::{SmtpSettings, TopicRule};
+use crate::gateway::MailPayload;
+
+/// The settings of the LMTP listener. There are no domains among them: the mail server in front
+/// has decided which mail is ours. It must not be open to the world (RFC 2033 § 5).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LmtpSettings {
+    /// Where to listen.
+    pub bind: Vec<Bind>,
+    /// The name in the greeting and in Received fields; empty takes the host's own.
+    pub hostname: String,
+    /// Which recipients go to which topics; the first that fits counts. Without one that fits,
+    /// mail to `name+sub@host` goes to `name/sub`.
+    pub topics: Vec<TopicRule>,
+    /// What subscribers get of a mail: `text`, `raw` or `json`.
+    pub payload: MailPayload,
+    /// How large a message may be.
+    pub message_max: ByteSize,
+    /// How many recipients a message may have.
+    pub recipients_max: usize,
+    /// How long a line of a message may be.
+    pub line_max: ByteSize,
+    /// How many connections may be open at once; 0 does not limit.
+    pub connections_max: u32,
+    /// How long a client may take for a command.
+    pub command_timeout: Period,
+    /// How long a client may pause within a message.
+    pub data_timeout: Period,
+    /// How long a client may take for a whole message.
+    pub message_timeout: Period,
+}
+
+impl Default for LmtpSettings {
+    fn default() -> Self {
+        let smtp = SmtpSettings::default();
+        Self {
+            bind: vec![Bind::Tcp(([127, 0, 0, 1], 2424).into())],
+            hostname: smtp.hostname,
+            topics: smtp.topics,
+            payload: smtp.payload,
+            message_max: smtp.message_max,
+            recipients_max: smtp.recipients_max,
+            line_max: smtp.line_max,
+            connections_max: smtp.connections_max,
+            command_timeout: smtp.command_timeout,
+            data_timeout: smtp.data_timeout,
+            message_timeout: smtp.message_timeout,
+        }
+    }
+}
+
+impl From<LmtpSettings> for SmtpSettings {
+    fn from(lmtp: LmtpSettings) -> Self {
+        Self {
+            bind: lmtp.bind,
+            hostname: lmtp.hostname,
+            domains: vec!["*".to_owned()],
+            topics: lmtp.topics,
+            payload: lmtp.payload,
+            message_max: lmtp.message_max,
+            recipients_max: lmtp.recipients_max,
+            line_max: lmtp.line_max,
+            connections_max: lmtp.connections_max,
+            // All its connections come from the one mail server in front.
+            connections_per_address_max: 0,
+            command_timeout: lmtp.command_timeout,
+            data_timeout: lmtp.data_timeout,
+            message_timeout: lmtp.message_timeout,
+            ..Self::default()
+        }
+    }
+}
