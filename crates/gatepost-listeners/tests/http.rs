@@ -59,7 +59,17 @@ impl Server {
         let world = World::new();
         world.publish_text("t", "<21>");
         let context = HttpContext::new(settings, &pages, &access_log, world.clone());
-        let context = Arc::new(context.expect("a context"));
+        // Says what it was handed, as a stand-in for MQTT.
+        let websocket: http::WebSocketHandler = Arc::new(|mut stream, _, received| {
+            Box::pin(async move {
+                use tokio::io::AsyncWriteExt;
+                let _ = stream
+                    .write_all(&[b"handed: ", &received[..]].concat())
+                    .await;
+            })
+        });
+        let context = context.expect("a context").with_websocket(websocket);
+        let context = Arc::new(context);
         let (shutdown, down) = watch::channel(false);
         let (sender, address) = std::sync::mpsc::channel();
         let serving = Arc::clone(&context);
@@ -247,6 +257,23 @@ fn a_page_is_rendered_with_what_its_script_resumes_from() {
         "{page}"
     );
     assert_eq!(server.get("/gatepost/live.js").status, 200);
+}
+
+#[test]
+fn a_websocket_is_handed_over_with_what_came_behind_the_handshake() {
+    let server = Server::start(|_| {});
+    let mut client = server.connect();
+    client.send(
+        b"GET /mqtt HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+        Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+        Sec-WebSocket-Protocol: mqtt\r\n\r\nframes",
+    );
+    let answer = client.head().expect("an answer");
+    assert_eq!(answer.status, 101);
+    let accept = answer.field("sec-websocket-accept");
+    assert_eq!(accept, Some("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="));
+    assert_eq!(answer.field("sec-websocket-protocol"), Some("mqtt"));
+    assert_eq!(client.rest(), b"handed: frames");
 }
 
 #[test]

@@ -36,6 +36,30 @@ mod wire;
 
 pub use settings::HttpSettings;
 
+/// The parsers of what peers send, for fuzzing: any bytes are taken, none may panic.
+#[doc(hidden)]
+pub mod parsers {
+    use super::{chunked, head, request};
+
+    /// Parses a head, and what its target and query hold. Returns the head's length.
+    pub fn head(bytes: &[u8]) -> Option<usize> {
+        let mut storage = head::field_storage();
+        let (head, length) = head::parse(bytes, &mut storage, 16 << 10).ok()??;
+        let request = request::Request::from_head(&head, gatepost_message::Peer::Local).ok()?;
+        let _ = (request.parameters(), request.field("host"));
+        Some(length)
+    }
+
+    /// Decodes a chunked body that arrives in two pieces. Returns the body where it is whole.
+    pub fn chunked(first: &[u8], second: &[u8], body_bytes_max: u64) -> Option<Vec<u8>> {
+        let mut decoder = chunked::ChunkedDecoder::new(body_bytes_max);
+        let mut body = Vec::new();
+        decoder.decode(first, &mut body).ok()?;
+        decoder.decode(second, &mut body).ok()?;
+        decoder.is_done().then_some(body)
+    }
+}
+
 use std::fmt::Write as _;
 use std::future::Future;
 use std::io;
@@ -89,7 +113,7 @@ impl HttpContext {
         })
     }
 
-    /// Hands WebSocket connections to `handler`; without one they end after the handshake.
+    /// Hands WebSocket connections at `/mqtt` to `handler`; without one there is no `/mqtt`.
     #[must_use]
     pub fn with_websocket(mut self, handler: WebSocketHandler) -> Self {
         self.websocket = Some(handler);

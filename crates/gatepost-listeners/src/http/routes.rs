@@ -34,7 +34,8 @@ async fn route(context: &Arc<HttpContext>, request: &Request) -> Result<Response
     match path {
         "/healthz" | "/readyz" => return admin::health(context, request),
         "/metrics" => return admin::metrics(context, request),
-        "/mqtt" => return websocket::upgrade(request),
+        // Where nobody speaks MQTT there is no such door.
+        "/mqtt" if context.websocket.is_some() => return websocket::upgrade(request),
         "/topics" => return topics::respond(context, request, None).await,
         _ => {}
     }

@@ -112,6 +112,13 @@ impl Client {
         (size > 0).then_some(data)
     }
 
+    /// Everything up to the end of the connection.
+    pub fn rest(&mut self) -> Vec<u8> {
+        let mut rest = Vec::new();
+        self.reader.read_to_end(&mut rest).expect("the rest");
+        rest
+    }
+
     /// Whether the server has closed the connection, with nothing more to say.
     pub fn is_closed(&mut self) -> bool {
         let mut byte = [0];

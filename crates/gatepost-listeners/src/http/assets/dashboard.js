@@ -170,7 +170,8 @@ function showTables(now) {
     cell(element("span", { class: listener.open ? "dot open" : "dot", title: listener.open ? "open" : "closed" }, listener.name)),
     cell(listener.error ? element("span", { class: "warn" }, listener.error) : element("span", { class: "mono" }, listener.bind)),
     figure(listener.connections), figure(listener.messages)]));
-  fill("topics", (now.topics ?? []).map((topic) => [
+  const topics = (now.topics ?? []).filter(({ topic }) => !topic.startsWith("$SYS/gatepost/"));
+  fill("topics", topics.slice(0, 10).map((topic) => [
     cell(element("span", { class: "mono" }, topic.topic)), cell(rate(topic.per_second), "number"), figure(topic.messages)]));
   fill("sessions", (now.sessions ?? []).map((session) => [
     cell(element("span", { class: session.connected ? "dot open" : "dot", title: session.connected ? "connected" : "away" },

@@ -1,0 +1,68 @@
+// A Gatepost of the test's own: free ports, a folder that goes with it.
+import { spawn } from "node:child_process";
+import { mkdtemp, mkdir, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+
+const PROTOCOLS = ["mqtt", "http", "smtp", "spamd", "call"];
+
+export class Server {
+  /** Starts a server whose pages are `pages` (name to text). */
+  static async start(pages) {
+    const server = new Server();
+    server.folder = await mkdtemp(join(tmpdir(), "gatepost-browser-"));
+    await mkdir(join(server.folder, "pages"));
+    for (const [name, text] of Object.entries(pages)) await writeFile(join(server.folder, "pages", name), text);
+    server.binds = Object.fromEntries(PROTOCOLS.map((name) => [name, "127.0.0.1:0"]));
+    await server.run();
+    return server;
+  }
+
+  /** Runs the binary until it names its dashboard, which it does when every listener is open. */
+  async run() {
+    const lines = PROTOCOLS.map((name) => `listeners.${name}.bind = ["${this.binds[name]}"]`);
+    lines.push(`data = "${this.folder}/data"`, `pages.path = "${this.folder}/pages"`, `access_log.path = "${this.folder}/access.log"`);
+    const config = join(this.folder, "gatepost.toml");
+    await writeFile(config, lines.join("\n") + "\n");
+    this.process = spawn(process.env.GATEPOST, ["serve", "--config", config], { stdio: ["ignore", "pipe", "pipe"], cwd: this.folder });
+    this.log = "";
+    this.process.stderr.on("data", (text) => (this.log += text));
+    this.ended = new Promise((resolve) => this.process.once("exit", resolve));
+    for await (const line of createInterface({ input: this.process.stdout })) {
+      const [name, address] = line.trim().split(/\s+/);
+      if (PROTOCOLS.includes(name)) this.binds[name] = address;
+      if (name === "dashboard") return;
+    }
+    throw new Error(`the server did not start:\n${this.log}`);
+  }
+
+  get origin() {
+    return `http://${this.binds.http}`;
+  }
+
+  /** Publishes by HTTP; the server answers when it is durable. */
+  async publish(topic, payload) {
+    const answer = await fetch(`${this.origin}/topics/${topic}`, { method: "POST", body: payload, headers: { "content-type": "text/plain" } });
+    if (!answer.ok) throw new Error(`publishing to ${topic}: ${answer.status} ${await answer.text()}`);
+    return answer.json();
+  }
+
+  /** Sends a mail with swaks; resolves to its exit status and its transcript. */
+  mail(subject, body, to = "alarms+fire@localhost") {
+    const swaks = spawn("swaks", ["--server", this.binds.smtp, "--from", "sender@example.org", "--to", to, "--h-Subject", subject, "--body", body]);
+    let transcript = "";
+    swaks.stdout.on("data", (text) => (transcript += text));
+    return new Promise((resolve) => swaks.once("close", (status) => resolve({ status, transcript })));
+  }
+
+  async stop() {
+    this.process.kill("SIGTERM");
+    await this.ended;
+  }
+
+  async remove() {
+    await this.stop();
+    await rm(this.folder, { recursive: true, force: true });
+  }
+}
