@@ -196,7 +196,12 @@ pub(super) fn message_of(request: &Request, topic: Topic) -> Result<Message, Htt
 }
 
 fn properties_of(request: &Request) -> Result<Properties, HttpError> {
-    let content_type = request.field("content-type").map(str::to_owned);
+    // What curl says when it was told nothing; no publisher means it.
+    let untold = |kind: &&str| !kind.starts_with("application/x-www-form-urlencoded");
+    let content_type = request
+        .field("content-type")
+        .filter(untold)
+        .map(str::to_owned);
     let is_text = content_type
         .as_deref()
         .is_some_and(|kind| kind.starts_with("text/") || kind.starts_with("application/json"));
