@@ -55,6 +55,8 @@ pub fn measure() -> Result<Outcome, BenchError> {
     outcome.lower("wake of another thread and back", wake()?, "ns");
     outcome.lower("connect, accept, close on loopback", connect()?, "ns");
     outcome.lower("process start, wait", process_start()?, "ns");
+    let receiving = super::fanout::receive_cost_ns()?;
+    outcome.lower("this generator: a message received", receiving, "ns CPU");
     outcome.interrupted = interrupted();
     Ok(outcome)
 }

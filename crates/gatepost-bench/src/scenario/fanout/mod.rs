@@ -4,9 +4,12 @@
 //! sent in time is sent late, and its latency counts from when it was due. Each subscriber checks
 //! the numbers inside the payloads, so that loss, doubles and disorder are counted exactly.
 
+mod own_cost;
 mod publish;
 mod receive;
 mod search;
+
+pub use own_cost::receive_cost_ns;
 
 use super::Scenario;
 use crate::clock::{self, Nanoseconds};
