@@ -74,7 +74,12 @@ impl FromStr for Endpoint {
     /// single or double quotes around those that hold spaces themselves.
     fn from_str(text: &str) -> Result<Self, BenchError> {
         let malformed = || BenchError::Url(text.to_owned());
-        let Some((scheme, rest)) = text.split_once("://") else {
+        // A command may well have a URL among its words.
+        let is_scheme = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        let parts = text
+            .split_once("://")
+            .filter(|(scheme, _)| is_scheme(scheme));
+        let Some((scheme, rest)) = parts else {
             let words = split_words(text).ok_or_else(malformed)?;
             return if words.is_empty() {
                 Err(malformed())
@@ -197,6 +202,15 @@ mod tests {
         ] {
             assert!(text.parse::<Endpoint>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_command_may_name_a_url() {
+        let words = ["curl", "-s", "http://localhost/"]
+            .map(str::to_owned)
+            .to_vec();
+        let endpoint = "curl -s http://localhost/".parse::<Endpoint>();
+        assert_eq!(endpoint.expect("words"), Endpoint::Command(words));
     }
 
     #[test]

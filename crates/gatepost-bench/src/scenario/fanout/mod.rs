@@ -17,7 +17,7 @@ use crate::error::BenchError;
 use crate::interrupt::interrupted;
 use crate::latency::Latencies;
 use crate::outcome::{Headline, Outcome};
-use crate::process::{Load, Machine, ProcessRecord, Sampler};
+use crate::process::{Load, Machine, ProcessRecord, Sampler, Usage};
 use crate::progress::Progress;
 use crate::pubsub::{Dialect, STAMP_BYTES, Tally};
 use crate::target::{Target, Url};
@@ -238,6 +238,8 @@ impl Fanout {
 struct Conducted<'plan> {
     published: Published<'plan>,
     measured_seconds: f64,
+    /// Of the server, from the first measured message to the last delivery.
+    server_cpu_seconds: Option<f64>,
     costs: (Option<ProcessRecord>, ProcessRecord, Load),
     interrupted: bool,
 }
@@ -246,8 +248,8 @@ struct Conducted<'plan> {
 #[derive(Default)]
 struct Received {
     latencies: Latencies,
-    /// Deliveries of messages that were due in the measured time.
-    deliveries: u64,
+    /// Deliveries that came in the measured time, whenever they were due: the throughput.
+    in_time: u64,
     by_second: Vec<u64>,
     trackers: Vec<(u16, crate::pubsub::Tracker)>,
     foreign: u64,
@@ -257,7 +259,7 @@ struct Received {
 impl Received {
     fn merge(&mut self, other: Self) {
         self.latencies.merge(&other.latencies);
-        self.deliveries += other.deliveries;
+        self.in_time += other.in_time;
         self.foreign += other.foreign;
         self.trackers.extend(other.trackers);
         self.disconnected.extend(other.disconnected);
@@ -285,9 +287,16 @@ impl Fanout {
         let measure = begin + clock::from_seconds(self.arguments.warm_up);
         let end = measure + clock::from_seconds(self.arguments.seconds);
         stage.measure_between(measure, end);
-        let (published, costs, measured_until) = thread::scope(|scope| {
+        let cpu = || {
+            target
+                .process
+                .and_then(Usage::of_tree)
+                .map(|usage| usage.cpu_seconds())
+        };
+        let (published, costs, measured_until, cpu_before) = thread::scope(|scope| {
             let playing = scope.spawn(|| publishers.play(begin, end));
             clock::sleep_until(measure);
+            let cpu_before = cpu();
             let sampler = Sampler::start(target.process);
             // The last message is due before the end; the measured time goes on until it.
             let failed = || playing.is_finished() && clock::now() + clock::SECOND < end;
@@ -300,13 +309,15 @@ impl Fanout {
             let measured_until = clock::now();
             let costs = sampler.finish();
             match playing.join() {
-                Ok(published) => (published, costs, measured_until),
+                Ok(published) => (published, costs, measured_until, cpu_before),
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         });
         let mut published = published?;
         self.drain(plan, stage, &mut published);
+        let server_cpu_seconds = cpu_before.zip(cpu()).map(|(before, after)| after - before);
         Ok(Conducted {
+            server_cpu_seconds,
             published,
             measured_seconds: clock::seconds(measured_until.min(end) - measure),
             costs,
@@ -364,6 +375,7 @@ fn report(plan: &Plan, conducted: Conducted<'_>, received: Received) -> Outcome 
     let Conducted {
         published,
         measured_seconds,
+        server_cpu_seconds,
         costs,
         interrupted,
     } = conducted;
@@ -375,22 +387,28 @@ fn report(plan: &Plan, conducted: Conducted<'_>, received: Received) -> Outcome 
     for (publisher, tracker) in &received.trackers {
         tally.add(tracker.tally(published.sent_by(*publisher)));
     }
-    let rate = received.deliveries as f64 / measured_seconds;
+    let rate = received.in_time as f64 / measured_seconds;
     outcome.higher("deliveries per second", rate, "/s");
     let offered = plan.rate * plan.subscribers as f64;
     outcome.neutral("offered", offered, "/s");
     outcome.lower("lost", tally.lost as f64, "");
     outcome.lower("duplicates", tally.duplicates as f64, "");
     outcome.lower("out of order", tally.reordered as f64, "");
-    let per_delivery =
-        |record: &ProcessRecord| record.cpu_seconds() / received.deliveries.max(1) as f64 * 1e6;
+    let deliveries = received.latencies.count().max(1) as f64;
+    if let Some(cpu_seconds) = server_cpu_seconds {
+        outcome.lower(
+            "server CPU per delivery",
+            cpu_seconds / deliveries * 1e6,
+            "µs",
+        );
+    }
     if let Some(server) = &costs.0 {
-        outcome.lower("server CPU per delivery", per_delivery(server), "µs");
         let switches = server.voluntary_switches + server.involuntary_switches;
         let per_second = switches as f64 / server.seconds.max(1e-9);
         outcome.lower("server context switches", per_second, "/s");
     }
-    outcome.neutral("generator CPU per delivery", per_delivery(&costs.1), "µs");
+    let own_cpu = costs.1.cpu_seconds() / received.in_time.max(1) as f64;
+    outcome.neutral("generator CPU per delivery", own_cpu * 1e6, "µs");
     outcome
         .latencies
         .push(("delivery".into(), received.latencies.summary()));

@@ -40,7 +40,7 @@ pub fn receive_cost_ns() -> Result<f64, BenchError> {
         let receiving = scope.spawn(|| {
             let begin = thread_cpu_ns();
             let received = Receivers::run(&plan, &stage, 0, 1);
-            received.map(|received| (thread_cpu_ns() - begin, received.deliveries))
+            received.map(|received| (thread_cpu_ns() - begin, received.in_time))
         });
         let sent = listener
             .accept()

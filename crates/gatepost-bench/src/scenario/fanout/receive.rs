@@ -152,10 +152,10 @@ impl<'plan> Receivers<'plan> {
 
     fn count(&mut self, due: Nanoseconds, now: Nanoseconds) {
         self.untold += 1;
+        self.result.in_time += u64::from((self.from..self.to).contains(&now));
         if due < self.from || due >= self.to {
             return;
         }
-        self.result.deliveries += 1;
         self.result.latencies.record(now.saturating_sub(due));
         let second = ((now - self.from) / clock::SECOND) as usize;
         if second >= self.result.by_second.len() {
