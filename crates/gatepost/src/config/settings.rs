@@ -6,7 +6,7 @@ use gatepost_broker::BrokerSettings;
 use gatepost_listeners::call::CallSettings;
 use gatepost_listeners::http::HttpSettings;
 use gatepost_listeners::mqtt::MqttSettings;
-use gatepost_listeners::smtp::SmtpSettings;
+use gatepost_listeners::smtp::{LmtpSettings, SmtpSettings};
 use gatepost_listeners::spamd::SpamdSettings;
 use gatepost_listeners::workers::WorkersSettings;
 use gatepost_message::Listener;
@@ -76,6 +76,7 @@ fn mail_scope() -> ScopeSettings {
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ListenersSettings {
     pub(crate) smtp: SmtpSettings,
+    pub(crate) lmtp: LmtpSettings,
     pub(crate) spamd: SpamdSettings,
     pub(crate) call: CallSettings,
     pub(crate) mqtt: MqttSettings,
@@ -84,9 +85,10 @@ pub(crate) struct ListenersSettings {
 
 impl ListenersSettings {
     /// Each listener's name and addresses.
-    pub(crate) fn binds(&self) -> [(Listener, &[Bind]); 5] {
+    pub(crate) fn binds(&self) -> [(Listener, &[Bind]); 6] {
         [
             (Listener::Smtp, &self.smtp.bind),
+            (Listener::Lmtp, &self.lmtp.bind),
             (Listener::Spamd, &self.spamd.bind),
             (Listener::Call, &self.call.bind),
             (Listener::Mqtt, &self.mqtt.bind),

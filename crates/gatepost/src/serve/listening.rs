@@ -74,6 +74,10 @@ impl Listening {
         let smtp = Protocol::new(&Arc::new(smtp), smtp::serve, |c| {
             c.admission().open().into()
         });
+        let lmtp = SmtpContext::lmtp(settings.lmtp.clone(), &hostname(), gateway.clone());
+        let lmtp = Protocol::new(&Arc::new(lmtp), smtp::serve, |c| {
+            c.admission().open().into()
+        });
         let spamd = SpamdContext::new(settings.spamd.clone(), gateway.clone());
         let spamd = Protocol::new(&Arc::new(spamd), spamd::serve, |c| {
             c.admission().open().into()
@@ -97,6 +101,7 @@ impl Listening {
         for (listener, acceptor) in acceptors {
             let protocol = match listener {
                 Listener::Smtp => &smtp,
+                Listener::Lmtp => &lmtp,
                 Listener::Spamd => &spamd,
                 Listener::Call => &call,
                 Listener::Mqtt => &mqtt,

@@ -64,6 +64,8 @@ impl StatsKeeper {
     pub(super) async fn run(self: Arc<Self>, topic: Topic) {
         let mut ticks = tokio::time::interval(Duration::from_secs(1));
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        // The first tick comes at once: a rate over no time is none.
+        ticks.tick().await;
         let mut before = Sums::now(&self.broker);
         loop {
             ticks.tick().await;

@@ -35,7 +35,7 @@ impl Gateway {
     pub fn start_in(folder: &Path, settings: &str) -> Self {
         let config = folder.join("gatepost.toml");
         let mut text = String::new();
-        for listener in ["smtp", "spamd", "call", "mqtt", "http"] {
+        for listener in ["smtp", "lmtp", "spamd", "call", "mqtt", "http"] {
             text += &format!("listeners.{listener}.bind = [\"127.0.0.1:0\"]\n");
         }
         text += settings;
@@ -154,7 +154,9 @@ pub struct Client {
 
 impl Client {
     pub fn start(program: &str, arguments: &[&str]) -> Self {
-        let mut child = command(program)
+        // Written to a pipe, most programs keep their lines back until there are many.
+        let mut child = command("stdbuf")
+            .args(["-oL", program])
             .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
