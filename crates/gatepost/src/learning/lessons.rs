@@ -34,6 +34,14 @@ impl Lessons {
                         Err(error) => tracing::warn!(target: "rules", "{error}"),
                     }
                     keep(&learner);
+                    // Looks only at the clock and a count, but for once in half a day.
+                    match learner.learning.bayes.expire(&settings) {
+                        Ok(0) => {}
+                        Ok(count) => {
+                            tracing::info!(target: "rules", "{count} old tokens forgotten");
+                        }
+                        Err(error) => tracing::warn!(target: "rules", "{error}"),
+                    }
                 }
                 keep(&learner);
             })?;
