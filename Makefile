@@ -4,7 +4,9 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 CARGO ?= cargo
 # The thin client has a build of its own: statically linked, so that it starts in microseconds.
-CALL := target/call/release/gatepost-call
+CALL := target/call/call/gatepost-call
+BUILD_CALL := rustc --locked -p gatepost-call --bin gatepost-call --profile call \
+	--target-dir target/call -- -C target-feature=+crt-static -C relocation-model=static
 
 .PHONY: help build run test check lint format peers dist call bench docs fuzz clean
 
@@ -34,12 +36,15 @@ format: ## Format the code
 peers: ## Install the programs that the tests talk to (Debian; needs root)
 	@tests/install-peers
 
-call: ## Build the thin client, statically linked
-	$(CARGO) rustc --release --locked -p gatepost-call --target-dir target/call -- -C target-feature=+crt-static
+call: $(CALL) ## Build the thin client, statically linked
+
+$(CALL): $(shell find crates/gatepost-call/src -type f) Cargo.lock
+	$(CARGO) $(BUILD_CALL)
+	@touch $(CALL)
 
 dist: ## Build what is shipped: fat LTO, one codegen unit
 	$(CARGO) build --profile dist --locked -p gatepost
-	$(CARGO) rustc --profile dist --locked -p gatepost-call --target-dir target/call -- -C target-feature=+crt-static
+	$(CARGO) $(BUILD_CALL)
 
 clean: ## Remove what was built
 	$(CARGO) clean

@@ -198,7 +198,7 @@ fn spamc_prints_the_report() {
 #[test]
 fn the_thin_client_exits_as_documented() {
     let gateway = Gateway::start("[procedure.\"/sizecheck\"]\nmax = \"10KB\"\n");
-    let client = root().join("target/call/release/gatepost-call");
+    let client = root().join("target/call/call/gatepost-call");
     assert!(
         client.exists(),
         "the thin client is not built: run `make call`"
