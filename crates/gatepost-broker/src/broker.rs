@@ -376,12 +376,9 @@ impl Core {
         };
         match &requested.share {
             Some(share) => self.index.leave(&share.filter, &share.name, session),
-            None => self
-                .index
-                .remove(text, &|subscription| {
+            None => self.index.remove(text, &|subscription| {
                     matches!(subscription, Subscription::Session(member) if member.is(session))
-                })
-                .is_some(),
+                }),
         }
     }
 

@@ -13,36 +13,22 @@
 //! the subscriber is told, a generation that every publisher of that topic compares. A publisher
 //! reads generations *before* it looks, so what it keeps is never newer than it believes.
 
-use std::borrow::Borrow;
 use std::collections::HashMap;
-use std::hash::{BuildHasher, Hash, Hasher, RandomState};
+use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use gatepost_message::TopicFilter;
+use hashbrown::{DefaultHashBuilder, HashTable};
 use parking_lot::RwLock;
 
 use crate::session::Session;
 use crate::subscription::{Group, Member, Subscription};
 
 const SHARDS: usize = 256;
+/// Tables use the lowest and the highest bits of a hash; the shard takes some between.
+const SHARD_SHIFT: u32 = 40;
 const BRANCHES: usize = 64;
-
-/// A filter as a key that can be looked up by a topic's text.
-#[derive(Clone, PartialEq, Eq)]
-struct Key(TopicFilter);
-
-impl Hash for Key {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.as_str().hash(state);
-    }
-}
-
-impl Borrow<str> for Key {
-    fn borrow(&self) -> &str {
-        self.0.as_str()
-    }
-}
 
 /// The subscriptions of one filter. One is by far the most frequent number.
 #[derive(Default)]
@@ -99,10 +85,23 @@ impl Subscriptions {
     }
 }
 
+/// One filter without wildcards, and who subscribes to it.
+struct Entry {
+    filter: TopicFilter,
+    subscriptions: Subscriptions,
+}
+
 #[derive(Default)]
 struct Shard {
     generation: AtomicU64,
-    map: RwLock<HashMap<Key, Subscriptions>>,
+    /// By the hash of the text, which is worked out once for each change.
+    table: RwLock<HashTable<Entry>>,
+}
+
+impl Shard {
+    fn find<'t>(table: &'t HashTable<Entry>, hash: u64, text: &str) -> Option<&'t Entry> {
+        table.find(hash, |entry| entry.filter.as_str() == text)
+    }
 }
 
 /// A level of the tree of wildcard filters.
@@ -131,30 +130,25 @@ impl Node {
         }
     }
 
-    /// Removes from the list of these levels, and the nodes that this leaves empty.
-    fn remove<'t>(
-        &mut self,
-        mut levels: impl Iterator<Item = &'t str>,
-        is_it: &dyn Fn(&Subscription) -> bool,
-    ) -> Option<Subscription> {
+    /// Removes the nodes of these levels that nothing needs any more.
+    fn prune<'t>(&mut self, mut levels: impl Iterator<Item = &'t str>) {
         match levels.next() {
-            None => self.here.remove(is_it),
-            Some("#") => self.below.remove(is_it),
+            None | Some("#") => {}
             Some("+") => {
-                let plus = self.plus.as_mut()?;
-                let removed = plus.remove(levels, is_it);
-                if plus.is_empty() {
-                    self.plus = None;
+                if let Some(plus) = &mut self.plus {
+                    plus.prune(levels);
+                    if plus.is_empty() {
+                        self.plus = None;
+                    }
                 }
-                removed
             }
             Some(name) => {
-                let child = self.children.get_mut(name)?;
-                let removed = child.remove(levels, is_it);
-                if child.is_empty() {
-                    self.children.remove(name);
+                if let Some(child) = self.children.get_mut(name) {
+                    child.prune(levels);
+                    if child.is_empty() {
+                        self.children.remove(name);
+                    }
                 }
-                removed
             }
         }
     }
@@ -211,13 +205,13 @@ pub(crate) struct Generations {
 /// Where the generations of one topic are; worked out once for each topic.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place {
-    shard: usize,
+    hash: u64,
     branch: usize,
 }
 
 /// All subscriptions of the broker.
 pub(crate) struct Index {
-    hasher: RandomState,
+    hasher: DefaultHashBuilder,
     shards: Box<[Shard]>,
     wildcards: RwLock<Node>,
     wildcard_count: AtomicUsize,
@@ -230,7 +224,7 @@ pub(crate) struct Index {
 impl Index {
     pub(crate) fn new() -> Self {
         Self {
-            hasher: RandomState::new(),
+            hasher: DefaultHashBuilder::default(),
             shards: (0..SHARDS).map(|_| Shard::default()).collect(),
             wildcards: RwLock::default(),
             wildcard_count: AtomicUsize::new(0),
@@ -244,17 +238,21 @@ impl Index {
         self.count.load(Ordering::Relaxed)
     }
 
-    fn shard(&self, text: &str) -> usize {
-        self.hasher.hash_one(text) as usize % SHARDS
+    fn hash(&self, text: &str) -> u64 {
+        self.hasher.hash_one(text)
     }
 
     fn branch(&self, text: &str) -> usize {
-        self.hasher.hash_one(split_level(text).0) as usize % BRANCHES
+        self.hash(split_level(text).0) as usize % BRANCHES
+    }
+
+    fn shard(&self, hash: u64) -> &Shard {
+        &self.shards[(hash >> SHARD_SHIFT) as usize % SHARDS]
     }
 
     pub(crate) fn place(&self, topic: &str) -> Place {
         Place {
-            shard: self.shard(topic),
+            hash: self.hash(topic),
             branch: self.branch(topic),
         }
     }
@@ -262,7 +260,7 @@ impl Index {
     #[inline]
     pub(crate) fn generations(&self, place: Place) -> Generations {
         Generations {
-            exact: self.shards[place.shard].generation.load(Ordering::Acquire),
+            exact: self.shard(place.hash).generation.load(Ordering::Acquire),
             branch: self.branches[place.branch].load(Ordering::Acquire),
             everywhere: self.everywhere.load(Ordering::Acquire),
         }
@@ -273,11 +271,9 @@ impl Index {
         self.everywhere.fetch_add(1, Ordering::Release);
     }
 
-    fn touch(&self, filter: &TopicFilter) {
-        let text = filter.as_str();
-        let generation = if !filter.has_wildcard() {
-            &self.shards[self.shard(text)].generation
-        } else if text.starts_with(['+', '#']) {
+    /// Bumps the generation of a filter with wildcards.
+    fn touch_wildcard(&self, text: &str) {
+        let generation = if text.starts_with(['+', '#']) {
             &self.everywhere
         } else {
             &self.branches[self.branch(text)]
@@ -285,56 +281,77 @@ impl Index {
         generation.fetch_add(1, Ordering::Release);
     }
 
-    /// Runs `change` on the list of `filter`.
-    fn with_list<T>(
-        &self,
-        filter: &TopicFilter,
-        change: impl FnOnce(&mut Subscriptions) -> T,
-    ) -> T {
+    /// Runs `change` on the list of `filter`, and tells the publishers whom it may concern. A
+    /// list that is left empty goes.
+    fn change<T>(&self, filter: &TopicFilter, change: impl FnOnce(&mut Subscriptions) -> T) -> T {
+        let text = filter.as_str();
         if filter.has_wildcard() {
             let mut root = self.wildcards.write();
-            return change(root.list_mut(filter.as_str().split('/')));
+            let list = root.list_mut(text.split('/'));
+            let was_empty = list.is_none();
+            let result = change(list);
+            let is_empty = list.is_none();
+            if is_empty {
+                root.prune(text.split('/'));
+            }
+            match (was_empty, is_empty) {
+                (true, false) => self.wildcard_count.fetch_add(1, Ordering::Release),
+                (false, true) => self.wildcard_count.fetch_sub(1, Ordering::Release),
+                _ => 0,
+            };
+            drop(root);
+            self.touch_wildcard(text);
+            return result;
         }
-        let shard = &self.shards[self.shard(filter.as_str())];
-        change(shard.map.write().entry(Key(filter.clone())).or_default())
+        let hash = self.hash(text);
+        let shard = self.shard(hash);
+        let mut table = shard.table.write();
+        let mut entry = table
+            .entry(
+                hash,
+                |entry| entry.filter == *filter,
+                |entry| self.hash(entry.filter.as_str()),
+            )
+            .or_insert_with(|| Entry {
+                filter: filter.clone(),
+                subscriptions: Subscriptions::None,
+            });
+        let result = change(&mut entry.get_mut().subscriptions);
+        if entry.get().subscriptions.is_none() {
+            entry.remove();
+        }
+        drop(table);
+        shard.generation.fetch_add(1, Ordering::Release);
+        result
     }
 
     /// Adds a subscription that is known not to be there yet.
     pub(crate) fn insert(&self, filter: &TopicFilter, subscription: Subscription) {
-        if filter.has_wildcard() {
-            self.wildcard_count.fetch_add(1, Ordering::Release);
-        }
-        self.with_list(filter, |list| list.push(subscription));
+        self.change(filter, |list| list.push(subscription));
         self.count.fetch_add(1, Ordering::Relaxed);
-        self.touch(filter);
     }
 
-    /// Replaces the subscription that `is_it` names, or adds one; tells whether it was there.
+    /// Replaces the subscription that `is_it` names, or adds one.
     pub(crate) fn replace(
         &self,
         filter: &TopicFilter,
         subscription: Subscription,
         is_it: &dyn Fn(&Subscription) -> bool,
-    ) -> bool {
-        let existed = self.with_list(filter, |list| {
+    ) {
+        let existed = self.change(filter, |list| {
             let existed = list.remove(is_it).is_some();
             list.push(subscription);
             existed
         });
         if !existed {
             self.count.fetch_add(1, Ordering::Relaxed);
-            if filter.has_wildcard() {
-                self.wildcard_count.fetch_add(1, Ordering::Release);
-            }
         }
-        self.touch(filter);
-        existed
     }
 
     /// Makes `member` one of the group `name` that shares `filter`, in place of its earlier self;
     /// tells whether it was there.
     pub(crate) fn join(&self, filter: &TopicFilter, name: &str, member: Member) -> bool {
-        let (existed, group_is_new) = self.with_list(filter, |list| {
+        let existed = self.change(filter, |list| {
             let group = list
                 .as_slice()
                 .iter()
@@ -342,7 +359,6 @@ impl Index {
                     Subscription::Group(group) if &*group.name == name => Some(group.clone()),
                     _ => None,
                 });
-            let group_is_new = group.is_none();
             let group = group.unwrap_or_else(|| {
                 let group = Arc::new(Group::new(name));
                 list.push(Subscription::Group(group.clone()));
@@ -354,28 +370,24 @@ impl Index {
                 members.swap_remove(at);
             }
             members.push(member);
-            (earlier.is_some(), group_is_new)
+            earlier.is_some()
         });
-        if group_is_new && filter.has_wildcard() {
-            self.wildcard_count.fetch_add(1, Ordering::Release);
-        }
         if !existed {
             self.count.fetch_add(1, Ordering::Relaxed);
         }
-        self.touch(filter);
         existed
     }
 
     /// Takes `session` out of the group; the last one out closes it.
     pub(crate) fn leave(&self, filter: &TopicFilter, name: &str, session: &Arc<Session>) -> bool {
-        let (existed, group_is_gone) = self.with_list(filter, |list| {
+        let existed = self.change(filter, |list| {
             let is_group = |subscription: &Subscription| {
                 matches!(subscription, Subscription::Group(group) if &*group.name == name)
             };
             let Some(Subscription::Group(group)) =
                 list.as_slice().iter().find(|&subscription| is_group(subscription))
             else {
-                return (false, false);
+                return false;
             };
             let mut members = group.members.write();
             let before = members.len();
@@ -385,51 +397,34 @@ impl Index {
             if is_gone {
                 list.remove(&is_group);
             }
-            (existed, is_gone)
+            existed
         });
-        if group_is_gone && filter.has_wildcard() {
-            self.wildcard_count.fetch_sub(1, Ordering::Release);
-        }
         if existed {
             self.count.fetch_sub(1, Ordering::Relaxed);
         }
-        self.touch(filter);
         existed
     }
 
-    /// Removes the subscription of `filter` that `is_it` names.
+    /// Removes the subscription of `filter` that `is_it` names; tells whether there was one.
     pub(crate) fn remove(
         &self,
         filter: &TopicFilter,
         is_it: &dyn Fn(&Subscription) -> bool,
-    ) -> Option<Subscription> {
-        let text = filter.as_str();
-        let removed = if filter.has_wildcard() {
-            self.wildcards.write().remove(text.split('/'), is_it)
-        } else {
-            let mut map = self.shards[self.shard(text)].map.write();
-            let list = map.get_mut(text)?;
-            let removed = list.remove(is_it);
-            if list.is_none() {
-                map.remove(text);
-            }
-            removed
-        };
-        if removed.is_some() {
+    ) -> bool {
+        let existed = self.change(filter, |list| list.remove(is_it).is_some());
+        if existed {
             self.count.fetch_sub(1, Ordering::Relaxed);
-            if filter.has_wildcard() {
-                self.wildcard_count.fetch_sub(1, Ordering::Release);
-            }
-            self.touch(filter);
         }
-        removed
+        existed
     }
 
     /// Visits every subscription that matches `topic`.
     pub(crate) fn visit(&self, topic: &str, place: Place, visit: &mut dyn FnMut(&Subscription)) {
-        if let Some(list) = self.shards[place.shard].map.read().get(topic) {
-            list.as_slice().iter().for_each(&mut *visit);
+        let table = self.shard(place.hash).table.read();
+        if let Some(entry) = Shard::find(&table, place.hash, topic) {
+            entry.subscriptions.as_slice().iter().for_each(&mut *visit);
         }
+        drop(table);
         if self.wildcard_count.load(Ordering::Acquire) == 0 {
             return;
         }
@@ -439,5 +434,122 @@ impl Index {
         } else {
             root.visit(Some(topic), visit);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filter::SubscribeOptions;
+    use gatepost_message::Qos;
+    use proptest::prelude::*;
+
+    fn session(number: usize) -> Arc<Session> {
+        Arc::new(Session::new(Arc::from(number.to_string()), "test"))
+    }
+
+    fn member(session: &Arc<Session>) -> Subscription {
+        Subscription::Session(Member::new(
+            session.clone(),
+            SubscribeOptions::at(Qos::AtMostOnce),
+        ))
+    }
+
+    fn matching(index: &Index, topic: &str) -> Vec<String> {
+        let mut found = Vec::new();
+        index.visit(topic, index.place(topic), &mut |subscription| {
+            if let Subscription::Session(member) = subscription {
+                found.push(member.session.client_id().to_owned());
+            }
+        });
+        found.sort();
+        found
+    }
+
+    fn a_filter() -> impl Strategy<Value = String> {
+        let level = prop_oneof![
+            Just("+".to_owned()),
+            Just(String::new()),
+            Just("$SYS".to_owned()),
+            "[ab]"
+        ];
+        (prop::collection::vec(level, 1..5), any::<bool>()).prop_map(|(mut levels, hash)| {
+            if hash {
+                levels.push("#".to_owned());
+            }
+            levels.join("/")
+        })
+    }
+
+    fn a_topic() -> impl Strategy<Value = String> {
+        let level = prop_oneof![Just(String::new()), Just("$SYS".to_owned()), "[ab]"];
+        prop::collection::vec(level, 1..5).prop_map(|levels| levels.join("/"))
+    }
+
+    proptest! {
+        #[test]
+        fn the_index_finds_what_filters_match(
+            filters in prop::collection::vec(a_filter(), 1..30),
+            topics in prop::collection::vec(a_topic(), 1..10),
+            removed in prop::collection::vec(any::<prop::sample::Index>(), 0..10),
+        ) {
+            let index = Index::new();
+            let mut present: Vec<_> = filters
+                .iter()
+                .filter_map(|text| TopicFilter::new(text).ok())
+                .enumerate()
+                .map(|(number, filter)| (session(number), filter))
+                .collect();
+            for (session, filter) in &present {
+                index.insert(filter, member(session));
+            }
+            for removed in removed {
+                if present.is_empty() {
+                    break;
+                }
+                let (gone, filter) = present.swap_remove(removed.index(present.len()));
+                prop_assert!(index.remove(&filter, &|subscription| matches!(
+                    subscription, Subscription::Session(member) if member.is(&gone))));
+            }
+            prop_assert_eq!(index.len(), present.len());
+            for topic in topics.iter().filter(|topic| !topic.is_empty()) {
+                let mut expected: Vec<_> = present
+                    .iter()
+                    .filter(|(_, filter)| filter.matches(topic))
+                    .map(|(session, _)| session.client_id().to_owned())
+                    .collect();
+                expected.sort();
+                prop_assert_eq!(matching(&index, topic), expected, "{}", topic);
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_left_of_what_was_removed() {
+        let index = Index::new();
+        let session = session(1);
+        for text in ["a/b", "a/+", "a/#", "+/b/#"] {
+            let filter = TopicFilter::new(text).expect("a filter");
+            let place = index.place("a/b");
+            let before = index.generations(place);
+            index.insert(&filter, member(&session));
+            assert_ne!(
+                index.generations(place),
+                before,
+                "{text}: publishers look again"
+            );
+            assert!(index.remove(&filter, &|_| true));
+        }
+        assert!(index.wildcards.read().is_empty());
+        assert!(
+            index
+                .shards
+                .iter()
+                .all(|shard| shard.table.read().is_empty())
+        );
+        assert_eq!(
+            (index.len(), index.wildcard_count.load(Ordering::Relaxed)),
+            (0, 0)
+        );
     }
 }

@@ -138,5 +138,5 @@ impl Answers {
 /// What could not be stored was not taken: the sender may try again.
 fn refuse(answer: &mut Answer) {
     answer.reason = Reason::QUOTA_EXCEEDED;
-    answer.text = "the message could not be stored; try again later".to_owned();
+    answer.text = String::from("the message could not be stored; try again later");
 }

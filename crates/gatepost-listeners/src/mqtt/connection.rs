@@ -62,7 +62,9 @@ pub(super) async fn run(
     };
     let timeout = context.settings.connect_timeout.duration();
     let received = websocket.unwrap_or_default();
-    match tokio::time::timeout(timeout, first.open(&mut input, received)).await {
+    // Boxed, and gone after it: a task is as large as the largest thing that it ever awaits.
+    let opening = Box::pin(first.open(&mut input, received));
+    match tokio::time::timeout(timeout, opening).await {
         Ok(Some(agreed)) => {
             Box::pin(Connection::new(stream, framing, agreed, context.clone(), peer).serve(input))
                 .await;
@@ -148,15 +150,15 @@ impl Opening<'_> {
         let mut out = BytesMut::new();
         refused.encode(self.framing, &mut out);
         let _ = self.stream.try_write(&[IoSlice::new(&out)]);
-        linger(self.stream).await;
+        Box::pin(linger(self.stream)).await;
     }
 }
 
 /// What a client whose CONNECT is broken is told, if its version can be made out.
 fn refusal(body: &[u8], error: DecodeError) -> Option<Refused> {
     let level = match body {
-        [0, 4, b'M', b'Q', b'T', b'T', level, ..] => *level,
-        [0, 6, b'M', b'Q', b'I', b's', b'd', b'p', level, ..] => *level,
+        [0, 4, b'M', b'Q', b'T', b'T', level, ..]
+        | [0, 6, b'M', b'Q', b'I', b's', b'd', b'p', level, ..] => *level,
         _ => return None,
     };
     let is_unknown = error.reason == Reason::UNSUPPORTED_PROTOCOL_VERSION;
@@ -364,7 +366,10 @@ impl Connection {
             }
             Packet::Pubcomp(ack) => in_step(self.attachment.finish(ack.packet_id)),
             Packet::Subscribe(subscribe) => self.subscribe(&subscribe),
-            Packet::Unsubscribe(unsubscribe) => self.unsubscribe(&unsubscribe),
+            Packet::Unsubscribe(unsubscribe) => {
+                self.unsubscribe(&unsubscribe);
+                Ok(())
+            }
             Packet::Pingreq => {
                 self.answer(&Packet::Pingresp); // [MQTT-3.12.4-1]
                 Ok(())
@@ -514,7 +519,7 @@ impl Connection {
         }
         self.attachment.close(&close);
         if goodbye != Goodbye::Lost {
-            linger(&self.stream).await;
+            Box::pin(linger(&self.stream)).await;
         }
     }
 

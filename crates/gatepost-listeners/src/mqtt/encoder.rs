@@ -102,13 +102,11 @@ impl Encoder for MqttEncoder {
             websocket::put_header(out, websocket::Opcode::Binary, length);
         }
         let header = out.len() - start;
-        match publish.encode(self.version, out) {
-            Ok(packet_id_at) => Ok(header + packet_id_at),
-            Err(_) => {
-                out.truncate(start);
-                Err(Unencodable)
-            }
-        }
+        let Ok(packet_id_at) = publish.encode(self.version, out) else {
+            out.truncate(start);
+            return Err(Unencodable);
+        };
+        Ok(header + packet_id_at)
     }
 
     fn encode_release(&self, packet_id: NonZeroU16, out: &mut BytesMut) {

@@ -62,7 +62,7 @@ impl Connection {
         Ok(())
     }
 
-    pub(super) fn unsubscribe(&mut self, unsubscribe: &Unsubscribe<'_>) -> Result<(), Goodbye> {
+    pub(super) fn unsubscribe(&mut self, unsubscribe: &Unsubscribe<'_>) {
         let mut reasons = SmallVec::new();
         for text in &unsubscribe.filters {
             reasons.push(match TopicFilter::new(text) {
@@ -76,6 +76,5 @@ impl Connection {
             properties: Properties::EMPTY,
             reasons,
         }));
-        Ok(())
     }
 }

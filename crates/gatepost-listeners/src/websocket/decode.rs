@@ -253,11 +253,11 @@ mod tests {
         match payload.len() {
             length @ 0..=125 => bytes.push(0x80 | length as u8),
             length @ 126..=65_535 => {
-                bytes.push(0x80 | 126);
+                bytes.push(0xFE);
                 bytes.extend((length as u16).to_be_bytes());
             }
             length => {
-                bytes.push(0x80 | 127);
+                bytes.push(0xFF);
                 bytes.extend((length as u64).to_be_bytes());
             }
         }

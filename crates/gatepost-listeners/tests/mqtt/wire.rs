@@ -71,6 +71,7 @@ impl Wire {
     }
 
     /// As [`Wire::receive`], or `None` where nothing comes in time.
+    #[allow(clippy::option_option)] // a packet, the end, or nothing: three cases
     pub(crate) fn try_receive(&mut self) -> Option<Option<Vec<u8>>> {
         loop {
             if let Some(frame) = Frame::split(&self.buffer, usize::MAX).expect("valid frames") {
