@@ -57,6 +57,8 @@ struct Run {
     /// A buffer for each of the route's classes.
     buffers: Vec<BytesMut>,
     messages: u32,
+    /// The server's own figures do not count as deliveries.
+    is_ours: bool,
 }
 
 /// What became of a publication.
@@ -201,12 +203,15 @@ impl Publisher {
     fn account(&mut self, slot: TopicSlot, publication: &Arc<Publication>) -> bool {
         let known = &self.known[slot.0];
         let length = publication.payload.len() as u64;
-        self.messages += 1;
-        self.bytes += length;
+        let is_ours = publication.topic.is_internal();
+        if !is_ours {
+            // The server's own figures are no traffic.
+            self.messages += 1;
+            self.bytes += length;
+        }
         known.record.messages.fetch_add(1, Ordering::Relaxed);
         known.record.bytes.fetch_add(length, Ordering::Relaxed);
         self.core.recent.push(&known.record, publication);
-        let is_ours = publication.topic.is_internal();
         if publication.qos > Qos::AtMostOnce && !is_ours {
             self.changes.push(Change::History(publication.clone()));
         }
@@ -251,6 +256,7 @@ impl Publisher {
             route: route.clone(),
             buffers: vec![BytesMut::new(); route.classes.len()],
             messages: 0,
+            is_ours: publication.topic.is_internal(),
         });
         run.messages += 1;
         let options = FrameOptions {
@@ -269,6 +275,7 @@ impl Publisher {
             return;
         };
         let core = self.core.clone();
+        let mut delivered = 0;
         for (class, buffer) in run.route.classes.iter().zip(run.buffers) {
             let batch = Batch {
                 bytes: buffer.freeze(),
@@ -282,9 +289,12 @@ impl Publisher {
                 let pressure =
                     target
                         .session
-                        .deliver_batch(&batch, send, core.around(), &mut self.deliveries);
+                        .deliver_batch(&batch, send, core.around(), &mut delivered);
                 self.note(&target.session, pressure);
             }
+        }
+        if !run.is_ours {
+            self.deliveries += delivered;
         }
     }
 

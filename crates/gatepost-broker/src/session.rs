@@ -457,7 +457,8 @@ impl Session {
         });
         if is_written {
             Counters::add(&self.delivered, 1);
-            Counters::add(&around.counters.deliveries, 1);
+            let counts = u64::from(!publication.topic.is_internal());
+            Counters::add(&around.counters.deliveries, counts);
         } else {
             state.outbox.uncount_message();
             if defines_alias

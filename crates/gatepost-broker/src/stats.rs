@@ -111,6 +111,7 @@ impl Core {
             .recent
             .all()
             .into_iter()
+            .filter(|record| !record.topic.is_internal())
             .map(|record| TopicStats {
                 topic: record.topic.to_string(),
                 per_second: record.per_second.load(Ordering::Relaxed),
