@@ -30,7 +30,7 @@ impl Lessons {
                     let settings = threads_settings.lock().bayes.clone();
                     match learner.fulfil(&settings) {
                         Ok(0) => {}
-                        Ok(count) => tracing::info!(target: "rules", "{count} messages learned"),
+                        Ok(count) => tracing::info!(target: "rules", "{count} wishes to learn or forget fulfilled"),
                         Err(error) => tracing::warn!(target: "rules", "{error}"),
                     }
                     keep(&learner);
