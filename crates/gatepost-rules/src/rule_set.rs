@@ -215,6 +215,7 @@ impl RuleSet {
         state.hits.sort_unstable();
         let mut score = 0.0;
         let mut points = Averaged::default();
+        let mut subject_prefix = String::new();
         let mut hits = Vec::with_capacity(state.hits.len());
         for &rule in &state.hits {
             let Some(facts) = compiled.facts.get(rule as usize) else {
@@ -225,6 +226,12 @@ impl RuleSet {
             }
             points.add(facts);
             score += facts.score;
+            if let Some(prefix) = &facts.subject_prefix
+                && !subject_prefix.contains(&**prefix)
+            {
+                subject_prefix.push_str(prefix);
+                subject_prefix.push(' ');
+            }
             let matched = state.matched.iter().position(|(known, _)| *known == rule);
             hits.push(Hit {
                 name: Arc::clone(&facts.name),
@@ -256,6 +263,7 @@ impl RuleSet {
             autolearn,
             limited: state.limited.iter().filter_map(name).collect(),
             preview: report::preview(mail.body()),
+            subject_prefix,
             options: Arc::clone(&self.options),
         }
     }

@@ -110,9 +110,10 @@ fn matching(
             operations.push(Operation::Binary(Binary::Add));
         }
     }
-    match operations.len() / 2 <= MATCHING_RULES_MAX {
-        true => Ok(operations),
-        false => Err(format!("{pattern} fits too many rules")),
+    if operations.len() / 2 <= MATCHING_RULES_MAX {
+        Ok(operations)
+    } else {
+        Err(format!("{pattern} fits too many rules"))
     }
 }
 

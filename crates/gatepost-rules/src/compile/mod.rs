@@ -211,9 +211,10 @@ const NO_DESCRIPTION: &str = "No description available.";
 const HITS_MAX_DEFAULT: u32 = 1000;
 
 fn hits_max(rule: &Definition) -> u32 {
-    match rule.flags.multiple {
-        true => rule.flags.hits_max.unwrap_or(HITS_MAX_DEFAULT).max(1),
-        false => 1,
+    if rule.flags.multiple {
+        rule.flags.hits_max.unwrap_or(HITS_MAX_DEFAULT).max(1)
+    } else {
+        1
     }
 }
 

@@ -77,7 +77,10 @@ impl Binary {
             Self::And if left == 0.0 => left,
             Self::Or | Self::And => right,
             Self::ExclusiveOr => ((left as u64) ^ (right as u64)) as f64,
+            // Perl compares numbers exactly, so metas that count see exact counts.
+            #[allow(clippy::float_cmp)]
             Self::Equal => truth(left == right),
+            #[allow(clippy::float_cmp)]
             Self::Unequal => truth(left != right),
             Self::Less => truth(left < right),
             Self::LessOrEqual => truth(left <= right),
@@ -271,9 +274,10 @@ where
                 return Ok(());
             }
             self.choice()?;
-            return match self.take(")") {
-                true => Ok(()),
-                false => Err("a closing parenthesis is missing".to_owned()),
+            return if self.take(")") {
+                Ok(())
+            } else {
+                Err("a closing parenthesis is missing".to_owned())
             };
         }
         let is_digit = |byte: u8| byte.is_ascii_digit() || byte == b'.';
@@ -286,9 +290,10 @@ where
         let bare = self.path();
         if bare.is_empty() {
             let rest = self.rest();
-            return Err(match rest.is_empty() {
-                true => "an operand is missing at the end".to_owned(),
-                false => format!("an operand is missing before {rest:?}"),
+            return Err(if rest.is_empty() {
+                "an operand is missing at the end".to_owned()
+            } else {
+                format!("an operand is missing before {rest:?}")
             });
         }
         let argument = self.argument()?;

@@ -63,16 +63,13 @@ pub(crate) struct Definitions {
 impl Definitions {
     /// The rule of this name, made if it is new.
     fn rule(&mut self, name: &str) -> &mut Definition {
-        let index = match self.by_name.get(name) {
-            Some(&index) => index,
-            None => {
-                let name: Arc<str> = name.into();
-                let index = self.rules.len();
-                self.by_name.insert(Arc::clone(&name), index);
-                self.rules.push(Definition::new(name));
-                index
-            }
-        };
+        let index = self.by_name.get(name).copied().unwrap_or_else(|| {
+            let name: Arc<str> = name.into();
+            let index = self.rules.len();
+            self.by_name.insert(Arc::clone(&name), index);
+            self.rules.push(Definition::new(name));
+            index
+        });
         &mut self.rules[index]
     }
 
@@ -106,9 +103,10 @@ pub(crate) fn read_paths(
         return None;
     }
     for path in existing {
-        let files = match path.is_dir() {
-            true => list(path, &mut definitions.problems),
-            false => vec![path.clone()],
+        let files = if path.is_dir() {
+            list(path, &mut definitions.problems)
+        } else {
+            vec![path.clone()]
         };
         for file in files {
             match file.extension().and_then(|extension| extension.to_str()) {
@@ -135,9 +133,10 @@ pub(crate) fn read_texts(
     texts: &[(PathBuf, Vec<u8>)],
     language: &Language,
 ) {
-    let plugins = match texts.iter().any(|(_, text)| names_plugins(text)) {
-        true => Plugins::default(),
-        false => Plugins::usual(),
+    let plugins = if texts.iter().any(|(_, text)| names_plugins(text)) {
+        Plugins::default()
+    } else {
+        Plugins::usual()
     };
     let mut loader = Loader::new(definitions, plugins, language);
     for (path, text) in texts {

@@ -1,5 +1,8 @@
 //! The directives that say how results are told, and which plugins there are.
 
+// All have the signature of the table of directives, also those that cannot fail.
+#![allow(clippy::unnecessary_wraps)]
+
 use super::loader::{Line, LineProblem, Loader};
 
 /// The threshold of folders that name none.

@@ -120,19 +120,16 @@ fn split(pattern: &[u8]) -> Vec<Piece> {
             .then(|| after.iter().position(|byte| matches!(byte, b'<' | b'>')))
             .flatten()
             .filter(|&length| length > 0 && after.get(length) == Some(&b'>'));
-        match tag_length {
-            Some(length) => {
-                if !text.is_empty() {
-                    pieces.push(Piece::Text(std::mem::take(&mut text)));
-                }
-                let (tag, after_tag) = rest.split_at(length + 2);
-                pieces.push(Piece::Tag(tag.to_vec()));
-                rest = after_tag;
+        if let Some(length) = tag_length {
+            if !text.is_empty() {
+                pieces.push(Piece::Text(std::mem::take(&mut text)));
             }
-            None => {
-                text.push(byte);
-                rest = after;
-            }
+            let (tag, after_tag) = rest.split_at(length + 2);
+            pieces.push(Piece::Tag(tag.to_vec()));
+            rest = after_tag;
+        } else {
+            text.push(byte);
+            rest = after;
         }
     }
     if !text.is_empty() {

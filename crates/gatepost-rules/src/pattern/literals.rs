@@ -22,7 +22,7 @@ pub(crate) struct Literals(pub(crate) Vec<Vec<u8>>);
 /// The best set of required literals; `None` if no set is selective enough.
 pub(crate) fn required(node: &Node) -> Option<Literals> {
     let facts = facts(node);
-    let best = better(facts.required, facts.whole.filter(usable));
+    let best = better(facts.required, facts.whole.filter(|texts| usable(texts)));
     best.map(|mut texts| {
         texts.sort_unstable();
         texts.dedup();
@@ -62,7 +62,9 @@ fn facts(node: &Node) -> Facts {
         },
         Node::Concat(parts) => {
             let mut run = Run::new();
-            parts.iter().for_each(|part| run.push(facts(part)));
+            for part in parts {
+                run.push(facts(part));
+            }
             run.finish()
         }
         Node::Alternate(branches) | Node::BranchReset(branches) => alternate(branches),
@@ -92,7 +94,10 @@ fn alternate(branches: &[Node]) -> Facts {
     let mut required = Some(Vec::new());
     for branch in branches {
         let facts = facts(branch);
-        let of_branch = better(facts.required, facts.whole.clone().filter(usable));
+        let of_branch = better(
+            facts.required,
+            facts.whole.clone().filter(|texts| usable(texts)),
+        );
         whole = join(whole, facts.whole, PRODUCT_MAX);
         required = join(required, of_branch, LITERALS_MAX);
     }
@@ -172,7 +177,7 @@ impl Run {
     /// Something unknown comes next.
     fn gap(&mut self) {
         let texts = std::mem::replace(&mut self.texts, vec![Vec::new()]);
-        self.offer(Some(texts).filter(usable));
+        self.offer(Some(texts).filter(|texts| usable(texts)));
         self.is_whole = false;
     }
 
@@ -196,7 +201,7 @@ impl Run {
 }
 
 /// Whether a set is selective enough to be looked for.
-fn usable(texts: &Vec<Vec<u8>>) -> bool {
+fn usable(texts: &[Vec<u8>]) -> bool {
     !texts.is_empty() && texts.len() <= LITERALS_MAX && selectivity(texts) >= 5
 }
 
@@ -227,13 +232,14 @@ fn selectivity(texts: &[Vec<u8>]) -> i32 {
 fn rarity(byte: u8) -> i32 {
     match byte {
         b' ' | b'e' | b't' | b'a' | b'o' | b'i' | b'n' | b's' | b'r' => 1,
-        b'h' | b'l' | b'd' | b'c' | b'u' | b'm' | b'p' | b'.' | b'\n' | b'-' | b'f' | b'g' => 2,
-        b'w'
+        b'a'..=b'i'
+        | b'k'..=b'p'
+        | b'r'..=b'w'
         | b'y'
-        | b'b'
-        | b'v'
-        | b'k'
         | b'0'..=b'9'
+        | b'\n'
+        | b'.'
+        | b'-'
         | b'/'
         | b'='
         | b':'

@@ -298,9 +298,10 @@ impl Parser<'_> {
         if !self.take(b"?") {
             let inner = Box::new(self.alternation()?);
             self.close()?;
-            return Ok(Some(match self.modifiers.no_capture {
-                true => *inner,
-                false => Node::Capture { name: None, inner },
+            return Ok(Some(if self.modifiers.no_capture {
+                *inner
+            } else {
+                Node::Capture { name: None, inner }
             }));
         }
         let looks: [(&[u8], bool, bool); 4] = [

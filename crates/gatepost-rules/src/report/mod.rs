@@ -60,6 +60,8 @@ pub struct Report {
     /// Whether the message was learned by itself, and as what.
     pub autolearn: Autolearn,
     pub(crate) preview: String,
+    /// What `subjprefix` of the rules hit puts before the subject; each ends in a blank.
+    pub(crate) subject_prefix: String,
     pub(crate) options: Arc<Options>,
 }
 

@@ -14,9 +14,10 @@ const PREFIX: &str = "X-Spam-";
 /// The fields that the rules ask for, for wanted mail or for spam.
 pub(super) fn header_fields(report: &Report) -> Vec<(String, String)> {
     let options = &report.options;
-    let templates = match report.is_spam() {
-        true => &options.spam_fields,
-        false => &options.ham_fields,
+    let templates = if report.is_spam() {
+        &options.spam_fields
+    } else {
+        &options.ham_fields
     };
     templates
         .iter()
@@ -56,9 +57,10 @@ pub(super) fn message(report: &Report, message: &[u8]) -> Vec<u8> {
 
 /// An mbox file's "From " line, which is no field.
 fn mbox_separator(message: &[u8]) -> (&[u8], &[u8]) {
-    let end = match message.starts_with(b"From ") {
-        true => memchr::memchr(b'\n', message).map_or(0, |end| end + 1),
-        false => 0,
+    let end = if message.starts_with(b"From ") {
+        memchr::memchr(b'\n', message).map_or(0, |end| end + 1)
+    } else {
+        0
     };
     message.split_at(end)
 }
@@ -123,38 +125,46 @@ fn with_fields(report: &Report, message: &[u8], line_end: &str, out: &mut Vec<u8
     }
     push_fields(report, line_end, out);
     for field in fields.filter(|field| !is_ours(field)) {
-        match rewritten(report, field) {
-            Some(field_with_tag) => {
-                previous.extend_from_slice(b"X-Spam-Prev-");
-                previous.extend_from_slice(field);
-                out.extend_from_slice(&field_with_tag);
-            }
-            None => out.extend_from_slice(field),
+        if let Some(field_with_tag) = rewritten(report, field) {
+            previous.extend_from_slice(b"X-Spam-Prev-");
+            previous.extend_from_slice(field);
+            out.extend_from_slice(&field_with_tag);
+        } else {
+            out.extend_from_slice(field);
         }
     }
     out.extend_from_slice(&previous);
     out.extend_from_slice(rest);
 }
 
-/// A field of spam with the text of `rewrite_header` in it.
+/// A field with the texts of `rewrite_header` and `subjprefix` in it, if any apply.
 fn rewritten(report: &Report, field: &[u8]) -> Option<Vec<u8>> {
-    if !report.is_spam() {
-        return None;
-    }
     let mut rewrites = report.options.rewrites.iter();
     let (name, template) = rewrites.find(|(name, _)| is_field(field, name))?;
+    if !report.is_spam() {
+        let is_prefixed = name == "Subject" && !report.subject_prefix.is_empty();
+        return is_prefixed.then(|| prefixed(field, &report.subject_prefix));
+    }
     let tag = fill(template, report).replace('\n', " ");
     let tag = match name.as_str() {
         "Subject" => tag,
         _ => format!("({tag})"),
     };
-    let colon = memchr::memchr(b':', field)?;
-    let (name, value) = field.split_at(colon + 1);
+    let prefixes = if name == "Subject" {
+        report.subject_prefix.as_str()
+    } else {
+        ""
+    };
+    Some(prefixed(field, &format!("{tag} {prefixes}")))
+}
+
+/// A field with a text before its value, once.
+fn prefixed(field: &[u8], prefix: &str) -> Vec<u8> {
+    let colon = memchr::memchr(b':', field).map_or(0, |colon| colon + 1);
+    let (name, value) = field.split_at(colon);
     let value = value.trim_ascii_start();
-    let value = value
-        .strip_prefix(format!("{tag} ").as_bytes())
-        .unwrap_or(value);
-    Some([name, b" ", tag.as_bytes(), b" ", value].concat())
+    let value = value.strip_prefix(prefix.as_bytes()).unwrap_or(value);
+    [name, b" ", prefix.as_bytes(), value].concat()
 }
 
 /// Fields of the original that its wrapping repeats.

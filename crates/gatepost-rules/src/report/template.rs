@@ -21,17 +21,14 @@ pub(super) fn fill(template: &str, report: &Report) -> String {
     while let Some(start) = rest.find('_') {
         let (before, from_tag) = rest.split_at(start);
         filled.push_str(before);
-        match tag(from_tag)
-            .and_then(|(name, argument, length)| Some((value(name, argument, report)?, length)))
-        {
-            Some((text, length)) => {
-                filled.push_str(&text);
-                rest = from_tag.get(length..).unwrap_or_default();
-            }
-            None => {
-                filled.push('_');
-                rest = from_tag.get(1..).unwrap_or_default();
-            }
+        let known = tag(from_tag)
+            .and_then(|(name, argument, length)| Some((value(name, argument, report)?, length)));
+        if let Some((text, length)) = known {
+            filled.push_str(&text);
+            rest = from_tag.get(length..).unwrap_or_default();
+        } else {
+            filled.push('_');
+            rest = from_tag.get(1..).unwrap_or_default();
         }
     }
     filled.push_str(rest);

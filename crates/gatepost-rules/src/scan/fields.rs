@@ -39,9 +39,12 @@ impl FieldRules {
     ) -> Self {
         let literals: Vec<Option<Literals>> = rules
             .iter()
-            .map(|rule| match rules.len() >= PREFILTER_RULES_MIN {
-                true => rule.pattern.literals(),
-                false => None,
+            .map(|rule| {
+                if rules.len() >= PREFILTER_RULES_MIN {
+                    rule.pattern.literals()
+                } else {
+                    None
+                }
             })
             .collect();
         let indexed = || (0u32..).zip(&literals);

@@ -50,12 +50,6 @@ impl LineRules {
         &self.rules
     }
 
-    /// The rules that run on every line, and the bytes of the prefilter.
-    pub(crate) fn cost(&self) -> (usize, usize) {
-        let memory = self.prefilter.as_ref().map_or(0, Prefilter::memory);
-        (self.unfiltered.len(), memory)
-    }
-
     /// Runs all rules on lines that lie end to end in `text`.
     pub(crate) fn scan(&self, text: &[u8], ends: &[usize], state: &mut State) {
         if let Some(prefilter) = &self.prefilter {

@@ -40,6 +40,15 @@ enum Settled {
     Never,
 }
 
+impl Settled {
+    fn value(self) -> Option<f64> {
+        match self {
+            Self::Value(value) => Some(value),
+            Self::Never => None,
+        }
+    }
+}
+
 impl MetaRules {
     pub(crate) fn scan(&self, state: &mut State) {
         let mut settled: Vec<Settled> = Vec::with_capacity(self.0.len());
@@ -64,13 +73,13 @@ impl MetaRule {
         let value = self.expression.evaluate(|operand| match *operand {
             Operand::Never => 0.0,
             Operand::Rule(rule) => state.value(rule),
-            Operand::Meta(index) => match settled.get(index as usize) {
-                Some(Settled::Value(value)) => *value,
-                _ => {
-                    never = true;
-                    0.0
-                }
-            },
+            Operand::Meta(index) => {
+                let known = settled
+                    .get(index as usize)
+                    .and_then(|settled| settled.value());
+                never |= known.is_none();
+                known.unwrap_or(0.0)
+            }
         });
         if never || (self.is_silent && value != 0.0) {
             return Settled::Never;

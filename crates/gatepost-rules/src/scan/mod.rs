@@ -57,7 +57,7 @@ impl Program {
     /// All patterns with their rules.
     pub(crate) fn patterns(&self) -> impl Iterator<Item = (RuleId, &Pattern)> {
         let lines = [&self.body, &self.raw_body, &self.full, &self.uris];
-        let of_lines = lines.into_iter().flat_map(|lines| lines.rules());
+        let of_lines = lines.into_iter().flat_map(LineRules::rules);
         let of_fields = self.fields.iter().flat_map(FieldRules::patterns);
         let of_mime = self.mime.iter().map(|rule| &rule.field);
         of_fields

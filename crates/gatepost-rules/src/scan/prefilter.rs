@@ -63,11 +63,6 @@ impl Prefilter {
             }
         }
     }
-
-    /// The bytes that it takes.
-    pub(crate) fn memory(&self) -> usize {
-        self.automaton.memory_usage()
-    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What is known of one message while it is scanned.
 
 use super::budget::Budget;
-use crate::pattern::{LimitReached, Pattern};
+use crate::pattern::Pattern;
 
 /// A rule's place in the tables of its set.
 pub(crate) type RuleId = u32;
@@ -95,12 +95,10 @@ impl State {
             self.limit(rule);
             return None;
         }
-        match pattern.find(text, start) {
-            Ok(found) => found,
-            Err(LimitReached(_)) => {
-                self.limit(rule);
-                None
-            }
-        }
+        let Ok(found) = pattern.find(text, start) else {
+            self.limit(rule);
+            return None;
+        };
+        found
     }
 }
