@@ -140,7 +140,11 @@ impl Lists {
             | "blocklist_to"
             | "more_spam_to"
             | "all_spam_to"
-            | "welcomelist_allow_relays" => self.addresses.entry(current).or_default().add(value),
+            | "welcomelist_allow_relays"
+            | "welcomelist_auth"
+            | "def_welcomelist_auth"
+            | "welcomelist_from_spf"
+            | "def_welcomelist_from_spf" => self.addresses.entry(current).or_default().add(value),
             "unwelcomelist_from" | "unblocklist_from" | "unwelcomelist_to" | "unblocklist_to" => {
                 let list = current.strip_prefix("un").unwrap_or(&current).to_owned();
                 self.addresses.entry(list).or_default().remove(value);

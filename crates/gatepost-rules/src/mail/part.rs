@@ -174,22 +174,32 @@ pub(crate) fn normalised_body(body: &[u8], crlf: bool) -> Bytes {
         };
     }
     let mut out = Vec::with_capacity(text.len());
-    let mut run = 0;
-    // At the very top one blank line more is kept.
-    let mut kept = BLANK_LINES_MAX + 1;
+    let mut run: Vec<&[u8]> = Vec::new();
+    let mut at_top = true;
     for line in lines(text) {
         if is_blank(line) {
-            run += 1;
-            if run > kept {
-                continue;
-            }
-        } else {
-            run = 0;
-            kept = BLANK_LINES_MAX;
+            run.push(line);
+            continue;
         }
+        push_blank_lines(&run, at_top, &mut out);
+        run.clear();
+        at_top = false;
         out.extend_from_slice(line);
     }
+    push_blank_lines(&run, at_top, &mut out);
     Bytes::from(out)
+}
+
+/// Of a long run the first line is kept, and the last ones; at the very top the first two.
+fn push_blank_lines(run: &[&[u8]], at_top: bool, out: &mut Vec<u8>) {
+    let first = 1 + usize::from(at_top);
+    let last = BLANK_LINES_MAX - 1;
+    if run.len() <= first + last {
+        out.extend(run.iter().copied().flatten());
+        return;
+    }
+    out.extend(run.iter().take(first).copied().flatten());
+    out.extend(run.iter().skip(run.len() - last).copied().flatten());
 }
 
 /// Whether more blank lines in a row occur than are kept, when some hold blanks.

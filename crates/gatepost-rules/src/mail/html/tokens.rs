@@ -225,8 +225,9 @@ impl<'a> Reader<'a> {
                 continue;
             }
             let Some(tag) = next else {
-                self.report_text(start, self.text.len(), handler);
-                return self.text.len();
+                let end = self.last_word_start(start);
+                self.report_text(start, end, handler);
+                return end;
             };
             self.report_text(start, tag, handler);
             start = tag;
@@ -275,6 +276,20 @@ impl<'a> Reader<'a> {
         }
         self.report_text(start, self.text.len(), handler);
         self.report_pending_end(handler);
+    }
+
+    /// Where the last word of the document starts, with the white space before it; or, if the document
+    /// ends in white space, where that starts. The last word may be cut off, so it is told apart.
+    fn last_word_start(&self, from: usize) -> usize {
+        let text = self.text.as_bytes().get(from..).unwrap_or_default();
+        let trimmed = super::super::ascii::trim_end(text);
+        let end = if trimmed.len() < text.len() {
+            trimmed.len()
+        } else {
+            let word = text.iter().rposition(|&byte| is_space(byte)).unwrap_or(0);
+            super::super::ascii::trim_end(text.get(..word).unwrap_or_default()).len()
+        };
+        from + end
     }
 
     /// Where the end tag of a literal element starts and ends.
