@@ -127,7 +127,7 @@ fn find_alternative_difference(mail: &Mail<'_>) -> AlternativeDifference {
                 *words.entry(word.to_owned()).or_insert(0_i64) += 1;
             }
             let is_image_only =
-                rendered.is_some_and(|rendered| rendered.facts.open.contains_key("img"));
+                rendered.is_some_and(|rendered| rendered.facts.open.contains("img"));
             if html.is_empty() && is_image_only {
                 html.insert("\n".to_owned(), 1);
             }

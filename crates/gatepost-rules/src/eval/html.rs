@@ -13,7 +13,7 @@ pub(super) const FUNCTIONS: &[Entry] = &[
             mail.html_all().any(|html| {
                 html.open
                     .get(&tag)
-                    .is_some_and(|&open| compare.holds(open as f64))
+                    .is_some_and(|open| compare.holds(open as f64))
             })
         })
     }),
@@ -21,7 +21,7 @@ pub(super) const FUNCTIONS: &[Entry] = &[
         let range = arguments.range(0)?;
         bound(move |mail| {
             mail.html_all().any(|html| {
-                html.open.contains_key("img")
+                html.open.contains("img")
                     && html
                         .number("length")
                         .is_some_and(|length| range.holds_above(length))
@@ -42,7 +42,7 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     ("html_charset_faraway", |_| plain(charset_faraway)),
     ("html_tag_exists", |arguments| {
         let tag = arguments.text(0)?.to_owned();
-        bound(move |mail| mail.html_all().any(|html| html.open.contains_key(&tag)))
+        bound(move |mail| mail.html_all().any(|html| html.open.contains(&tag)))
     }),
     ("html_test", |arguments| {
         let test = arguments.text(0)?.to_owned();

@@ -131,6 +131,7 @@ fn decode_declared<'a>(
                 });
                 Cow::Owned(text.collect())
             }),
+        b"utf-7" | b"utf7" | b"unicode-1-1-utf-7" => decode_utf7(bytes).map(Cow::Owned),
         _ if name.starts_with(b"utf-16")
             || name.starts_with(b"utf16")
             || name.starts_with(b"utf 16") =>
@@ -169,6 +170,35 @@ fn decode_utf16(bytes: &[u8]) -> Option<Cow<'_, str>> {
     };
     let (text, malformed) = encoding.decode_without_bom_handling(bytes);
     (!malformed).then_some(text)
+}
+
+/// UTF-7, RFC 2152: `+` shifts to UTF-16 in base64, `-` back. `None` if a shift holds half a character.
+fn decode_utf7(bytes: &[u8]) -> Option<String> {
+    let mut out = String::with_capacity(bytes.len());
+    let mut rest = bytes;
+    while let Some(shift) = memchr::memchr(b'+', rest) {
+        out.push_str(std::str::from_utf8(rest.get(..shift)?).ok()?);
+        let inner = rest.get(shift + 1..)?;
+        let length = inner
+            .iter()
+            .take_while(|&&byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/'))
+            .count();
+        let after = inner.get(length..)?;
+        if length == 0 {
+            out.push('+');
+        } else {
+            let units = super::transfer::base64(inner.get(..length)?);
+            let (text, malformed) = encoding_rs::UTF_16BE
+                .decode_without_bom_handling(units.get(..units.len() / 2 * 2)?);
+            if malformed {
+                return None;
+            }
+            out.push_str(&text);
+        }
+        rest = after.strip_prefix(b"-").unwrap_or(after);
+    }
+    out.push_str(std::str::from_utf8(rest).ok()?);
+    Some(out)
 }
 
 fn is_ascii_name(charset: &[u8]) -> bool {
@@ -252,6 +282,11 @@ mod tests {
     fn ascii_bytes_stay_bytes() {
         assert!(!decode(b"abc", b"iso-8859-15", Trust::Guess).characters);
         assert!(decode(b"abc", b"iso-2022-jp", Trust::Guess).characters);
+    }
+
+    #[test]
+    fn utf7_shifts_to_utf16_and_back() {
+        assert_eq!(guess(b"M+APw-ller +- a+AGI", "utf-7"), "M\u{fc}ller + ab");
     }
 
     #[test]

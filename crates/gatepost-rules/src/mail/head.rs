@@ -14,6 +14,8 @@ const FIELD_NAME_LENGTH_MAX: usize = 256;
 const FIELD_VALUE_LENGTH_MAX: usize = 8192;
 /// Longest text of all decoded fields, bytes.
 const ALL_FIELDS_LENGTH_MAX: usize = 65_536;
+/// Most fields kept; a head with more is no mail program's.
+const FIELDS_MAX: usize = 10_000;
 /// Lines that are no fields but do not end the head.
 const BROKEN_LINES_MAX: usize = 3;
 
@@ -139,6 +141,10 @@ impl<'a> Head<'a> {
         let Some(colon) = memchr::memchr(b':', text) else {
             return;
         };
+        if self.fields.len() >= FIELDS_MAX {
+            self.truncated = true;
+            return;
+        }
         let mut name = text.get(..colon).unwrap_or_default();
         let mut value = text.get(colon + 1..).unwrap_or_default();
         while let Some(shorter) = name.strip_suffix(b" ").or_else(|| name.strip_suffix(b"\t")) {

@@ -2,6 +2,107 @@
 
 use std::collections::HashMap;
 
+/// Most different names that are no elements.
+const OTHER_NAMES_MAX: usize = 10_000;
+
+/// Elements of HTML 4.01 and XHTML 1.0, and three that are common. Sorted.
+pub(super) const ELEMENTS: [&str; 94] = [
+    "a",
+    "abbr",
+    "acronym",
+    "address",
+    "applet",
+    "area",
+    "b",
+    "base",
+    "basefont",
+    "bdo",
+    "big",
+    "blockquote",
+    "body",
+    "br",
+    "button",
+    "caption",
+    "center",
+    "cite",
+    "code",
+    "col",
+    "colgroup",
+    "dd",
+    "del",
+    "dfn",
+    "dir",
+    "div",
+    "dl",
+    "dt",
+    "em",
+    "fieldset",
+    "font",
+    "form",
+    "frame",
+    "frameset",
+    "h1",
+    "h2",
+    "h3",
+    "h4",
+    "h5",
+    "h6",
+    "head",
+    "hr",
+    "html",
+    "i",
+    "iframe",
+    "img",
+    "input",
+    "ins",
+    "isindex",
+    "kbd",
+    "label",
+    "legend",
+    "li",
+    "link",
+    "map",
+    "menu",
+    "meta",
+    "nobr",
+    "noframes",
+    "noscript",
+    "object",
+    "ol",
+    "optgroup",
+    "option",
+    "p",
+    "param",
+    "pre",
+    "q",
+    "s",
+    "samp",
+    "script",
+    "select",
+    "small",
+    "span",
+    "strike",
+    "strong",
+    "style",
+    "sub",
+    "sup",
+    "table",
+    "tbody",
+    "td",
+    "textarea",
+    "tfoot",
+    "th",
+    "thead",
+    "title",
+    "tr",
+    "tt",
+    "u",
+    "ul",
+    "var",
+    "x-sigsep",
+    "x-tab",
+];
+
 /// A link of a document: where it points, and which elements point there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Link {
@@ -39,8 +140,56 @@ pub(crate) struct HtmlFacts {
     pub(crate) charsets: String,
     /// Facts that are numbers, by SpamAssassin's names.
     pub(crate) numbers: HashMap<&'static str, f64>,
-    /// How many elements of each name are open at the end; a name is here if it ever occurred.
-    pub(crate) open: HashMap<String, i64>,
+    /// How many elements of each name are open at the end.
+    pub(crate) open: OpenElements,
+}
+
+/// Names of elements, and how many of each are open. A name is here if a tag of it ever occurred.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OpenElements {
+    /// The elements of [`ELEMENTS`], in its order.
+    known: Vec<Option<i64>>,
+    /// All others.
+    others: HashMap<String, i64>,
+}
+
+impl OpenElements {
+    /// How many are open; `None` if none ever was.
+    pub(crate) fn get(&self, name: &str) -> Option<i64> {
+        match ELEMENTS.binary_search(&name) {
+            Ok(index) => self.known.get(index).copied().flatten(),
+            Err(_) => self.others.get(name).copied(),
+        }
+    }
+
+    /// Whether a tag of this name ever occurred.
+    pub(crate) fn contains(&self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+
+    /// Counts a tag: 1 for a start, -1 for an end. Tells whether the name occurred before, and the
+    /// count now, which may be negative.
+    pub(super) fn count(&mut self, name: &str, index: Option<usize>, step: i64) -> (bool, i64) {
+        if let Some(index) = index {
+            if self.known.is_empty() {
+                self.known.resize(ELEMENTS.len(), None);
+            }
+            if let Some(slot) = self.known.get_mut(index) {
+                let (seen, open) = (slot.is_some(), slot.unwrap_or(0) + step);
+                *slot = Some(open.max(0));
+                return (seen, open);
+            }
+        }
+        if let Some(slot) = self.others.get_mut(name) {
+            let open = *slot + step;
+            *slot = open.max(0);
+            return (true, open);
+        }
+        if self.others.len() < OTHER_NAMES_MAX {
+            self.others.insert(name.to_owned(), step.max(0));
+        }
+        (false, step)
+    }
 }
 
 impl HtmlFacts {

@@ -1,7 +1,7 @@
 //! Writes a document's text and notes its facts.
 
 use super::entity::{Place, decode};
-use super::facts::{Anchor, HtmlFacts, Link};
+use super::facts::{Anchor, ELEMENTS, HtmlFacts, Link};
 use super::style::{Styles, Unseen};
 use super::target::resolve;
 use super::tokens::{Attributes, Handler, tokenise};
@@ -17,103 +17,6 @@ const IMAGE_SIDE_DEFAULT: u64 = 200;
 /// Longest run of letters beside a tag that counts as a cut word.
 const CUT_WORD_LENGTH_MAX: usize = 7;
 
-/// Elements of HTML 4.01 and XHTML 1.0, and three that are common. Sorted.
-const ELEMENTS: [&str; 94] = [
-    "a",
-    "abbr",
-    "acronym",
-    "address",
-    "applet",
-    "area",
-    "b",
-    "base",
-    "basefont",
-    "bdo",
-    "big",
-    "blockquote",
-    "body",
-    "br",
-    "button",
-    "caption",
-    "center",
-    "cite",
-    "code",
-    "col",
-    "colgroup",
-    "dd",
-    "del",
-    "dfn",
-    "dir",
-    "div",
-    "dl",
-    "dt",
-    "em",
-    "fieldset",
-    "font",
-    "form",
-    "frame",
-    "frameset",
-    "h1",
-    "h2",
-    "h3",
-    "h4",
-    "h5",
-    "h6",
-    "head",
-    "hr",
-    "html",
-    "i",
-    "iframe",
-    "img",
-    "input",
-    "ins",
-    "isindex",
-    "kbd",
-    "label",
-    "legend",
-    "li",
-    "link",
-    "map",
-    "menu",
-    "meta",
-    "nobr",
-    "noframes",
-    "noscript",
-    "object",
-    "ol",
-    "optgroup",
-    "option",
-    "p",
-    "param",
-    "pre",
-    "q",
-    "s",
-    "samp",
-    "script",
-    "select",
-    "small",
-    "span",
-    "strike",
-    "strong",
-    "style",
-    "sub",
-    "sup",
-    "table",
-    "tbody",
-    "td",
-    "textarea",
-    "tfoot",
-    "th",
-    "thead",
-    "title",
-    "tr",
-    "tt",
-    "u",
-    "ul",
-    "var",
-    "x-sigsep",
-    "x-tab",
-];
 /// Elements that are rendered though no standard knows them.
 const TRICKS: [&str; 5] = ["bgsound", "embed", "listing", "plaintext", "xmp"];
 
@@ -241,9 +144,11 @@ struct Renderer {
     image_area: u64,
     /// Which lengths of word ends and word starts met at a tag, one bit for each pair.
     cut_words: u64,
-    /// How many elements of the names that matter for text are open.
+    /// Whether elements are open that decide what becomes of text.
+    open_anchor: bool,
     open_script: bool,
     open_style: bool,
+    open_title: bool,
 }
 
 impl Renderer {
@@ -261,13 +166,11 @@ impl Renderer {
             counts: Counts::default(),
             image_area: 0,
             cut_words: 0,
+            open_anchor: false,
             open_script: false,
             open_style: false,
+            open_title: false,
         }
-    }
-
-    fn open_count(&self, tag: &str) -> i64 {
-        self.facts.open.get(tag).copied().unwrap_or(0)
     }
 
     fn set(&mut self, name: &'static str) {
@@ -277,25 +180,20 @@ impl Renderer {
     /// Notes a tag; true if it is one to render.
     fn tag(&mut self, tag: &str, step: i64) -> bool {
         let namespace = is_office_namespace(tag);
-        let element = namespace || is_element(tag);
-        let seen = self.facts.open.contains_key(tag);
+        let index = ELEMENTS.binary_search(&tag).ok();
+        let element = namespace || index.is_some();
+        let (seen, open) = self.facts.open.count(tag, index, step);
         self.counts.tags += 1;
         self.counts.elements += u64::from(element);
         self.counts.tags_seen += u64::from(!seen);
         self.counts.elements_seen += u64::from(element && !seen);
-        let open = match self.facts.open.get_mut(tag) {
-            Some(open) => open,
-            None => self.facts.open.entry(tag.to_owned()).or_insert(0),
-        };
-        *open += step;
-        if *open < 0 {
-            *open = 0;
-            self.counts.closed_extra += 1;
-        }
-        let is_open = *open > 0;
+        self.counts.closed_extra += u64::from(open < 0);
+        let is_open = open > 0;
         match tag {
+            "a" => self.open_anchor = is_open,
             "script" => self.open_script = is_open,
             "style" => self.open_style = is_open,
+            "title" => self.open_title = is_open,
             _ => {}
         }
         !namespace && (element || TRICKS.contains(&tag))
@@ -552,7 +450,7 @@ impl Renderer {
                 }
             }
             "img" => {
-                if self.open_count("a") > 0
+                if self.open_anchor
                     && let Some(anchor) = self.facts.anchors.last_mut()
                 {
                     anchor.text.push_str("<img>\n");
@@ -740,12 +638,12 @@ impl Handler for Renderer {
             return;
         }
         self.characters |= beyond_latin1;
-        if self.open_count("a") > 0
+        if self.open_anchor
             && let Some(anchor) = self.facts.anchors.last_mut()
         {
             anchor.text.push_str(&text);
         }
-        if self.open_count("title") > 0
+        if self.open_title
             && let Some(title) = self.facts.titles.last_mut()
         {
             title.push_str(&text);
@@ -775,12 +673,12 @@ impl Handler for Renderer {
         {
             self.counts.elements += 1;
             self.counts.tags += 1;
-            self.facts.open.insert("!doctype".to_owned(), 0);
+            self.facts.open.count("!doctype", None, 0);
         }
     }
 
     fn is_open(&self, tag: &str) -> bool {
-        self.open_count(tag) > 0
+        self.facts.open.get(tag).is_some_and(|open| open > 0)
     }
 }
 
@@ -799,10 +697,6 @@ fn is_office_namespace(tag: &str) -> bool {
         && name
             .bytes()
             .all(|byte| super::super::ascii::is_word(byte) || byte == b'-')
-}
-
-fn is_element(tag: &str) -> bool {
-    ELEMENTS.binary_search(&tag).is_ok()
 }
 
 /// The constant that is equal to `tag`, for elements that hold links.
