@@ -63,6 +63,15 @@ impl Store {
         Ok(found.next().transpose()?.flatten())
     }
 
+    /// One record of `space`.
+    pub fn record(&self, space: &str, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
+        let connection = self.reader();
+        let mut statement =
+            connection.prepare_cached("SELECT value FROM record WHERE space = ? AND key = ?")?;
+        let mut found = statement.query_map(params![space, key], |row| row.get::<_, Vec<u8>>(0))?;
+        Ok(found.next().transpose()?.map(Bytes::from))
+    }
+
     /// The records of `space` whose key starts with `prefix`, sorted by key.
     pub fn records(&self, space: &str, prefix: &[u8]) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
         let connection = self.reader();

@@ -48,21 +48,39 @@ impl Store {
     /// Opens the database in `folder`, making both where they are missing. A damaged file is set
     /// aside and what is whole of it is taken over: see [`Recovery`].
     pub fn open(folder: &Path, settings: &StoreSettings) -> Result<(Self, Recovery), StoreError> {
-        std::fs::create_dir_all(folder).map_err(|error| StoreError::Folder {
-            path: folder.to_owned(),
-            cause: Arc::new(error),
-        })?;
+        make_folder(folder)?;
         let file = folder.join(FILE_NAME);
         let (writing, recovery) = recovery::open_or_recover(&file)?;
-        let reading = Connection::open(&file)?;
-        reading.pragma_update(None, "query_only", true)?;
-        reading.busy_timeout(std::time::Duration::from_secs(10))?;
+        let reading = Self::reading_connection(&file)?;
         let store = Self::start(
             Arc::new(Mutex::new(writing)),
             Arc::new(Mutex::new(reading)),
             settings,
         );
         Ok((store, recovery))
+    }
+
+    /// Opens the database of a server that may be running, as a second process beside it. A file
+    /// that cannot be read is an error here: only the server, which is alone at its start, sets
+    /// damage aside.
+    pub fn open_beside(folder: &Path, settings: &StoreSettings) -> Result<Self, StoreError> {
+        make_folder(folder)?;
+        let file = folder.join(FILE_NAME);
+        let mut writing = Connection::open(&file)?;
+        schema::prepare(&mut writing)?;
+        let reading = Self::reading_connection(&file)?;
+        Ok(Self::start(
+            Arc::new(Mutex::new(writing)),
+            Arc::new(Mutex::new(reading)),
+            settings,
+        ))
+    }
+
+    fn reading_connection(file: &Path) -> Result<Connection, StoreError> {
+        let reading = Connection::open(file)?;
+        reading.pragma_update(None, "query_only", true)?;
+        reading.busy_timeout(std::time::Duration::from_secs(10))?;
+        Ok(reading)
     }
 
     /// A database that lives as long as its handles: for tests and trials.
@@ -155,6 +173,18 @@ impl Store {
     pub(crate) fn reader(&self) -> parking_lot::MutexGuard<'_, Connection> {
         self.inner.reader.lock()
     }
+}
+
+/// Makes the folder where it is missing, for its owner only: what is kept in it (mail, hashes of
+/// passwords) is nobody else's.
+fn make_folder(folder: &Path) -> Result<(), StoreError> {
+    use std::os::unix::fs::DirBuilderExt;
+    let mut builder = std::fs::DirBuilder::new();
+    let made = builder.recursive(true).mode(0o700).create(folder);
+    made.map_err(|error| StoreError::Folder {
+        path: folder.to_owned(),
+        cause: Arc::new(error),
+    })
 }
 
 impl Inner {

@@ -221,3 +221,38 @@ async fn what_is_closed_or_overloaded_promises_nothing() {
     let refused = store.submit([Change::Retain(publication("a", "b"))]);
     assert!(matches!(refused, Err(StoreError::Closed)));
 }
+
+#[tokio::test]
+async fn a_second_process_reads_and_writes_beside_the_first() {
+    use std::os::unix::fs::PermissionsExt;
+    let parent = tempfile::tempdir().expect("a folder");
+    let folder = parent.path().join("data");
+    let (server, _) = Store::open(&folder, &StoreSettings::default()).expect("a store");
+    let mode = std::fs::metadata(&folder)
+        .expect("made")
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o700, "the folder is its owner's only");
+
+    let beside = Store::open_beside(&folder, &StoreSettings::default()).expect("beside");
+    let put = Change::PutRecord {
+        space: "test",
+        key: "k".into(),
+        value: "v".into(),
+    };
+    commit(&beside, [put]).await;
+    assert_eq!(
+        server.record("test", b"k").expect("read").as_deref(),
+        Some(&b"v"[..])
+    );
+    assert_eq!(server.record("test", b"other").expect("read"), None);
+}
+
+#[test]
+fn damage_is_not_set_aside_from_beside() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("gatepost.db");
+    std::fs::write(&file, b"these are not the bytes you look for").expect("the file");
+    assert!(Store::open_beside(folder.path(), &StoreSettings::default()).is_err());
+    assert!(file.exists());
+}

@@ -34,10 +34,9 @@ impl Denied {
     pub const fn mqtt_reason(&self) -> u8 {
         match self {
             Self::Anonymous | Self::Disabled => 0x87,
-            Self::Credentials => 0x86,
+            Self::Credentials | Self::Malformed(_) => 0x86,
             Self::TooMany { .. } => 0x9F,
             Self::Busy => 0x89,
-            Self::Malformed(_) => 0x86,
         }
     }
 

@@ -14,21 +14,33 @@
 //! - [`Identity::may`] takes no lock and allocates nothing.
 
 mod access;
+mod checker;
 mod credentials;
 mod denied;
 mod error;
+mod guard;
 mod identity;
+mod jwt;
+mod manage;
 mod names;
+mod password;
+mod pattern;
 mod random;
+mod record;
+mod rules;
+mod scram;
 mod secret;
 mod settings;
+mod snapshot;
+mod token;
 mod users;
 
-pub use access::{Access, AccessSet, Decision, Effect};
+pub use access::{Access, AccessSet, Decision, Effect, UnknownAccess};
 pub use credentials::{AnonymousAccess, Credentials, Origin};
 pub use denied::Denied;
 pub use error::UsersError;
 pub use identity::Identity;
+pub use manage::{RuleSummary, TokenSummary, UserSummary};
 pub use names::{ANONYMOUS, EVERYONE, MalformedName, USER_NAME_BYTES_MAX, check_user_name};
 pub use secret::Secret;
 pub use settings::{AccessSettings, DefaultPolicy, JwtAlgorithm, JwtSettings};

@@ -1,0 +1,332 @@
+//! Changing users, tokens and rules: what `gatepost user` and the admin API do.
+//!
+//! Each change is on disk and in force in this process when its future is done; a server in
+//! another process sees it within a second ([`Users::follow`]).
+
+use bytes::Bytes;
+use gatepost_store::Change;
+use serde::Serialize;
+
+use crate::identity::unix_seconds;
+use crate::record::{self, GrantRecord, ScopeRecord, TokenRecord, UserRecord};
+use crate::scram::ScramKeys;
+use crate::snapshot::User;
+use crate::{
+    ANONYMOUS, AccessSet, AccessSettings, EVERYONE, Effect, Secret, Users, UsersError,
+    check_user_name, password, pattern, random, token,
+};
+
+/// A user as shown to people: no secrets.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct UserSummary {
+    /// The name.
+    pub name: String,
+    /// Whether it may change everything.
+    pub admin: bool,
+    /// Whether it is switched off.
+    pub disabled: bool,
+    /// Whether it can log in by SCRAM-SHA-256.
+    pub scram: bool,
+    /// Unix seconds.
+    pub created: u64,
+    /// Its own rules.
+    pub rules: Vec<RuleSummary>,
+    /// Its tokens.
+    pub tokens: Vec<TokenSummary>,
+}
+
+/// A rule as shown to people.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RuleSummary {
+    /// Whether it lets or forbids.
+    pub effect: Effect,
+    /// What.
+    pub access: AccessSet,
+    /// Where, with `%u` and `%c` as written.
+    pub filter: String,
+}
+
+/// A token as shown to people; not the token itself, which is not kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct TokenSummary {
+    /// Names it, to revoke it by.
+    pub id: String,
+    /// What it is for.
+    pub label: String,
+    /// Unix seconds.
+    pub created: u64,
+    /// Unix seconds; `None` for never.
+    pub expires: Option<u64>,
+    /// What it is narrowed to; `None` for all that its user may.
+    pub scope: Option<Vec<RuleSummary>>,
+}
+
+impl Users {
+    /// Adds a user.
+    pub async fn add(&self, name: &str, password: Secret, admin: bool) -> Result<(), UsersError> {
+        check_user_name(name)?;
+        if self.user(name).is_some() {
+            return Err(UsersError::Exists(name.to_owned()));
+        }
+        let mut user = self.with_password(password).await?;
+        user.admin = admin;
+        self.commit([record::put(record::USER, key(name), &user)])
+            .await
+    }
+
+    /// Sets another password. Whatever was let in by the old one is let go; tokens stay.
+    pub async fn set_password(&self, name: &str, password: Secret) -> Result<(), UsersError> {
+        let known = self.known(name)?;
+        let mut user = self.with_password(password).await?;
+        user.admin = known.admin;
+        user.disabled = known.disabled;
+        user.created = known.created;
+        self.commit([record::put(record::USER, key(name), &user)])
+            .await
+    }
+
+    /// Switches a user off or on, or makes it an administrator or none.
+    pub async fn set_standing(
+        &self,
+        name: &str,
+        disabled: Option<bool>,
+        admin: Option<bool>,
+    ) -> Result<(), UsersError> {
+        let known = self.known(name)?;
+        let user = UserRecord {
+            password: known.password.to_string(),
+            scram: known.scram.clone(),
+            admin: admin.unwrap_or(known.admin),
+            disabled: disabled.unwrap_or(known.disabled),
+            epoch: known.epoch,
+            created: known.created,
+        };
+        self.commit([record::put(record::USER, key(name), &user)])
+            .await
+    }
+
+    /// Removes a user with its rules and tokens. A later user of the same name inherits nothing.
+    pub async fn remove(&self, name: &str) -> Result<(), UsersError> {
+        self.known(name)?;
+        let snapshot = self.shared.snapshot.load_full();
+        let tokens = snapshot.tokens.iter();
+        let tokens = tokens.filter(|(_, token)| *token.user == *name);
+        let mut changes: Vec<Change> = tokens
+            .map(|(hash, _)| record::delete(record::TOKEN, hash.to_vec()))
+            .collect();
+        changes.push(Change::DeleteRecords {
+            space: record::GRANT,
+            prefix: format!("{name}\0").into(),
+        });
+        changes.push(record::delete(record::USER, key(name)));
+        self.commit(changes).await
+    }
+
+    /// Adds to a rule of `subject` (a user, [`EVERYONE`] or [`ANONYMOUS`]) for `filter`, or makes
+    /// one.
+    pub async fn grant(
+        &self,
+        subject: &str,
+        effect: Effect,
+        access: AccessSet,
+        filter: &str,
+    ) -> Result<(), UsersError> {
+        self.check_subject(subject)?;
+        check_filter(filter)?;
+        let kept = self.granted(subject, effect, filter);
+        let access = kept.with(access);
+        let key = record::grant_key(subject, effect, filter);
+        self.commit([record::put(record::GRANT, key, &GrantRecord { access })])
+            .await
+    }
+
+    /// Takes from the rules of `subject` for `filter`, those that allow and those that deny.
+    pub async fn revoke(
+        &self,
+        subject: &str,
+        access: AccessSet,
+        filter: &str,
+    ) -> Result<(), UsersError> {
+        let mut changes = Vec::new();
+        for effect in [Effect::Allow, Effect::Deny] {
+            let granted = self.granted(subject, effect, filter);
+            if granted.is_empty() {
+                continue;
+            }
+            let key = record::grant_key(subject, effect, filter);
+            let left = GrantRecord {
+                access: granted.without(access),
+            };
+            changes.push(if left.access.is_empty() {
+                record::delete(record::GRANT, key)
+            } else {
+                record::put(record::GRANT, key, &left)
+            });
+        }
+        if changes.is_empty() {
+            return Err(UsersError::NoRule {
+                subject: subject.to_owned(),
+                filter: filter.to_owned(),
+            });
+        }
+        self.commit(changes).await
+    }
+
+    /// Makes a token, which is shown this once.
+    pub async fn create_token(
+        &self,
+        name: &str,
+        label: &str,
+        valid_seconds: Option<u64>,
+        scope: Option<Vec<(AccessSet, String)>>,
+    ) -> Result<Secret, UsersError> {
+        self.known(name)?;
+        let scope = scope.map(|scope| {
+            let parts = scope.into_iter().map(|(access, filter)| {
+                check_filter(&filter).map(|()| ScopeRecord { filter, access })
+            });
+            parts.collect::<Result<Vec<_>, _>>()
+        });
+        let token = token::generate();
+        let created = unix_seconds();
+        let kept = TokenRecord {
+            user: name.to_owned(),
+            label: label.to_owned(),
+            created,
+            expires: valid_seconds.map(|seconds| created.saturating_add(seconds)),
+            scope: scope.transpose()?,
+        };
+        let hash = token::hash(&token).to_vec();
+        self.commit([record::put(record::TOKEN, hash, &kept)])
+            .await?;
+        Ok(token)
+    }
+
+    /// Revokes a token by the id that [`list`](Self::list) shows.
+    pub async fn remove_token(&self, id: &str) -> Result<(), UsersError> {
+        let snapshot = self.shared.snapshot.load_full();
+        let found = snapshot.tokens.keys().find(|hash| token::id(hash) == id);
+        let hash = found.ok_or_else(|| UsersError::NoToken(id.to_owned()))?;
+        self.commit([record::delete(record::TOKEN, hash.to_vec())])
+            .await
+    }
+
+    /// All users, by name.
+    pub fn list(&self) -> Vec<UserSummary> {
+        let snapshot = self.shared.snapshot.load_full();
+        let mut users: Vec<UserSummary> = snapshot
+            .users
+            .values()
+            .map(|user| UserSummary {
+                name: user.name.to_string(),
+                admin: user.admin,
+                disabled: user.disabled,
+                scram: user.scram.is_some(),
+                created: user.created,
+                rules: self.rules(&user.name),
+                tokens: self.tokens(&user.name),
+            })
+            .collect();
+        users.sort_by(|one, other| one.name.cmp(&other.name));
+        users
+    }
+
+    /// The rules of a user, of [`EVERYONE`] or of [`ANONYMOUS`].
+    pub fn rules(&self, subject: &str) -> Vec<RuleSummary> {
+        let snapshot = self.shared.snapshot.load();
+        let rules = snapshot.rules_of(subject).iter();
+        rules.map(RuleSummary::from).collect()
+    }
+
+    fn tokens(&self, name: &str) -> Vec<TokenSummary> {
+        let snapshot = self.shared.snapshot.load();
+        let mut tokens: Vec<TokenSummary> = snapshot
+            .tokens
+            .iter()
+            .filter(|(_, token)| *token.user == *name)
+            .map(|(hash, token)| TokenSummary {
+                id: token::id(hash),
+                label: token.label.clone(),
+                created: token.created,
+                expires: token.expires,
+                scope: token
+                    .scope
+                    .as_ref()
+                    .map(|scope| scope.iter().map(RuleSummary::from).collect()),
+            })
+            .collect();
+        tokens.sort_by(|one, other| (one.created, &one.id).cmp(&(other.created, &other.id)));
+        tokens
+    }
+
+    fn granted(&self, subject: &str, effect: Effect, filter: &str) -> AccessSet {
+        let snapshot = self.shared.snapshot.load();
+        let mut rules = snapshot.rules_of(subject).iter();
+        rules
+            .find(|rule| rule.effect == effect && *rule.filter == *filter)
+            .map_or(AccessSet::NONE, |rule| rule.access)
+    }
+
+    fn known(&self, name: &str) -> Result<std::sync::Arc<User>, UsersError> {
+        self.user(name)
+            .ok_or_else(|| UsersError::NoUser(name.to_owned()))
+    }
+
+    fn check_subject(&self, subject: &str) -> Result<(), UsersError> {
+        match subject {
+            ANONYMOUS | EVERYONE => Ok(()),
+            name => self.known(name).map(|_| ()),
+        }
+    }
+
+    /// A record with this password, hashed on a thread where that holds nobody up.
+    async fn with_password(&self, password: Secret) -> Result<UserRecord, UsersError> {
+        password::check(&password)?;
+        let settings = self.shared.settings.clone();
+        tokio::task::spawn_blocking(move || new_record(&password, &settings))
+            .await
+            .map_err(|_| UsersError::Hashing)?
+    }
+
+    async fn commit(&self, changes: impl IntoIterator<Item = Change>) -> Result<(), UsersError> {
+        let changes = changes.into_iter().chain([record::new_revision()]);
+        let ticket = self.shared.store.submit(changes)?;
+        ticket.committed().await?;
+        self.load_snapshot()
+    }
+}
+
+fn new_record(password: &Secret, settings: &AccessSettings) -> Result<UserRecord, UsersError> {
+    let scram = settings
+        .scram
+        .then(|| ScramKeys::derive(password, &random::bytes::<16>(), settings.scram_iterations));
+    Ok(UserRecord {
+        password: password::hash(password)?,
+        scram,
+        admin: false,
+        disabled: false,
+        epoch: u64::from_be_bytes(random::bytes()),
+        created: unix_seconds(),
+    })
+}
+
+fn key(name: &str) -> Bytes {
+    Bytes::copy_from_slice(name.as_bytes())
+}
+
+fn check_filter(filter: &str) -> Result<(), UsersError> {
+    pattern::check(filter).map_err(|cause| UsersError::Filter {
+        filter: filter.to_owned(),
+        cause,
+    })
+}
+
+impl From<&crate::rules::Rule> for RuleSummary {
+    fn from(rule: &crate::rules::Rule) -> Self {
+        Self {
+            effect: rule.effect,
+            access: rule.access,
+            filter: rule.filter.to_string(),
+        }
+    }
+}

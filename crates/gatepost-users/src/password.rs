@@ -1,0 +1,67 @@
+//! Password hashes: Argon2id (RFC 9106) in the PHC string format.
+
+use argon2::password_hash::phc::PasswordHash;
+use argon2::{Argon2, PasswordHasher, PasswordVerifier};
+
+use crate::{PASSWORD_BYTES_MAX, Secret, UsersError, random};
+
+/// The crate's default parameters: 19 MiB, two passes, one lane, as OWASP recommends. A hash
+/// carries its own, so they can be raised without locking anyone out.
+pub(crate) fn hash(password: &Secret) -> Result<String, UsersError> {
+    let salt = random::bytes::<16>();
+    Argon2::default()
+        .hash_password_with_salt(password.expose().as_bytes(), &salt)
+        .map(|hash| hash.to_string())
+        .map_err(|_| UsersError::Hashing)
+}
+
+/// Takes as long as [`hash`]. The comparison within is in constant time.
+pub(crate) fn verify(password: &Secret, hash: &str) -> bool {
+    let Ok(hash) = PasswordHash::new(hash) else {
+        return false;
+    };
+    Argon2::default()
+        .verify_password(password.expose().as_bytes(), &hash)
+        .is_ok()
+}
+
+/// Whether a password may be set. One that looks like a token would be taken for one.
+pub(crate) fn check(password: &Secret) -> Result<(), UsersError> {
+    let text = password.expose();
+    let is_wrong = text.is_empty()
+        || text.len() > PASSWORD_BYTES_MAX
+        || text.chars().any(char::is_control)
+        || text.starts_with(crate::token::PREFIX)
+        || crate::jwt::looks_like_one(password);
+    if is_wrong {
+        return Err(UsersError::Password);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hash_knows_its_password_only() {
+        let hash = hash(&"correct horse".into()).expect("a hash");
+        assert!(
+            hash.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"),
+            "{hash}"
+        );
+        assert!(verify(&"correct horse".into(), &hash));
+        assert!(!verify(&"correct hors".into(), &hash));
+        assert!(!verify(&"".into(), &hash));
+        assert!(!verify(&"correct horse".into(), "$argon2id$damaged"));
+    }
+
+    #[test]
+    fn passwords_that_no_protocol_can_carry_are_refused() {
+        assert!(check(&"Zoë's pass word".into()).is_ok());
+        for password in ["", "a\0b", "a\nb", "gp_secret"] {
+            assert!(check(&password.into()).is_err(), "{password:?}");
+        }
+        assert!(check(&Secret::new("x".repeat(PASSWORD_BYTES_MAX + 1))).is_err());
+    }
+}

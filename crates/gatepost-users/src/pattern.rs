@@ -1,0 +1,201 @@
+//! Topic filters as rules use them: with places for names, and compared with other filters.
+
+use gatepost_message::{TopicError, TopicFilter};
+
+/// Stands for the user's name.
+const USER_PLACE: &str = "%u";
+/// Stands for the client id.
+const CLIENT_PLACE: &str = "%c";
+
+/// Checks a rule's filter as a person wrote it.
+pub(crate) fn check(text: &str) -> Result<(), TopicError> {
+    let filled = text.replace(USER_PLACE, "u").replace(CLIENT_PLACE, "c");
+    TopicFilter::new(&filled).map(|_| ())
+}
+
+/// Whether the filter depends on the client id.
+pub(crate) fn names_client(text: &str) -> bool {
+    text.contains(CLIENT_PLACE)
+}
+
+/// The filter for this user and this client. `None` where a name is missing or could reach
+/// beyond its place, since it holds a separator or a wildcard: such a peer gets nothing by the
+/// rule.
+pub(crate) fn fill(text: &str, user: Option<&str>, client: Option<&str>) -> Option<TopicFilter> {
+    let mut filled = String::with_capacity(text.len() + 16);
+    let mut rest = text;
+    // One pass: what a name puts in is not looked at again, whatever it holds.
+    while let Some(at) = rest.find('%') {
+        let (before, place) = rest.split_at(at);
+        filled.push_str(before);
+        let name = if place.starts_with(USER_PLACE) {
+            user
+        } else if place.starts_with(CLIENT_PLACE) {
+            client
+        } else {
+            filled.push('%');
+            rest = &place[1..];
+            continue;
+        };
+        filled.push_str(name.filter(|name| is_one_level(name))?);
+        rest = &place[USER_PLACE.len()..];
+    }
+    filled.push_str(rest);
+    TopicFilter::new(&filled).ok()
+}
+
+/// The same for a rule that forbids: where a name will not do, its whole level is forbidden.
+pub(crate) fn fill_widely(
+    text: &str,
+    user: Option<&str>,
+    client: Option<&str>,
+) -> Option<TopicFilter> {
+    fill(text, user, client).or_else(|| {
+        let widen = |level: &str| fill(level, user, client).is_none();
+        let levels: Vec<&str> = text
+            .split('/')
+            .map(|level| {
+                if level.contains('%') && widen(level) {
+                    "+"
+                } else {
+                    level
+                }
+            })
+            .collect();
+        fill(&levels.join("/"), user, client)
+    })
+}
+
+fn is_one_level(name: &str) -> bool {
+    !name.is_empty() && !name.contains(['/', '+', '#', '\0'])
+}
+
+/// Whether `outer` matches every topic that `inner` matches.
+pub(crate) fn covers(outer: &str, inner: &str) -> bool {
+    if outer.starts_with(['+', '#']) && inner.starts_with('$') {
+        return false; // [MQTT-4.7.2-1]
+    }
+    let mut inner_levels = inner.split('/');
+    for level in outer.split('/') {
+        if level == "#" {
+            return true;
+        }
+        match inner_levels.next() {
+            Some("#") | None => return false,
+            Some(name) if level == "+" || level == name => {}
+            Some(_) => return false,
+        }
+    }
+    inner_levels.next().is_none()
+}
+
+/// Whether there is a topic that both match.
+pub(crate) fn overlap(one: &str, other: &str) -> bool {
+    let is_wild = |filter: &str| filter.starts_with(['+', '#']);
+    if (is_wild(one) && other.starts_with('$')) || (is_wild(other) && one.starts_with('$')) {
+        return false; // [MQTT-4.7.2-1]
+    }
+    let (mut ones, mut others) = (one.split('/'), other.split('/'));
+    loop {
+        match (ones.next(), others.next()) {
+            (Some("#"), _) | (_, Some("#")) | (None, None) => return true,
+            (Some(a), Some(b)) if a == "+" || b == "+" || a == b => {}
+            _ => return false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn names_fill_their_place_and_no_more() {
+        let filled =
+            |text, user, client| fill(text, user, client).map(|filter| filter.as_str().to_owned());
+        let anna = Some("anna");
+        assert_eq!(
+            filled("home/%u/#", anna, None).as_deref(),
+            Some("home/anna/#")
+        );
+        assert_eq!(
+            filled("x-%c/%u", anna, Some("c1")).as_deref(),
+            Some("x-c1/anna")
+        );
+        assert_eq!(filled("100%/a", anna, None).as_deref(), Some("100%/a"));
+        assert_eq!(filled("a/%c", anna, Some("%u")).as_deref(), Some("a/%u"));
+        for client in [
+            None,
+            Some(""),
+            Some("#"),
+            Some("+"),
+            Some("a/b"),
+            Some("a\0"),
+        ] {
+            assert_eq!(filled("a/%c", anna, client), None, "{client:?}");
+        }
+        assert_eq!(filled("a/%u", None, Some("c")), None);
+    }
+
+    #[test]
+    fn a_rule_that_forbids_is_rather_too_wide() {
+        let fill = |text, client| {
+            fill_widely(text, Some("anna"), client).map(|filter| filter.as_str().to_owned())
+        };
+        assert_eq!(fill("a/x-%c/b", Some("#")).as_deref(), Some("a/+/b"));
+        assert_eq!(fill("%u/%c", Some("a/b")).as_deref(), Some("anna/+"));
+        assert_eq!(fill("a/%c", Some("c")).as_deref(), Some("a/c"));
+    }
+
+    #[test]
+    fn filters_are_compared() {
+        for (outer, inner, covered, overlapping) in [
+            ("a/#", "a", true, true),
+            ("a/#", "a/+/c", true, true),
+            ("a/+", "a/b", true, true),
+            ("a/+", "a/#", false, true),
+            ("a/b", "a/+", false, true),
+            ("a/b", "a/c", false, false),
+            ("#", "$SYS/#", false, false),
+            ("+/x", "$SYS/x", false, false),
+            ("$SYS/#", "$SYS/a", true, true),
+            ("a/b/#", "a/#", false, true),
+            ("a/+/c", "a/b/+", false, true),
+            ("a/+", "a", false, false),
+        ] {
+            assert_eq!(covers(outer, inner), covered, "{outer} covers {inner}");
+            assert_eq!(overlap(outer, inner), overlapping, "{outer} meets {inner}");
+            assert_eq!(overlap(inner, outer), overlapping, "{inner} meets {outer}");
+        }
+    }
+
+    fn filter() -> impl Strategy<Value = String> {
+        "(\\$s/|)(a|b|\\+)(/(a|b|\\+)){0,2}(/#)?".prop_filter("valid", |text| check(text).is_ok())
+    }
+
+    fn topic() -> impl Strategy<Value = String> {
+        "(\\$s/|)(a|b)(/(a|b)){0,3}"
+    }
+
+    proptest! {
+        #[test]
+        fn comparisons_agree_with_matching(one in filter(), other in filter(), topic in topic()) {
+            let matches = |filter: &str| TopicFilter::new(filter).is_ok_and(|filter| filter.matches(&topic));
+            if covers(&one, &other) && matches(&other) {
+                prop_assert!(matches(&one), "{} covers {} but not {}", one, other, topic);
+            }
+            if matches(&one) && matches(&other) {
+                prop_assert!(overlap(&one, &other), "{} and {} meet in {}", one, other, topic);
+            }
+        }
+
+        #[test]
+        fn a_name_never_widens_a_rule(client in "(a|b|.{0,8})", topic in "own/(a|b|c/a)/x") {
+            // Whatever the client calls itself, only topics with its own name are reached.
+            let reached = fill("own/%c/x", None, Some(&client))
+                .is_some_and(|filled| filled.matches(&topic));
+            prop_assert_eq!(reached, topic == format!("own/{client}/x") && !client.contains('/'));
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! How users, tokens and rules lie in the store: JSON values, readable with any SQLite tool.
+//!
+//! | space | key | value |
+//! | --- | --- | --- |
+//! | `user` | the name | [`UserRecord`] |
+//! | `token` | SHA-256 of the token | [`TokenRecord`] |
+//! | `grant` | subject, NUL, effect, NUL, filter | [`GrantRecord`] |
+//! | `access` | `revision` | random, new with every change, so that another process sees it |
+//! | `access` | `pepper` | the key of this installation's keyed hashes |
+
+use bytes::Bytes;
+use gatepost_store::Change;
+use serde::{Deserialize, Serialize};
+
+use crate::scram::ScramKeys;
+use crate::{AccessSet, Effect, random};
+
+pub(crate) const USER: &str = "user";
+pub(crate) const TOKEN: &str = "token";
+pub(crate) const GRANT: &str = "grant";
+pub(crate) const ACCESS: &str = "access";
+pub(crate) const REVISION: &[u8] = b"revision";
+pub(crate) const PEPPER: &[u8] = b"pepper";
+
+/// One user.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct UserRecord {
+    /// Argon2id in the PHC string format.
+    pub(crate) password: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) scram: Option<ScramKeys>,
+    #[serde(default)]
+    pub(crate) admin: bool,
+    #[serde(default)]
+    pub(crate) disabled: bool,
+    /// New with each password: what was let in by an older one is let go.
+    pub(crate) epoch: u64,
+    /// Unix seconds.
+    pub(crate) created: u64,
+}
+
+/// One token; the token itself is not kept.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct TokenRecord {
+    pub(crate) user: String,
+    #[serde(default)]
+    pub(crate) label: String,
+    pub(crate) created: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) expires: Option<u64>,
+    /// `None`: all that the user may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) scope: Option<Vec<ScopeRecord>>,
+}
+
+/// One thing that a token lets its user do.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct ScopeRecord {
+    pub(crate) filter: String,
+    pub(crate) access: AccessSet,
+}
+
+/// One rule; whose, which way and for which filter is in the key.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct GrantRecord {
+    pub(crate) access: AccessSet,
+}
+
+pub(crate) fn put<T: Serialize>(space: &'static str, key: impl Into<Bytes>, value: &T) -> Change {
+    Change::PutRecord {
+        space,
+        key: key.into(),
+        // Our records hold only texts and numbers, which always serialise.
+        value: serde_json::to_vec(value).unwrap_or_default().into(),
+    }
+}
+
+pub(crate) fn delete(space: &'static str, key: impl Into<Bytes>) -> Change {
+    Change::DeleteRecord {
+        space,
+        key: key.into(),
+    }
+}
+
+/// Goes with every change.
+pub(crate) fn new_revision() -> Change {
+    Change::PutRecord {
+        space: ACCESS,
+        key: Bytes::from_static(REVISION),
+        value: Bytes::copy_from_slice(&random::bytes::<16>()),
+    }
+}
+
+pub(crate) fn grant_key(subject: &str, effect: Effect, filter: &str) -> Bytes {
+    let effect = match effect {
+        Effect::Allow => "allow",
+        Effect::Deny => "deny",
+    };
+    Bytes::from(format!("{subject}\0{effect}\0{filter}"))
+}
+
+/// Subject, effect and filter of a grant's key; `None` for one that no version of ours wrote.
+pub(crate) fn split_grant_key(key: &[u8]) -> Option<(&str, Effect, &str)> {
+    let mut parts = std::str::from_utf8(key).ok()?.splitn(3, '\0');
+    let (subject, effect, filter) = (parts.next()?, parts.next()?, parts.next()?);
+    let effect = match effect {
+        "allow" => Effect::Allow,
+        "deny" => Effect::Deny,
+        _ => return None,
+    };
+    Some((subject, effect, filter))
+}

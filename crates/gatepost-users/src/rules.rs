@@ -1,0 +1,389 @@
+//! Rules, and what they come to for one peer.
+//!
+//! The order is simple, and the same whenever a rule was made: a peer's *own* rules come first,
+//! then everyone's; at each step a rule that denies wins over one that allows; what is left is
+//! decided by [`DefaultPolicy`]. A token's scope narrows the result and never widens it.
+//!
+//! A subscription is allowed where every topic that its filter can match is allowed: rules that
+//! deny need only touch it, a rule that allows must cover it alone.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use gatepost_message::TopicFilter;
+use std::hash::{BuildHasher, RandomState};
+
+use crate::{Access, AccessSet, Decision, DefaultPolicy, Effect, pattern};
+
+/// With this many patterns or fewer, matching costs no more than asking the cache.
+const PATTERNS_UNCACHED_MAX: usize = 8;
+/// Topics remembered for one set of rules; a power of two.
+const CACHE_SLOTS: usize = 256;
+
+/// One rule as it was made, with places for names.
+#[derive(Debug, Clone)]
+pub(crate) struct Rule {
+    pub(crate) effect: Effect,
+    pub(crate) access: AccessSet,
+    pub(crate) filter: Box<str>,
+}
+
+#[derive(Debug, Clone)]
+struct Pattern {
+    filter: TopicFilter,
+    access: AccessSet,
+}
+
+/// The rules of one subject, with names filled in.
+#[derive(Debug, Clone, Default)]
+struct Tier {
+    deny: Vec<Pattern>,
+    allow: Vec<Pattern>,
+}
+
+impl Tier {
+    fn new(rules: &[Rule], user: Option<&str>, client: Option<&str>) -> Self {
+        let mut tier = Self::default();
+        for rule in rules {
+            let (patterns, filter) = match rule.effect {
+                Effect::Allow => (&mut tier.allow, pattern::fill(&rule.filter, user, client)),
+                Effect::Deny => (
+                    &mut tier.deny,
+                    pattern::fill_widely(&rule.filter, user, client),
+                ),
+            };
+            let access = rule.access;
+            patterns.extend(filter.map(|filter| Pattern { filter, access }));
+        }
+        tier
+    }
+
+    fn decide_topic(&self, access: Access, topic: &str) -> Option<bool> {
+        let any = |patterns: &[Pattern]| {
+            patterns
+                .iter()
+                .any(|pattern| pattern.access.has(access) && pattern.filter.matches(topic))
+        };
+        any(&self.deny)
+            .then_some(false)
+            .or_else(|| any(&self.allow).then_some(true))
+    }
+
+    fn decide_filter(&self, access: Access, asked: &str) -> Option<bool> {
+        let any = |patterns: &[Pattern], relation: fn(&str, &str) -> bool| {
+            patterns.iter().any(|pattern| {
+                pattern.access.has(access) && relation(pattern.filter.as_str(), asked)
+            })
+        };
+        any(&self.deny, pattern::overlap)
+            .then_some(false)
+            .or_else(|| any(&self.allow, pattern::covers).then_some(true))
+    }
+
+    const fn len(&self) -> usize {
+        self.deny.len() + self.allow.len()
+    }
+}
+
+/// What the rules come to for one peer. Shared by all connections for which it is the same.
+#[derive(Debug)]
+pub(crate) struct Compiled {
+    own: Tier,
+    everyone: Tier,
+    /// What holds where no rule does.
+    default: bool,
+    /// Whether that covers `$…` too.
+    internal: bool,
+    cache: OnceLock<Cache>,
+}
+
+/// For whom rules are compiled.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Subject<'a> {
+    pub(crate) user: Option<&'a str>,
+    pub(crate) client: Option<&'a str>,
+    pub(crate) admin: bool,
+}
+
+impl Compiled {
+    pub(crate) fn new(
+        own: &[Rule],
+        everyone: &[Rule],
+        policy: DefaultPolicy,
+        subject: Subject<'_>,
+    ) -> Self {
+        // Asked of the rules as made, not as filled: a grant that a client's odd name makes void
+        // must not leave it with more than it had.
+        let granted = || {
+            let mut rules = own.iter().chain(everyone);
+            rules.any(|rule| rule.effect == Effect::Allow)
+        };
+        let default = match policy {
+            DefaultPolicy::Auto => subject.admin || !granted(),
+            DefaultPolicy::Allow => true,
+            DefaultPolicy::Deny => subject.admin,
+        };
+        Self {
+            own: Tier::new(own, subject.user, subject.client),
+            everyone: Tier::new(everyone, subject.user, subject.client),
+            default,
+            internal: default && subject.admin,
+            cache: OnceLock::new(),
+        }
+    }
+
+    /// A token's scope: only what it names.
+    pub(crate) fn scope(rules: &[Rule], user: Option<&str>, client: Option<&str>) -> Self {
+        let subject = Subject {
+            user,
+            client,
+            admin: false,
+        };
+        Self::new(rules, &[], DefaultPolicy::Deny, subject)
+    }
+
+    /// Nothing at all.
+    pub(crate) fn nothing() -> Self {
+        Self::scope(&[], None, None)
+    }
+
+    pub(crate) fn may(&self, access: Access, topic: &str) -> Decision {
+        if self.own.len() + self.everyone.len() <= PATTERNS_UNCACHED_MAX {
+            return self.decide(access, topic).into();
+        }
+        let cache = self.cache.get_or_init(Cache::default);
+        cache
+            .get_or_decide(access, topic, || self.decide(access, topic))
+            .into()
+    }
+
+    fn decide(&self, access: Access, topic: &str) -> bool {
+        self.own
+            .decide_topic(access, topic)
+            .or_else(|| self.everyone.decide_topic(access, topic))
+            .unwrap_or_else(|| self.decide_by_default(topic))
+    }
+
+    pub(crate) fn may_subscribe(&self, filter: &str) -> Decision {
+        // Own rules that allow the whole filter come before everyone's that deny part of it, as
+        // for each topic of it.
+        self.own
+            .decide_filter(Access::Subscribe, filter)
+            .or_else(|| self.everyone.decide_filter(Access::Subscribe, filter))
+            .unwrap_or_else(|| self.decide_by_default(filter))
+            .into()
+    }
+
+    fn decide_by_default(&self, name: &str) -> bool {
+        if name.starts_with('$') {
+            self.internal
+        } else {
+            self.default
+        }
+    }
+}
+
+/// Decisions by topic, without a lock: each slot is one number, the topic's keyed hash with what
+/// is known of it in the low bits. A stranger cannot find two topics of one hash, since the key
+/// is random and never shown; by chance it happens once in 2^58 comparisons.
+struct Cache {
+    hasher: RandomState,
+    slots: Box<[AtomicU64]>,
+}
+
+/// In a slot: bits 0 to 2 say which accesses are known, bits 3 to 5 which of them are allowed.
+const FLAG_BITS: u64 = 0x3f;
+
+impl Default for Cache {
+    fn default() -> Self {
+        Self {
+            hasher: RandomState::new(),
+            slots: (0..CACHE_SLOTS).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+}
+
+impl std::fmt::Debug for Cache {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Cache")
+    }
+}
+
+impl Cache {
+    fn get_or_decide(&self, access: Access, topic: &str, decide: impl Fn() -> bool) -> bool {
+        let hash = self.hasher.hash_one(topic);
+        let tag = hash & !FLAG_BITS;
+        // The slot is chosen by bits of the tag itself, so two topics of one slot differ in it.
+        let index = (hash >> 32) as usize % self.slots.len();
+        let Some(slot) = self.slots.get(index) else {
+            return decide();
+        };
+        let known = 1 << access as u64;
+        let allowed = known << 3;
+        // Relaxed: the number is whole in itself and tells of no other memory.
+        let seen = slot.load(Ordering::Relaxed);
+        let flags = if seen & !FLAG_BITS == tag {
+            seen & FLAG_BITS
+        } else {
+            0
+        };
+        if flags & known != 0 {
+            return flags & allowed != 0;
+        }
+        let decision = decide();
+        let flags = flags | known | if decision { allowed } else { 0 };
+        slot.store(tag | flags, Ordering::Relaxed);
+        decision
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn rule(text: &str) -> Rule {
+        let mut words = text.split(' ');
+        let effect = match words.next() {
+            Some("deny") => Effect::Deny,
+            _ => Effect::Allow,
+        };
+        Rule {
+            effect,
+            access: words.next().expect("access").parse().expect("access"),
+            filter: words.next().expect("filter").into(),
+        }
+    }
+
+    fn rules(texts: &[&str]) -> Vec<Rule> {
+        texts.iter().map(|text| rule(text)).collect()
+    }
+
+    const ANNA: Subject<'_> = Subject {
+        user: Some("anna"),
+        client: Some("c1"),
+        admin: false,
+    };
+
+    fn compiled(own: &[&str], everyone: &[&str], policy: DefaultPolicy) -> Compiled {
+        Compiled::new(&rules(own), &rules(everyone), policy, ANNA)
+    }
+
+    #[test]
+    fn own_rules_come_first_and_denials_win() {
+        let rules = compiled(
+            &[
+                "allow all home/%u/#",
+                "deny publish home/anna/locked",
+                "allow subscribe news/#",
+            ],
+            &[
+                "deny all news/secret",
+                "allow subscribe public/#",
+                "deny subscribe public/x",
+            ],
+            DefaultPolicy::Deny,
+        );
+        for (access, topic, expected) in [
+            (Access::Publish, "home/anna/door", true),
+            (Access::Retain, "home/anna/door", true),
+            (Access::Publish, "home/anna/locked", false),
+            (Access::Subscribe, "home/anna/locked", true),
+            (Access::Publish, "home/otto/door", false),
+            (Access::Subscribe, "news/secret", true),
+            (Access::Publish, "news/today", false),
+            (Access::Subscribe, "public/a", true),
+            (Access::Subscribe, "public/x", false),
+            (Access::Subscribe, "elsewhere", false),
+        ] {
+            assert_eq!(
+                rules.may(access, topic).is_allowed(),
+                expected,
+                "{access:?} {topic}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_subscription_needs_all_that_it_can_match() {
+        let rules = compiled(
+            &["allow subscribe a/#", "deny subscribe a/secret/#"],
+            &[],
+            DefaultPolicy::Deny,
+        );
+        for (filter, expected) in [
+            ("a/b", true),
+            ("a/b/#", true),
+            ("a/#", false),
+            ("a/+", false),
+            ("a/+/x", false),
+            ("a/secret/x", false),
+            ("#", false),
+            ("+/b", false),
+        ] {
+            assert_eq!(
+                rules.may_subscribe(filter).is_allowed(),
+                expected,
+                "{filter}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_default_is_for_those_without_grants() {
+        let free = compiled(&["deny publish a"], &[], DefaultPolicy::Auto);
+        assert!(free.may(Access::Publish, "b").is_allowed());
+        assert!(!free.may(Access::Publish, "a").is_allowed());
+        assert!(
+            !free.may_subscribe("$SYS/#").is_allowed(),
+            "$SYS is no default"
+        );
+        assert!(free.may_subscribe("#").is_allowed());
+        let granted = compiled(&["allow publish a"], &[], DefaultPolicy::Auto);
+        assert!(!granted.may(Access::Publish, "b").is_allowed());
+        let void = compiled(&["allow publish a/%c"], &[], DefaultPolicy::Auto);
+        assert!(!void.may(Access::Publish, "b").is_allowed());
+        let open = compiled(&["allow publish a"], &[], DefaultPolicy::Allow);
+        assert!(open.may(Access::Publish, "b").is_allowed());
+        let admin = Subject {
+            admin: true,
+            ..ANNA
+        };
+        let admin = Compiled::new(&[], &[], DefaultPolicy::Deny, admin);
+        assert!(admin.may_subscribe("$SYS/#").is_allowed());
+    }
+
+    proptest! {
+        /// More rules than go without the cache: asked twice, the answer is that of the rules.
+        #[test]
+        fn the_cache_changes_no_answer(
+            texts in proptest::collection::vec("(allow|deny) (publish|subscribe|all) (a|b|\\+)(/(a|b|c|\\+)){0,2}", 9..30),
+            topics in proptest::collection::vec("(a|b|c)(/(a|b|c)){0,2}", 1..40),
+        ) {
+            let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+            let rules = compiled(&texts, &[], DefaultPolicy::Deny);
+            for topic in topics.iter().chain(&topics) {
+                for access in Access::ALL {
+                    prop_assert_eq!(rules.may(access, topic).is_allowed(), rules.decide(access, topic));
+                }
+            }
+        }
+
+        /// An allowed subscription never brings a topic that is not allowed.
+        #[test]
+        fn subscriptions_are_sound(
+            own in proptest::collection::vec("(allow|deny) subscribe (a|b|\\+)(/(a|b|\\+)){0,2}(/#)?", 0..4),
+            everyone in proptest::collection::vec("(allow|deny) subscribe (a|b|\\+)(/(a|b|\\+)){0,2}(/#)?", 0..4),
+            filter in "(a|b|\\+)(/(a|b|\\+)){0,2}(/#)?",
+            topic in "(a|b)(/(a|b)){0,3}",
+        ) {
+            let own: Vec<&str> = own.iter().map(String::as_str).collect();
+            let everyone: Vec<&str> = everyone.iter().map(String::as_str).collect();
+            let rules = compiled(&own, &everyone, DefaultPolicy::Allow);
+            let asked = TopicFilter::new(&filter).expect("a filter");
+            if rules.may_subscribe(&filter).is_allowed() && asked.matches(&topic) {
+                prop_assert!(rules.may(Access::Subscribe, &topic).is_allowed());
+            }
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! Everything known at one moment, read from the store and swapped whole.
+
+use std::collections::HashMap;
+use std::sync::{Arc, OnceLock};
+
+use gatepost_store::Store;
+use serde::de::DeserializeOwned;
+
+use crate::record::{self, GrantRecord, TokenRecord, UserRecord};
+use crate::rules::{Compiled, Rule, Subject};
+use crate::scram::ScramKeys;
+use crate::token::TokenHash;
+use crate::{ANONYMOUS, DefaultPolicy, EVERYONE, UsersError, pattern};
+
+/// One user, ready for use.
+pub(crate) struct User {
+    pub(crate) name: Arc<str>,
+    pub(crate) password: Arc<str>,
+    pub(crate) scram: Option<ScramKeys>,
+    pub(crate) admin: bool,
+    pub(crate) disabled: bool,
+    pub(crate) epoch: u64,
+    pub(crate) created: u64,
+    /// What its rules come to where they do not depend on the client id.
+    compiled: OnceLock<Arc<Compiled>>,
+}
+
+/// One token, ready for use.
+pub(crate) struct Token {
+    pub(crate) user: Arc<str>,
+    pub(crate) label: String,
+    pub(crate) created: u64,
+    /// Unix seconds.
+    pub(crate) expires: Option<u64>,
+    pub(crate) scope: Option<Vec<Rule>>,
+}
+
+#[derive(Default)]
+pub(crate) struct Snapshot {
+    pub(crate) generation: u64,
+    pub(crate) users: HashMap<Arc<str>, Arc<User>>,
+    pub(crate) tokens: HashMap<TokenHash, Arc<Token>>,
+    /// By subject, in the order of their keys.
+    pub(crate) rules: HashMap<Box<str>, Vec<Rule>>,
+    policy: DefaultPolicy,
+    anonymous: OnceLock<Arc<Compiled>>,
+    everyone_names_client: bool,
+}
+
+impl Snapshot {
+    pub(crate) fn load(
+        store: &Store,
+        policy: DefaultPolicy,
+        generation: u64,
+    ) -> Result<Self, UsersError> {
+        let mut snapshot = Self {
+            generation,
+            policy,
+            ..Self::default()
+        };
+        for (key, value) in store.records(record::USER, b"")? {
+            snapshot.add_user(&key, &value);
+        }
+        for (key, value) in store.records(record::TOKEN, b"")? {
+            snapshot.add_token(&key, &value);
+        }
+        for (key, value) in store.records(record::GRANT, b"")? {
+            snapshot.add_rule(&key, &value);
+        }
+        snapshot.everyone_names_client = names_client(snapshot.rules_of(EVERYONE));
+        Ok(snapshot)
+    }
+
+    fn add_user(&mut self, key: &[u8], value: &[u8]) {
+        let (Ok(name), Some(user)) = (std::str::from_utf8(key), parse::<UserRecord>("user", value))
+        else {
+            return;
+        };
+        let name: Arc<str> = name.into();
+        let user = User {
+            name: name.clone(),
+            password: user.password.into(),
+            scram: user.scram,
+            admin: user.admin,
+            disabled: user.disabled,
+            epoch: user.epoch,
+            created: user.created,
+            compiled: OnceLock::new(),
+        };
+        self.users.insert(name, Arc::new(user));
+    }
+
+    fn add_token(&mut self, key: &[u8], value: &[u8]) {
+        let (Ok(hash), Some(token)) = (
+            TokenHash::try_from(key),
+            parse::<TokenRecord>("token", value),
+        ) else {
+            return;
+        };
+        let scope = token.scope.map(|scope| {
+            let rules = scope.into_iter().map(|part| Rule {
+                effect: crate::Effect::Allow,
+                access: part.access,
+                filter: part.filter.into(),
+            });
+            rules.collect()
+        });
+        let token = Token {
+            user: token.user.into(),
+            label: token.label,
+            created: token.created,
+            expires: token.expires,
+            scope,
+        };
+        self.tokens.insert(hash, Arc::new(token));
+    }
+
+    fn add_rule(&mut self, key: &[u8], value: &[u8]) {
+        let (Some((subject, effect, filter)), Some(grant)) = (
+            record::split_grant_key(key),
+            parse::<GrantRecord>("rule", value),
+        ) else {
+            return;
+        };
+        let rule = Rule {
+            effect,
+            access: grant.access,
+            filter: filter.into(),
+        };
+        self.rules.entry(subject.into()).or_default().push(rule);
+    }
+
+    pub(crate) fn rules_of(&self, subject: &str) -> &[Rule] {
+        self.rules.get(subject).map_or(&[], Vec::as_slice)
+    }
+
+    /// What the rules come to for this user and client, shared where the client does not matter.
+    pub(crate) fn compiled(&self, user: &User, client: Option<&str>) -> Arc<Compiled> {
+        let subject = Subject {
+            user: Some(&user.name),
+            client,
+            admin: user.admin,
+        };
+        self.shared_or_own(&user.compiled, &user.name, subject)
+    }
+
+    /// The same for someone who is no user of ours: vouched for by the issuer of a token.
+    pub(crate) fn compiled_for_stranger(&self, name: &str, client: Option<&str>) -> Arc<Compiled> {
+        let subject = Subject {
+            user: Some(name),
+            client,
+            admin: false,
+        };
+        Arc::new(self.compile(name, subject))
+    }
+
+    /// The same for a peer that did not log in.
+    pub(crate) fn compiled_anonymous(&self, client: Option<&str>, admin: bool) -> Arc<Compiled> {
+        let subject = Subject {
+            user: None,
+            client,
+            admin,
+        };
+        if admin {
+            // Only while there is no user, on an address of this machine.
+            return Arc::new(self.compile(ANONYMOUS, subject));
+        }
+        self.shared_or_own(&self.anonymous, ANONYMOUS, subject)
+    }
+
+    fn shared_or_own(
+        &self,
+        shared: &OnceLock<Arc<Compiled>>,
+        rules_of: &str,
+        subject: Subject<'_>,
+    ) -> Arc<Compiled> {
+        if self.everyone_names_client || names_client(self.rules_of(rules_of)) {
+            return Arc::new(self.compile(rules_of, subject));
+        }
+        shared
+            .get_or_init(|| Arc::new(self.compile(rules_of, subject)))
+            .clone()
+    }
+
+    fn compile(&self, rules_of: &str, subject: Subject<'_>) -> Compiled {
+        let everyone = self.rules_of(EVERYONE);
+        Compiled::new(self.rules_of(rules_of), everyone, self.policy, subject)
+    }
+}
+
+fn names_client(rules: &[Rule]) -> bool {
+    rules.iter().any(|rule| pattern::names_client(&rule.filter))
+}
+
+/// A record that cannot be read is left out and told: one bad record locks nobody else out.
+fn parse<T: DeserializeOwned>(kind: &str, value: &[u8]) -> Option<T> {
+    serde_json::from_slice(value)
+        .inspect_err(|error| {
+            // The line and column of the error, never the record: it holds hashes.
+            tracing::error!(
+                target: "users", kind, line = error.line(), column = error.column(),
+                "a record cannot be read and is left out"
+            );
+        })
+        .ok()
+}
