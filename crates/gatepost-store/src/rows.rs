@@ -61,8 +61,25 @@ pub(crate) fn id_to_row(id: MessageId) -> i64 {
     id.number() as i64
 }
 
+/// A value of another type than the column's was no version of ours writing: it comes out of a
+/// damaged file, and hides no other row.
+fn skip_foreign<T>(read: rusqlite::Result<Option<T>>) -> rusqlite::Result<Option<T>> {
+    match read {
+        Err(
+            rusqlite::Error::InvalidColumnType(..)
+            | rusqlite::Error::FromSqlConversionFailure(..)
+            | rusqlite::Error::IntegralValueOutOfRange(..),
+        ) => Ok(None),
+        read => read,
+    }
+}
+
 /// Columns: id, topic, qos, payload, properties. `None` for a row that no version of ours wrote.
 pub(crate) fn publication(row: &Row<'_>, retain: bool) -> rusqlite::Result<Option<Publication>> {
+    skip_foreign(read_publication(row, retain))
+}
+
+fn read_publication(row: &Row<'_>, retain: bool) -> rusqlite::Result<Option<Publication>> {
     let topic: String = row.get(1)?;
     let (Ok(topic), Some(qos)) = (Topic::new(&topic), Qos::from_level(row.get(2)?)) else {
         return Ok(None);
@@ -106,6 +123,10 @@ pub(crate) const JOURNAL_COLUMNS: &str = "id, listener, peer, client, user, send
 
 /// `None` for a row that no version of ours wrote.
 pub(crate) fn journal_entry(row: &Row<'_>) -> rusqlite::Result<Option<JournalEntry>> {
+    skip_foreign(read_journal_entry(row))
+}
+
+fn read_journal_entry(row: &Row<'_>) -> rusqlite::Result<Option<JournalEntry>> {
     let listener: String = row.get(1)?;
     let action: String = row.get(10)?;
     let (Ok(listener), Ok(action)) = (listener.parse::<Listener>(), action.parse()) else {

@@ -19,9 +19,10 @@ const STEPS: [&str; 1] = ["
         qos INTEGER NOT NULL,
         payload BLOB NOT NULL,
         properties TEXT,
-        -- A mail to several recipients is one message under several topics.
+        -- A mail to several recipients is one message under several topics. The rows stay in the
+        -- order of writing, so that damage takes its neighbours only; the key is an index beside.
         PRIMARY KEY (id, topic)
-    ) WITHOUT ROWID;
+    );
 
     CREATE TABLE journal (
         id INTEGER PRIMARY KEY,
@@ -87,7 +88,7 @@ pub(crate) fn key_of(table: &str) -> &'static str {
     match table {
         "record" => "space, key",
         "retained" => "topic",
-        "history" => "id, topic",
+        "history" => "rowid",
         _ => "id",
     }
 }
