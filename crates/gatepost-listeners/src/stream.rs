@@ -15,6 +15,8 @@ use gatepost_message::Peer;
 use gatepost_settings::Bind;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
+use crate::tls::TlsSession;
+
 /// Connections that the kernel may hold until they are accepted.
 const BACKLOG: i32 = 4096;
 
@@ -25,14 +27,25 @@ pub enum Stream {
     Tcp(TcpStream),
     /// A Unix socket.
     Unix(UnixStream),
+    /// Either of them, encrypted.
+    Tls(Box<TlsSession>),
 }
 
 impl Stream {
+    /// The TLS session, if this speaks TLS.
+    pub fn tls(&self) -> Option<&TlsSession> {
+        match self {
+            Self::Tls(session) => Some(session),
+            Self::Tcp(_) | Self::Unix(_) => None,
+        }
+    }
+
     /// Reads what is there; `WouldBlock` where nothing is, `Ok(0)` at the end.
     pub fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.try_read(buffer),
             Self::Unix(stream) => stream.try_read(buffer),
+            Self::Tls(session) => session.try_read(buffer),
         }
     }
 
@@ -42,6 +55,7 @@ impl Stream {
             (Self::Tcp(stream), [slice]) => stream.try_write(slice),
             (Self::Tcp(stream), slices) => stream.try_write_vectored(slices),
             (Self::Unix(stream), slices) => stream.try_write_vectored(slices),
+            (Self::Tls(session), slices) => session.try_write(slices),
         }
     }
 
@@ -50,6 +64,7 @@ impl Stream {
         match self {
             Self::Tcp(stream) => stream.poll_read_ready(context),
             Self::Unix(stream) => stream.poll_read_ready(context),
+            Self::Tls(session) => session.poll_read_ready(context),
         }
     }
 
@@ -58,6 +73,7 @@ impl Stream {
         match self {
             Self::Tcp(stream) => stream.poll_write_ready(context),
             Self::Unix(stream) => stream.poll_write_ready(context),
+            Self::Tls(session) => session.poll_write_ready(context),
         }
     }
 
@@ -66,6 +82,7 @@ impl Stream {
         match self {
             Self::Tcp(stream) => stream.as_fd(),
             Self::Unix(stream) => stream.as_fd(),
+            Self::Tls(session) => session.as_fd(),
         }
     }
 }

@@ -1,5 +1,146 @@
 //! TLS for every listener, by rustls.
+//!
+//! [`Tls`] is one listener's certificates and what it asks of clients; [`Tls::accept`] turns a
+//! plain [`Stream`] into an encrypted one, at once or after STARTTLS. Certificates are read anew
+//! when their files change and on SIGHUP; connections that are open keep what they began with,
+//! and a file that cannot be used changes nothing.
 
+mod certificates;
+mod common_name;
+mod error;
+mod pem;
+mod session;
 mod settings;
 
+use std::future::poll_fn;
+use std::io;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use rustls::{ServerConfig, ServerConnection};
+
+pub use error::TlsError;
+pub use session::TlsSession;
 pub use settings::{CertificateFiles, TlsSettings};
+
+use crate::stream::Stream;
+use session::Socket;
+
+/// One listener's side of TLS. Cheap to clone.
+#[derive(Clone)]
+pub struct Tls {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    settings: TlsSettings,
+    /// What ALPN offers, best first; empty offers nothing and takes every client.
+    protocols: Vec<Vec<u8>>,
+    config: ArcSwap<ServerConfig>,
+    /// The files as they were when they were last read with success.
+    read: Mutex<Vec<Stamp>>,
+}
+
+/// What changes when a file does.
+type Stamp = Option<(SystemTime, u64, u64)>;
+
+impl Tls {
+    /// Reads the certificates. `protocols` are ALPN's names, such as `http/1.1`.
+    pub fn open(settings: &TlsSettings, protocols: &[&str]) -> Result<Self, TlsError> {
+        let protocols: Vec<Vec<u8>> = protocols
+            .iter()
+            .map(|name| name.as_bytes().to_vec())
+            .collect();
+        let stamps = stamps(settings);
+        let config = certificates::config(settings, &protocols)?;
+        Ok(Self {
+            inner: Arc::new(Inner {
+                settings: settings.clone(),
+                protocols,
+                config: ArcSwap::from_pointee(config),
+                read: Mutex::new(stamps),
+            }),
+        })
+    }
+
+    /// The settings it was opened with.
+    pub fn settings(&self) -> &TlsSettings {
+        &self.inner.settings
+    }
+
+    /// Does the handshake on a plain stream. Whoever upgrades a connection must have nothing of
+    /// it left unread: what came in plain text before the handshake is not the client's word.
+    pub async fn accept(&self, stream: Stream) -> io::Result<Stream> {
+        let socket = match stream {
+            Stream::Tcp(stream) => Socket::Tcp(stream),
+            Stream::Unix(stream) => Socket::Unix(stream),
+            Stream::Tls(_) => return Err(io::ErrorKind::AlreadyExists.into()),
+        };
+        let config = self.inner.config.load_full();
+        let connection = ServerConnection::new(config).map_err(io::Error::other)?;
+        let session = TlsSession::new(socket, connection);
+        let limit = self.inner.settings.handshake_timeout.duration();
+        let handshake = poll_fn(|context| session.poll_handshake(context));
+        match tokio::time::timeout(limit, handshake).await {
+            Ok(done) => done?,
+            Err(_) => return Err(io::ErrorKind::TimedOut.into()),
+        }
+        Ok(Stream::Tls(Box::new(session)))
+    }
+
+    /// Reads the files anew: what SIGHUP does. On an error what was read before stays.
+    pub fn reload(&self) -> Result<(), TlsError> {
+        let inner = &self.inner;
+        // Taken before reading: a change meanwhile is seen at the next look.
+        let stamps = stamps(&inner.settings);
+        let config = certificates::config(&inner.settings, &inner.protocols)?;
+        inner.config.store(Arc::new(config));
+        *inner.read.lock() = stamps;
+        Ok(())
+    }
+
+    /// Reads the files anew whenever they change; runs until dropped.
+    pub async fn follow(&self) {
+        loop {
+            tokio::time::sleep(self.inner.settings.recheck.duration()).await;
+            let tls = self.clone();
+            let looked = tokio::task::spawn_blocking(move || tls.reload_if_changed()).await;
+            match looked {
+                Ok(Ok(true)) => tracing::info!(target: "tls", "certificates were read anew"),
+                Ok(Ok(false)) | Err(_) => {}
+                Ok(Err(error)) => {
+                    tracing::error!(target: "tls", %error, "the certificates stay as they were");
+                }
+            }
+        }
+    }
+
+    fn reload_if_changed(&self) -> Result<bool, TlsError> {
+        if *self.inner.read.lock() == stamps(&self.inner.settings) {
+            return Ok(false);
+        }
+        self.reload().map(|()| true)
+    }
+}
+
+fn stamps(settings: &TlsSettings) -> Vec<Stamp> {
+    use std::os::unix::fs::MetadataExt;
+    let more = settings
+        .more
+        .iter()
+        .flat_map(|files| [&files.cert, &files.key]);
+    [&settings.cert, &settings.key]
+        .into_iter()
+        .chain(more)
+        .chain(&settings.client_ca)
+        .map(|file| {
+            let metadata = std::fs::metadata(file).ok()?;
+            Some((metadata.modified().ok()?, metadata.len(), metadata.ino()))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;
