@@ -2,9 +2,11 @@
 
 pub mod admission;
 pub mod call;
+pub mod entry;
 pub mod gateway;
 pub mod http;
 pub mod mqtt;
+pub mod proxy_protocol;
 mod service;
 pub mod smtp;
 pub mod spamd;

@@ -54,9 +54,18 @@ pub(crate) async fn accept<S, F>(
         };
         let admitted = admission.admit(peer);
         let (serve, shutdown) = (Arc::clone(&serve), shutdown.clone());
+        let admission = admission.clone();
         workers.spawn(move || async move {
-            match accepted.open() {
-                Ok(stream) => {
+            match accepted.open(peer).await {
+                Ok((stream, client)) => {
+                    // A proxy's connections are counted for those who are behind it.
+                    let admitted = if client.ip() == peer.ip() {
+                        admitted
+                    } else {
+                        drop(admitted);
+                        admission.admit(client)
+                    };
+                    let peer = client;
                     serve(Arrival {
                         stream,
                         peer,
@@ -66,7 +75,7 @@ pub(crate) async fn accept<S, F>(
                     .await;
                 }
                 Err(error) => {
-                    tracing::warn!(target: "listeners", listener = name, "a lost socket: {error}");
+                    tracing::debug!(target: "listeners", listener = name, %peer, "not opened: {error}");
                 }
             }
         });

@@ -15,6 +15,7 @@ use gatepost_message::Peer;
 use gatepost_settings::Bind;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 
+use crate::entry::Entry;
 use crate::tls::TlsSession;
 
 /// Connections that the kernel may hold until they are accepted.
@@ -88,21 +89,26 @@ impl Stream {
 }
 
 /// An accepted socket that no reactor knows yet, so that any worker can take it.
-#[derive(Debug)]
-pub enum Accepted {
-    /// TCP.
+pub struct Accepted {
+    socket: AcceptedSocket,
+    entry: Entry,
+}
+
+enum AcceptedSocket {
     Tcp(StdTcpStream),
-    /// A Unix socket.
     Unix(StdUnixStream),
 }
 
 impl Accepted {
-    /// Registers the socket with the reactor of the present worker.
-    pub fn open(self) -> io::Result<Stream> {
-        Ok(match self {
-            Self::Tcp(stream) => Stream::Tcp(TcpStream::from_std(stream)?),
-            Self::Unix(stream) => Stream::Unix(UnixStream::from_std(stream)?),
-        })
+    /// Registers the socket with the reactor of the present worker, hears the proxy in front and
+    /// does the TLS handshake, each where the address asks for it. Gives the peer behind the
+    /// proxy.
+    pub async fn open(self, peer: Peer) -> io::Result<(Stream, Peer)> {
+        let stream = match self.socket {
+            AcceptedSocket::Tcp(stream) => Stream::Tcp(TcpStream::from_std(stream)?),
+            AcceptedSocket::Unix(stream) => Stream::Unix(UnixStream::from_std(stream)?),
+        };
+        self.entry.open(stream, peer).await
     }
 }
 
@@ -115,6 +121,7 @@ enum Socket {
 pub struct Acceptor {
     socket: Socket,
     bind: Bind,
+    entry: Entry,
 }
 
 impl Acceptor {
@@ -132,6 +139,7 @@ impl Acceptor {
                 Ok(Self {
                     bind: Bind::Tcp(listener.local_addr()?),
                     socket: Socket::Tcp(TcpListener::from_std(listener)?),
+                    entry: Entry::default(),
                 })
             }
             Bind::Unix(path) => {
@@ -141,9 +149,17 @@ impl Acceptor {
                 Ok(Self {
                     bind: bind.clone(),
                     socket: Socket::Unix(UnixListener::from_std(listener)?),
+                    entry: Entry::default(),
                 })
             }
         }
+    }
+
+    /// How its connections begin.
+    #[must_use]
+    pub fn with_entry(mut self, entry: Entry) -> Self {
+        self.entry = entry;
+        self
     }
 
     /// Where it listens: with the port that was taken, where port 0 was asked for.
@@ -154,17 +170,20 @@ impl Acceptor {
     /// The next connection. Cancel-safe.
     pub async fn accept(&self) -> io::Result<(Accepted, Peer)> {
         // Taken from this reactor again: the worker that serves the socket registers it anew.
-        match &self.socket {
+        let (socket, peer) = match &self.socket {
             Socket::Tcp(listener) => {
                 let (stream, address) = listener.accept().await?;
                 stream.set_nodelay(true)?;
-                Ok((Accepted::Tcp(stream.into_std()?), Peer::Address(address)))
+                let socket = AcceptedSocket::Tcp(stream.into_std()?);
+                (socket, Peer::Address(address))
             }
             Socket::Unix(listener) => {
                 let (stream, _) = listener.accept().await?;
-                Ok((Accepted::Unix(stream.into_std()?), Peer::Local))
+                (AcceptedSocket::Unix(stream.into_std()?), Peer::Local)
             }
-        }
+        };
+        let entry = self.entry.clone();
+        Ok((Accepted { socket, entry }, peer))
     }
 }
 
@@ -191,8 +210,8 @@ mod tests {
     async fn echo_once(bind: Bind, connect: impl FnOnce(&Bind) -> Box<dyn io::Write + Send>) {
         let acceptor = Acceptor::bind(&bind).expect("a free address");
         connect(acceptor.local()).write_all(b"hello").expect("sent");
-        let (accepted, _) = acceptor.accept().await.expect("a connection");
-        let stream = accepted.open().expect("registered");
+        let (accepted, peer) = acceptor.accept().await.expect("a connection");
+        let (stream, _) = accepted.open(peer).await.expect("registered");
         poll_fn(|context| stream.poll_read_ready(context))
             .await
             .expect("readable");

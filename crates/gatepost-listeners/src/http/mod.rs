@@ -200,9 +200,9 @@ pub async fn serve(
         }
         let (context, alive) = (Arc::clone(&context), alive.clone());
         workers.spawn(move || async move {
-            match socket.open() {
-                Ok(stream) => Connection::new(stream, peer, context).run().await,
-                Err(error) => tracing::warn!(target: "http", "{peer}: {error}"),
+            match socket.open(peer).await {
+                Ok((stream, peer)) => Connection::new(stream, peer, context).run().await,
+                Err(error) => tracing::debug!(target: "http", "{peer}: {error}"),
             }
             drop(alive);
         });

@@ -93,8 +93,8 @@ pub async fn serve(
         };
         let context = context.clone();
         workers.spawn(move || async move {
-            match socket.open() {
-                Ok(stream) => connection::run(stream, peer, None, context).await,
+            match socket.open(peer).await {
+                Ok((stream, peer)) => connection::run(stream, peer, None, context).await,
                 Err(error) => tracing::debug!(target: "mqtt", %peer, "lost: {error}"),
             }
         });

@@ -80,7 +80,7 @@ impl Tls {
         };
         let config = self.inner.config.load_full();
         let connection = ServerConnection::new(config).map_err(io::Error::other)?;
-        let session = TlsSession::new(socket, connection);
+        let session = TlsSession::new(socket, connection, self.inner.settings.client_is_user);
         let limit = self.inner.settings.handshake_timeout.duration();
         let handshake = poll_fn(|context| session.poll_handshake(context));
         match tokio::time::timeout(limit, handshake).await {

@@ -89,6 +89,8 @@ impl Write for Wire<'_> {
 #[derive(Debug)]
 pub struct TlsSession {
     socket: Socket,
+    /// Whether a client's certificate logs it in.
+    client_is_user: bool,
     state: Mutex<State>,
 }
 
@@ -134,10 +136,15 @@ impl State {
 }
 
 impl TlsSession {
-    pub(super) fn new(socket: Socket, mut connection: ServerConnection) -> Self {
+    pub(super) fn new(
+        socket: Socket,
+        mut connection: ServerConnection,
+        client_is_user: bool,
+    ) -> Self {
         connection.set_buffer_limit(Some(SEAL_BYTES));
         Self {
             socket,
+            client_is_user,
             state: Mutex::new(State {
                 connection,
                 owner: None,
@@ -261,6 +268,11 @@ impl TlsSession {
     pub fn client_name(&self) -> Option<String> {
         let state = self.state.lock();
         common_name::of(state.connection.peer_certificates()?.first()?)
+    }
+
+    /// The user that the client's certificate logs in, where the settings say that it does.
+    pub fn user(&self) -> Option<String> {
+        self.client_is_user.then(|| self.client_name()).flatten()
     }
 
     /// Protocol version and cipher suite, for logs and Received fields: `TLS1.3 with …`.

@@ -129,10 +129,10 @@ async fn acceptor() -> (Acceptor, u16) {
 async fn echo_server(tls: Tls) -> u16 {
     let (acceptor, port) = acceptor().await;
     tokio::spawn(async move {
-        while let Ok((accepted, _)) = acceptor.accept().await {
+        while let Ok((accepted, peer)) = acceptor.accept().await {
             let tls = tls.clone();
             tokio::spawn(async move {
-                let Ok(mut stream) = tls.accept(accepted.open()?).await else {
+                let Ok(mut stream) = tls.accept(accepted.open(peer).await?.0).await else {
                     return Ok(());
                 };
                 let name = stream.tls().and_then(TlsSession::client_name);
@@ -306,9 +306,9 @@ async fn a_slow_reader_gets_everything_in_order_though_others_write() {
         client.read_to_end(&mut received).expect("everything");
         received
     });
-    let (accepted, _) = acceptor.accept().await.expect("a client");
+    let (accepted, peer) = acceptor.accept().await.expect("a client");
     let stream = tls
-        .accept(accepted.open().expect("open"))
+        .accept(accepted.open(peer).await.expect("open").0)
         .await
         .expect("a handshake");
     let stream = Arc::new(stream);
@@ -381,9 +381,9 @@ async fn the_last_record_is_sent_by_the_waiting_owner() {
         client.read_exact(&mut received).expect("everything");
         total
     });
-    let (accepted, _) = acceptor.accept().await.expect("a client");
+    let (accepted, peer) = acceptor.accept().await.expect("a client");
     let stream = tls
-        .accept(accepted.open().expect("open"))
+        .accept(accepted.open(peer).await.expect("open").0)
         .await
         .expect("a handshake");
     let stream = Arc::new(stream);
@@ -424,8 +424,8 @@ async fn a_client_that_says_nothing_is_not_waited_for() {
     let tls = Tls::open(&settings, &[]).expect("certificates");
     let (acceptor, port) = acceptor().await;
     let _silent = std::net::TcpStream::connect(("127.0.0.1", port)).expect("connected");
-    let (accepted, _) = acceptor.accept().await.expect("a client");
-    let outcome = tls.accept(accepted.open().expect("open")).await;
+    let (accepted, peer) = acceptor.accept().await.expect("a client");
+    let outcome = tls.accept(accepted.open(peer).await.expect("open").0).await;
     assert_eq!(
         outcome.err().map(|error| error.kind()),
         Some(io::ErrorKind::TimedOut)
@@ -433,8 +433,8 @@ async fn a_client_that_says_nothing_is_not_waited_for() {
 
     let mut plain = std::net::TcpStream::connect(("127.0.0.1", port)).expect("connected");
     plain.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("written");
-    let (accepted, _) = acceptor.accept().await.expect("a client");
-    let outcome = tls.accept(accepted.open().expect("open")).await;
+    let (accepted, peer) = acceptor.accept().await.expect("a client");
+    let outcome = tls.accept(accepted.open(peer).await.expect("open").0).await;
     assert_eq!(
         outcome.err().map(|error| error.kind()),
         Some(io::ErrorKind::InvalidData)
