@@ -14,8 +14,12 @@ impl MessageKey {
     /// The key of an id.
     pub fn of(id: &[u8]) -> Self {
         let digest: [u8; 20] = Sha1::digest(id).into();
-        let [a, b, c, d, e, f, g, h, ..] = digest;
-        Self::from_bytes([a, b, c, d, e, f, g, h])
+        let (beginning, _) = digest.split_at(8);
+        Self(
+            beginning
+                .iter()
+                .fold(0, |bits, byte| bits << 8 | u64::from(*byte)),
+        )
     }
 
     /// The key with these bytes.

@@ -22,19 +22,27 @@ impl Token {
             hash.update(piece);
         }
         let digest: [u8; 20] = hash.finalize().into();
-        let [.., a, b, c, d, e] = digest;
-        Self::from_bytes([a, b, c, d, e])
+        let (_, end) = digest.split_at(15);
+        Self(
+            end.iter()
+                .fold(0, |bits, byte| bits << 8 | u64::from(*byte)),
+        )
     }
 
     /// The token with these five bytes.
-    pub const fn from_bytes([a, b, c, d, e]: [u8; 5]) -> Self {
-        Self(u64::from_be_bytes([0, 0, 0, a, b, c, d, e]))
+    pub fn from_bytes(bytes: [u8; 5]) -> Self {
+        Self(
+            bytes
+                .iter()
+                .fold(0, |bits, byte| bits << 8 | u64::from(*byte)),
+        )
     }
 
     /// Its five bytes.
-    pub const fn to_bytes(self) -> [u8; 5] {
-        let [_, _, _, a, b, c, d, e] = self.0.to_be_bytes();
-        [a, b, c, d, e]
+    pub fn to_bytes(self) -> [u8; 5] {
+        let mut bytes = [0; 5];
+        bytes.copy_from_slice(&self.0.to_be_bytes()[3..]);
+        bytes
     }
 
     pub(super) const fn to_u64(self) -> u64 {

@@ -86,7 +86,7 @@ fn add_word(
 fn add_forms(word: &[u8], prefix: &[u8], region: Region, tokens: &mut Collector) {
     if region != Region::Field {
         let plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b':' | b'*');
-        let is_plain = word.iter().all(|byte| plain(byte));
+        let is_plain = word.iter().all(plain);
         let bare = || -> Vec<u8> { word.iter().copied().filter(|byte| plain(byte)).collect() };
         if !is_plain {
             tokens.add(&[prefix, &bare()]);
@@ -182,13 +182,10 @@ fn lower_title_case(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len() + 8);
     let mut position = 0;
     while position < text.len() {
-        let start = match capital_at(text, position) {
-            Some(start) => start,
-            None => {
-                out.extend(text.get(position));
-                position += 1;
-                continue;
-            }
+        let Some(start) = capital_at(text, position) else {
+            out.extend(text.get(position));
+            position += 1;
+            continue;
         };
         let run_start = start + 1;
         let run = text

@@ -93,7 +93,7 @@ pub(super) fn run(arguments: &LearnArguments) -> ExitCode {
         Err(mistakes) => return print_mistakes(&mistakes),
     };
     match learn(arguments, &config) {
-        Ok(unread) if unread == 0 => ExitCode::SUCCESS,
+        Ok(0) => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("gatepost: {error}");
