@@ -160,11 +160,9 @@ fn forged_yahoo(mail: &Mail<'_>) -> bool {
             received = first;
         }
     }
-    !YAHOO_HOP.is_match(&received)
-        && !(YAHOO_BULK.is_match(&received)
-            && text(mail, "From:addr")
-                .to_ascii_lowercase()
-                .ends_with(b"@reply.yahoo.com"))
+    let from = text(mail, "From:addr").to_ascii_lowercase();
+    let is_bulk = from.ends_with(b"@reply.yahoo.com") && YAHOO_BULK.is_match(&received);
+    !is_bulk && !YAHOO_HOP.is_match(&received)
 }
 
 pattern!(

@@ -139,10 +139,7 @@ fn has_illegal_characters(text: &[u8], is_subject: bool, ratio: f64, count: f64)
     if text.iter().all(u8::is_ascii_whitespace) {
         return false;
     }
-    if !text.is_ascii()
-        && std::str::from_utf8(text).is_ok()
-        && !text.iter().any(|byte| is_control(byte))
-    {
+    if !text.is_ascii() && std::str::from_utf8(text).is_ok() && !text.iter().any(is_control) {
         return false;
     }
     let mut illegal = text

@@ -24,13 +24,13 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     ("image_size_exact", |arguments| {
         let (kind, height, width) = (
             kind(arguments.text(0)?)?,
-            arguments.number(1)?,
-            arguments.number(2)?,
+            arguments.number(1)? as u32,
+            arguments.number(2)? as u32,
         );
         bound(move |mail| {
             images(mail)
                 .measured(kind)
-                .any(|image| f64::from(image.height) == height && f64::from(image.width) == width)
+                .any(|image| image.height == height && image.width == width)
         })
     }),
     ("image_size_range", |arguments| {

@@ -93,12 +93,12 @@ impl Lists {
                 return set(&mut self.freemail_body_freemails_max, number);
             }
             "freemail_skip_bulk_envfrom" => self.freemail_skip_bulk = value.trim() != "0",
-            "freemail_skip_when_over_max" | "freemail_add_describe_email" => {}
+            "freemail_skip_when_over_max" | "freemail_add_describe_email" | "fns_ignore_dkim" => {}
             "ok_locales" => {
-                self.locales = value.split_ascii_whitespace().map(str::to_owned).collect()
+                self.locales = value.split_ascii_whitespace().map(str::to_owned).collect();
             }
             "welcomelist_bounce_relays" | "whitelist_bounce_relays" => {
-                self.bounce_relays.add(value)
+                self.bounce_relays.add(value);
             }
             "welcomelist_subject" | "whitelist_subject" => {
                 return push_subject(&mut self.welcomelist_subject, value);
@@ -115,7 +115,6 @@ impl Lists {
                 self.from_name_ignored_fields
                     .extend(value.split_ascii_whitespace().map(str::to_owned));
             }
-            "fns_ignore_dkim" => {}
             "fns_extrachars" => match value.trim().parse() {
                 Ok(number) => self.from_name_extra_characters = number,
                 Err(_) => return Directive::Invalid(format!("{value} is no number")),

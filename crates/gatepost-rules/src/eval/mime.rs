@@ -260,10 +260,12 @@ impl MimeFindings {
         let needless = |at: usize| {
             matches!(
                 line.get(at + 1..at + 3),
-                Some(b"09")
-                    | Some([b'3', b'0'..=b'9' | b'A' | b'B' | b'C' | b'E' | b'F'])
-                    | Some([b'2' | b'4' | b'5' | b'6', b'0'..=b'9' | b'A'..=b'F'])
-                    | Some([b'7', b'0'..=b'9' | b'A'..=b'E'])
+                Some(
+                    b"09"
+                    | [b'3', b'0'..=b'9' | b'A' | b'B' | b'C' | b'E' | b'F']
+                    | [b'2' | b'4' | b'5' | b'6', b'0'..=b'9' | b'A'..=b'F']
+                    | [b'7', b'0'..=b'9' | b'A'..=b'E'],
+                )
             )
         };
         let count = memchr::memchr_iter(b'=', line)

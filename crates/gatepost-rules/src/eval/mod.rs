@@ -180,11 +180,13 @@ pub fn prepare(name: &str, arguments: &[String]) -> Result<Evaluation, EvalProbl
 }
 
 /// A function without arguments.
+#[allow(clippy::unnecessary_wraps)] // It ends a builder, and builders may fail.
 fn plain(test: fn(&Mail<'_>) -> bool) -> Built {
     Ok(Box::new(move |mail| u32::from(test(mail))))
 }
 
 /// A function with bound arguments.
+#[allow(clippy::unnecessary_wraps)] // The same.
 fn bound(test: impl Fn(&Mail<'_>) -> bool + Send + Sync + 'static) -> Built {
     Ok(Box::new(move |mail| u32::from(test(mail))))
 }

@@ -100,7 +100,7 @@ pub(crate) fn body_lines<'a>(
         parts.iter().flatten().map(|part| part.text.len()).sum(),
         characters,
     );
-    for part in parts.iter() {
+    for part in &parts {
         if !text.is_untouched() {
             text.push("\n");
         }
@@ -281,8 +281,12 @@ fn space_length(bytes: &[u8], at: usize) -> usize {
     match bytes.get(at..) {
         Some([b' ' | 0x09..=0x0d, ..]) => 1,
         Some([0xc2, 0x85 | 0xa0, ..]) => 2,
-        Some([0xe1, 0x9a, 0x80, ..] | [0xe2, 0x81, 0x9f, ..] | [0xe3, 0x80, 0x80, ..]) => 3,
-        Some([0xe2, 0x80, 0x80..=0x8a | 0xa8 | 0xa9 | 0xaf, ..]) => 3,
+        Some(
+            [0xe1, 0x9a, 0x80, ..]
+            | [0xe2, 0x81, 0x9f, ..]
+            | [0xe3, 0x80, 0x80, ..]
+            | [0xe2, 0x80, 0x80..=0x8a | 0xa8 | 0xa9 | 0xaf, ..],
+        ) => 3,
         _ => 0,
     }
 }

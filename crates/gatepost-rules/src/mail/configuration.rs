@@ -60,9 +60,9 @@ impl Configuration {
             .split_ascii_whitespace()
             .map(|word| Box::from(word.to_ascii_lowercase()));
         match name {
-            "util_rb_tld" => self.boundaries.one_level.extend(words),
-            "util_rb_2tld" => self.boundaries.two_level.extend(words),
-            "util_rb_3tld" => self.boundaries.three_level.extend(words),
+            "util_rb_tld" => self.boundaries.top_level.extend(words),
+            "util_rb_2tld" => self.boundaries.second.extend(words),
+            "util_rb_3tld" => self.boundaries.third.extend(words),
             "clear_util_rb" => self.boundaries = Boundaries::default(),
             "redirector_pattern" => match Pattern::compile(value) {
                 Ok(pattern) => self.redirectors.push(pattern),

@@ -27,11 +27,11 @@ fn is_us_state(label: &str) -> bool {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Boundaries {
     /// Top-level domains.
-    pub(crate) one_level: HashSet<Box<str>>,
+    pub(crate) top_level: HashSet<Box<str>>,
     /// Second-level names below which names are registered: `co.uk`.
-    pub(crate) two_level: HashSet<Box<str>>,
+    pub(crate) second: HashSet<Box<str>>,
     /// Third-level ones: `demon.co.uk`.
-    pub(crate) three_level: HashSet<Box<str>>,
+    pub(crate) third: HashSet<Box<str>>,
 }
 
 impl Boundaries {
@@ -41,7 +41,7 @@ impl Boundaries {
         !host.bytes().any(is_space)
             && host
                 .rsplit_once('.')
-                .is_some_and(|(_, last)| !last.is_empty() && self.one_level.contains(last))
+                .is_some_and(|(_, last)| !last.is_empty() && self.top_level.contains(last))
     }
 
     /// The registered domain of `host` (lower case): `b.co.uk` of `www.b.co.uk`.
@@ -67,9 +67,9 @@ impl Boundaries {
 
     fn is_boundary(&self, labels: &[&str]) -> bool {
         match *labels {
-            [_, _] => self.two_level.contains(labels.join(".").as_str()),
+            [_, _] => self.second.contains(labels.join(".").as_str()),
             [_, state, "us"] => is_us_state(state),
-            [_, _, _] => self.three_level.contains(labels.join(".").as_str()),
+            [_, _, _] => self.third.contains(labels.join(".").as_str()),
             // RFC 1480: "Fire-Dept.CI.Los-Angeles.CA.US", "<school>.PVT.K12.<state>.US".
             [first, second, state, "us"] => {
                 ((first == "pvt" && second == "k12") || first == "ci" || first == "co")
@@ -186,9 +186,9 @@ mod tests {
     fn boundaries() -> Boundaries {
         let set = |names: &[&str]| names.iter().map(|&name| Box::from(name)).collect();
         Boundaries {
-            one_level: set(&["com", "uk", "us"]),
-            two_level: set(&["co.uk"]),
-            three_level: set(&["demon.co.uk"]),
+            top_level: set(&["com", "uk", "us"]),
+            second: set(&["co.uk"]),
+            third: set(&["demon.co.uk"]),
         }
     }
 

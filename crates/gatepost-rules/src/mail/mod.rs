@@ -159,16 +159,11 @@ impl<'a> Mail<'a> {
     }
 
     /// The facts of all HTML parts, in order.
-    pub(crate) fn html_all(&self) -> impl DoubleEndedIterator<Item = &HtmlFacts> {
+    pub(crate) fn html_all(&self) -> impl Iterator<Item = &HtmlFacts> {
         self.rendered()
             .iter()
             .flatten()
             .map(|rendered| &rendered.facts)
-    }
-
-    /// The facts of the last HTML part, which are those that HTML rules ask for.
-    pub(crate) fn html(&self) -> Option<&HtmlFacts> {
-        self.html_all().next_back()
     }
 
     fn text_view(&self, visibility: Visibility) -> Lines {

@@ -72,11 +72,6 @@ impl Pattern {
             .map_while(Result::ok)
             .map(|found| (found.start(), found.end()))
     }
-
-    /// How often it matches, up to `limit`.
-    pub(crate) fn count(&self, text: &[u8], limit: usize) -> usize {
-        self.spans(text).take(limit).count()
-    }
 }
 
 /// Pattern and flags of `/…/flags`, `m{…}flags`, `m'…'flags`.

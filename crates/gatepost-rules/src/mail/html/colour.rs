@@ -69,7 +69,7 @@ impl Colour {
         if matches!(digits.len(), 4 | 5) {
             digits.truncate(3);
         }
-        while digits.len() % 3 != 0 {
+        while !digits.len().is_multiple_of(3) {
             digits.push(0);
         }
         match digits[..] {

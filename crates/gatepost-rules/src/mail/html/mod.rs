@@ -14,5 +14,5 @@ mod style;
 mod target;
 mod tokens;
 
-pub(crate) use facts::{Anchor, HtmlFacts, Link};
+pub(crate) use facts::HtmlFacts;
 pub(crate) use render::{Rendered, render};

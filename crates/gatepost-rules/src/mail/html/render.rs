@@ -362,7 +362,7 @@ impl Renderer {
     fn links(&mut self, tag: &str, attributes: &Attributes<'_>) {
         match element_name(tag) {
             Some(tag @ ("body" | "table" | "tr" | "td")) => {
-                self.push_attribute(tag, attributes, "background")
+                self.push_attribute(tag, attributes, "background");
             }
             Some(tag @ ("a" | "area" | "link")) => {
                 if let Some(value) = sloppy_attribute(attributes, "href") {
@@ -441,13 +441,12 @@ impl Renderer {
     /// What rules ask about start tags.
     fn facts_of(&mut self, tag: &str, attributes: &Attributes<'_>) {
         match tag {
-            "font" => {
+            "font"
                 if attributes
                     .get("face")
-                    .is_some_and(|face| !is_plain_face(&decode(face, Place::Attribute).0))
-                {
-                    self.set("font_face_bad");
-                }
+                    .is_some_and(|face| !is_plain_face(&decode(face, Place::Attribute).0)) =>
+            {
+                self.set("font_face_bad");
             }
             "img" => {
                 if self.open_anchor
@@ -457,13 +456,12 @@ impl Renderer {
                 }
                 self.image(attributes);
             }
-            "form" => {
+            "form"
                 if attributes
                     .get("action")
-                    .is_some_and(|action| action.to_ascii_lowercase().contains("mailto:"))
-                {
-                    self.set("form_action_mailto");
-                }
+                    .is_some_and(|action| action.to_ascii_lowercase().contains("mailto:")) =>
+            {
+                self.set("form_action_mailto");
             }
             "object" | "embed" => self.set("embeds"),
             "a" => {

@@ -320,18 +320,13 @@ fn background_colour(value: &str) -> Option<Colour> {
     let mut quote = None;
     for (at, &byte) in value.as_bytes().iter().enumerate() {
         match (byte, quote) {
-            (_, Some(open)) => {
-                if byte == open {
-                    quote = None;
-                }
-            }
+            (_, Some(open)) => quote = (byte != open).then_some(open),
             (b'"' | b'\'', None) => quote = Some(byte),
             (b'(', None) => depth = 1,
             (b')', None) if depth > 0 => depth = 0,
             (b' ' | b',', None) if depth == 0 => {
                 if layers_end {
                     layer.clear();
-                    layers_end = false;
                 }
                 layer.extend(value.get(start..at));
                 start = at + 1;

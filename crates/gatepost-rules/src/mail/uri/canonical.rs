@@ -408,15 +408,12 @@ fn decode_entities(form: &[u8]) -> Vec<u8> {
         } else {
             printable(name)
         };
-        match (character, length) {
-            (Some(character), Some(length)) => {
-                out.push(character);
-                rest = inner.get(length + 1..).unwrap_or_default();
-            }
-            _ => {
-                out.extend_from_slice(b"&#");
-                rest = inner;
-            }
+        if let (Some(character), Some(length)) = (character, length) {
+            out.push(character);
+            rest = inner.get(length + 1..).unwrap_or_default();
+        } else {
+            out.extend_from_slice(b"&#");
+            rest = inner;
         }
     }
     out.extend_from_slice(rest);
@@ -525,7 +522,7 @@ mod tests {
 
     fn all(link: &str) -> Vec<String> {
         let boundaries = Boundaries {
-            one_level: ["com"].into_iter().map(Box::from).collect(),
+            top_level: ["com"].into_iter().map(Box::from).collect(),
             ..Boundaries::default()
         };
         forms(link.as_bytes(), &[], &boundaries)

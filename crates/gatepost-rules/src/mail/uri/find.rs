@@ -282,7 +282,7 @@ fn bare_at(line: &[u8], at: usize, end: usize, boundaries: &Boundaries) -> Optio
     let top = std::str::from_utf8(host.get(dot + 1..)?)
         .ok()?
         .to_ascii_lowercase();
-    if !boundaries.one_level.contains(top.as_str()) {
+    if !boundaries.top_level.contains(top.as_str()) {
         return None;
     }
     if rest.get(position) == Some(&b':') {
@@ -309,12 +309,12 @@ mod tests {
 
     fn links(line: &str) -> Vec<String> {
         let boundaries = Boundaries {
-            one_level: ["com", "org"].into_iter().map(Box::from).collect(),
+            top_level: ["com", "org"].into_iter().map(Box::from).collect(),
             ..Boundaries::default()
         };
         let mut all = Vec::new();
         find_links(line.as_bytes(), &boundaries, |_, link| {
-            all.push(String::from_utf8_lossy(link).into_owned())
+            all.push(String::from_utf8_lossy(link).into_owned());
         });
         all
     }
