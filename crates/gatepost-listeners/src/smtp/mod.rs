@@ -102,14 +102,13 @@ async fn serve_connection(arrival: Arrival, context: Arc<SmtpContext>) {
         admitted,
         shutdown,
     } = arrival;
-    let served = match admitted {
-        Ok(_place) => connection::serve(stream, peer, &context, shutdown).await,
-        Err(_) => {
-            let mut output = Vec::new();
-            reply::TOO_MANY_CONNECTIONS.write_to(&mut output);
-            let deadline = Instant::now() + context.settings.command_timeout.duration();
-            wire::write(&stream, &output, deadline).await
-        }
+    let served = if let Ok(_place) = admitted {
+        connection::serve(stream, peer, &context, shutdown).await
+    } else {
+        let mut output = Vec::new();
+        reply::TOO_MANY_CONNECTIONS.write_to(&mut output);
+        let deadline = Instant::now() + context.settings.command_timeout.duration();
+        wire::write(&stream, &output, deadline).await
     };
     if let Err(error) = served {
         tracing::debug!(target: "smtp", %peer, %error, "the connection broke off");

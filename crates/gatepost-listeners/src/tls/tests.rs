@@ -116,7 +116,7 @@ fn shown(client: &Client) -> Option<CertificateDer<'static>> {
     )
 }
 
-async fn acceptor() -> (Acceptor, u16) {
+fn acceptor() -> (Acceptor, u16) {
     let bind: Bind = "127.0.0.1:0".parse().expect("an address");
     let acceptor = Acceptor::bind(&bind).expect("a free port");
     let Bind::Tcp(address) = acceptor.local().clone() else {
@@ -127,7 +127,7 @@ async fn acceptor() -> (Acceptor, u16) {
 
 /// Answers each connection's bytes with `NAME: BYTES`, where NAME is the client certificate's.
 async fn echo_server(tls: Tls) -> u16 {
-    let (acceptor, port) = acceptor().await;
+    let (acceptor, port) = acceptor();
     tokio::spawn(async move {
         while let Ok((accepted, peer)) = acceptor.accept().await {
             let tls = tls.clone();
@@ -298,7 +298,7 @@ async fn a_slow_reader_gets_everything_in_order_though_others_write() {
     let authority = Authority::new();
     authority.sign("localhost");
     let tls = Tls::open(&authority.settings("localhost"), &[]).expect("certificates");
-    let (acceptor, port) = acceptor().await;
+    let (acceptor, port) = acceptor();
     let config = authority.client();
     let reader = std::thread::spawn(move || {
         let mut client = connect(port, &config, "localhost").expect("connected");
@@ -370,7 +370,7 @@ async fn the_last_record_is_sent_by_the_waiting_owner() {
     let authority = Authority::new();
     authority.sign("localhost");
     let tls = Tls::open(&authority.settings("localhost"), &[]).expect("certificates");
-    let (acceptor, port) = acceptor().await;
+    let (acceptor, port) = acceptor();
     let config = authority.client();
     let (resume, may_read) = std::sync::mpsc::channel::<usize>();
     let reader = std::thread::spawn(move || {
@@ -422,7 +422,7 @@ async fn a_client_that_says_nothing_is_not_waited_for() {
         ..authority.settings("localhost")
     };
     let tls = Tls::open(&settings, &[]).expect("certificates");
-    let (acceptor, port) = acceptor().await;
+    let (acceptor, port) = acceptor();
     let _silent = std::net::TcpStream::connect(("127.0.0.1", port)).expect("connected");
     let (accepted, peer) = acceptor.accept().await.expect("a client");
     let outcome = tls.accept(accepted.open(peer).await.expect("open").0).await;

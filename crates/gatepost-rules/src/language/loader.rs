@@ -236,12 +236,14 @@ impl<'d> Loader<'d> {
             return handler(self, line);
         }
         let value = String::from_utf8_lossy(line.value);
-        let definitions = &mut self.definitions;
-        let learning = &mut definitions.learning;
+        let definitions = &mut *self.definitions;
         let taken = [
             definitions.configuration.directive(line.directive, &value),
-            learning.bayes.directive(line.directive, &value),
-            learning.reputation.directive(line.directive, &value),
+            definitions.learning.bayes.directive(line.directive, &value),
+            definitions
+                .learning
+                .reputation
+                .directive(line.directive, &value),
         ];
         let taken = taken
             .into_iter()

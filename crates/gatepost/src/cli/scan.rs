@@ -27,7 +27,7 @@ const EXIT_CONFIG: u8 = 78;
 
 /// Judge messages by the rules
 #[derive(Debug, Args)]
-pub struct ScanArguments {
+pub(super) struct ScanArguments {
     /// Files, mbox files, Maildir or other folders; - or none for standard input
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
@@ -60,7 +60,7 @@ enum Format {
 }
 
 /// Judges everything and says with which code to exit.
-pub fn run(arguments: &ScanArguments) -> ExitCode {
+pub(super) fn run(arguments: &ScanArguments) -> ExitCode {
     let Some(rules) = load(arguments) else {
         return ExitCode::from(EXIT_CONFIG);
     };

@@ -121,7 +121,7 @@ impl StatsKeeper {
             counts
                 .iter()
                 .find(|one| one.listener == listener)
-                .map_or(0, |one| one.messages())
+                .map_or(0, gatepost_listeners::gateway::ListenerCounts::messages)
         };
         let state = |door: &Door| ListenerState {
             name: door.listener.name().to_owned(),

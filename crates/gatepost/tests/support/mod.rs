@@ -11,10 +11,10 @@ use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
 
 /// How long anything may take that is not measured: generous, so that a busy machine fails nothing.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A running `gatepost serve`, on free ports of the loopback, with a folder of its own.
-pub struct Gateway {
+pub(crate) struct Gateway {
     child: Child,
     addresses: BTreeMap<String, SocketAddr>,
     pub folder: PathBuf,
@@ -24,7 +24,7 @@ pub struct Gateway {
 
 impl Gateway {
     /// Starts in a new folder, with `settings` (TOML) after the free ports.
-    pub fn start(settings: &str) -> Self {
+    pub(crate) fn start(settings: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let mut gateway = Self::start_in(folder.path(), settings);
         gateway.keep = Some(folder);
@@ -32,13 +32,11 @@ impl Gateway {
     }
 
     /// Starts in this folder, which may hold the data of an earlier start.
-    pub fn start_in(folder: &Path, settings: &str) -> Self {
+    pub(crate) fn start_in(folder: &Path, settings: &str) -> Self {
         let config = folder.join("gatepost.toml");
-        let mut text = String::new();
-        for listener in ["smtp", "lmtp", "spamd", "call", "mqtt", "http"] {
-            text += &format!("listeners.{listener}.bind = [\"127.0.0.1:0\"]\n");
-        }
-        text += settings;
+        let binds = ["smtp", "lmtp", "spamd", "call", "mqtt", "http"]
+            .map(|listener| format!("listeners.{listener}.bind = [\"127.0.0.1:0\"]\n"));
+        let text = binds.concat() + settings;
         std::fs::write(&config, text).expect("a config");
         let mut child = Command::new(env!("CARGO_BIN_EXE_gatepost"))
             .args(["serve", "--config"])
@@ -87,28 +85,28 @@ impl Gateway {
         }
     }
 
-    pub fn address(&self, listener: &str) -> SocketAddr {
+    pub(crate) fn address(&self, listener: &str) -> SocketAddr {
         self.addresses[listener]
     }
 
-    pub fn port(&self, listener: &str) -> String {
+    pub(crate) fn port(&self, listener: &str) -> String {
         self.address(listener).port().to_string()
     }
 
-    pub fn url(&self, path: &str) -> String {
+    pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address("http"))
     }
 
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    pub fn log(&self) -> String {
+    pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.folder.join("gatepost.log")).unwrap_or_default()
     }
 
     /// SIGTERM, and waits for the end; the exit code.
-    pub fn terminate(mut self) -> Option<i32> {
+    pub(crate) fn terminate(mut self) -> Option<i32> {
         self.signal("TERM");
         let status = await_some("gatepost ends", || {
             self.child.try_wait().expect("our child")
@@ -117,12 +115,12 @@ impl Gateway {
     }
 
     /// `kill -9`.
-    pub fn kill(mut self) {
+    pub(crate) fn kill(mut self) {
         self.child.kill().expect("our child");
         self.child.wait().expect("our child");
     }
 
-    pub fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let status = Command::new("kill")
             .args([format!("-{name}"), self.child.id().to_string()])
             .status()
@@ -130,7 +128,7 @@ impl Gateway {
         assert!(status.success());
     }
 
-    pub fn is_running(&mut self) -> bool {
+    pub(crate) fn is_running(&mut self) -> bool {
         self.child.try_wait().expect("our child").is_none()
     }
 }
@@ -146,14 +144,14 @@ impl Drop for Gateway {
 }
 
 /// A client of someone else that runs beside the server and prints lines; ended when dropped.
-pub struct Client {
+pub(crate) struct Client {
     child: Child,
     lines: Receiver<String>,
     seen: Vec<String>,
 }
 
 impl Client {
-    pub fn start(program: &str, arguments: &[&str]) -> Self {
+    pub(crate) fn start(program: &str, arguments: &[&str]) -> Self {
         // Written to a pipe, most programs keep their lines back until there are many.
         let mut child = command("stdbuf")
             .args(["-oL", program])
@@ -172,7 +170,7 @@ impl Client {
     }
 
     /// Waits for a line that holds `part`, and returns it.
-    pub fn await_line(&mut self, part: &str) -> String {
+    pub(crate) fn await_line(&mut self, part: &str) -> String {
         if let Some(line) = self.seen.iter().find(|line| line.contains(part)) {
             return line.clone();
         }
@@ -190,7 +188,7 @@ impl Client {
     }
 
     /// All lines up to now.
-    pub fn seen(&mut self) -> &[String] {
+    pub(crate) fn seen(&mut self) -> &[String] {
         self.seen.extend(self.lines.try_iter());
         &self.seen
     }
@@ -204,7 +202,7 @@ impl Drop for Client {
 }
 
 /// A command that also finds what Debian keeps in `/usr/sbin`.
-pub fn command(program: &str) -> Command {
+pub(crate) fn command(program: &str) -> Command {
     let mut command = Command::new(program);
     let path = std::env::var("PATH").unwrap_or_default();
     command.env("PATH", format!("{path}:/usr/sbin:/sbin"));
@@ -212,7 +210,7 @@ pub fn command(program: &str) -> Command {
 }
 
 /// Runs a client to its end, with `input` on its standard input.
-pub fn run(program: &str, arguments: &[&str], input: &[u8]) -> Output {
+pub(crate) fn run(program: &str, arguments: &[&str], input: &[u8]) -> Output {
     let mut child = command(program)
         .args(arguments)
         .stdin(Stdio::piped())
@@ -232,7 +230,7 @@ pub fn run(program: &str, arguments: &[&str], input: &[u8]) -> Output {
 }
 
 /// Standard output and error together, as a person sees them.
-pub fn text_of(output: &Output) -> String {
+pub(crate) fn text_of(output: &Output) -> String {
     format!(
         "{}{}",
         String::from_utf8_lossy(&output.stdout),
@@ -241,7 +239,7 @@ pub fn text_of(output: &Output) -> String {
 }
 
 /// Sends `bytes` to a listener and reads until it closes or is silent for a moment.
-pub fn send_raw(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn send_raw(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).expect("a connection");
     stream
         .set_read_timeout(Some(Duration::from_secs(2)))
@@ -255,7 +253,7 @@ pub fn send_raw(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
 }
 
 /// Tries until there is a value.
-pub fn await_some<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn await_some<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
     loop {
         if let Some(value) = attempt() {
@@ -267,7 +265,7 @@ pub fn await_some<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
 }
 
 /// The repository's root.
-pub fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../..")
         .canonicalize()
@@ -275,7 +273,7 @@ pub fn root() -> PathBuf {
 }
 
 /// A message of the public corpus, which `tests/fetch-corpus` brings.
-pub fn corpus_message(id: &str) -> PathBuf {
+pub(crate) fn corpus_message(id: &str) -> PathBuf {
     let path = root()
         .join(".corpora/spamassassin")
         .join(format!("{id}.txt"));
