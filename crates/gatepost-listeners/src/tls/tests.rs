@@ -126,7 +126,7 @@ fn acceptor() -> (Acceptor, u16) {
 }
 
 /// Answers each connection's bytes with `NAME: BYTES`, where NAME is the client certificate's.
-async fn echo_server(tls: Tls) -> u16 {
+fn echo_server(tls: Tls) -> u16 {
     let (acceptor, port) = acceptor();
     tokio::spawn(async move {
         while let Ok((accepted, peer)) = acceptor.accept().await {
@@ -184,7 +184,7 @@ async fn the_server_name_chooses_the_certificate() {
         }],
         ..authority.settings("one.example.org")
     };
-    let port = echo_server(Tls::open(&settings, &[]).expect("certificates")).await;
+    let port = echo_server(Tls::open(&settings, &[]).expect("certificates"));
     let config = authority.client();
     blocking(move || {
         for (name, expected) in [("one.example.org", one), ("other.example.org", other)] {
@@ -223,7 +223,7 @@ async fn client_certificates_are_optional_or_required() {
             client_required: required,
             ..authority.settings("localhost")
         };
-        let port = echo_server(Tls::open(&settings, &[]).expect("certificates")).await;
+        let port = echo_server(Tls::open(&settings, &[]).expect("certificates"));
         let (anna, nobody) = (authority.client_with("anna"), authority.client());
         let forged = forged.clone();
         blocking(move || {
@@ -244,7 +244,7 @@ async fn files_are_followed_and_open_connections_stay() {
     let authority = Authority::new();
     let before = authority.sign("localhost");
     let tls = Tls::open(&authority.settings("localhost"), &[]).expect("certificates");
-    let port = echo_server(tls.clone()).await;
+    let port = echo_server(tls.clone());
     let config = authority.client();
     let client_config = config.clone();
     let mut open =
@@ -481,7 +481,7 @@ async fn openssl_and_python_speak_with_us() {
     let authority = Authority::new();
     authority.sign("localhost");
     let tls = Tls::open(&authority.settings("localhost"), &["http/1.1"]).expect("certificates");
-    let port = echo_server(tls).await;
+    let port = echo_server(tls);
     let ca = authority.path("ca.pem");
     if is_installed("openssl") {
         for version in ["-tls1_2", "-tls1_3"] {

@@ -53,7 +53,7 @@ pub(crate) struct ConfigSource {
     /// The config file; without one, everything is on its default, on loopback
     #[arg(long, value_name = "FILE", env = "GATEPOST_CONFIG")]
     config: Option<PathBuf>,
-    /// Set one key over the file and the environment: --set 'listeners.mqtt.bind=["127.0.0.1:1884"]'
+    /// Set one key over the file and the environment: `--set data=/var/lib/gatepost`
     #[arg(long = "set", value_name = "KEY=VALUE")]
     assignments: Vec<String>,
 }

@@ -24,6 +24,11 @@ pub(super) fn push(text: &mut String, gateway: &Gateway, broker: &Broker, store:
             }
         }
     }
+    push_procedures(&mut page, gateway);
+    push_broker(&mut page, broker, store);
+}
+
+fn push_procedures(page: &mut Page<'_>, gateway: &Gateway) {
     let status = gateway.procedures().status();
     page.head(
         "gatepost_procedure_requests_total",
@@ -56,6 +61,9 @@ pub(super) fn push(text: &mut String, gateway: &Gateway, broker: &Broker, store:
             one.cpu_seconds,
         );
     }
+}
+
+fn push_broker(page: &mut Page<'_>, broker: &Broker, store: &Store) {
     let stats = broker.stats(0, 0);
     for (name, kind, help, value) in [
         (

@@ -75,14 +75,9 @@ async fn serve(config: Config, origins: &Origins, source: &ConfigSource) -> Resu
     let listening = Listening::open(&config, Arc::new(behind), &workers)?;
     tokio::spawn(stats.run(stats::stats_topic()));
     announce(&listening);
-    loop {
-        match signals.next().await {
-            Wish::Reload => {
-                reload::reload(source, &procedures, &learner, &lessons);
-                listening.reload();
-            }
-            Wish::End => break,
-        }
+    while signals.next().await == Wish::Reload {
+        reload::reload(source, &procedures, &learner, &lessons);
+        listening.reload();
     }
     tracing::info!("ending: listeners close, what was accepted is finished");
     // First nobody new, then good-bye to those connected, then the last commit.

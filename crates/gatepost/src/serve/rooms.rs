@@ -45,7 +45,7 @@ impl Values for Behind {
             // A page has no message; its procedure sees an empty one.
             let envelope = Envelope::new(Listener::Http, Peer::Local);
             let message = Message::new(envelope, None, Format::Payload, bytes::Bytes::new());
-            let arguments = Arguments::from_iter(arguments.iter().cloned());
+            let arguments: Arguments = arguments.iter().cloned().collect();
             let procedures = self.gateway.procedures();
             match procedures.call(path, Arc::new(message), arguments).await {
                 Ok(answer) if answer.verdict.action.delivers() => Ok(answer.text),
@@ -83,7 +83,7 @@ impl Rooms for Behind {
         arguments: Vec<(String, String)>,
     ) -> Promise<'a, Option<Verdict>> {
         Box::pin(async move {
-            let arguments = Arguments::from_iter(arguments);
+            let arguments: Arguments = arguments.into_iter().collect();
             let procedures = self.gateway.procedures();
             match procedures.call(path, Arc::new(message), arguments).await {
                 Ok(answer) => Some(answer.verdict),
