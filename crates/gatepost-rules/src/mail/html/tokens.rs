@@ -90,6 +90,7 @@ pub(super) fn tokenise(text: &str, handler: &mut impl Handler) {
             closed.push('>');
             let mut again = Reader {
                 text: &closed,
+                unclosed: Vec::new(),
                 ..reader
             };
             rest = again.run(rest, handler);
@@ -115,6 +116,8 @@ struct Reader<'a> {
     /// Comments end at the next `>`: set when the real end was not found.
     short_comments: bool,
     pending_end: Option<&'static str>,
+    /// Literal elements of which no end tag follows, so that it is looked for once only.
+    unclosed: Vec<&'static str>,
 }
 
 /// What a construct that starts with `<` turned out to be.
@@ -140,6 +143,7 @@ impl<'a> Reader<'a> {
             section: Section::None,
             short_comments: false,
             pending_end: None,
+            unclosed: Vec::new(),
         }
     }
 
@@ -187,19 +191,25 @@ impl<'a> Reader<'a> {
         let (mut start, mut at) = (start, start);
         loop {
             if let Some((element, _)) = self.literal {
-                match self.literal_end(element, at) {
-                    Some((end_tag, after)) => {
-                        self.report_text(start, end_tag, handler);
-                        self.literal = None;
-                        if self.section != Section::Ignore {
-                            self.report_pending_end(handler);
-                            handler.end(element);
-                        }
-                        (start, at) = (after, after);
-                        continue;
+                let end = if self.unclosed.contains(&element) {
+                    None
+                } else {
+                    self.literal_end(element, at)
+                };
+                let Some((end_tag, after)) = end else {
+                    if !self.unclosed.contains(&element) {
+                        self.unclosed.push(element);
                     }
-                    None => return start,
+                    return start;
+                };
+                self.report_text(start, end_tag, handler);
+                self.literal = None;
+                if self.section != Section::Ignore {
+                    self.report_pending_end(handler);
+                    handler.end(element);
                 }
+                (start, at) = (after, after);
+                continue;
             }
             if matches!(self.section, Section::Cdata | Section::Rcdata) {
                 match memchr::memmem::find(
