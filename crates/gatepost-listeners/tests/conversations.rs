@@ -115,9 +115,10 @@ fn send(conversation: &mut Conversation, bytes: &[u8]) {
 }
 
 fn fits(expected: &str, line: &str) -> bool {
-    match expected.strip_suffix('*') {
-        Some(start) => line.starts_with(start),
-        None => line == expected,
+    match (expected.strip_suffix('*'), expected.strip_prefix('*')) {
+        (Some(start), _) => line.starts_with(start),
+        (None, Some(end)) => line.ends_with(end),
+        (None, None) => line == expected,
     }
 }
 

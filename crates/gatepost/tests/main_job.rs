@@ -208,11 +208,15 @@ fn the_thin_client_exits_as_documented() {
     let large = gateway.folder.join("large");
     std::fs::write(&small, vec![b'a'; 9_999]).expect("a file");
     std::fs::write(&large, vec![b'a'; 10_001]).expect("a file");
+    let spooled = gateway.folder.join("spooled");
+    let head = "client.example.org;[192.0.2.1]:4711;localhost;[127.0.0.1]:25;Sat, 21 Nov 2026 00:00:00 +0000;XMail\r\n\
+        localhost\r\nS1\r\nMAIL FROM:<anna@example.org>\r\nRCPT TO:<bert@localhost> {ra=bert@localhost}\r\n<<MAIL-DATA>>\r\n";
+    std::fs::write(&spooled, [head.as_bytes(), &[b'a'; 10_001]].concat()).expect("a file");
     let server = gateway.address("call").to_string();
     for (file, exit, expected) in [
         (&small, "plain", 0),
         (&large, "plain", 1),
-        (&large, "xmail-smtp", 3),
+        (&spooled, "xmail-smtp", 3),
         (&large, "sysexits", 77),
     ] {
         let file = file.to_str().expect("a path in UTF-8");
@@ -228,6 +232,11 @@ fn the_thin_client_exits_as_documented() {
             text_of(&output)
         );
     }
+    let refusal = std::fs::read_to_string(spooled.with_extension("rej")).expect("the reason");
+    assert!(
+        refusal.contains("10KB"),
+        "XMail passes the reason on: {refusal}"
+    );
 }
 
 #[test]

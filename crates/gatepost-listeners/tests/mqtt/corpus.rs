@@ -43,11 +43,11 @@ const DEVIATIONS: &[(&str, &str)] = &[
 ];
 
 fn corpus() -> Option<String> {
-    let folder = std::env::var_os("GATEPOST_SHARED").map_or_else(
-        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared"),
+    let folder = std::env::var_os("GATEPOST_TEST_CORPORA").map_or_else(
+        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/corpora"),
         PathBuf::from,
     );
-    std::fs::read_to_string(folder.join("corpora/mqtt/wire-sequences.jsonl")).ok()
+    std::fs::read_to_string(folder.join("mqtt/wire-sequences.jsonl")).ok()
 }
 
 fn bytes(hex: &str) -> Vec<u8> {
