@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 
-const PROTOCOLS = ["mqtt", "http", "smtp", "spamd", "call"];
+const PROTOCOLS = ["mqtt", "http", "smtp", "lmtp", "spamd", "call"];
 
 export class Server {
   /** Starts a server whose pages are `pages` (name to text). */

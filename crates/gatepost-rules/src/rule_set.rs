@@ -90,6 +90,18 @@ impl RuleSet {
         Self::compile(definitions, settings)
     }
 
+    /// Compiles rules that are at hand as text, as if they stood in a file called `name`.
+    pub fn from_text(name: &str, text: &[u8], settings: &RulesSettings) -> (Self, Vec<Problem>) {
+        let language = Language {
+            locale: LOCALE.to_owned(),
+            local_only: !settings.network,
+        };
+        let mut definitions = Definitions::default();
+        let texts = [(PathBuf::from(name), text.to_vec())];
+        language::read_texts(&mut definitions, &texts, &language);
+        Self::compile(definitions, settings)
+    }
+
     /// The small rule set that is part of the program.
     pub fn embedded() -> Self {
         Self::load(&[], &RulesSettings::default()).0

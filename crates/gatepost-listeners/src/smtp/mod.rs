@@ -36,6 +36,33 @@ use crate::workers::Workers;
 use dialect::Dialect;
 use recipients::Recipients;
 
+/// The parsers alone, for fuzzing: what they make of bytes, in words.
+#[doc(hidden)]
+pub mod parsers {
+    use super::data::{DataReceiver, Received};
+
+    /// One command line, without its line end.
+    pub fn command(line: &[u8]) -> Result<String, String> {
+        let parsed = super::command::parse(line);
+        parsed
+            .map(|command| format!("{command:?}"))
+            .map_err(|reply| format!("{reply:?}"))
+    }
+
+    /// A message after DATA, in two pieces: how much of the input it took, and what became of it.
+    pub fn data(first: &[u8], second: &[u8]) -> (Option<usize>, Result<Vec<u8>, String>) {
+        let mut receiver = DataReceiver::new(1 << 20, 1 << 10);
+        let end = match receiver.receive(first) {
+            Received::End { consumed } => Some(consumed),
+            Received::More => match receiver.receive(second) {
+                Received::End { consumed } => Some(first.len() + consumed),
+                Received::More => None,
+            },
+        };
+        (end, receiver.finish().map_err(|reply| format!("{reply:?}")))
+    }
+}
+
 /// What all connections share.
 pub struct SmtpContext {
     dialect: Dialect,
