@@ -112,3 +112,19 @@ fn variables_of_tests_and_the_config_path_are_no_settings() {
     ];
     assert!(load_text("", &variables, &[]).is_ok());
 }
+
+#[test]
+fn the_documented_defaults_are_the_programs() {
+    let documented = include_str!("../../../../docs/defaults.toml");
+    let documented: Vec<&str> = documented
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .collect();
+    let printed = load_text("", &[], &[]).expect("no mistake");
+    let printed: Vec<&str> = printed
+        .lines()
+        .map(|line| line.trim_end_matches("# default").trim_end())
+        .collect();
+    // To mend: run `gatepost config` in an empty folder and copy what it prints.
+    assert_eq!(documented, printed);
+}
