@@ -6,6 +6,7 @@
 //! uses none of them. Payloads are [`bytes::Bytes`] and topics are shared strings: a message
 //! that crosses from room to room is never copied.
 
+pub mod edit;
 mod envelope;
 mod id;
 mod message;
@@ -13,6 +14,7 @@ mod publication;
 mod topic;
 mod verdict;
 
+pub use edit::{Edit, Field, MalformedField};
 pub use envelope::{Envelope, Listener, Peer, UnknownListener};
 pub use id::{MalformedMessageId, MessageId};
 pub use message::{Format, Message};

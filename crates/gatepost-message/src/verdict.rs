@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
+use crate::Edit;
+
 /// What becomes of a message. Ordered by severity: the chain of a scope ends at the first action
 /// that is neither accept nor tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -120,6 +122,9 @@ pub struct Verdict {
     pub procedure: String,
     /// Name and value of marks to add: header fields of mail, user properties of a publication.
     pub tags: Vec<(String, String)>,
+    /// What is to be changed of the message, in order; holds with every verdict that delivers.
+    /// [`edit::apply`](crate::edit::apply) does it.
+    pub edits: Vec<Edit>,
 }
 
 impl Verdict {

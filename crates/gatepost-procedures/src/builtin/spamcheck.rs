@@ -108,6 +108,7 @@ pub(crate) fn verdict(settings: &SpamcheckSettings, report: &Report) -> Verdict 
         },
         procedure: String::new(),
         tags,
+        edits: Vec::new(),
     }
 }
 
