@@ -100,7 +100,7 @@ fn judge(message: &Message) -> Verdict {
             }],
             reason: format!("the first word is {word}"),
             procedure: "/firstword".to_owned(),
-            tags: Vec::new(),
+            ..Verdict::default()
         },
     }
 }
