@@ -70,7 +70,7 @@ impl Gateway {
     pub async fn submit(&self, message: Message) -> Outcome {
         let message = Arc::new(message);
         let judged = self.judge(&message).await;
-        let rendered = Rendered::as_it_is(&message);
+        let rendered = Rendered::payload(&message, &judged.verdict);
         let topics = message.topic.as_slice();
         self.finish(&message, topics, judged, &rendered).await
     }
@@ -79,15 +79,36 @@ impl Gateway {
     /// topic is the one that scopes see.
     pub async fn submit_mail(
         &self,
-        mut message: Message,
-        topics: &[Topic],
+        message: Message,
+        topics: Vec<Topic>,
         payload: MailPayload,
     ) -> Outcome {
+        let mail = self.judge_mail(message, topics).await;
+        self.carry_out(mail, payload).await
+    }
+
+    /// Has a mail judged, and does nothing yet: for a sender who gets one answer for recipients
+    /// that several scopes judge.
+    pub async fn judge_mail(&self, mut message: Message, topics: Vec<Topic>) -> JudgedMail {
         message.topic = topics.first().cloned();
         let message = Arc::new(message);
         let judged = self.judge(&message).await;
+        JudgedMail {
+            message,
+            topics,
+            judged,
+        }
+    }
+
+    /// Does with a mail what its verdict says.
+    pub async fn carry_out(&self, mail: JudgedMail, payload: MailPayload) -> Outcome {
+        let JudgedMail {
+            message,
+            topics,
+            judged,
+        } = mail;
         let rendered = mail::render(&message, payload, &judged.verdict).await;
-        self.finish(&message, topics, judged, &rendered).await
+        self.finish(&message, &topics, judged, &rendered).await
     }
 
     async fn judge(&self, message: &Arc<Message>) -> Judged {
@@ -200,6 +221,31 @@ fn story(message: &Message, verdict: &Verdict, duration: Duration) -> JournalEnt
         procedure: verdict.procedure.clone(),
         duration,
         deliveries: 0,
+    }
+}
+
+/// A mail whose verdict is known, and of which nothing has become yet.
+#[must_use = "a mail that is not carried out is lost"]
+pub struct JudgedMail {
+    message: Arc<Message>,
+    topics: Vec<Topic>,
+    judged: Judged,
+}
+
+impl JudgedMail {
+    /// The mail as it arrived.
+    pub fn message(&self) -> &Message {
+        &self.message
+    }
+
+    /// What the procedures said.
+    pub fn verdict(&self) -> &Verdict {
+        &self.judged.verdict
+    }
+
+    /// Puts another verdict in the place of what the procedures said.
+    pub fn overrule(&mut self, verdict: Verdict) {
+        self.judged.verdict = verdict;
     }
 }
 

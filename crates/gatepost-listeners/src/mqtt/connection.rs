@@ -327,7 +327,7 @@ impl Connection {
         }
     }
 
-    fn end_with(&mut self, goodbye: Goodbye) {
+    pub(super) fn end_with(&mut self, goodbye: Goodbye) {
         self.goodbye.get_or_insert(goodbye);
     }
 
@@ -506,7 +506,7 @@ impl Connection {
                 with_will: *with_will,
                 expiry: expiry_seconds.map(handshake::expiry),
             },
-            Goodbye::Lost | Goodbye::Server(..) => Close {
+            Goodbye::Lost | Goodbye::Server(..) | Goodbye::Refused(_) => Close {
                 with_will: true,
                 expiry: None,
             },

@@ -17,6 +17,8 @@ pub(super) enum Goodbye {
     Lost,
     /// The server ends it for this reason; the text is for people.
     Server(Reason, &'static str),
+    /// A verdict refused a publication, and the settings want the connection to end with it.
+    Refused(String),
 }
 
 impl From<DecodeError> for Goodbye {
@@ -50,27 +52,30 @@ impl From<Ended> for Goodbye {
 
 impl Goodbye {
     /// The text for people; empty where there is none.
-    pub(super) const fn text(&self) -> &'static str {
+    pub(super) fn text(&self) -> &str {
         match self {
             Self::Server(_, text) => text,
-            _ => "",
+            Self::Refused(text) => text,
+            Self::Client { .. } | Self::Lost => "",
         }
     }
 
     /// Appends what the client is told, if anything. Before MQTT 5 a server cannot say why.
     pub(super) fn encode(&self, version: Version, tell_why: bool, out: &mut BytesMut) {
-        let Self::Server(reason, text) = self else {
-            return;
+        let (reason, text) = match self {
+            Self::Server(reason, text) => (*reason, *text),
+            Self::Refused(text) => (Reason::NOT_AUTHORIZED, text.as_str()),
+            Self::Client { .. } | Self::Lost => return,
         };
         if !version.has_properties() {
             return;
         }
         let mut properties = PropertiesBuffer::new();
         if tell_why {
-            // A short text of ours always fits.
+            // A text that is too long for a property stays away.
             let _ = properties.push(&Property::ReasonString(text));
         }
-        let outcome = Outcome::new(*reason, properties.as_properties());
+        let outcome = Outcome::new(reason, properties.as_properties());
         let _ = outcome.encode_disconnect(version, out);
     }
 }

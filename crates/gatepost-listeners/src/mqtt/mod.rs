@@ -34,7 +34,7 @@ use crate::gateway::Gateway;
 use crate::stream::{Acceptor, Stream};
 use crate::workers::Workers;
 
-pub use settings::MqttSettings;
+pub use settings::{MqttSettings, OnReject};
 
 /// How long the accept loop rests after an error such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

@@ -17,6 +17,7 @@ use super::answers::Answer;
 use super::connection::Connection;
 use super::encoder::carried;
 use super::goodbye::Goodbye;
+use super::settings::OnReject;
 use crate::gateway::{Gateway, Outcome};
 
 /// Publications of one connection that may wait for a verdict.
@@ -123,11 +124,14 @@ impl Publishing {
 
     /// The connection is over; what it published is still judged and delivered.
     pub(super) fn finish_in_background(mut self: Box<Self>, gateway: Option<Gateway>) {
-        let (Some(judging), Some(gateway)) = (self.judging.take(), gateway) else {
+        let Some(gateway) = gateway else { return };
+        if self.judging.is_none() && self.waiting.is_empty() {
             return;
-        };
+        }
         tokio::spawn(async move {
-            judging.await;
+            if let Some(judging) = self.judging.take() {
+                judging.await;
+            }
             for (message, packet_id) in self.waiting.drain(..) {
                 judge(gateway.clone(), message, packet_id).await;
             }
@@ -323,12 +327,21 @@ impl Connection {
 
     /// A verdict came: tell the client, judge the next.
     pub(super) fn judged(&mut self, judged: Judged) {
+        let on_reject = self.context.settings.on_reject;
+        let text = explanation(&judged.outcome.verdict);
+        if judged.outcome.verdict.action == Action::Reject && on_reject == OnReject::Disconnect {
+            if let Some(packet_id) = judged.packet_id.filter(|_| judged.exactly_once) {
+                // Sent again over a new connection, it is judged again.
+                self.attachment.note_released(packet_id);
+            }
+            self.end_with(Goodbye::Refused(text));
+            return;
+        }
         if let Some(packet_id) = judged.packet_id {
-            let reason = reason(&judged.outcome);
+            let reason = reason(&judged.outcome, on_reject);
             if judged.exactly_once && reason.is_error() {
                 self.attachment.note_released(packet_id);
             }
-            let text = explanation(&judged.outcome.verdict);
             self.answers.decide(reason, text);
         }
         let gateway = self.context.gateway.clone();
@@ -339,10 +352,13 @@ impl Connection {
 }
 
 /// The verdict in MQTT's terms.
-fn reason(outcome: &Outcome) -> Reason {
+fn reason(outcome: &Outcome, on_reject: OnReject) -> Reason {
     match outcome.verdict.action {
         Action::Accept | Action::Tag if outcome.deliveries == 0 => Reason::NO_MATCHING_SUBSCRIBERS,
         Action::Accept | Action::Tag | Action::Drop | Action::Quarantine => Reason::SUCCESS,
+        Action::Reject if on_reject == OnReject::PayloadFormatInvalid => {
+            Reason::PAYLOAD_FORMAT_INVALID
+        }
         Action::Reject => Reason::NOT_AUTHORIZED,
         Action::Defer => Reason::QUOTA_EXCEEDED,
     }

@@ -26,6 +26,23 @@ pub struct MqttSettings {
     pub keep_alive_max_seconds: u16,
     /// The longest client id, in bytes.
     pub client_id_bytes_max: usize,
+    /// What a publisher whose message a procedure rejects is told: `"not-authorized"` (0x87),
+    /// `"payload-format-invalid"` (0x99), or `"disconnect"`. Before MQTT 5, and at QoS 0, only the
+    /// last can be told.
+    pub on_reject: OnReject,
+}
+
+/// How a verdict of `reject` is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnReject {
+    /// PUBACK or PUBREC with 0x87.
+    #[default]
+    NotAuthorized,
+    /// PUBACK or PUBREC with 0x99.
+    PayloadFormatInvalid,
+    /// DISCONNECT with 0x87, or what it is before MQTT 5: the end of the connection.
+    Disconnect,
 }
 
 impl Default for MqttSettings {
@@ -40,6 +57,7 @@ impl Default for MqttSettings {
             topic_alias_max: 64,
             keep_alive_max_seconds: 0,
             client_id_bytes_max: 1_024,
+            on_reject: OnReject::default(),
         }
     }
 }

@@ -3,10 +3,11 @@
 //! All commands of a read are answered with one write, as PIPELINING wants it (RFC 2920 § 3.2);
 //! the reply to a message is written when its promise is kept, and what follows waits for it.
 
+use std::cmp::Reverse;
 use std::io;
 
 use bytes::{Bytes, BytesMut};
-use gatepost_message::{Envelope, Format, Listener, Message, MessageId, Peer, Qos, Topic};
+use gatepost_message::{Envelope, Format, Message, MessageId, Peer, Qos, Topic};
 use gatepost_procedures::ScopeId;
 use memchr::memchr;
 use tokio::sync::watch;
@@ -18,6 +19,7 @@ use super::dialect::Dialect;
 use super::path::Mailbox;
 use super::reply::{self, Reply};
 use super::session::{Client, Next, Session, Transaction};
+use super::together;
 use super::trace;
 use crate::stream::Stream;
 use crate::wire;
@@ -168,8 +170,8 @@ impl Connection<'_> {
         }
     }
 
-    /// Has the message judged: once, or in LMTP once for each scope among its recipients; and
-    /// answers: once, or in LMTP for each recipient.
+    /// Has the message judged, once for each scope among its recipients, and answers: once, or in
+    /// LMTP for each recipient.
     async fn submit(
         &mut self,
         client: Option<&Client>,
@@ -181,7 +183,8 @@ impl Connection<'_> {
         let body = self.traced(client, &transaction, body);
         let sender = transaction.from.map(|from| from.address);
         let sender = sender.unwrap_or_default();
-        let mut replies = Vec::new();
+        let gateway = &self.context.gateway;
+        let (mut mails, mut places) = (Vec::new(), Vec::new());
         for group in self.groups(transaction.to) {
             let envelope = Envelope {
                 client: client.map(|client| client.name.clone()),
@@ -191,20 +194,36 @@ impl Connection<'_> {
             };
             let mut message = Message::new(envelope, None, Format::Mail, body.clone());
             message.qos = Qos::AtLeastOnce;
-            let id = message.id;
-            let payload = self.context.settings.payload;
-            let gateway = &self.context.gateway;
-            let outcome = gateway.submit_mail(message, &group.topics, payload).await;
-            let reply = reply::of_verdict(id, &outcome.verdict);
-            replies.extend(group.places.iter().map(|&place| (place, reply.clone())));
+            mails.push(gateway.judge_mail(message, group.topics).await);
+            places.push(group.places);
         }
-        replies.sort_by_key(|(place, _)| *place);
-        let count = match self.context.dialect {
-            Dialect::Smtp => 1,
-            Dialect::Lmtp => replies.len(),
-        };
-        for (_, reply) in replies.iter().take(count) {
-            self.answer(reply);
+        if self.context.dialect == Dialect::Smtp {
+            together::agree(&mut mails);
+        }
+        let mut replies = Vec::new();
+        for (mail, places) in mails.into_iter().zip(places) {
+            let id = mail.message().id;
+            let payload = self.context.settings.payload;
+            let outcome = gateway.carry_out(mail, payload).await;
+            let reply = reply::of_verdict(id, &outcome.verdict);
+            replies.extend(places.iter().map(|&place| (place, reply.clone())));
+        }
+        match self.context.dialect {
+            Dialect::Smtp => {
+                // A disk that failed one group is told before another group's success.
+                let one = replies.into_iter().max_by_key(|(place, reply)| {
+                    (reply.code >= 400, reply.code < 500, Reverse(*place))
+                });
+                if let Some((_, reply)) = one {
+                    self.answer(&reply);
+                }
+            }
+            Dialect::Lmtp => {
+                replies.sort_by_key(|(place, _)| *place);
+                for (_, reply) in &replies {
+                    self.answer(reply);
+                }
+            }
         }
         Ok(())
     }
@@ -225,12 +244,8 @@ impl Connection<'_> {
         let mut groups: Vec<Group> = Vec::new();
         for (place, (mailbox, topic)) in to.into_iter().enumerate() {
             let recipient = [mailbox.address];
-            let scope = match self.context.dialect {
-                Dialect::Smtp => None,
-                Dialect::Lmtp => {
-                    procedures.scope_for(Listener::Lmtp, Some(topic.as_str()), &recipient)
-                }
-            };
+            let listener = self.context.dialect.listener();
+            let scope = procedures.scope_for(listener, Some(topic.as_str()), &recipient);
             let known = groups.iter().position(|group| group.scope == scope);
             let place_of_group = known.unwrap_or_else(|| {
                 groups.push(Group {

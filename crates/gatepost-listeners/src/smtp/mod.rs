@@ -17,6 +17,7 @@ mod recipients;
 mod reply;
 mod session;
 mod settings;
+mod together;
 mod trace;
 
 use std::sync::Arc;

@@ -2,6 +2,7 @@
 //! clients that we did not write.
 
 mod corpus;
+mod judged;
 mod peers;
 mod server;
 mod statements;

@@ -4,9 +4,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use gatepost_broker::{Broker, BrokerSettings};
+use gatepost_listeners::gateway::Gateway;
 use gatepost_listeners::mqtt::{self, MqttContext, MqttSettings};
 use gatepost_listeners::stream::Acceptor;
 use gatepost_listeners::workers::{Workers, WorkersSettings};
+use gatepost_procedures::Procedures;
 use gatepost_settings::Bind;
 use gatepost_store::Store;
 use tokio::runtime::Runtime;
@@ -16,6 +18,7 @@ use tokio::sync::watch;
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pub(crate) broker: Broker,
+    pub(crate) store: Store,
     shutdown: watch::Sender<bool>,
     workers: Workers,
     runtime: Option<Runtime>,
@@ -27,12 +30,23 @@ impl Server {
     }
 
     pub(crate) fn with(broker: BrokerSettings, settings: MqttSettings) -> Self {
+        Self::with_judges(broker, settings, None)
+    }
+
+    /// As [`Server::with`], with procedures that judge what is published.
+    pub(crate) fn with_judges(
+        broker: BrokerSettings,
+        settings: MqttSettings,
+        judges: Option<Procedures>,
+    ) -> Self {
         let store = Store::in_memory().expect("a store");
-        let broker = Broker::open(broker, store).expect("a broker");
+        let broker = Broker::open(broker, store.clone()).expect("a broker");
+        let gateway = judges
+            .map(|procedures| Gateway::new(procedures, Arc::new(broker.clone()), store.clone()));
         let runtime = Runtime::new().expect("a runtime");
         let workers = Workers::start(&WorkersSettings::default()).expect("workers");
         let (shutdown, down) = watch::channel(false);
-        let context = Arc::new(MqttContext::new(settings, broker.clone(), None));
+        let context = Arc::new(MqttContext::new(settings, broker.clone(), gateway));
         let bind: Bind = "127.0.0.1:0".parse().expect("an address");
         let acceptor = runtime.block_on(async { Acceptor::bind(&bind).expect("a free port") });
         let Bind::Tcp(address) = *acceptor.local() else {
@@ -43,6 +57,7 @@ impl Server {
         Self {
             address,
             broker,
+            store,
             shutdown,
             workers,
             runtime: Some(runtime),

@@ -1,0 +1,248 @@
+//! What publishers and subscribers see of verdicts: raw packets against a server whose scope judges
+//! `judged/#` by what the payload asks for.
+
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gatepost_broker::BrokerSettings;
+use gatepost_listeners::mqtt::{MqttSettings, OnReject};
+use gatepost_message::{Action, Listener, Qos, TopicFilter};
+use gatepost_mqtt::{Packet, Property, Reason, Version};
+use gatepost_procedures::{Configuration, Procedures, ScopeSettings};
+use gatepost_rules::RuleSet;
+
+use crate::server::Server;
+use crate::wire::Wire;
+
+/// Says what the payload asks for, in the way that rules give reasons.
+const JUDGE: &str = r#"
+return function(message)
+    if message.body == "rewrite" then
+        message.body = "rewritten"
+        message.headers:add("changed", "yes")
+        return "accept"
+    end
+    return {
+        action = message.body,
+        reason = "asked for in " .. message.topic .. " by " .. message.client .. " (ASKED_FOR)",
+        tags = {found = "yes"},
+    }
+end"#;
+
+struct World {
+    server: Server,
+    _folder: tempfile::TempDir,
+}
+
+impl World {
+    fn new(on_reject: OnReject) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("judge.luau"), JUDGE).expect("written");
+        let mut configuration = Configuration::default();
+        folder.path().clone_into(&mut configuration.procedures.path);
+        configuration.scopes = vec![ScopeSettings {
+            path: "/judged".to_owned(),
+            listeners: vec![Listener::Mqtt],
+            topics: vec![TopicFilter::new("judged/#").expect("a filter")],
+            run: vec!["/judge".to_owned()],
+            ..ScopeSettings::default()
+        }];
+        let rules = Arc::new(RuleSet::embedded());
+        let (procedures, _) = Procedures::start(configuration, rules).expect("no mistakes");
+        let settings = MqttSettings {
+            on_reject,
+            ..MqttSettings::default()
+        };
+        let server = Server::with_judges(BrokerSettings::default(), settings, Some(procedures));
+        Self {
+            server,
+            _folder: folder,
+        }
+    }
+
+    fn connect(&self, version: Version, client_id: &str) -> Wire {
+        Wire::connected(self.server.address, version, client_id)
+    }
+
+    fn journal(&self) -> Vec<(Action, String)> {
+        let entries = self.server.store.journal_recent(1_000).expect("a journal");
+        let entries = entries.into_iter().rev();
+        entries
+            .map(|entry| (entry.action, entry.procedure))
+            .collect()
+    }
+}
+
+/// The reason and the reason string of the next PUBACK or PUBREC.
+fn acknowledgement(wire: &mut Wire) -> (Reason, Option<String>) {
+    wire.expect(|packet| match packet {
+        Packet::Puback(ack) | Packet::Pubrec(ack) => {
+            let text = ack.properties.find(|property| match property {
+                Property::ReasonString(text) => Some(text.to_owned()),
+                _ => None,
+            });
+            (ack.reason, text)
+        }
+        other => panic!("not an acknowledgement: {other:?}"),
+    })
+}
+
+/// Payload and user properties of the next publication.
+fn publication(wire: &mut Wire) -> (String, Vec<(String, String)>) {
+    wire.expect(|packet| match packet {
+        Packet::Publish(publish) => {
+            let user = publish
+                .properties
+                .iter()
+                .filter_map(|property| match property {
+                    Property::UserProperty((name, value)) => {
+                        Some((name.to_owned(), value.to_owned()))
+                    }
+                    _ => None,
+                });
+            let payload = String::from_utf8_lossy(publish.payload).into_owned();
+            (payload, user.collect())
+        }
+        other => panic!("not a PUBLISH: {other:?}"),
+    })
+}
+
+const REASON: &str = "asked for in judged/one by publisher (ASKED_FOR)";
+
+#[test]
+fn each_verdict_has_its_reason_code_and_only_what_passed_is_delivered() {
+    for qos in [Qos::AtLeastOnce, Qos::ExactlyOnce] {
+        let world = World::new(OnReject::NotAuthorized);
+        let mut subscriber = world.connect(Version::Mqtt5, "subscriber");
+        subscriber.subscribe("judged/#", Qos::AtMostOnce);
+        for (payload, reason, text) in [
+            ("reject", Reason::NOT_AUTHORIZED, Some(REASON)),
+            ("defer", Reason::QUOTA_EXCEEDED, Some(REASON)),
+            ("quarantine", Reason::SUCCESS, None),
+            ("drop", Reason::SUCCESS, None),
+            ("tag", Reason::SUCCESS, None),
+            ("accept", Reason::SUCCESS, None),
+        ] {
+            // The packet id is the same each time, and QoS 2 is not carried to its end.
+            let mut publisher = world.connect(Version::Mqtt5, "publisher");
+            publisher.publish("judged/one", payload.as_bytes(), qos, false);
+            let expected = (reason, text.map(str::to_owned));
+            assert_eq!(acknowledgement(&mut publisher), expected, "{payload}");
+        }
+        let (payload, user) = publication(&mut subscriber);
+        assert_eq!(payload, "tag");
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(user, [pair("verdict", "tag"), pair("found", "yes")]);
+        assert_eq!(publication(&mut subscriber).0, "accept");
+        let quarantined = world.server.store.quarantine(10).expect("a quarantine");
+        assert_eq!(quarantined.len(), 1);
+        let kept = world.server.store.quarantined(quarantined[0].id);
+        assert_eq!(kept.expect("read").expect("kept").body, "quarantine");
+        let judged = world.journal();
+        let actions: Vec<Action> = judged.iter().map(|(action, _)| *action).collect();
+        use Action::{Accept, Defer, Drop, Quarantine, Reject, Tag};
+        assert_eq!(actions, [Reject, Defer, Quarantine, Drop, Tag, Accept]);
+        assert_eq!(judged[0].1, "/judge");
+    }
+}
+
+#[test]
+fn a_refusal_is_0x99_or_the_end_of_the_connection_where_set() {
+    let world = World::new(OnReject::PayloadFormatInvalid);
+    let mut publisher = world.connect(Version::Mqtt5, "publisher");
+    publisher.publish("judged/one", b"reject", Qos::AtLeastOnce, false);
+    let (reason, text) = acknowledgement(&mut publisher);
+    assert_eq!(
+        (reason, text.as_deref()),
+        (Reason::PAYLOAD_FORMAT_INVALID, Some(REASON))
+    );
+    assert!(publisher.is_alive());
+
+    let world = World::new(OnReject::Disconnect);
+    for qos in [Qos::AtMostOnce, Qos::AtLeastOnce, Qos::ExactlyOnce] {
+        let mut publisher = world.connect(Version::Mqtt5, "publisher");
+        publisher.publish("judged/one", b"reject", qos, false);
+        publisher.expect(|packet| match packet {
+            Packet::Disconnect(outcome) => {
+                assert_eq!(outcome.reason, Reason::NOT_AUTHORIZED);
+                let text = outcome.properties.find(|property| match property {
+                    Property::ReasonString(text) => Some(text.to_owned()),
+                    _ => None,
+                });
+                assert_eq!(text.as_deref(), Some(REASON));
+            }
+            other => panic!("not a DISCONNECT: {other:?}"),
+        });
+        assert!(publisher.is_closed());
+        let mut publisher = world.connect(Version::Mqtt311, "publisher");
+        publisher.publish("judged/one", b"reject", qos, false);
+        assert!(
+            publisher.is_closed(),
+            "MQTT 3.1.1 has only the end to say it"
+        );
+    }
+}
+
+#[test]
+fn verdicts_keep_the_order_of_a_clients_publications_and_other_topics_are_not_judged() {
+    let world = World::new(OnReject::NotAuthorized);
+    let mut subscriber = world.connect(Version::Mqtt5, "subscriber");
+    subscriber.subscribe("#", Qos::AtMostOnce);
+    let mut publisher = world.connect(Version::Mqtt311, "publisher");
+    // More than may wait for a verdict at once.
+    for number in 0..200 {
+        let payload = if number % 2 == 0 { "tag" } else { "reject" };
+        publisher.publish(
+            &format!("judged/{number}"),
+            payload.as_bytes(),
+            Qos::AtMostOnce,
+            false,
+        );
+    }
+    publisher.publish("other", b"reject", Qos::AtMostOnce, false);
+    let mut topics = Vec::new();
+    while topics.len() < 101 {
+        subscriber.expect(|packet| match packet {
+            Packet::Publish(publish) => topics.push(publish.topic.to_owned()),
+            other => panic!("not a PUBLISH: {other:?}"),
+        });
+    }
+    topics.retain(|topic| topic != "other");
+    let expected: Vec<String> = (0..200).step_by(2).map(|n| format!("judged/{n}")).collect();
+    assert_eq!(topics, expected);
+    let deadline = Instant::now() + Duration::from_mins(1);
+    while world.journal().len() < 200 && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(world.journal().len(), 200, "'other' was not judged");
+}
+
+#[test]
+fn mosquitto_pub_is_told_of_a_refusal() {
+    let world = World::new(OnReject::NotAuthorized);
+    let port = world.server.address.port().to_string();
+    let publish = |payload: &str| {
+        let output = Command::new("mosquitto_pub")
+            .args([
+                "-h",
+                "127.0.0.1",
+                "-p",
+                &port,
+                "-V",
+                "5",
+                "-q",
+                "1",
+                "-i",
+                "publisher",
+            ])
+            .args(["-t", "judged/one", "-m", payload])
+            .stdin(Stdio::null())
+            .output()
+            .unwrap_or_else(|error| panic!("mosquitto_pub (package mosquitto-clients): {error}"));
+        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+    };
+    assert!(publish("reject").contains("Not authorized"));
+    assert!(publish("defer").contains("Quota exceeded"));
+    assert_eq!(publish("quarantine"), "");
+}
