@@ -9,6 +9,7 @@ use pcre2::bytes::{Regex, RegexBuilder};
 
 use super::byte_set::ByteSet;
 use super::node::{Assertion, Greed, Group, Node};
+use super::sharing::{self, Shared};
 
 /// Steps of backtracking that one search may take. Some 10 milliseconds of one core.
 pub(super) const MATCH_STEPS_MAX: u32 = 500_000;
@@ -17,151 +18,220 @@ const STACK_BYTES_MAX: usize = 512 * 1024;
 
 /// Compiles the pattern; the error is PCRE2's text.
 pub(super) fn compile(node: &Node) -> Result<Regex, String> {
+    build(&print(node, &Shared::default())).or_else(|error| {
+        let shared = sharing::find(node);
+        if shared.is_empty() {
+            return Err(error);
+        }
+        build(&print(node, &shared))
+    })
+}
+
+fn build(pattern: &str) -> Result<Regex, String> {
     RegexBuilder::new()
         .dotall(true)
         .jit_if_available(true)
         .max_jit_stack_size(Some(STACK_BYTES_MAX))
-        .build(&print(node))
+        .build(pattern)
         .map_err(|error| error.to_string())
 }
 
-/// The pattern in PCRE2's syntax.
-fn print(node: &Node) -> String {
-    let mut text = format!("(*LIMIT_MATCH={MATCH_STEPS_MAX})(*LF)");
-    print_node(node, &mut text);
-    text
-}
-
-fn print_node(node: &Node, out: &mut String) {
-    match node {
-        Node::Empty => {}
-        Node::Byte(set) => print_set(set, out),
-        Node::Assertion(assertion) => out.push_str(match assertion {
-            Assertion::TextStart => "\\A",
-            Assertion::TextEnd => "\\z",
-            Assertion::TextEndOrLastLineFeed => "\\Z",
-            Assertion::LineStart => "(?m:^)",
-            Assertion::LineEnd => "(?m:$)",
-            Assertion::WordBoundary => "\\b",
-            Assertion::NotWordBoundary => "\\B",
-            Assertion::SearchStart => "\\G",
-            Assertion::Keep => "\\K",
-        }),
-        Node::Concat(parts) => parts.iter().for_each(|part| print_part(part, out)),
-        Node::Alternate(branches) => print_branches(branches, out),
-        Node::Repeat {
-            inner,
-            min,
-            max,
-            greed,
-        } => print_repeat(inner, *min, *max, *greed, out),
-        Node::Capture { name, inner } => {
-            out.push('(');
-            if let Some(name) = name {
-                let _ = write!(out, "?<{name}>");
-            }
-            print_node(inner, out);
-            out.push(')');
-        }
-        Node::Look {
-            behind,
-            negated,
-            inner,
-        } => {
-            out.push_str(match (behind, negated) {
-                (false, false) => "(?=",
-                (false, true) => "(?!",
-                (true, false) => "(?<=",
-                (true, true) => "(?<!",
-            });
-            print_node(inner, out);
-            out.push(')');
-        }
-        Node::Atomic(inner) => {
-            out.push_str("(?>");
-            print_node(inner, out);
-            out.push(')');
-        }
-        Node::BackReference { group, folded } => {
-            out.push_str(if *folded { "(?i:" } else { "(?:" });
-            let _ = match group {
-                Group::Number(number) => write!(out, "\\g{{{number}}}"),
-                Group::Name(name) => write!(out, "\\k{{{name}}}"),
-            };
-            out.push(')');
-        }
-        Node::Recurse(group) => {
-            let _ = match group {
-                Group::Number(number) => write!(out, "(?{number})"),
-                Group::Name(name) => write!(out, "(?&{name})"),
-            };
-        }
-        Node::Conditional { group, yes, no } => {
-            let _ = match group {
-                Group::Number(number) => write!(out, "(?({number})"),
-                Group::Name(name) => write!(out, "(?(<{name}>)"),
-            };
-            print_part(yes, out);
-            out.push('|');
-            print_part(no, out);
-            out.push(')');
-        }
-        Node::BranchReset(branches) => {
-            out.push_str("(?|");
-            print_branches(branches, out);
-            out.push(')');
-        }
-    }
-}
-
-fn print_branches(branches: &[Node], out: &mut String) {
-    for (index, branch) in branches.iter().enumerate() {
-        if index > 0 {
-            out.push('|');
-        }
-        print_part(branch, out);
-    }
-}
-
-/// Prints a node so that what comes before and after it does not bind to a part of it.
-fn print_part(node: &Node, out: &mut String) {
-    if matches!(node, Node::Alternate(_)) {
-        out.push_str("(?:");
-        print_node(node, out);
-        out.push(')');
-    } else {
-        print_node(node, out);
-    }
-}
-
-fn print_repeat(inner: &Node, min: u32, max: Option<u32>, greed: Greed, out: &mut String) {
-    let single = matches!(
-        inner,
-        Node::Byte(_) | Node::Capture { .. } | Node::Atomic(_) | Node::BranchReset(_)
-    );
-    if single {
-        print_node(inner, out);
-    } else {
-        out.push_str("(?:");
-        print_node(inner, out);
-        out.push(')');
-    }
-    let _ = match (min, max) {
-        (0, None) => write!(out, "*"),
-        (1, None) => write!(out, "+"),
-        (0, Some(1)) => write!(out, "?"),
-        (min, None) => write!(out, "{{{min},}}"),
-        (min, Some(max)) if min == max => write!(out, "{{{min}}}"),
-        (min, Some(max)) => write!(out, "{{{min},{max}}}"),
+/// The pattern in PCRE2's syntax; the parts in `shared` are defined once, at its end, so that they
+/// leave the numbers of its own groups alone.
+fn print(node: &Node, shared: &Shared<'_>) -> String {
+    let mut printer = Printer {
+        out: format!("(*LIMIT_MATCH={MATCH_STEPS_MAX})(*LF)"),
+        shared,
     };
-    out.push_str(match greed {
-        Greed::Greedy => "",
-        Greed::Lazy => "?",
-        Greed::Possessive => "+",
-    });
+    printer.node(node);
+    if !shared.is_empty() {
+        // Branches of the pattern itself end before the definitions.
+        let start = printer.out.find("(*LF)").map_or(0, |at| at + "(*LF)".len());
+        printer.out.insert_str(start, "(?:");
+        printer.out.push(')');
+    }
+    let mut definitions: Vec<_> = shared.iter().collect();
+    definitions.sort_by_key(|(_, number)| **number);
+    for (part, number) in definitions {
+        let _ = write!(printer.out, "(?(DEFINE)(?<{SHARED_PREFIX}{number}>");
+        printer.node(part);
+        printer.out.push_str("))");
+    }
+    printer.out
 }
 
+/// Before the number of a shared part: no name that a rule gives begins so.
+const SHARED_PREFIX: &str = "shared_part_";
+
+struct Printer<'n> {
+    out: String,
+    shared: &'n Shared<'n>,
+}
+
+impl Printer<'_> {
+    /// Prints a call if the part is shared.
+    fn call(&mut self, node: &Node) -> bool {
+        let number = self.shared.get(node);
+        if let Some(number) = number {
+            let _ = write!(self.out, "(?&{SHARED_PREFIX}{number})");
+        }
+        number.is_some()
+    }
+
+    fn node(&mut self, node: &Node) {
+        match node {
+            Node::Empty => {}
+            Node::Byte(set) => print_set(set, &mut self.out),
+            Node::Assertion(assertion) => self.out.push_str(match assertion {
+                Assertion::TextStart => "\\A",
+                Assertion::TextEnd => "\\z",
+                Assertion::TextEndOrLastLineFeed => "\\Z",
+                Assertion::LineStart => "(?m:^)",
+                Assertion::LineEnd => "(?m:$)",
+                Assertion::WordBoundary => "\\b",
+                Assertion::NotWordBoundary => "\\B",
+                Assertion::SearchStart => "\\G",
+                Assertion::Keep => "\\K",
+            }),
+            Node::Concat(parts) => parts.iter().for_each(|part| self.part(part)),
+            Node::Alternate(branches) => self.branches(branches),
+            Node::Repeat {
+                inner,
+                min,
+                max,
+                greed,
+            } => self.repeat(inner, *min, *max, *greed),
+            Node::Capture { name, inner } => {
+                self.out.push('(');
+                if let Some(name) = name {
+                    let _ = write!(self.out, "?<{name}>");
+                }
+                self.node(inner);
+                self.out.push(')');
+            }
+            Node::Look {
+                behind,
+                negated,
+                inner,
+            } => {
+                self.out.push_str(match (behind, negated) {
+                    (false, false) => "(?=",
+                    (false, true) => "(?!",
+                    (true, false) => "(?<=",
+                    (true, true) => "(?<!",
+                });
+                self.node(inner);
+                self.out.push(')');
+            }
+            Node::Atomic(inner) => {
+                self.out.push_str("(?>");
+                self.node(inner);
+                self.out.push(')');
+            }
+            Node::BackReference { group, folded } => {
+                self.out.push_str(if *folded { "(?i:" } else { "(?:" });
+                let _ = match group {
+                    Group::Number(number) => write!(self.out, "\\g{{{number}}}"),
+                    Group::Name(name) => write!(self.out, "\\k{{{name}}}"),
+                };
+                self.out.push(')');
+            }
+            Node::Recurse(group) => {
+                let _ = match group {
+                    Group::Number(number) => write!(self.out, "(?{number})"),
+                    Group::Name(name) => write!(self.out, "(?&{name})"),
+                };
+            }
+            Node::Conditional { group, yes, no } => {
+                let _ = match group {
+                    Group::Number(number) => write!(self.out, "(?({number})"),
+                    Group::Name(name) => write!(self.out, "(?(<{name}>)"),
+                };
+                self.part(yes);
+                self.out.push('|');
+                self.part(no);
+                self.out.push(')');
+            }
+            Node::BranchReset(branches) => {
+                self.out.push_str("(?|");
+                self.branches(branches);
+                self.out.push(')');
+            }
+        }
+    }
+
+    fn branches(&mut self, branches: &[Node]) {
+        for (index, branch) in branches.iter().enumerate() {
+            if index > 0 {
+                self.out.push('|');
+            }
+            self.part(branch);
+        }
+    }
+
+    /// Prints a node so that what comes before and after it does not bind to a part of it.
+    fn part(&mut self, node: &Node) {
+        if self.call(node) {
+            return;
+        }
+        if matches!(node, Node::Alternate(_)) {
+            self.out.push_str("(?:");
+            self.node(node);
+            self.out.push(')');
+        } else {
+            self.node(node);
+        }
+    }
+
+    fn repeat(&mut self, inner: &Node, min: u32, max: Option<u32>, greed: Greed) {
+        let single = matches!(
+            inner,
+            Node::Capture { .. } | Node::Atomic(_) | Node::BranchReset(_)
+        );
+        if let Node::Byte(set) = inner {
+            print_class(set, &mut self.out);
+        } else if single {
+            self.node(inner);
+        } else if !self.call(inner) {
+            self.out.push_str("(?:");
+            self.node(inner);
+            self.out.push(')');
+        }
+        let _ = match (min, max) {
+            (0, None) => write!(self.out, "*"),
+            (1, None) => write!(self.out, "+"),
+            (0, Some(1)) => write!(self.out, "?"),
+            (min, None) => write!(self.out, "{{{min},}}"),
+            (min, Some(max)) if min == max => write!(self.out, "{{{min}}}"),
+            (min, Some(max)) => write!(self.out, "{{{min},{max}}}"),
+        };
+        self.out.push_str(match greed {
+            Greed::Greedy => "",
+            Greed::Lazy => "?",
+            Greed::Possessive => "+",
+        });
+    }
+}
+
+/// Prints one position of a pattern.
 fn print_set(set: &ByteSet, out: &mut String) {
+    let ranges = set.ranges();
+    if let &[(upper, upper_last), (lower, lower_last)] = ranges.as_slice()
+        && upper == upper_last
+        && lower == lower_last
+        && upper.is_ascii_uppercase()
+        && lower == upper.to_ascii_lowercase()
+    {
+        // A letter of either case takes two bytes compiled, as a class 33; a pattern has room for
+        // 64 KiB, which the longest of the stock rules would not fit into.
+        let _ = write!(out, "(?i){}(?-i)", char::from(lower));
+    } else {
+        print_class(set, out);
+    }
+}
+
+/// Prints one position of a pattern so that a quantifier may follow.
+fn print_class(set: &ByteSet, out: &mut String) {
     let ranges = set.ranges();
     match ranges.as_slice() {
         [] => out.push_str("(?!)"),

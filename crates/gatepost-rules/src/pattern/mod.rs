@@ -14,6 +14,7 @@ mod delimited;
 mod literals;
 mod node;
 mod parser;
+mod sharing;
 
 use std::sync::OnceLock;
 
@@ -201,6 +202,25 @@ mod tests {
         let pattern = Pattern::parse(br"/^(?=(?:a|aa)+$)/").unwrap();
         let text = [&[b'a'; 5000][..], b"!"].concat();
         assert!(pattern.find(&text, 0).is_err());
+    }
+
+    /// `replace_tag` makes such patterns: hundreds of times the same spellings of a letter.
+    #[test]
+    fn a_pattern_too_large_for_pcre2_shares_what_it_repeats() {
+        let letter = |letter: char| {
+            let spellings: String = ('0'..='9')
+                .map(|digit| format!("|\\xc3[{digit}\\x81-\\x95]|{letter}{digit}"))
+                .collect();
+            format!("(?:{letter}{spellings})")
+        };
+        let word: String = "password".chars().map(letter).collect();
+        let text = format!("/(?<!x)(?:{word}[ ,]?){{3,60}}(end|stop)\\1$/i");
+        let pattern = Pattern::parse(text.as_bytes()).unwrap();
+        assert_eq!(pattern.compile(), Ok(()));
+        let find = |text: &str| pattern.find(text.as_bytes(), 0).unwrap();
+        assert_eq!(find("PaSs3WORD4password,passWordendend"), Some((0, 33)));
+        assert_eq!(find("passwordpassword endend"), None);
+        assert_eq!(find("passwordpasswordpasswordendstop"), None);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::byte_set::ByteSet;
 
 /// A part of a pattern.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Node {
     /// Matches the empty text.
     Empty,
@@ -50,7 +50,7 @@ pub(crate) enum Node {
 }
 
 /// Which group is meant.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Group {
     /// By number; 0 is the whole pattern.
     Number(u32),
@@ -59,7 +59,7 @@ pub(crate) enum Group {
 }
 
 /// How a repetition chooses its count.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Greed {
     /// As often as possible.
     Greedy,
@@ -70,7 +70,7 @@ pub(crate) enum Greed {
 }
 
 /// A place in the text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Assertion {
     /// `^`, `\A`.
     TextStart,
