@@ -207,13 +207,18 @@ mod tests {
     /// `replace_tag` makes such patterns: hundreds of times the same spellings of a letter.
     #[test]
     fn a_pattern_too_large_for_pcre2_shares_what_it_repeats() {
-        let letter = |letter: char| {
-            let spellings: String = ('0'..='9')
-                .map(|digit| format!("|\\xc3[{digit}\\x81-\\x95]|{letter}{digit}"))
-                .collect();
-            format!("(?:{letter}{spellings})")
-        };
-        let word: String = "password".chars().map(letter).collect();
+        let mut word = String::new();
+        for letter in "password".chars() {
+            word.push_str("(?:");
+            word.push(letter);
+            for digit in '0'..='9' {
+                word.push_str("|\\xc3[\\x81-\\x95");
+                word.push(digit);
+                word.push_str("]|");
+                word.extend([letter, digit]);
+            }
+            word.push(')');
+        }
         let text = format!("/(?<!x)(?:{word}[ ,]?){{3,60}}(end|stop)\\1$/i");
         let pattern = Pattern::parse(text.as_bytes()).unwrap();
         assert_eq!(pattern.compile(), Ok(()));

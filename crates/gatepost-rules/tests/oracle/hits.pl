@@ -1,0 +1,34 @@
+#!/usr/bin/perl
+# Asks SpamAssassin itself: reads lines "ID<tab>PATH", prints lines "ID<tab>SCORE<tab>RULE,RULE…",
+# with local tests only: no network, no Bayes, no sender history. The environment names the folders:
+# RULES, SITE (plugin lists and settings), STATE (for its own files), and EXTRA holds further lines.
+use strict;
+use warnings;
+use Mail::SpamAssassin;
+
+my $judge = Mail::SpamAssassin->new({
+    rules_filename      => $ENV{RULES},
+    site_rules_filename => $ENV{SITE},
+    userprefs_filename  => '/dev/null',
+    userstate_dir       => $ENV{STATE},
+    local_tests_only    => 1,
+    dont_copy_prefs     => 1,
+    post_config_text    => "use_bayes 0\nuse_auto_welcomelist 0\nuse_txrep 0\ntime_limit 0\n"
+        . ($ENV{EXTRA} // ''),
+});
+$judge->init(1);
+
+$| = 1;
+while (my $line = <STDIN>) {
+    chomp $line;
+    my ($id, $path) = split /\t/, $line, 2;
+    open my $file, '<:raw', $path or die "$path: $!\n";
+    my $text = do { local $/; <$file> };
+    close $file;
+    my $message = $judge->parse($text, 0);
+    my $status  = $judge->check($message);
+    my $hits    = join ',', sort split /,/, $status->get_names_of_tests_hit;
+    print join("\t", $id, $status->get_score + 0, $hits), "\n";
+    $status->finish;
+    $message->finish;
+}
