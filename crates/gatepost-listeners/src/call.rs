@@ -27,10 +27,11 @@ use gatepost_procedures::{Answer, CallError, Needs};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::acceptor::Acceptor;
 use crate::admission::Admission;
 use crate::gateway::Gateway;
 use crate::service::{self, Arrival};
-use crate::stream::{Acceptor, Stream};
+use crate::stream::Stream;
 use crate::wire;
 use crate::workers::Workers;
 

@@ -35,6 +35,11 @@ impl Entry {
         }
     }
 
+    /// Whether nothing stands between this peer and the protocol.
+    pub(crate) fn is_plain(&self, peer: Peer) -> bool {
+        self.tls.is_none() && !self.proxies.iter().any(|network| network.holds(peer))
+    }
+
     /// Gives the stream to serve, and the peer behind a proxy.
     pub(crate) async fn open(&self, stream: Stream, peer: Peer) -> io::Result<(Stream, Peer)> {
         let mut client = peer;
@@ -165,7 +170,7 @@ impl From<Network> for String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stream::Acceptor;
+    use crate::acceptor::Acceptor;
     use gatepost_settings::Bind;
     use std::io::Write;
 
@@ -207,7 +212,7 @@ mod tests {
             unreachable!("bound to TCP")
         };
         std::net::TcpStream::connect(address)?.write_all(sent)?;
-        let (accepted, peer) = acceptor.accept().await?;
+        let (accepted, peer) = acceptor.listen()?.accept().await?;
         let (stream, peer) = accepted.open(peer).await?;
         let mut rest = vec![0; 64];
         poll_fn(|context| stream.poll_read_ready(context)).await?;

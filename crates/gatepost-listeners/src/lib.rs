@@ -1,5 +1,6 @@
 //! One module for each protocol: smtp, spamd, mqtt, http, call.
 
+pub mod acceptor;
 pub mod admission;
 pub mod call;
 pub mod entry;

@@ -1,18 +1,24 @@
-//! The loop that accepts a listener's connections and puts them on the workers.
+//! The loops that accept a listener's connections: one on every worker.
 
 use std::future::Future;
+use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use gatepost_message::Peer;
 use tokio::sync::watch;
 
+use crate::acceptor::{Accepted, Acceptor, Listening};
 use crate::admission::{Admission, Admitted, Refusal};
-use crate::stream::{Acceptor, Stream};
+use crate::stream::Stream;
 use crate::workers::Workers;
 
 /// After an error of accept (no file descriptor left, most often) others may close meanwhile.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(50);
+
+/// So many connections are accepted before those that are open get their turn.
+const ACCEPTED_IN_TURN: u32 = 16;
 
 /// A connection as it comes in.
 pub(crate) struct Arrival {
@@ -31,31 +37,19 @@ pub(crate) async fn accept<S, F>(
     acceptor: Acceptor,
     workers: Workers,
     admission: Admission,
-    mut shutdown: watch::Receiver<bool>,
+    shutdown: watch::Receiver<bool>,
     serve: S,
 ) where
     S: Fn(Arrival) -> F + Send + Sync + 'static,
     F: Future<Output = ()> + Send + 'static,
 {
     let serve = Arc::new(serve);
-    loop {
-        let next = tokio::select! {
-            biased;
-            _ = shutdown.wait_for(|&down| down) => return,
-            next = acceptor.accept() => next,
-        };
-        let (accepted, peer) = match next {
-            Ok(next) => next,
-            Err(error) => {
-                tracing::warn!(target: "listeners", listener = name, "accept failed: {error}");
-                tokio::time::sleep(PAUSE_AFTER_ERROR).await;
-                continue;
-            }
-        };
+    let down = shutdown.clone();
+    let take = move |accepted: Accepted, peer| {
         let admitted = admission.admit(peer);
         let (serve, shutdown) = (Arc::clone(&serve), shutdown.clone());
         let admission = admission.clone();
-        workers.spawn(move || async move {
+        Some(async move {
             match accepted.open(peer).await {
                 Ok((stream, client)) => {
                     // A proxy's connections are counted for those who are behind it.
@@ -78,6 +72,82 @@ pub(crate) async fn accept<S, F>(
                     tracing::debug!(target: "listeners", listener = name, %peer, "not opened: {error}");
                 }
             }
-        });
+        })
+    };
+    on_every_worker(name, acceptor, workers, down, take).await;
+}
+
+/// Has every worker accept until `shutdown` becomes true. `take` either deals with a connection
+/// at once, or gives the future that serves it, which opens it on the worker where it runs.
+pub(crate) async fn on_every_worker<T, F>(
+    name: &'static str,
+    acceptor: Acceptor,
+    workers: Workers,
+    shutdown: watch::Receiver<bool>,
+    take: T,
+) where
+    T: Fn(Accepted, Peer) -> Option<F> + Send + Sync + 'static,
+    F: Future<Output = ()> + Send + 'static,
+{
+    let take = Arc::new(take);
+    let sockets = acceptor.share(workers.count());
+    let loops: Vec<_> = sockets
+        .into_iter()
+        .enumerate()
+        .map(|(worker, socket)| {
+            let (everybody, take) = (workers.clone(), Arc::clone(&take));
+            let shutdown = shutdown.clone();
+            workers.spawn_on(worker, move || async move {
+                match socket.listen() {
+                    Ok(socket) => {
+                        accept_here(name, &socket, worker, &everybody, shutdown, &*take).await;
+                    }
+                    Err(error) => {
+                        tracing::error!(target: "listeners", listener = name, "cannot accept: {error}");
+                    }
+                }
+            })
+        })
+        .collect();
+    for ended in loops {
+        // An error means that the worker has ended before us, and its loop with it.
+        let _ = ended.await;
+    }
+}
+
+async fn accept_here<F>(
+    name: &'static str,
+    socket: &Listening,
+    worker: usize,
+    workers: &Workers,
+    mut shutdown: watch::Receiver<bool>,
+    take: &(impl Fn(Accepted, Peer) -> Option<F> + Send + Sync),
+) where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let mut down = pin!(shutdown.wait_for(|&down| down));
+    let mut taken = 0_u32;
+    loop {
+        taken += 1;
+        if taken.is_multiple_of(ACCEPTED_IN_TURN) {
+            tokio::task::yield_now().await;
+        }
+        let next = tokio::select! {
+            biased;
+            _ = &mut down => return,
+            next = socket.accept() => next,
+        };
+        match next {
+            Ok((accepted, peer)) => {
+                if let Some(serving) = take(accepted, peer) {
+                    workers.serve(worker, serving);
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+            Err(error) => {
+                tracing::warn!(target: "listeners", listener = name, "accept failed: {error}");
+                tokio::time::sleep(PAUSE_AFTER_ERROR).await;
+            }
+        }
     }
 }

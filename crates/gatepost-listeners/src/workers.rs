@@ -7,8 +7,12 @@
 //! - *work stealing*: one runtime whose threads share all connections.
 //!
 //! Connection futures are `Send` and know nothing of this. A socket belongs to the reactor of
-//! the thread on which it is registered, so [`Workers::spawn`] takes a function that makes the
-//! future on the worker: open sockets inside it.
+//! the thread on which it is registered, so a connection is opened inside the future that serves
+//! it, where that runs.
+//!
+//! A worker serves what it accepts. The kernel spreads connections well only when there are
+//! many, so a worker that has clearly more of them than another hands the new one over
+//! ([`Workers::serve`]).
 
 use std::future::Future;
 use std::io;
@@ -18,6 +22,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// So many connections more than another worker has make a worker hand over the next one.
+const UNEVEN_FROM: usize = 2;
 
 /// How connections are spread over threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -50,8 +58,31 @@ pub struct Workers {
 #[derive(Debug)]
 struct Inner {
     handles: Vec<Handle>,
+    loads: Vec<Arc<Load>>,
+    /// With whom a worker compares itself next.
     next: AtomicUsize,
     stop: watch::Sender<bool>,
+}
+
+/// The connections that a worker serves. Alone in its cache line: each worker writes its own.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Load(AtomicUsize);
+
+/// A connection's share of its worker's load.
+struct Share(Arc<Load>);
+
+impl Share {
+    fn of(load: &Arc<Load>) -> Self {
+        load.0.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(load))
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Workers {
@@ -68,36 +99,72 @@ impl Workers {
                 .collect::<io::Result<_>>()?,
             Spread::WorkStealing => vec![start_shared(count, stopped)?],
         };
-        Ok(Self {
-            inner: Arc::new(Inner {
-                handles,
-                next: AtomicUsize::new(0),
-                stop,
-            }),
-        })
+        Ok(Self::of(handles, stop))
     }
 
     /// No threads of its own: connections run on the runtime of the caller. For tests.
     pub fn current() -> Self {
+        Self::of(vec![Handle::current()], watch::channel(false).0)
+    }
+
+    fn of(handles: Vec<Handle>, stop: watch::Sender<bool>) -> Self {
         Self {
             inner: Arc::new(Inner {
-                handles: vec![Handle::current()],
+                loads: handles.iter().map(|_| Arc::default()).collect(),
+                handles,
                 next: AtomicUsize::new(0),
-                stop: watch::channel(false).0,
+                stop,
             }),
         }
     }
 
-    /// Runs the future that `make` makes, on the next worker in turn. `make` runs there too, so
-    /// that sockets opened in it belong to that worker's reactor.
-    pub fn spawn<M, F>(&self, make: M)
+    /// How many accept: one for each runtime.
+    pub(crate) fn count(&self) -> usize {
+        self.inner.handles.len()
+    }
+
+    /// Runs the future that `make` makes, on this worker. `make` runs there too, so that sockets
+    /// opened in it belong to that worker's reactor.
+    pub(crate) fn spawn_on<M, F>(&self, worker: usize, make: M) -> JoinHandle<()>
     where
         M: FnOnce() -> F + Send + 'static,
         F: Future<Output = ()> + Send + 'static,
     {
+        let handles = &self.inner.handles;
+        let handle = &handles[worker % handles.len()];
+        handle.spawn(async move { make().await })
+    }
+
+    /// Serves a connection that the worker `here` has accepted: there, or by one that has
+    /// clearly less to do.
+    pub(crate) fn serve<F>(&self, here: usize, connection: F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let worker = self.place(here);
+        let share = Share::of(&self.inner.loads[worker]);
+        self.inner.handles[worker].spawn(async move {
+            connection.await;
+            drop(share);
+        });
+    }
+
+    /// The better of `here` and one other, which is another one each time: as even as comparing
+    /// with all of them, at a cost that does not grow with them.
+    fn place(&self, here: usize) -> usize {
+        let loads = &self.inner.loads;
+        let here = here % loads.len();
+        if loads.len() == 1 {
+            return here;
+        }
+        let load = |worker: usize| loads[worker].0.load(Ordering::Relaxed);
         let turn = self.inner.next.fetch_add(1, Ordering::Relaxed);
-        let handle = &self.inner.handles[turn % self.inner.handles.len()];
-        handle.spawn(async move { make().await });
+        let other = (here + 1 + turn % (loads.len() - 1)) % loads.len();
+        if load(here) >= load(other) + UNEVEN_FROM {
+            other
+        } else {
+            here
+        }
     }
 
     /// Ends the threads; what still runs on them is dropped.
@@ -139,32 +206,52 @@ fn start_shared(count: usize, stopped: watch::Receiver<bool>) -> io::Result<Hand
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::HashSet;
     use std::sync::mpsc;
 
-    fn threads_used(spread: Spread) -> HashSet<String> {
+    /// The threads that serve connections which one worker accepts and which do not end.
+    fn serving_threads(spread: Spread, connections: usize) -> Vec<String> {
         let workers = Workers::start(&WorkersSettings { count: 2, spread }).expect("threads");
         let (sender, receiver) = mpsc::channel();
-        for _ in 0..4 {
+        for _ in 0..connections {
             let sender = sender.clone();
-            workers.spawn(move || async move {
-                tokio::task::yield_now().await;
+            workers.serve(0, async move {
                 let name = std::thread::current().name().unwrap_or_default().to_owned();
                 sender.send(name).expect("the test listens");
+                std::future::pending::<()>().await;
             });
         }
-        drop(sender);
-        receiver.iter().collect()
+        receiver.iter().take(connections).collect()
     }
 
     #[test]
-    fn shards_take_turns() {
-        let expected = ["worker-0", "worker-1"].map(str::to_owned);
-        assert_eq!(threads_used(Spread::Sharded), HashSet::from(expected));
+    fn what_one_accepts_is_served_by_all() {
+        let threads = serving_threads(Spread::Sharded, 11);
+        let first = threads.iter().filter(|name| *name == "worker-0").count();
+        assert_eq!(first, 6, "{threads:?}");
+    }
+
+    #[test]
+    fn what_ended_counts_no_more() {
+        let workers = Workers::start(&WorkersSettings::default()).expect("threads");
+        let (sender, receiver) = mpsc::channel::<()>();
+        for _ in 0..10 {
+            let sender = sender.clone();
+            workers.serve(0, async move { drop(sender) });
+        }
+        drop(sender);
+        assert!(receiver.iter().next().is_none());
+        let load = || -> usize {
+            let loads = workers.inner.loads.iter();
+            loads.map(|load| load.0.load(Ordering::Relaxed)).sum()
+        };
+        while load() > 0 {
+            std::thread::yield_now();
+        }
     }
 
     #[test]
     fn shared_threads_serve_all() {
-        assert!(threads_used(Spread::WorkStealing).contains("worker"));
+        let threads = serving_threads(Spread::WorkStealing, 2);
+        assert_eq!(threads, ["worker", "worker"]);
     }
 }

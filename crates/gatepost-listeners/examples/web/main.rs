@@ -7,8 +7,8 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use gatepost_listeners::acceptor::Acceptor;
 use gatepost_listeners::http::{self, HttpContext, HttpSettings};
-use gatepost_listeners::stream::Acceptor;
 use gatepost_listeners::workers::{Workers, WorkersSettings};
 use gatepost_pages::{AccessLogSettings, PagesSettings};
 use gatepost_settings::Bind;

@@ -27,6 +27,7 @@ use crate::stream::Stream;
 
 use super::HttpContext;
 use super::error::HttpError;
+use super::first;
 use super::head::{self, Framing};
 use super::log;
 use super::output::Output;
@@ -40,16 +41,23 @@ pub(super) const READ_BYTES: usize = 64 << 10;
 const BATCH_BYTES: usize = 256 << 10;
 
 /// What a worker lends to the connection that it polls.
-struct Worker {
-    input: Box<[u8]>,
-    output: Output,
+pub(super) struct Worker {
+    pub(super) input: Box<[u8]>,
+    pub(super) output: Output,
+    pub(super) peer_text: String,
 }
 
 thread_local! {
     static WORKER: RefCell<Worker> = RefCell::new(Worker {
         input: vec![0; READ_BYTES].into_boxed_slice(),
         output: Output::default(),
+        peer_text: String::new(),
     });
+}
+
+/// Lends the present worker's buffers.
+pub(super) fn with_worker<T>(use_them: impl FnOnce(&mut Worker) -> T) -> T {
+    WORKER.with_borrow_mut(use_them)
 }
 
 /// One connection.
@@ -66,6 +74,9 @@ pub(super) struct Connection {
     unsent: VecDeque<Bytes>,
     /// Nothing more is read; the connection ends when everything is written.
     closing: bool,
+    /// Whether the client said that its last request was the last one, and nothing came after it:
+    /// then closing costs it no answer.
+    pub(super) orderly: bool,
     timer: Pin<Box<Sleep>>,
     /// When the present wait began.
     since: Instant,
@@ -101,21 +112,32 @@ impl Connection {
     pub(super) fn new(stream: Stream, peer: Peer, context: Arc<HttpContext>) -> Self {
         let now = Instant::now();
         let idle = context.settings.idle_timeout.duration();
+        let mut peer_text = String::new();
+        first::push_peer(&mut peer_text, peer);
         Self {
             stream,
             peer,
-            peer_text: match peer {
-                Peer::Address(address) => address.ip().to_string(),
-                Peer::Local => "unix:".to_owned(),
-            },
+            peer_text,
             context,
             tail: Vec::new(),
             tail_unparsed: false,
             unsent: VecDeque::new(),
             closing: false,
+            orderly: false,
             timer: Box::pin(tokio::time::sleep_until(now + idle)),
             since: now,
         }
+    }
+
+    /// Goes on after [`first::answer`]: with bytes to parse, or with an answer to write that is
+    /// the last.
+    pub(super) fn continuing(mut self, received: Vec<u8>, unsent: VecDeque<Bytes>) -> Self {
+        self.closing = !unsent.is_empty();
+        self.orderly = self.closing;
+        self.tail_unparsed = !received.is_empty();
+        self.tail = received;
+        self.unsent = unsent;
+        self
     }
 
     /// Answers whatever can be answered at once, until there is more to do or the end.
@@ -134,7 +156,7 @@ impl Connection {
             if self.closing {
                 return Poll::Ready(Next::Close);
             }
-            let batch = WORKER.with_borrow_mut(|worker| self.batch(task, worker));
+            let batch = with_worker(|worker| self.batch(task, worker));
             match batch {
                 Batch::Idle if self.context.drain.is_draining() && self.tail.is_empty() => {
                     return Poll::Ready(Next::Close);
@@ -149,7 +171,7 @@ impl Connection {
 
     /// Reads once, answers what it can, writes once.
     fn batch(&mut self, task: &mut Context<'_>, worker: &mut Worker) -> Batch {
-        let Worker { input, output } = worker;
+        let Worker { input, output, .. } = worker;
         let kept = self.tail.len().min(input.len());
         if let (Some(start), Some(tail)) = (input.get_mut(..kept), self.tail.get(..kept)) {
             start.copy_from_slice(tail);
@@ -213,6 +235,7 @@ impl Connection {
             used += length;
             if quick::answer(&self.context, &self.peer_text, &head, output) {
                 if !head.keep_alive {
+                    self.orderly = used == input.len();
                     return (input.len(), Err(()));
                 }
                 continue;
@@ -337,7 +360,7 @@ impl Connection {
     /// Reads some bytes behind `tail`; 0 at the end of the stream.
     pub(super) async fn read_more(&mut self) -> io::Result<usize> {
         poll_fn(|task| {
-            WORKER.with_borrow_mut(|worker| {
+            with_worker(|worker| {
                 let mut buffer = ReadBuf::new(&mut worker.input);
                 ready!(Pin::new(&mut self.stream).poll_read(task, &mut buffer))?;
                 self.tail.extend_from_slice(buffer.filled());

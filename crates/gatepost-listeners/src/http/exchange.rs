@@ -46,13 +46,16 @@ impl Connection {
                 Err(_) => return,
             }
         }
-        self.linger().await;
+        if !self.orderly {
+            self.linger().await;
+        }
     }
 
     async fn exchange(&mut self, mut pending: Pending) -> io::Result<After> {
         let result = self.read_body(&pending).await?;
         let is_head = pending.request.method() == "HEAD";
         let mut keep_alive = pending.keep_alive && !self.context.drain.is_draining();
+        let understood = result.is_ok();
         let response = match result {
             Ok(body) => {
                 pending.request.body = body;
@@ -80,6 +83,7 @@ impl Connection {
             body_bytes,
         );
         let chunked = pending.request.minor_version == 1;
+        self.orderly = understood && !pending.keep_alive && self.tail.is_empty();
         self.write_response(response, is_head, keep_alive, chunked)
             .await
     }

@@ -15,6 +15,7 @@ mod error;
 mod exchange;
 mod feed;
 mod files;
+mod first;
 mod head;
 mod log;
 mod ntfy;
@@ -70,9 +71,10 @@ use gatepost_message::Peer;
 use gatepost_pages::{AccessLog, AccessLogSettings, Pages, PagesSettings};
 use tokio::sync::{mpsc, watch};
 
-use crate::stream::{Acceptor, Stream};
+use crate::acceptor::{Accepted, Acceptor};
+use crate::service;
+use crate::stream::Stream;
 use crate::workers::Workers;
-use connection::Connection;
 use counters::Requests;
 use drain::Drain;
 use rooms::Rooms;
@@ -176,40 +178,28 @@ pub async fn serve(
     acceptor: Acceptor,
     context: Arc<HttpContext>,
     workers: Workers,
-    mut shutdown: watch::Receiver<bool>,
+    shutdown: watch::Receiver<bool>,
 ) {
+    acceptor.defer_until_first_bytes();
     // Each connection holds a sender: when the last one is gone, the receiver knows.
     let (alive, mut all_gone) = mpsc::channel::<()>(1);
-    loop {
-        let accepted = tokio::select! {
-            accepted = acceptor.accept() => accepted,
-            _ = shutdown.wait_for(|&down| down) => break,
-        };
-        let (socket, peer) = match accepted {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                tracing::warn!(target: "http", "a connection could not be accepted: {error}");
-                // Out of descriptors, most likely: the pause lets some connections end.
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-                continue;
-            }
-        };
-        if context.connections() >= context.settings.connections_max {
+    let shared = Arc::clone(&context);
+    let take = move |accepted: Accepted, peer: Peer| {
+        let opening = first::answer(&shared, accepted, peer)?;
+        if shared.connections() >= shared.settings.connections_max {
             tracing::debug!(target: "http", %peer, "refused: connections_max");
-            continue;
+            return None;
         }
-        let (context, alive) = (Arc::clone(&context), alive.clone());
-        workers.spawn(move || async move {
-            match socket.open(peer).await {
-                Ok((stream, peer)) => Connection::new(stream, peer, context).run().await,
+        let (context, alive) = (Arc::clone(&shared), alive.clone());
+        Some(async move {
+            match opening.open(peer, context).await {
+                Ok(connection) => connection.run().await,
                 Err(error) => tracing::debug!(target: "http", "{peer}: {error}"),
             }
             drop(alive);
-        });
-    }
-    drop(alive);
+        })
+    };
+    service::on_every_worker("http", acceptor, workers, shutdown, take).await;
     context.drain.begin();
     let _ = tokio::time::timeout(context.settings.drain_timeout.duration(), all_gone.recv()).await;
 }
-
-const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(50);

@@ -87,12 +87,12 @@ impl Output {
         }
     }
 
-    /// Writes as much as the socket takes now. What it does not take goes to `unsent`.
-    pub(super) fn poll_write<S: AsyncWrite + Unpin>(
+    /// Writes as much as `write` takes, which is a socket's vectored write. What it does not take
+    /// goes to `unsent`.
+    pub(super) fn write(
         &mut self,
-        stream: &mut S,
-        context: &mut Context<'_>,
         unsent: &mut VecDeque<Bytes>,
+        mut write: impl FnMut(&[IoSlice<'_>]) -> io::Result<usize>,
     ) -> io::Result<()> {
         let mut segment = 0;
         let mut offset = 0;
@@ -106,9 +106,9 @@ impl Output {
             if let Some(first) = slices.first_mut() {
                 first.advance(offset);
             }
-            match Pin::new(&mut *stream).poll_write_vectored(context, &slices) {
-                Poll::Ready(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
-                Poll::Ready(Ok(mut written)) => {
+            match write(&slices) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(mut written) => {
                     for slice in &slices {
                         if written < slice.len() {
                             break;
@@ -119,15 +119,30 @@ impl Output {
                     }
                     offset += written;
                 }
-                Poll::Ready(Err(error)) => return Err(error),
-                Poll::Pending => {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.keep_rest(segment, offset, unsent);
                     break;
                 }
+                Err(error) => return Err(error),
             }
         }
         self.clear();
         Ok(())
+    }
+
+    /// The same to a stream, whose task is woken when there is room again.
+    pub(super) fn poll_write<S: AsyncWrite + Unpin>(
+        &mut self,
+        stream: &mut S,
+        context: &mut Context<'_>,
+        unsent: &mut VecDeque<Bytes>,
+    ) -> io::Result<()> {
+        self.write(unsent, |slices| {
+            match Pin::new(&mut *stream).poll_write_vectored(context, slices) {
+                Poll::Ready(written) => written,
+                Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
+            }
+        })
     }
 
     fn keep_rest(&self, segment: usize, offset: usize, unsent: &mut VecDeque<Bytes>) {

@@ -18,7 +18,6 @@ pub(super) fn answer(
     let is_get = head.method == "GET";
     let simple = (is_get || head.method == "HEAD")
         && head.framing == Framing::Length(0)
-        && head.minor_version == 1
         && !head.upgrade
         && !head.expects_continue
         && !context.drain.is_draining()

@@ -29,15 +29,15 @@ use gatepost_broker::Broker;
 use gatepost_message::Peer;
 use tokio::sync::watch;
 
+use crate::acceptor::{Accepted, Acceptor};
 use crate::admission::Admission;
 use crate::gateway::Gateway;
-use crate::stream::{Acceptor, Stream};
+use crate::service;
+use crate::stream::Stream;
 use crate::workers::Workers;
 
 pub use settings::{MqttSettings, OnReject};
 
-/// How long the accept loop rests after an error such as too many open files.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long connections may take to end at a shutdown.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -76,30 +76,19 @@ pub async fn serve(
     acceptor: Acceptor,
     context: Arc<MqttContext>,
     workers: Workers,
-    mut shutdown: watch::Receiver<bool>,
+    shutdown: watch::Receiver<bool>,
 ) {
-    loop {
-        let accepted = tokio::select! {
-            accepted = acceptor.accept() => accepted,
-            _ = shutdown.wait_for(|&down| down) => break,
-        };
-        let (socket, peer) = match accepted {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                tracing::warn!(target: "mqtt", "cannot accept: {error}");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-                continue;
-            }
-        };
-        let context = context.clone();
-        workers.spawn(move || async move {
-            match socket.open(peer).await {
+    let shared = Arc::clone(&context);
+    let take = move |accepted: Accepted, peer| {
+        let context = Arc::clone(&shared);
+        Some(async move {
+            match accepted.open(peer).await {
                 Ok((stream, peer)) => connection::run(stream, peer, None, context).await,
                 Err(error) => tracing::debug!(target: "mqtt", %peer, "lost: {error}"),
             }
-        });
-    }
-    drop(acceptor);
+        })
+    };
+    service::on_every_worker("mqtt", acceptor, workers, shutdown, take).await;
     let drained = async {
         while context.admission.open() > 0 {
             tokio::time::sleep(Duration::from_millis(20)).await;

@@ -28,10 +28,10 @@ use tokio::time::Instant;
 pub use lmtp::LmtpSettings;
 pub use settings::{SmtpSettings, TopicRule};
 
+use crate::acceptor::Acceptor;
 use crate::admission::Admission;
 use crate::gateway::Gateway;
 use crate::service::{self, Arrival};
-use crate::stream::Acceptor;
 use crate::wire;
 use crate::workers::Workers;
 use dialect::Dialect;

@@ -12,7 +12,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
-use crate::stream::Acceptor;
+use crate::acceptor::Acceptor;
 
 /// An authority with a folder for what it signs.
 struct Authority {
@@ -128,8 +128,9 @@ fn acceptor() -> (Acceptor, u16) {
 /// Answers each connection's bytes with `NAME: BYTES`, where NAME is the client certificate's.
 fn echo_server(tls: Tls) -> u16 {
     let (acceptor, port) = acceptor();
+    let listening = acceptor.listen().expect("registered");
     tokio::spawn(async move {
-        while let Ok((accepted, peer)) = acceptor.accept().await {
+        while let Ok((accepted, peer)) = listening.accept().await {
             let tls = tls.clone();
             tokio::spawn(async move {
                 let Ok(mut stream) = tls.accept(accepted.open(peer).await?.0).await else {
@@ -299,6 +300,7 @@ async fn a_slow_reader_gets_everything_in_order_though_others_write() {
     authority.sign("localhost");
     let tls = Tls::open(&authority.settings("localhost"), &[]).expect("certificates");
     let (acceptor, port) = acceptor();
+    let listening = acceptor.listen().expect("registered");
     let config = authority.client();
     let reader = std::thread::spawn(move || {
         let mut client = connect(port, &config, "localhost").expect("connected");
@@ -306,7 +308,7 @@ async fn a_slow_reader_gets_everything_in_order_though_others_write() {
         client.read_to_end(&mut received).expect("everything");
         received
     });
-    let (accepted, peer) = acceptor.accept().await.expect("a client");
+    let (accepted, peer) = listening.accept().await.expect("a client");
     let stream = tls
         .accept(accepted.open(peer).await.expect("open").0)
         .await
@@ -371,6 +373,7 @@ async fn the_last_record_is_sent_by_the_waiting_owner() {
     authority.sign("localhost");
     let tls = Tls::open(&authority.settings("localhost"), &[]).expect("certificates");
     let (acceptor, port) = acceptor();
+    let listening = acceptor.listen().expect("registered");
     let config = authority.client();
     let (resume, may_read) = std::sync::mpsc::channel::<usize>();
     let reader = std::thread::spawn(move || {
@@ -381,7 +384,7 @@ async fn the_last_record_is_sent_by_the_waiting_owner() {
         client.read_exact(&mut received).expect("everything");
         total
     });
-    let (accepted, peer) = acceptor.accept().await.expect("a client");
+    let (accepted, peer) = listening.accept().await.expect("a client");
     let stream = tls
         .accept(accepted.open(peer).await.expect("open").0)
         .await
@@ -423,8 +426,9 @@ async fn a_client_that_says_nothing_is_not_waited_for() {
     };
     let tls = Tls::open(&settings, &[]).expect("certificates");
     let (acceptor, port) = acceptor();
+    let listening = acceptor.listen().expect("registered");
     let _silent = std::net::TcpStream::connect(("127.0.0.1", port)).expect("connected");
-    let (accepted, peer) = acceptor.accept().await.expect("a client");
+    let (accepted, peer) = listening.accept().await.expect("a client");
     let outcome = tls.accept(accepted.open(peer).await.expect("open").0).await;
     assert_eq!(
         outcome.err().map(|error| error.kind()),
@@ -433,7 +437,7 @@ async fn a_client_that_says_nothing_is_not_waited_for() {
 
     let mut plain = std::net::TcpStream::connect(("127.0.0.1", port)).expect("connected");
     plain.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("written");
-    let (accepted, peer) = acceptor.accept().await.expect("a client");
+    let (accepted, peer) = listening.accept().await.expect("a client");
     let outcome = tls.accept(accepted.open(peer).await.expect("open").0).await;
     assert_eq!(
         outcome.err().map(|error| error.kind()),

@@ -4,9 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use gatepost_broker::{Broker, BrokerSettings};
+use gatepost_listeners::acceptor::Acceptor;
 use gatepost_listeners::gateway::Gateway;
 use gatepost_listeners::mqtt::{self, MqttContext, MqttSettings};
-use gatepost_listeners::stream::Acceptor;
 use gatepost_listeners::workers::{Workers, WorkersSettings};
 use gatepost_procedures::Procedures;
 use gatepost_settings::Bind;

@@ -4,11 +4,11 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use gatepost_listeners::acceptor::Acceptor;
 use gatepost_listeners::call::{self, CallContext, CallSettings};
 use gatepost_listeners::gateway::{Gateway, Handed, Outlet, journal};
 use gatepost_listeners::smtp::{self, LmtpSettings, SmtpContext, SmtpSettings};
 use gatepost_listeners::spamd::{self, SpamdContext, SpamdSettings};
-use gatepost_listeners::stream::Acceptor;
 use gatepost_listeners::workers::Workers;
 use gatepost_message::{Listener, Publication};
 use gatepost_procedures::{Configuration, Procedures, ScopeSettings};

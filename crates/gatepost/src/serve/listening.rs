@@ -6,12 +6,12 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gatepost_listeners::acceptor::Acceptor;
 use gatepost_listeners::call::{self, CallContext};
 use gatepost_listeners::http::{self, HttpContext, WebSocketHandler};
 use gatepost_listeners::mqtt::{self, MqttContext};
 use gatepost_listeners::smtp::{self, SmtpContext};
 use gatepost_listeners::spamd::{self, SpamdContext};
-use gatepost_listeners::stream::Acceptor;
 use gatepost_listeners::workers::Workers;
 use gatepost_message::Listener;
 use gatepost_settings::Bind;

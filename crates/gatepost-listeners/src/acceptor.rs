@@ -1,0 +1,356 @@
+//! Listening sockets, and the sockets that they give.
+//!
+//! Every worker accepts for itself: a connection is served by the thread that the kernel woke for
+//! it, and a request on a connection of its own costs no hand-over between threads. For TCP the
+//! kernel spreads connections over one listening socket per worker (`SO_REUSEPORT`); a Unix
+//! socket has one, and `workers.rs` evens out what either way leaves uneven.
+//!
+//! Invariant: an address that another process listens on is refused, by us too. `SO_REUSEPORT`
+//! would let a second gateway share the port in silence, so the first socket is bound without it
+//! and gets it afterwards.
+
+mod descriptor;
+
+use std::io;
+use std::net::TcpStream as StdTcpStream;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::time::Duration;
+
+use gatepost_message::Peer;
+use gatepost_settings::Bind;
+use rustix::net::{RecvFlags, SocketFlags};
+use tokio::io::unix::AsyncFd;
+use tokio::net::{TcpStream, UnixStream};
+
+use crate::entry::Entry;
+use crate::stream::Stream;
+
+/// Connections that the kernel may hold until they are accepted.
+const BACKLOG: i32 = 4096;
+/// How long the kernel holds back a connection on which the client has said nothing yet, where
+/// the client speaks first. It is told in whole seconds.
+const FIRST_BYTES_WAIT: Duration = Duration::from_secs(1);
+
+/// An address that is listened on, before any worker accepts from it.
+pub struct Acceptor {
+    socket: OwnedFd,
+    bind: Bind,
+    entry: Entry,
+}
+
+impl Acceptor {
+    /// Listens on `bind`; connections wait until somebody accepts.
+    pub fn bind(bind: &Bind) -> io::Result<Self> {
+        match bind {
+            Bind::Tcp(address) => {
+                let socket = tcp_socket(*address)?;
+                socket.bind(&(*address).into())?;
+                socket.set_reuse_port(true)?;
+                socket.listen(BACKLOG)?;
+                let listener = std::net::TcpListener::from(socket);
+                Ok(Self {
+                    bind: Bind::Tcp(listener.local_addr()?),
+                    socket: listener.into(),
+                    entry: Entry::default(),
+                })
+            }
+            Bind::Unix(path) => {
+                remove_stale(path)?;
+                let listener = std::os::unix::net::UnixListener::bind(path)?;
+                listener.set_nonblocking(true)?;
+                Ok(Self {
+                    bind: bind.clone(),
+                    socket: listener.into(),
+                    entry: Entry::default(),
+                })
+            }
+        }
+    }
+
+    /// How its connections begin.
+    #[must_use]
+    pub fn with_entry(mut self, entry: Entry) -> Self {
+        self.entry = entry;
+        self
+    }
+
+    /// For protocols in which the client speaks first: a connection comes with its first bytes,
+    /// so that one wake-up serves both. One that stays silent comes a second later.
+    pub(crate) fn defer_until_first_bytes(&self) {
+        if matches!(self.bind, Bind::Tcp(_))
+            && let Err(error) = descriptor::defer(self.socket.as_fd(), FIRST_BYTES_WAIT)
+        {
+            tracing::debug!(target: "listeners", %error, "connections come without their first bytes");
+        }
+    }
+
+    /// Where it listens: with the port that was taken, where port 0 was asked for.
+    pub const fn local(&self) -> &Bind {
+        &self.bind
+    }
+
+    /// The sockets from which so many workers accept; at least one, and no more than one where
+    /// the kernel spreads nothing.
+    pub(crate) fn share(self, workers: usize) -> Vec<Waiting> {
+        let mut sockets = vec![self.socket];
+        if let Bind::Tcp(address) = self.bind {
+            for _ in 1..workers {
+                match tcp_sibling(address, sockets.first()) {
+                    Ok(socket) => sockets.push(socket),
+                    Err(error) => {
+                        tracing::warn!(
+                            target: "listeners",
+                            "{address} is accepted by {} of {workers} workers: {error}",
+                            sockets.len()
+                        );
+                        break;
+                    }
+                }
+            }
+        }
+        let is_tcp = matches!(self.bind, Bind::Tcp(_));
+        sockets
+            .into_iter()
+            .map(|socket| Waiting {
+                socket,
+                is_tcp,
+                entry: self.entry.clone(),
+            })
+            .collect()
+    }
+
+    /// All of its connections, on the present runtime. For tests.
+    pub fn listen(self) -> io::Result<Listening> {
+        self.share(1).remove(0).listen()
+    }
+}
+
+fn tcp_socket(address: std::net::SocketAddr) -> io::Result<socket2::Socket> {
+    let domain = socket2::Domain::for_address(address);
+    let socket = socket2::Socket::new(domain, socket2::Type::STREAM, None)?;
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    // What is accepted inherits it: one system call less for each connection.
+    socket.set_tcp_nodelay(true)?;
+    Ok(socket)
+}
+
+/// One more socket that listens where `first` does.
+fn tcp_sibling(address: std::net::SocketAddr, first: Option<&OwnedFd>) -> io::Result<OwnedFd> {
+    let socket = tcp_socket(address)?;
+    socket.set_reuse_port(true)?;
+    socket.bind(&address.into())?;
+    if first.is_some_and(|first| descriptor::is_deferred(first.as_fd())) {
+        descriptor::defer(socket.as_fd(), FIRST_BYTES_WAIT)?;
+    }
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// Removes a socket file that nobody listens on any more; a live one is an error.
+fn remove_stale(path: &std::path::Path) -> io::Result<()> {
+    use std::os::unix::fs::FileTypeExt;
+    match std::fs::symlink_metadata(path) {
+        Ok(metadata) if metadata.file_type().is_socket() => {
+            if StdUnixStream::connect(path).is_ok() {
+                return Err(io::ErrorKind::AddrInUse.into());
+            }
+            std::fs::remove_file(path)
+        }
+        // Whatever else stands there, binding will name the problem.
+        _ => Ok(()),
+    }
+}
+
+/// One worker's listening socket, before its reactor knows it.
+pub(crate) struct Waiting {
+    socket: OwnedFd,
+    is_tcp: bool,
+    entry: Entry,
+}
+
+impl Waiting {
+    /// Registers it with the reactor of the present worker.
+    pub(crate) fn listen(self) -> io::Result<Listening> {
+        Ok(Listening {
+            socket: descriptor::register(self.socket)?,
+            is_tcp: self.is_tcp,
+            entry: self.entry,
+        })
+    }
+}
+
+/// A worker's listening socket.
+pub struct Listening {
+    socket: AsyncFd<OwnedFd>,
+    is_tcp: bool,
+    entry: Entry,
+}
+
+impl Listening {
+    /// The next connection. Cancel-safe.
+    pub async fn accept(&self) -> io::Result<(Accepted, Peer)> {
+        loop {
+            let mut ready = self.socket.readable().await?;
+            if let Ok(accepted) = ready.try_io(|socket| self.take(socket.get_ref())) {
+                return accepted;
+            }
+        }
+    }
+
+    fn take(&self, socket: &OwnedFd) -> io::Result<(Accepted, Peer)> {
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let (socket, address) = rustix::net::acceptfrom_with(socket, flags)?;
+        let peer = if self.is_tcp {
+            let address = address.and_then(|address| address.try_into().ok());
+            // Gone before it was looked at (accept(2)): as if it had never come.
+            let address = address.ok_or(io::ErrorKind::ConnectionAborted)?;
+            Peer::Address(address)
+        } else {
+            Peer::Local
+        };
+        let accepted = Accepted {
+            socket,
+            is_tcp: self.is_tcp,
+            entry: self.entry.clone(),
+        };
+        Ok((accepted, peer))
+    }
+}
+
+/// An accepted socket that no reactor knows yet, so that any worker can take it.
+pub struct Accepted {
+    socket: OwnedFd,
+    is_tcp: bool,
+    entry: Entry,
+}
+
+impl Accepted {
+    /// Registers the socket with the reactor of the present worker, hears the proxy in front and
+    /// does the TLS handshake, each where the address asks for it. Gives the peer behind the
+    /// proxy.
+    pub async fn open(self, peer: Peer) -> io::Result<(Stream, Peer)> {
+        let stream = if self.is_tcp {
+            Stream::Tcp(TcpStream::from_std(StdTcpStream::from(self.socket))?)
+        } else {
+            Stream::Unix(UnixStream::from_std(StdUnixStream::from(self.socket))?)
+        };
+        self.entry.open(stream, peer).await
+    }
+
+    /// Whether its bytes are the protocol's from the first one on: no proxy, no TLS.
+    pub(crate) fn is_plain(&self, peer: Peer) -> bool {
+        self.entry.is_plain(peer)
+    }
+
+    /// Reads what has come with the connection; `WouldBlock` if nothing has.
+    pub(crate) fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        let (_, count) = rustix::net::recv(&self.socket, buffer, RecvFlags::empty())?;
+        Ok(count)
+    }
+
+    /// Writes what the socket takes; `WouldBlock` where it takes nothing.
+    pub(crate) fn try_write(&self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        Ok(match slices {
+            [slice] => rustix::io::write(&self.socket, slice)?,
+            slices => rustix::io::writev(&self.socket, slices)?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::poll_fn;
+
+    async fn echo_once(bind: Bind, connect: impl FnOnce(&Bind) -> Box<dyn io::Write + Send>) {
+        let acceptor = Acceptor::bind(&bind).expect("a free address");
+        connect(acceptor.local()).write_all(b"hello").expect("sent");
+        let listening = acceptor.listen().expect("registered");
+        let (accepted, peer) = listening.accept().await.expect("a connection");
+        let (stream, _) = accepted.open(peer).await.expect("registered");
+        poll_fn(|context| stream.poll_read_ready(context))
+            .await
+            .expect("readable");
+        let mut buffer = [0; 16];
+        assert_eq!(stream.try_read(&mut buffer).expect("bytes"), 5);
+        assert_eq!(&buffer[..5], b"hello");
+    }
+
+    fn loopback() -> Bind {
+        "127.0.0.1:0".parse().expect("an address")
+    }
+
+    fn connect(bind: &Bind) -> StdTcpStream {
+        let Bind::Tcp(address) = bind else {
+            unreachable!("bound to TCP")
+        };
+        StdTcpStream::connect(address).expect("a listener")
+    }
+
+    #[tokio::test]
+    async fn tcp_connections_are_accepted() {
+        echo_once(loopback(), |bind| Box::new(connect(bind))).await;
+    }
+
+    #[tokio::test]
+    async fn unix_connections_are_accepted_and_stale_sockets_replaced() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("socket");
+        for _ in 0..2 {
+            echo_once(Bind::Unix(path.clone()), |_| {
+                Box::new(StdUnixStream::connect(&path).expect("a listener"))
+            })
+            .await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_shared_port_is_spread_and_still_nobody_elses() {
+        let acceptor = Acceptor::bind(&loopback()).expect("a free port");
+        acceptor.defer_until_first_bytes();
+        let bind = acceptor.local().clone();
+        let listening: Vec<Listening> = acceptor
+            .share(3)
+            .into_iter()
+            .map(|socket| socket.listen().expect("registered"))
+            .collect();
+        assert_eq!(listening.len(), 3);
+        let refused = Acceptor::bind(&bind).err().map(|error| error.kind());
+        assert_eq!(refused, Some(io::ErrorKind::AddrInUse));
+
+        let clients: Vec<_> = (0..64)
+            .map(|_| {
+                let mut client = connect(&bind);
+                io::Write::write_all(&mut client, b"x").expect("sent");
+                client
+            })
+            .collect();
+        let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
+        for (index, socket) in listening.into_iter().enumerate() {
+            let sender = sender.clone();
+            tokio::spawn(async move {
+                while let Ok((accepted, peer)) = socket.accept().await {
+                    assert!(accepted.is_plain(peer));
+                    let mut byte = [0; 8];
+                    let read = accepted.try_read(&mut byte).expect("came with its bytes");
+                    if sender.send((index, read)).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        let mut accepted_by = [0; 3];
+        for _ in &clients {
+            let (index, read) = receiver.recv().await.expect("all are accepted");
+            assert_eq!(read, 1);
+            accepted_by[index] += 1;
+        }
+        // The kernel's hash would have to be a constant.
+        assert!(
+            accepted_by.iter().all(|&count| count < 64),
+            "{accepted_by:?}"
+        );
+    }
+}

@@ -1,0 +1,61 @@
+//! What listening sockets need and safe interfaces do not give: `TCP_DEFER_ACCEPT`, by which the
+//! kernel gives a connection when its first bytes are there, and waiting on a socket that the
+//! runtime does not accept from itself.
+
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+const VALUE_BYTES: libc::socklen_t = size_of::<libc::c_int>() as libc::socklen_t;
+
+/// Has a listening socket hold back connections that say nothing, for about so long.
+pub(super) fn defer(socket: BorrowedFd<'_>, limit: Duration) -> io::Result<()> {
+    let seconds = libc::c_int::try_from(limit.as_secs()).unwrap_or(libc::c_int::MAX);
+    // SAFETY: the descriptor is open for as long as it is borrowed; the kernel reads one int from
+    // a live local of that size.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_DEFER_ACCEPT,
+            (&raw const seconds).cast(),
+            VALUE_BYTES,
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Whether a socket does so.
+pub(super) fn is_deferred(socket: BorrowedFd<'_>) -> bool {
+    let mut seconds: libc::c_int = 0;
+    let mut length = VALUE_BYTES;
+    // SAFETY: the descriptor is open for as long as it is borrowed; the kernel writes at most
+    // `length` bytes, which is the size of the live local that it is told.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_DEFER_ACCEPT,
+            (&raw mut seconds).cast(),
+            &raw mut length,
+        )
+    };
+    result == 0 && seconds > 0
+}
+
+/// Registers a socket with the reactor of the present worker, for reading.
+pub(super) fn register(socket: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    // SAFETY: an `OwnedFd` is open for as long as it lives, gives the same descriptor each time,
+    // and is dropped by the `AsyncFd` after it is deregistered.
+    let registered = unsafe { AsyncFd::register_with_interest(socket, Interest::READABLE) };
+    Ok(registered?)
+}
