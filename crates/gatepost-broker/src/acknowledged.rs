@@ -1,24 +1,58 @@
 //! The part of a session that QoS 1 and 2 need: what waits, what is in flight, which packet
 //! identifiers are in use (MQTT 5 § 4.3, § 4.4).
 //!
+//! Each delivery has a sequence within its session, and its packet identifier follows from that.
+//! So a stored session need not write which identifier it used: after a restart the same delivery
+//! goes out under the same one, and the client recognises what it has.
+//!
 //! Invariants: a packet identifier belongs to one message from its PUBLISH to its PUBACK or
 //! PUBCOMP \[MQTT-2.2.1-4\]; messages go out in the order in which they came
-//! \[MQTT-4.6.0-5\]; at most the receiver's quota is in flight \[MQTT-3.3.4-9\].
+//! \[MQTT-4.6.0-5\]; at most the receiver's quota is in flight \[MQTT-3.3.4-9\]. `in_flight` and
+//! `waiting` are each sorted by sequence.
 
 use std::collections::{HashSet, VecDeque};
 use std::num::NonZeroU16;
 use std::sync::Arc;
 
 use gatepost_message::{Publication, Qos};
+use gatepost_store::SessionChange;
 use smallvec::SmallVec;
+
+use crate::keeping::{Kept, Standing, Stored};
+
+/// Sequences after which packet identifiers come round.
+const PACKET_IDS: u64 = u16::MAX as u64;
 
 /// A QoS 1 or 2 delivery.
 #[derive(Clone)]
 pub(crate) struct Delivery {
     pub(crate) publication: Arc<Publication>,
+    /// Where the publication is stored, for a session that outlives its connection.
+    pub(crate) stored: Option<Arc<Stored>>,
+    /// Its place in the session's order; given by [`Acknowledged::push`].
+    pub(crate) sequence: u64,
     pub(crate) qos: Qos,
     pub(crate) retain: bool,
+    /// Whether it may have been sent before.
+    pub(crate) dup: bool,
     pub(crate) identifiers: SmallVec<[u32; 2]>,
+}
+
+impl Delivery {
+    pub(crate) fn packet_id(&self) -> NonZeroU16 {
+        let number = self.sequence.wrapping_sub(1) % PACKET_IDS + 1;
+        u16::try_from(number)
+            .ok()
+            .and_then(NonZeroU16::new)
+            .unwrap_or(NonZeroU16::MIN)
+    }
+
+    pub(crate) fn standing(&self) -> Standing {
+        match &self.stored {
+            None => Standing::Committed,
+            Some(stored) => stored.standing(),
+        }
+    }
 }
 
 /// How far a delivery has come.
@@ -54,9 +88,13 @@ pub(crate) struct Acknowledged {
     pub(crate) in_flight: VecDeque<InFlight>,
     pub(crate) waiting: VecDeque<Delivery>,
     waiting_bytes: usize,
-    last_packet_id: u16,
+    last_sequence: u64,
+    /// The highest sequence that was ever sent.
+    last_sent: u64,
     /// Identifiers of QoS 2 publications that this client sent and has not released.
     pub(crate) received: HashSet<NonZeroU16>,
+    /// Present where the session outlives its connection, and a store is there to outlive it in.
+    pub(crate) kept: Option<Box<Kept>>,
 }
 
 impl Acknowledged {
@@ -64,12 +102,52 @@ impl Acknowledged {
         self.waiting_bytes
     }
 
+    pub(crate) const fn last_sent(&self) -> u64 {
+        self.last_sent
+    }
+
+    /// The sequence of the next delivery: the next whose identifier is not in flight, so that one
+    /// message that is never acknowledged does not stop those behind it.
+    pub(crate) fn next_sequence(&mut self) -> u64 {
+        loop {
+            self.last_sequence += 1;
+            let oldest = self
+                .in_flight
+                .front()
+                .map(|flight| flight.delivery.sequence);
+            let collides = |oldest: u64| (self.last_sequence - oldest).is_multiple_of(PACKET_IDS);
+            if !oldest.is_some_and(collides) {
+                return self.last_sequence;
+            }
+        }
+    }
+
     pub(crate) fn push(&mut self, delivery: Delivery) {
         self.waiting_bytes += delivery.publication.payload.len();
         self.waiting.push_back(delivery);
     }
 
-    pub(crate) fn pop(&mut self) -> Option<Delivery> {
+    /// Takes back what an earlier run of the server stored, and may have sent up to `sent`.
+    pub(crate) fn take_back(&mut self, mut delivery: Delivery, released: bool, sent: u64) {
+        self.last_sequence = self.last_sequence.max(delivery.sequence);
+        if released {
+            self.last_sent = self.last_sent.max(delivery.sequence);
+            self.put_in_flight(delivery, Phase::Released);
+            return;
+        }
+        delivery.dup = delivery.sequence <= sent;
+        if delivery.dup {
+            self.last_sent = self.last_sent.max(delivery.sequence);
+        }
+        self.push(delivery);
+    }
+
+    /// The next delivery in turn; it stays where it is.
+    pub(crate) fn front(&self) -> Option<&Delivery> {
+        self.waiting.front()
+    }
+
+    fn pop(&mut self) -> Option<Delivery> {
         let delivery = self.waiting.pop_front()?;
         self.waiting_bytes -= delivery.publication.payload.len();
         if self.waiting.is_empty() {
@@ -78,29 +156,91 @@ impl Acknowledged {
         Some(delivery)
     }
 
-    /// Puts a delivery in flight under the next free identifier.
-    pub(crate) fn send(&mut self, delivery: Delivery) -> NonZeroU16 {
-        let packet_id = self.free_packet_id();
-        self.in_flight.push_back(InFlight {
-            packet_id,
-            delivery,
-            phase: Phase::Sent,
-        });
-        packet_id
+    /// Gives up the next delivery in turn; tells whether there was one.
+    pub(crate) fn drop_front(&mut self) -> bool {
+        let dropped = self.pop();
+        if let Some(delivery) = &dropped {
+            self.forget(delivery);
+        }
+        dropped.is_some()
     }
 
-    fn free_packet_id(&mut self) -> NonZeroU16 {
-        loop {
-            self.last_packet_id = self.last_packet_id.checked_add(1).unwrap_or(1);
-            let candidate = NonZeroU16::new(self.last_packet_id).unwrap_or(NonZeroU16::MIN);
-            // Identifiers rise, so the oldest in flight is the first that could collide; only
-            // when it does not is a walk spared. The window is far below 65,535.
-            let oldest = self.in_flight.front().map(|oldest| oldest.packet_id);
-            let has_wrapped = oldest.is_some_and(|oldest| oldest >= candidate);
-            if !has_wrapped || self.position(candidate).is_none() {
-                return candidate;
+    /// Removes what is stored of a delivery that is over.
+    fn forget(&mut self, delivery: &Delivery) {
+        if let (Some(kept), Some(stored)) = (&mut self.kept, &delivery.stored) {
+            let (session, sequence) = (kept.number, delivery.sequence);
+            kept.push(SessionChange::Dequeue { session, sequence });
+            stored.let_go(&mut kept.changes);
+        }
+    }
+
+    /// Whether the next delivery's identifier is still in use.
+    pub(crate) fn must_wait_for_identifier(&self) -> bool {
+        let (Some(next), Some(oldest)) = (self.waiting.front(), self.in_flight.front()) else {
+            return false;
+        };
+        next.sequence >= oldest.delivery.sequence + PACKET_IDS
+            && self.position(next.packet_id()).is_some()
+    }
+
+    /// Puts the next delivery in turn in flight.
+    pub(crate) fn send(&mut self) -> Option<Delivery> {
+        let delivery = self.pop()?;
+        self.last_sent = self.last_sent.max(delivery.sequence);
+        self.put_in_flight(delivery.clone(), Phase::Sent);
+        Some(delivery)
+    }
+
+    fn put_in_flight(&mut self, delivery: Delivery, phase: Phase) {
+        let sequence = delivery.sequence;
+        let flight = InFlight {
+            packet_id: delivery.packet_id(),
+            delivery,
+            phase,
+        };
+        // Nearly always the last.
+        let behind = self.in_flight.iter().rev();
+        let later = behind
+            .take_while(|other| other.delivery.sequence > sequence)
+            .count();
+        self.in_flight.insert(self.in_flight.len() - later, flight);
+    }
+
+    /// Gives up a delivery that was just put in flight.
+    pub(crate) fn abandon(&mut self, packet_id: NonZeroU16) {
+        if let Some(at) = self.position(packet_id) {
+            self.complete(at);
+        }
+    }
+
+    /// A new connection begins: what was sent and not acknowledged waits again, in its place, to
+    /// be sent as far as the new connection's quota goes.
+    pub(crate) fn send_again(&mut self) {
+        let (again, released): (Vec<_>, Vec<_>) = std::mem::take(&mut self.in_flight)
+            .into_iter()
+            .partition(|flight| flight.phase == Phase::Sent);
+        self.in_flight = released.into();
+        for mut flight in again.into_iter().rev() {
+            flight.delivery.dup = true;
+            self.waiting_bytes += flight.delivery.publication.payload.len();
+            self.waiting.push_front(flight.delivery);
+        }
+    }
+
+    /// Forgets everything: the session is over.
+    pub(crate) fn end(&mut self) -> Option<Box<Kept>> {
+        let mut kept = self.kept.take()?;
+        kept.push(SessionChange::End {
+            session: kept.number,
+        });
+        let in_flight = self.in_flight.drain(..).map(|flight| flight.delivery);
+        for delivery in in_flight.chain(self.waiting.drain(..)) {
+            if let Some(stored) = delivery.stored {
+                stored.let_go(&mut kept.changes);
             }
         }
+        self.waiting_bytes = 0;
+        Some(kept)
     }
 
     /// Acknowledgements come nearly always in order, so the search ends at once.
@@ -141,7 +281,13 @@ impl Acknowledged {
     pub(crate) fn release(&mut self, packet_id: NonZeroU16) -> Result<(), StrayAcknowledgement> {
         match self.expect(packet_id, Qos::ExactlyOnce, Phase::Sent) {
             Ok(at) => {
-                self.in_flight[at].phase = Phase::Released;
+                let flight = &mut self.in_flight[at];
+                flight.phase = Phase::Released;
+                let sequence = flight.delivery.sequence;
+                if let Some(kept) = &mut self.kept {
+                    let session = kept.number;
+                    kept.push(SessionChange::Release { session, sequence });
+                }
                 Ok(())
             }
             // Sent again by a client that did not see our PUBREL.
@@ -166,7 +312,9 @@ impl Acknowledged {
     }
 
     fn complete(&mut self, at: usize) {
-        self.in_flight.remove(at);
+        if let Some(flight) = self.in_flight.remove(at) {
+            self.forget(&flight.delivery);
+        }
         if self.in_flight.is_empty() {
             self.in_flight = VecDeque::new();
         }
@@ -178,22 +326,28 @@ mod tests {
     use super::*;
     use gatepost_message::Topic;
 
-    fn delivery(qos: Qos) -> Delivery {
+    fn send(state: &mut Acknowledged, qos: Qos) -> NonZeroU16 {
         let topic = Topic::new("a").expect("a topic");
-        Delivery {
+        let delivery = Delivery {
             publication: Arc::new(Publication::new(topic, "x")),
+            stored: None,
+            sequence: state.next_sequence(),
             qos,
             retain: false,
+            dup: false,
             identifiers: SmallVec::new(),
-        }
+        };
+        state.push(delivery);
+        assert!(!state.must_wait_for_identifier());
+        state.send().expect("it waits").packet_id()
     }
 
     #[test]
     fn mqtt_2_2_1_4_identifiers_in_use_are_not_given_again() {
         let mut state = Acknowledged::default();
-        let kept = state.send(delivery(Qos::AtLeastOnce));
-        for _ in 0..70_000 {
-            let packet_id = state.send(delivery(Qos::AtLeastOnce));
+        let kept = send(&mut state, Qos::AtLeastOnce);
+        for _ in 0..140_000 {
+            let packet_id = send(&mut state, Qos::AtLeastOnce);
             assert_ne!(packet_id, kept);
             state.acknowledge(packet_id).expect("in flight");
         }
@@ -204,7 +358,7 @@ mod tests {
     #[test]
     fn exactly_once_takes_its_four_steps() {
         let mut state = Acknowledged::default();
-        let packet_id = state.send(delivery(Qos::ExactlyOnce));
+        let packet_id = send(&mut state, Qos::ExactlyOnce);
         assert_eq!(
             state.acknowledge(packet_id),
             Err(StrayAcknowledgement::OutOfStep),
@@ -219,5 +373,32 @@ mod tests {
         assert_eq!(state.release(packet_id), Ok(()), "a repeated PUBREC");
         assert_eq!(state.finish(packet_id), Ok(()));
         assert!(state.in_flight.is_empty());
+    }
+
+    #[test]
+    fn what_was_not_acknowledged_waits_again_in_its_place() {
+        let mut state = Acknowledged::default();
+        let ids: Vec<_> = [Qos::AtLeastOnce, Qos::ExactlyOnce, Qos::AtLeastOnce]
+            .map(|qos| send(&mut state, qos))
+            .into();
+        state.release(ids[1]).expect("in flight");
+        state.send_again();
+        assert_eq!(
+            state.in_flight.len(),
+            1,
+            "what is released is not sent again"
+        );
+        let again: Vec<_> = std::iter::from_fn(|| state.send()).collect();
+        let sent: Vec<_> = again
+            .iter()
+            .map(|delivery| (delivery.packet_id(), delivery.dup))
+            .collect();
+        assert_eq!(sent, [(ids[0], true), (ids[2], true)]);
+        let order: Vec<_> = state
+            .in_flight
+            .iter()
+            .map(|flight| flight.packet_id)
+            .collect();
+        assert_eq!(order, ids, "sorted by sequence");
     }
 }

@@ -8,12 +8,14 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::BytesMut;
-use gatepost_message::{Publication, TopicFilter};
+use gatepost_message::{MessageId, Publication, TopicFilter};
+use gatepost_store::{StoreError, Ticket};
 
 use crate::acknowledged::{Acknowledged, StrayAcknowledgement};
 use crate::broker::Core;
 use crate::encoder::{Format, Sink};
 use crate::filter::{RequestedFilter, RetainHandling, SubscribeOptions};
+use crate::keeping::Gathering;
 use crate::publisher::Publisher;
 use crate::session::{Ended, Session, Will};
 use crate::subscription::{Member, Subscription, Target};
@@ -22,6 +24,8 @@ use crate::subscription::{Member, Subscription, Target};
 pub struct ConnectOptions {
     /// Its name; `None` for one that the broker makes.
     pub client_id: Option<String>,
+    /// Who logged in, if anybody did; the session is theirs from then on.
+    pub user: Option<Arc<str>>,
     /// What it is, for the list of sessions: `mqtt`, `websocket`.
     pub kind: &'static str,
     /// Whether earlier state is forgotten.
@@ -64,11 +68,14 @@ pub struct Connected {
 }
 
 /// Why a client gets no session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectError {
     /// The bound of the settings is reached.
     #[error("there are as many sessions as the settings allow")]
     TooManySessions,
+    /// There is a session of this name, and it is another user's.
+    #[error("the session is another user's")]
+    OtherUser(Arc<str>),
 }
 
 /// Why a subscription is refused.
@@ -134,31 +141,15 @@ impl Attachment {
     pub fn poll_ended(
         &self,
         context: &mut Context<'_>,
-        mut poll_writable: impl FnMut(&mut Context<'_>) -> Poll<io::Result<()>>,
+        poll_writable: impl FnMut(&mut Context<'_>) -> Poll<io::Result<()>>,
     ) -> Poll<Ended> {
         let mut state = self.session.lock();
         if !self.is_current() {
             return Poll::Ready(Ended::TakenOver);
         }
-        if let Some(why) = state.ended {
-            return Poll::Ready(why);
-        }
-        state.set_owner(context.waker());
-        while state.is_blocked() {
-            match poll_writable(context) {
-                Poll::Pending => return Poll::Pending,
-                Poll::Ready(Err(_)) => return Poll::Ready(Ended::Broken),
-                Poll::Ready(Ok(())) => {
-                    self.session.flush_as_owner(&mut state);
-                    self.session.note_progress(&mut state, self.core.around());
-                }
-            }
-            if let Some(why) = state.ended {
-                return Poll::Ready(why);
-            }
-            state.set_owner(context.waker());
-        }
-        Poll::Pending
+        let around = self.core.around();
+        self.session
+            .poll_owner(&mut state, context, poll_writable, around)
     }
 
     /// Whether the socket's stream of frames ends at a boundary, so that a last frame of the
@@ -184,6 +175,24 @@ impl Attachment {
         self.session.flush();
     }
 
+    /// Whether the session outlives its connection and the server, so that what changes in it must
+    /// be durable before the client is told.
+    pub fn is_kept(&self) -> bool {
+        self.session.lock().is_kept()
+    }
+
+    /// Hands what changed in the session to the store: to be called once for what one read gave,
+    /// after the publisher's flush. The ticket, where there is one, is for what must be durable
+    /// before the client is told of it: subscriptions, and the steps of exactly-once deliveries.
+    pub fn submit(&self) -> Option<Result<Ticket, StoreError>> {
+        let store = self.core.store.as_ref()?;
+        if self.is_current() {
+            self.session.submit(store)
+        } else {
+            None
+        }
+    }
+
     /// Adds a subscription, or replaces the one of the same filter \[MQTT-3.8.4-3\]. Returns
     /// what the topics kept for it; to be handed to [`Attachment::deliver_retained`] when the
     /// client has been told of its success.
@@ -206,6 +215,7 @@ impl Attachment {
             }
             !is_known
         };
+        self.session.keep_subscription(&requested.text, *options);
         let member = Member::new(self.session.clone(), *options);
         let index = &self.core.index;
         if let Some(share) = &requested.share {
@@ -233,19 +243,38 @@ impl Attachment {
         })
     }
 
+    /// The filters that the session subscribes to.
+    pub fn filters(&self) -> Vec<TopicFilter> {
+        self.session.filters.lock().iter().cloned().collect()
+    }
+
     /// Removes a subscription; tells whether there was one.
     pub fn unsubscribe(&self, text: &TopicFilter) -> bool {
-        self.is_current()
+        let existed = self.is_current()
             && self.session.filters.lock().remove(text)
-            && self.core.remove_subscription(&self.session, text)
+            && self.core.remove_subscription(&self.session, text);
+        if existed {
+            self.session.forget_subscription(text);
+        }
+        existed
     }
 
     /// Delivers what topics kept, as [`Attachment::subscribe`] returned it.
     pub fn deliver_retained(&self, kept: &[Arc<Publication>], options: &SubscribeOptions) {
         let target = Target::from(&Member::new(self.session.clone(), *options));
+        let around = self.core.around();
+        let mut gathering = Gathering::default();
+        let session = &self.session;
         for publication in kept {
-            self.session
-                .deliver(publication, &target, true, self.core.around());
+            session.deliver(publication, &target, true, &mut gathering, around);
+        }
+        if let Some(store) = &self.core.store
+            && !gathering.changes.is_empty()
+        {
+            session.lock().submit_with(&mut gathering, store);
+            session.go_on(around, &mut gathering.changes);
+            // Removals only; refused, the next start makes them.
+            let _ = store.submit_all(&mut gathering.changes);
         }
     }
 
@@ -280,34 +309,41 @@ impl Attachment {
     }
 
     /// Whether a QoS 2 publication of this identifier was received and not released: it is the
-    /// same again \[MQTT-4.3.3-10\].
+    /// same again \[MQTT-4.3.3-10\]. [`Publisher::note_received`] tells of new ones.
     pub fn is_received(&self, packet_id: NonZeroU16) -> bool {
-        let state = self.session.lock();
-        let acknowledged = state.acknowledged.as_ref();
-        acknowledged.is_some_and(|queue| queue.received.contains(&packet_id))
+        self.session.is_received(packet_id)
     }
 
     /// QoS 2 publications of the client that it has not released.
     pub fn received_count(&self) -> usize {
-        let state = self.session.lock();
-        state
-            .acknowledged
-            .as_ref()
-            .map_or(0, |queue| queue.received.len())
+        self.session.received_count()
     }
 
-    /// Remembers that a QoS 2 publication was received.
-    pub fn note_received(&self, packet_id: NonZeroU16) {
-        let mut state = self.session.lock();
-        let queue = state.acknowledged.get_or_insert_default();
-        queue.received.insert(packet_id);
+    /// Notes that a QoS 2 publication was received that is yet to be judged. Published under this
+    /// message id, it becomes durable together with the identifier; otherwise
+    /// [`Attachment::settle_received`] tells what became of it.
+    pub fn expect_received(&self, packet_id: NonZeroU16, message: MessageId) {
+        self.session.receive_for_now(packet_id);
+        if self.is_kept() {
+            let claim = (self.session.clone(), packet_id);
+            self.core.claims.insert(message, claim);
+        }
+    }
+
+    /// The judged publication was not published: it was taken all the same (its repetition is
+    /// known for one), or refused.
+    pub fn settle_received(&self, packet_id: NonZeroU16, message: MessageId, is_taken: bool) {
+        let claim = self.core.claims.take(message);
+        if !is_taken {
+            self.session.unreceive(packet_id);
+        } else if let Some((session, packet_id)) = claim {
+            session.keep_received(packet_id);
+        }
     }
 
     /// PUBREL: the identifier is free again; tells whether it was in use.
     pub fn note_released(&self, packet_id: NonZeroU16) -> bool {
-        let mut state = self.session.lock();
-        let acknowledged = state.acknowledged.as_mut();
-        acknowledged.is_some_and(|queue| queue.received.remove(&packet_id))
+        self.is_current() && self.session.unreceive(packet_id)
     }
 
     /// How long the session would outlive this connection.

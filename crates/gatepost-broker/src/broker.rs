@@ -6,18 +6,19 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use gatepost_message::{Publication, TopicFilter};
+use gatepost_message::{MessageId, Publication, TopicFilter};
 use gatepost_store::{Store, StoreError, Ticket};
 use parking_lot::Mutex;
 
 use crate::attachment::{Attachment, Close, ConnectError, ConnectOptions, Connected, Welcome};
 use crate::counters::Counters;
 use crate::index::Index;
+use crate::keeping::Claims;
 use crate::publisher::{Delivery, Publisher};
 use crate::reader::{Queue, Reader, ReaderOptions};
 use crate::recent::Recent;
 use crate::retained::Retained;
-use crate::session::{Aliases, Ended, Link, Session, State, Surroundings};
+use crate::session::{Aftermath, Aliases, Ended, Link, Session, State, Surroundings};
 use crate::settings::BrokerSettings;
 use crate::subscription::Subscription;
 
@@ -28,6 +29,7 @@ const IDLE_PUBLISHERS_MAX: usize = 16;
 pub(crate) struct Core {
     pub(crate) settings: BrokerSettings,
     pub(crate) store: Option<Store>,
+    pub(crate) claims: Claims,
     pub(crate) index: Index,
     pub(crate) retained: Retained,
     pub(crate) recent: Recent,
@@ -78,6 +80,7 @@ impl Broker {
             let record = broker.core.recent.record(&publication.topic);
             broker.core.recent.push(&record, &publication);
         }
+        crate::recovery::take_back_sessions(&broker.core)?;
         Ok(broker)
     }
 
@@ -94,6 +97,7 @@ impl Broker {
                 settings.recent_topics_max,
             ),
             counters: Counters::default(),
+            claims: Claims::default(),
             sessions: Mutex::default(),
             readers: Mutex::default(),
             started: Instant::now(),
@@ -188,6 +192,33 @@ impl Broker {
         })
     }
 
+    /// Whose session this is, where its client logged in.
+    pub fn owner_of(&self, client_id: &str) -> Option<Arc<str>> {
+        let sessions = self.core.sessions.lock();
+        sessions.get(client_id)?.lock().user.clone()
+    }
+
+    /// Ends a session, connected or not, and all that it has; tells whether there was one. Its
+    /// will is published \[MQTT-3.1.2-8\].
+    pub fn forget(&self, client_id: &str) -> bool {
+        let session = self.core.sessions.lock().remove(client_id);
+        let Some(session) = session else {
+            return false;
+        };
+        let aftermath = self.core.end_session(&session);
+        self.core.settle(vec![aftermath]);
+        true
+    }
+
+    /// Wakes the task of every connection, so that it looks at what has changed around it, such
+    /// as what its user may do.
+    pub fn wake_connections(&self) {
+        let sessions: Vec<_> = self.core.sessions.lock().values().cloned().collect();
+        for session in sessions {
+            session.lock().wake_owner();
+        }
+    }
+
     /// Tells all connections and readers to end, when the server goes down.
     pub fn shut_down(&self) {
         let sessions: Vec<_> = self.core.sessions.lock().values().cloned().collect();
@@ -212,32 +243,40 @@ impl Core {
             Some(client_id) => (Arc::from(client_id.as_str()), false),
             None => (self.assign_client_id(), true),
         };
-        let mut wills = Vec::new();
+        let mut aftermaths = Vec::new();
         let mut sessions = self.sessions.lock();
         let mut kept = sessions.get(&client_id).cloned();
-        if options.clean_start
-            && let Some(earlier) = kept.take()
+        if let Some(session) = &kept
+            && let Some(owner) = &session.lock().user
+            && options.user.as_ref() != Some(owner)
         {
+            return Err(ConnectError::OtherUser(owner.clone()));
+        }
+        let is_over = |earlier: &Arc<Session>| {
+            // A session without expiry ends with its connection, which ends here.
+            options.clean_start || earlier.lock().expiry.is_zero()
+        };
+        if let Some(earlier) = kept.take_if(|earlier| is_over(earlier)) {
             sessions.remove(&client_id);
-            wills.extend(self.end_session(&earlier)); // [MQTT-3.1.2-4]
+            aftermaths.push(self.end_session(&earlier)); // [MQTT-3.1.2-4]
         }
         let session_present = kept.is_some();
         let session = match kept {
             Some(session) => session,
             None if sessions.len() >= self.settings.sessions_max => {
                 drop(sessions);
-                self.publish_wills(wills);
+                self.settle(aftermaths);
                 return Err(ConnectError::TooManySessions);
             }
             None => {
-                let session = Arc::new(Session::new(client_id.clone(), options.kind));
+                let session = Arc::new(Session::new(client_id.clone(), options.kind.into()));
                 sessions.insert(client_id, session.clone());
                 session
             }
         };
         let epoch = {
             let mut state = session.lock();
-            wills.extend(self.take_over(&session, &mut state));
+            aftermaths.extend(self.take_over(&session, &mut state));
             let epoch = self.attach(&session, &mut state, options);
             let welcome = Welcome {
                 session_present,
@@ -248,7 +287,7 @@ impl Core {
             epoch
         };
         drop(sessions);
-        self.publish_wills(wills);
+        self.settle(aftermaths);
         if session_present {
             // Routes know the session by its earlier connection.
             self.index.touch_everything();
@@ -261,20 +300,22 @@ impl Core {
 
     fn assign_client_id(&self) -> Arc<str> {
         let number = self.assigned.fetch_add(1, Ordering::Relaxed);
-        let unique = gatepost_message::MessageId::next();
+        let unique = MessageId::next();
         Arc::from(format!("auto-{unique}-{number}"))
     }
 
     /// Takes the session from its present connection, if it has one.
-    fn take_over(&self, session: &Arc<Session>, state: &mut State) -> Option<Publication> {
+    fn take_over(&self, session: &Arc<Session>, state: &mut State) -> Option<Aftermath> {
         state.link.as_ref()?;
         session.epoch.fetch_add(1, Ordering::AcqRel);
         session.end_locked(state, Ended::TakenOver);
         state.was_cut_cleanly = session.detach(state, self.around());
         self.counters.connected.fetch_sub(1, Ordering::Relaxed);
         // The client is back before any delay could pass; only a will without delay is due.
-        let will = state.will.take()?;
-        will.delay.is_zero().then_some(will.publication)
+        state.will.as_ref().filter(|will| will.delay.is_zero())?;
+        let mut aftermath = Aftermath::default();
+        aftermath.will = state.take_will(&mut aftermath.changes);
+        Some(aftermath)
     }
 
     fn attach(&self, session: &Session, state: &mut State, options: ConnectOptions) -> u64 {
@@ -289,6 +330,9 @@ impl Core {
             aliases: (options.alias_max > 0).then(|| Box::new(Aliases::new(options.alias_max))),
         };
         state.will = options.will.map(Box::new);
+        if options.user.is_some() {
+            state.user = options.user;
+        }
         state.expiry = options
             .expiry
             .min(self.settings.session_expiry_max.duration());
@@ -301,13 +345,20 @@ impl Core {
             .silence_max_seconds
             .store(silence_max, Ordering::Relaxed);
         session.attach(state, link);
+        if let Some(store) = &self.store
+            && (state.is_kept() || !state.expiry.is_zero())
+        {
+            state.begin_keeping(MessageId::next().number());
+            state.keep_will();
+            session.keep_row(state, store);
+        }
         self.counters.connected.fetch_add(1, Ordering::Relaxed);
         session.epoch.fetch_add(1, Ordering::AcqRel) + 1
     }
 
     /// The connection of this epoch is over.
     pub(crate) fn close(self: &Arc<Self>, session: &Arc<Session>, epoch: u64, close: &Close) {
-        let mut wills = Vec::new();
+        let mut aftermath = Aftermath::default();
         {
             let mut sessions = self.sessions.lock();
             let mut state = session.lock();
@@ -320,23 +371,14 @@ impl Core {
                 state.expiry = expiry.min(self.settings.session_expiry_max.duration());
             }
             if !close.with_will {
-                state.will = None; // [MQTT-3.14.4-3]
+                state.take_will(&mut aftermath.changes); // [MQTT-3.14.4-3]
             }
             if state.expiry.is_zero() {
                 drop(state);
                 sessions.remove(&session.client_id);
-                wills.extend(self.end_session(session));
+                aftermath = self.end_session(session);
             } else {
-                let now = Instant::now();
-                state.expires = Some(now + state.expiry);
-                let delay = state.will.as_ref().map(|will| will.delay);
-                match delay {
-                    Some(Duration::ZERO) => {
-                        wills.extend(state.will.take().map(|will| will.publication));
-                    }
-                    Some(delay) => state.will_due = Some(now + delay.min(state.expiry)),
-                    None => {}
-                }
+                self.leave(session, &mut state, &mut aftermath);
                 drop(state);
                 // Routes may leave it out, or must give it frames of its own.
                 if !session.filters.lock().is_empty() {
@@ -344,13 +386,29 @@ impl Core {
                 }
             }
         }
-        self.publish_wills(wills);
+        self.settle(vec![aftermath]);
+    }
+
+    /// The session goes on without a connection.
+    fn leave(&self, session: &Session, state: &mut State, aftermath: &mut Aftermath) {
+        let now = Instant::now();
+        state.expires = now.checked_add(state.expiry);
+        let delay = state.will.as_ref().map(|will| will.delay);
+        match delay {
+            Some(Duration::ZERO) => aftermath.will = state.take_will(&mut aftermath.changes),
+            Some(delay) => state.will_due = Some(now + delay.min(state.expiry)),
+            None => {}
+        }
+        if let Some(store) = &self.store {
+            session.keep_row(state, store);
+        }
     }
 
     /// Ends a session that the caller has taken out of the table: its subscriptions, its queue,
-    /// its connection. Returns the will, to be published when no lock is held.
-    pub(crate) fn end_session(&self, session: &Arc<Session>) -> Option<Publication> {
-        let will = {
+    /// its connection. What it leaves behind is to be settled when no lock is held.
+    pub(crate) fn end_session(&self, session: &Arc<Session>) -> Aftermath {
+        let mut aftermath = Aftermath::default();
+        {
             let mut state = session.lock();
             state.has_ended = true;
             if state.link.is_some() {
@@ -359,15 +417,18 @@ impl Core {
                 state.was_cut_cleanly = session.detach(&mut state, self.around());
                 self.counters.connected.fetch_sub(1, Ordering::Relaxed);
             }
-            state.acknowledged = None;
-            state.will.take()
-        };
+            // [MQTT-3.1.3-9]: at the latest when the session ends.
+            aftermath.will = state.take_will(&mut aftermath.changes);
+            let queue = state.acknowledged.take();
+            if let Some(kept) = queue.and_then(|mut queue| queue.end()) {
+                aftermath.changes.extend(kept.changes);
+            }
+        }
         let filters = std::mem::take(&mut *session.filters.lock());
         for text in filters {
             self.remove_subscription(session, &text);
         }
-        // [MQTT-3.1.3-9]: at the latest when the session ends.
-        will.map(|will| will.publication)
+        aftermath
     }
 
     pub(crate) fn remove_subscription(&self, session: &Arc<Session>, text: &TopicFilter) -> bool {
@@ -382,14 +443,17 @@ impl Core {
         }
     }
 
-    /// To be called when no lock is held.
-    pub(crate) fn publish_wills(self: &Arc<Self>, wills: Vec<Publication>) {
-        if wills.is_empty() {
+    /// Publishes wills and submits what goes with them. To be called when no lock is held.
+    pub(crate) fn settle(self: &Arc<Self>, aftermaths: Vec<Aftermath>) {
+        if aftermaths.iter().all(Aftermath::is_nothing) {
             return;
         }
         let mut publisher = Publisher::new(self.clone(), None);
-        for will in wills {
-            publisher.publish(will);
+        for aftermath in aftermaths {
+            if let Some(will) = aftermath.will {
+                publisher.publish(will);
+            }
+            publisher.take_along(aftermath.changes);
         }
         // Nobody waits for a will's durability: its sender is gone.
         let _ = publisher.flush();

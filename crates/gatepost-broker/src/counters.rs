@@ -20,11 +20,13 @@ pub enum DropCause {
     Expired,
     /// A reader by SSE or JSON lines was too slow; it is told of the gap.
     StreamFull,
+    /// The disk refused it; whoever published was told so.
+    NotStored,
 }
 
 impl DropCause {
     /// Every cause, in the order of their numbers.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::OutboxFull,
         Self::QueueFull,
         Self::Stalled,
@@ -32,6 +34,7 @@ impl DropCause {
         Self::TooLarge,
         Self::Expired,
         Self::StreamFull,
+        Self::NotStored,
     ];
 
     /// The name in metrics and in `$SYS`.
@@ -44,6 +47,7 @@ impl DropCause {
             Self::TooLarge => "too_large",
             Self::Expired => "expired",
             Self::StreamFull => "stream_full",
+            Self::NotStored => "not_stored",
         }
     }
 }

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 
 use crate::broker::{Broker, Core};
 use crate::publisher::Publisher;
-use crate::session::{Ended, Session};
+use crate::session::{Aftermath, Ended, Session};
 
 const TICK: Duration = Duration::from_secs(1);
 /// How often retained messages are looked through for expired ones, in ticks.
@@ -73,7 +73,7 @@ impl Core {
 
     fn look_after_sessions(self: &Arc<Self>, now: Instant, now_seconds: u32) {
         let sessions: Vec<Arc<Session>> = self.sessions.lock().values().cloned().collect();
-        let mut wills = Vec::new();
+        let mut aftermaths = Vec::new();
         let patience = self.settings.patience.duration();
         for session in sessions {
             if session.is_connected() {
@@ -93,8 +93,12 @@ impl Core {
             }
             let mut state = session.lock();
             if state.link.is_none() && state.will_due.is_some_and(|due| due <= now) {
-                state.will_due = None;
-                wills.extend(state.will.take().map(|will| will.publication));
+                let mut aftermath = Aftermath::default();
+                aftermath.will = state.take_will(&mut aftermath.changes);
+                if let Some(store) = &self.store {
+                    session.keep_row(&mut state, store);
+                }
+                aftermaths.push(aftermath);
             }
             let has_expired = |expires: Option<Instant>| expires.is_some_and(|at| at <= now);
             let is_over = state.link.is_none() && has_expired(state.expires);
@@ -108,11 +112,11 @@ impl Core {
                 };
                 if is_still_over {
                     table.remove(&session.client_id);
-                    wills.extend(self.end_session(&session));
+                    aftermaths.push(self.end_session(&session));
                 }
             }
         }
-        self.publish_wills(wills);
+        self.settle(aftermaths);
     }
 
     /// The figures that other brokers publish too, under the same names.

@@ -445,7 +445,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn session(number: usize) -> Arc<Session> {
-        Arc::new(Session::new(Arc::from(number.to_string()), "test"))
+        Arc::new(Session::new(Arc::from(number.to_string()), "test".into()))
     }
 
     fn member(session: &Arc<Session>) -> Subscription {

@@ -14,7 +14,8 @@
 //!   its cause ([`DropCause`]).
 //! - Of one publisher's publications every subscriber sees the same order.
 //! - What is acknowledged to a publisher is first in the store: [`Publisher::flush`] gives the
-//!   ticket to wait for.
+//!   ticket to wait for. Sessions that outlive their connection are in it with their queues
+//!   (`keeping.rs`) and come back from it at the next start (`recovery.rs`).
 //! - No lock is held across an await; locks of sessions are never held together.
 
 mod acknowledged;
@@ -25,10 +26,12 @@ mod encoder;
 mod filter;
 mod housekeeping;
 mod index;
+mod keeping;
 mod outbox;
 mod publisher;
 mod reader;
 mod recent;
+mod recovery;
 mod retained;
 mod route;
 mod session;

@@ -10,6 +10,7 @@
 //! publisher's order over all topics, which is more than the standard asks.
 
 use std::collections::HashMap;
+use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
@@ -22,6 +23,7 @@ use crate::broker::Core;
 use crate::counters::Counters;
 use crate::encoder::FrameOptions;
 use crate::index::{Generations, Place};
+use crate::keeping::Gathering;
 use crate::recent::{Record, TopicKey};
 use crate::retained::Kept;
 use crate::route::Route;
@@ -81,7 +83,9 @@ pub struct Publisher {
     run: Option<Run>,
     dirty: Vec<Arc<Session>>,
     congested: Vec<Arc<Session>>,
-    changes: Vec<Change>,
+    /// Sessions that may be sent to once the changes are submitted.
+    held: Vec<Arc<Session>>,
+    gathering: Gathering,
     messages: u64,
     bytes: u64,
     deliveries: u64,
@@ -99,7 +103,8 @@ impl Publisher {
             run: None,
             dirty: Vec::new(),
             congested: Vec::new(),
-            changes: Vec::new(),
+            held: Vec::new(),
+            gathering: Gathering::default(),
             messages: 0,
             bytes: 0,
             deliveries: 0,
@@ -213,15 +218,26 @@ impl Publisher {
         known.record.bytes.fetch_add(length, Ordering::Relaxed);
         self.core.recent.push(&known.record, publication);
         if publication.qos > Qos::AtMostOnce && !is_ours {
-            self.changes.push(Change::History(publication.clone()));
+            self.gathering
+                .changes
+                .push(Change::History(publication.clone()));
+        }
+        if publication.qos == Qos::ExactlyOnce
+            && let Some((session, packet_id)) = self.core.claims.take(publication.id)
+        {
+            session.receive(packet_id, &mut self.gathering.changes);
         }
         if !publication.retain {
             return false;
         }
         match self.core.retained.keep(publication) {
-            Kept::Stored if !is_ours => self.changes.push(Change::Retain(publication.clone())),
+            Kept::Stored if !is_ours => self
+                .gathering
+                .changes
+                .push(Change::Retain(publication.clone())),
             Kept::Cleared if !is_ours => {
-                self.changes
+                self.gathering
+                    .changes
                     .push(Change::Unretain(publication.topic.clone()));
             }
             Kept::Nothing => return !publication.payload.is_empty(),
@@ -311,9 +327,13 @@ impl Publisher {
                 continue; // [MQTT-3.8.3-3]
             }
             let retain = publication.retain && target.retain_as_published;
-            let pressure = target
-                .session
-                .deliver(publication, target, retain, core.around());
+            let pressure = target.session.deliver(
+                publication,
+                target,
+                retain,
+                &mut self.gathering,
+                core.around(),
+            );
             self.note(&target.session, pressure);
         }
     }
@@ -322,8 +342,10 @@ impl Publisher {
         match pressure {
             Pressure::None => {}
             Pressure::Dirty => self.dirty.push(session.clone()),
+            Pressure::Held => self.held.push(session.clone()),
             Pressure::Congested => {
-                self.dirty.push(session.clone());
+                // It may be held as well; going on flushes too.
+                self.held.push(session.clone());
                 if !self
                     .congested
                     .iter()
@@ -335,11 +357,26 @@ impl Publisher {
         }
     }
 
+    /// Notes that the exactly-once publication of this packet identifier was received, so that
+    /// its repetition is known for one. Durable together with what was published since the last
+    /// [`Publisher::flush`].
+    pub fn note_received(&mut self, packet_id: NonZeroU16) {
+        if let Some(session) = &self.session {
+            session.receive(packet_id, &mut self.gathering.changes);
+        }
+    }
+
+    /// Changes that are to be durable together with what is published.
+    pub(crate) fn take_along(&mut self, changes: Vec<Change>) {
+        self.gathering.changes.extend(changes);
+    }
+
     /// Writes what was gathered to the sockets, once each. The ticket, where there is one, is
     /// for what must be durable before it is acknowledged.
     pub fn flush(&mut self) -> Option<Result<Ticket, StoreError>> {
         let ticket = self.submit_changes();
         self.close_run(true);
+        self.let_held_go_on();
         for session in self.dirty.drain(..) {
             session.flush();
         }
@@ -351,14 +388,37 @@ impl Publisher {
     }
 
     fn submit_changes(&mut self) -> Option<Result<Ticket, StoreError>> {
+        let changes = &mut self.gathering.changes;
         let Some(store) = &self.core.store else {
-            self.changes.clear();
+            changes.clear();
             return None;
         };
-        if self.changes.is_empty() {
+        if changes.is_empty() {
             return None;
         }
-        Some(store.submit(self.changes.drain(..)))
+        let ticket = store.submit_all(changes);
+        if ticket.is_err() {
+            // Nobody is told of success, so nothing of it is owed.
+            changes.clear();
+        }
+        self.gathering.was_submitted(&ticket);
+        Some(ticket)
+    }
+
+    /// Sends what sessions held back until its rows were submitted.
+    fn let_held_go_on(&mut self) {
+        let address = |session: &Arc<Session>| Arc::as_ptr(session).cast::<()>() as usize;
+        self.held.sort_unstable_by_key(address);
+        self.held.dedup_by_key(|session| address(session));
+        for session in self.held.drain(..) {
+            session.go_on(self.core.around(), &mut self.gathering.changes);
+        }
+        if let Some(store) = &self.core.store
+            && !self.gathering.changes.is_empty()
+        {
+            // Removals only: refused, they are made at the next flush.
+            let _ = store.submit_all(&mut self.gathering.changes);
+        }
     }
 
     /// Whether subscribers asked to be waited for, since the last [`Publisher::poll_relief`].

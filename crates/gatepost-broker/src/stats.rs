@@ -1,5 +1,6 @@
 //! The broker's figures, for the dashboard, metrics and `$SYS`.
 
+use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 
 use crate::broker::{Broker, Core};
@@ -24,7 +25,7 @@ pub struct SessionStats {
     /// The client id, or the name of a reader.
     pub client: String,
     /// `mqtt`, `websocket`, `sse`, `jsonl`.
-    pub kind: &'static str,
+    pub kind: Cow<'static, str>,
     /// Whether it is connected.
     pub connected: bool,
     /// Its subscriptions.
@@ -137,7 +138,7 @@ impl Core {
                 let state = session.lock();
                 SessionStats {
                     client: session.client_id().to_owned(),
-                    kind: session.kind,
+                    kind: session.kind.clone(),
                     connected: state.link.is_some(),
                     subscriptions,
                     queued: state.queued(),
@@ -151,7 +152,7 @@ impl Core {
             let reader = reader.upgrade()?;
             Some(SessionStats {
                 client: reader.name.clone(),
-                kind: reader.kind,
+                kind: reader.kind.into(),
                 connected: true,
                 subscriptions: reader.filters,
                 queued: reader.len(),

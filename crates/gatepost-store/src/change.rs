@@ -6,6 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use gatepost_message::{Action, Envelope, MessageId, Publication, RuleHit, Score, Topic};
 
+use crate::session::SessionChange;
+
 /// One change. Changes submitted together are committed together or not at all.
 #[derive(Debug, Clone)]
 pub enum Change {
@@ -21,6 +23,8 @@ pub enum Change {
     Unquarantine(MessageId),
     /// Appends to the journal of verdicts.
     Journal(Box<JournalEntry>),
+    /// Something of the sessions that outlive their connections.
+    Session(SessionChange),
     /// Sets a record of another room's own keeping, such as a session. `space` names the room's
     /// table; keys sort bytewise within it.
     PutRecord {
@@ -56,6 +60,7 @@ impl Change {
                 Self::Retain(publication) | Self::History(publication) => publication.payload.len(),
                 Self::Quarantine(entry) => entry.body.len(),
                 Self::PutRecord { key, value, .. } => key.len() + value.len(),
+                Self::Session(change) => change.weight(),
                 Self::Unretain(_)
                 | Self::Unquarantine(_)
                 | Self::Journal(_)

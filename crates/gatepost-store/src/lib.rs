@@ -1,7 +1,7 @@
 //! The embedded database: what Gatepost keeps over a restart.
 //!
-//! One SQLite file holds retained messages, history, the journal of verdicts, the quarantine and
-//! the records of other rooms. Everything is written by one thread in *group commits*: callers
+//! One SQLite file holds retained messages, history, the journal of verdicts, the quarantine,
+//! the sessions that outlive their connections, and the records of other rooms. Everything is written by one thread in *group commits*: callers
 //! [`submit`](Store::submit) changes and get a [`Ticket`]; the writer takes all that has come in
 //! since its last commit, applies it in one transaction, and then every ticket of that group is
 //! committed at once. A caller that has acknowledged only after its ticket was committed can be
@@ -18,6 +18,7 @@ mod read;
 mod recovery;
 mod rows;
 mod schema;
+mod session;
 mod settings;
 mod store;
 mod writer;
@@ -26,5 +27,6 @@ pub use change::{Change, JournalEntry, QuarantineEntry};
 pub use error::StoreError;
 pub use group::Ticket;
 pub use recovery::Recovery;
+pub use session::{DeliveryRow, SessionChange, SessionRow, SubscriptionRow, WillRow};
 pub use settings::StoreSettings;
 pub use store::Store;

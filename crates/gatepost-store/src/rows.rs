@@ -63,7 +63,7 @@ pub(crate) fn id_to_row(id: MessageId) -> i64 {
 
 /// A value of another type than the column's was no version of ours writing: it comes out of a
 /// damaged file, and hides no other row.
-fn skip_foreign<T>(read: rusqlite::Result<Option<T>>) -> rusqlite::Result<Option<T>> {
+pub(crate) fn skip_foreign<T>(read: rusqlite::Result<Option<T>>) -> rusqlite::Result<Option<T>> {
     match read {
         Err(
             rusqlite::Error::InvalidColumnType(..)

@@ -4,7 +4,8 @@ use rusqlite::Connection;
 
 /// Each step takes the schema from its index to the next version; the file's `user_version` says
 /// how many have been taken. Steps are never edited once released, only appended.
-const STEPS: [&str; 1] = ["
+const STEPS: [&str; 2] = [
+    "
     CREATE TABLE retained (
         topic TEXT PRIMARY KEY,
         id INTEGER NOT NULL,
@@ -56,7 +57,64 @@ const STEPS: [&str; 1] = ["
         value BLOB NOT NULL,
         PRIMARY KEY (space, key)
     ) WITHOUT ROWID;
-"];
+",
+    "
+    -- Sessions that outlive their connection. Numbers are given once and never again.
+    CREATE TABLE session (
+        number INTEGER PRIMARY KEY,
+        client TEXT NOT NULL,
+        user TEXT,
+        kind TEXT NOT NULL,
+        expiry_seconds INTEGER NOT NULL,
+        -- Unix milliseconds at which its connection ended; NULL while it is connected.
+        ended_ms INTEGER,
+        -- The highest sequence that may have been sent; NULL where nobody knows.
+        sent INTEGER,
+        will_message INTEGER,
+        will_delay_seconds INTEGER
+    );
+
+    CREATE TABLE subscription (
+        session INTEGER NOT NULL,
+        filter TEXT NOT NULL,
+        qos INTEGER NOT NULL,
+        no_local INTEGER NOT NULL,
+        retain_as_published INTEGER NOT NULL,
+        identifier INTEGER,
+        PRIMARY KEY (session, filter)
+    ) WITHOUT ROWID;
+
+    -- A publication that sessions wait for, once for all of them.
+    CREATE TABLE message (
+        number INTEGER PRIMARY KEY,
+        id INTEGER NOT NULL,
+        topic TEXT NOT NULL,
+        qos INTEGER NOT NULL,
+        payload BLOB NOT NULL,
+        properties TEXT,
+        retain INTEGER NOT NULL
+    );
+
+    -- One publication's way to one session.
+    CREATE TABLE delivery (
+        session INTEGER NOT NULL,
+        sequence INTEGER NOT NULL,
+        message INTEGER NOT NULL,
+        qos INTEGER NOT NULL,
+        retain INTEGER NOT NULL,
+        released INTEGER NOT NULL,
+        identifiers BLOB NOT NULL,
+        PRIMARY KEY (session, sequence)
+    ) WITHOUT ROWID;
+
+    -- Packet identifiers of exactly-once publications that a client sent and has not released.
+    CREATE TABLE received (
+        session INTEGER NOT NULL,
+        packet INTEGER NOT NULL,
+        PRIMARY KEY (session, packet)
+    ) WITHOUT ROWID;
+",
+];
 
 /// Opens for use: write-ahead log, an `fsync` with every commit, and the newest schema.
 ///
@@ -81,7 +139,18 @@ pub(crate) fn prepare(connection: &mut Connection) -> rusqlite::Result<()> {
 }
 
 /// The tables, in an order in which rows can be copied from a damaged file.
-pub(crate) const TABLES: [&str; 5] = ["record", "retained", "quarantine", "journal", "history"];
+pub(crate) const TABLES: [&str; 10] = [
+    "record",
+    "session",
+    "subscription",
+    "message",
+    "delivery",
+    "received",
+    "retained",
+    "quarantine",
+    "journal",
+    "history",
+];
 
 /// The columns of the table's key, by which a damaged table is read from both ends.
 pub(crate) fn key_of(table: &str) -> &'static str {
@@ -89,6 +158,10 @@ pub(crate) fn key_of(table: &str) -> &'static str {
         "record" => "space, key",
         "retained" => "topic",
         "history" => "rowid",
+        "session" | "message" => "number",
+        "subscription" => "session, filter",
+        "delivery" => "session, sequence",
+        "received" => "session, packet",
         _ => "id",
     }
 }

@@ -131,6 +131,18 @@ impl Store {
     /// Hands changes to the writer, never waiting for the disk. The changes are durable when the
     /// ticket is committed.
     pub fn submit(&self, changes: impl IntoIterator<Item = Change>) -> Result<Ticket, StoreError> {
+        self.submit_all(&mut changes.into_iter().collect())
+    }
+
+    /// As [`Store::submit`]; `changes` is left empty, or, refused, as it was.
+    pub fn submit_all(&self, changes: &mut Vec<Change>) -> Result<Ticket, StoreError> {
+        if changes.is_empty() {
+            // Nothing to write is durable already.
+            let done = Arc::new(Group::default());
+            done.decide(Ok(()));
+            return Ok(Ticket::new(done));
+        }
+        let bytes: usize = changes.iter().map(Change::weight).sum();
         let queue = &self.inner.queue;
         let mut waiting = queue.waiting.lock();
         if waiting.closed {
@@ -142,17 +154,9 @@ impl Store {
             });
         }
         let was_empty = waiting.changes.is_empty();
-        for change in changes {
-            waiting.bytes += change.weight();
-            waiting.changes.push(change);
-        }
+        waiting.bytes += bytes;
+        waiting.changes.append(changes);
         let ticket = Ticket::new(waiting.group.clone());
-        if waiting.changes.is_empty() {
-            // Nothing to write is durable already.
-            let done = Arc::new(Group::default());
-            done.decide(Ok(()));
-            return Ok(Ticket::new(done));
-        }
         drop(waiting);
         if was_empty {
             queue.arrived.notify_one();

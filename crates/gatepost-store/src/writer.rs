@@ -9,6 +9,7 @@ use rusqlite::{Connection, params};
 
 use crate::group::Group;
 use crate::rows;
+use crate::session::Cancelled;
 use crate::{Change, JournalEntry, StoreError, StoreSettings};
 
 /// How often what is too old is removed. Each pass is one more delete per table, cheap by index.
@@ -47,8 +48,11 @@ impl Writer {
     fn apply(&self, changes: &[Change]) -> rusqlite::Result<()> {
         let mut connection = self.connection.lock();
         let transaction = connection.transaction()?;
+        let cancelled = Cancelled::find(changes);
         for change in changes {
-            apply_one(&transaction, change)?;
+            if !cancelled.covers(change) {
+                apply_one(&transaction, change)?;
+            }
         }
         transaction.commit()
     }
@@ -126,6 +130,7 @@ fn apply_one(connection: &Connection, change: &Change) -> rusqlite::Result<()> {
             .prepare_cached("DELETE FROM quarantine WHERE id = ?")?
             .execute(params![rows::id_to_row(*id)]),
         Change::Journal(entry) => insert_journal_entry(connection, entry),
+        Change::Session(change) => return change.apply(connection),
         Change::PutRecord { space, key, value } => connection
             .prepare_cached("INSERT OR REPLACE INTO record (space, key, value) VALUES (?, ?, ?)")?
             .execute(params![space, &key[..], &value[..]]),

@@ -2,7 +2,13 @@
 
 mod support;
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
 use support::{Client, Gateway, run, text_of};
+
+/// A start need not load the rules of a whole system here.
+const QUICK: &str = "rules.paths = []\n";
 
 fn publish(gateway: &Gateway, arguments: &[&str]) {
     let port = gateway.port("mqtt");
@@ -15,7 +21,7 @@ fn publish(gateway: &Gateway, arguments: &[&str]) {
 #[test]
 fn retained_messages_and_history_survive_kill_9() {
     let folder = tempfile::tempdir().expect("a folder");
-    let gateway = Gateway::start_in(folder.path(), "");
+    let gateway = Gateway::start_in(folder.path(), QUICK);
     publish(
         &gateway,
         &["-t", "alarms/fire", "-m", "retained by MQTT", "-r"],
@@ -36,7 +42,7 @@ fn retained_messages_and_history_survive_kill_9() {
     assert!(output.status.success(), "{}", text_of(&output));
     gateway.kill();
 
-    let gateway = Gateway::start_in(folder.path(), "");
+    let gateway = Gateway::start_in(folder.path(), QUICK);
     let mut subscriber = Client::start(
         "mosquitto_sub",
         &["-p", &gateway.port("mqtt"), "-v", "-t", "alarms/#", "-d"],
@@ -71,6 +77,113 @@ fn retained_messages_and_history_survive_kill_9() {
     }
 }
 
+/// Lines of mosquitto_sub for a session that outlives its connection.
+fn subscribe_as(gateway: &Gateway, client_id: &str, further: &[&str]) -> Vec<String> {
+    let port = gateway.port("mqtt");
+    let mut all = vec![
+        "-p", &port, "-c", "-q", "2", "-i", client_id, "-t", "jobs/#",
+    ];
+    all.extend(further);
+    let output = run("mosquitto_sub", &all, b"");
+    assert!(output.status.success(), "{}", text_of(&output));
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.lines().map(str::to_owned).collect()
+}
+
+/// Publishes these lines, one after the other.
+fn publish_lines(gateway: &Gateway, qos: &str, lines: &[String]) {
+    let arguments = ["-p", &gateway.port("mqtt"), "-q", qos, "-t", "jobs/a", "-l"];
+    let output = run("mosquitto_pub", &arguments, lines.join("\n").as_bytes());
+    assert!(output.status.success(), "{}", text_of(&output));
+}
+
+/// Whether the server knows a session of this client: it then stays connected to it, so the
+/// connection is given back.
+fn session_present(gateway: &Gateway, client_id: &str) -> bool {
+    let mut stream = TcpStream::connect(gateway.address("mqtt")).expect("a connection");
+    let id_bytes = u8::try_from(client_id.len()).expect("a short name");
+    let mut connect = vec![0x10, 12 + id_bytes, 0, 4];
+    connect.extend(b"MQTT\x04\x00\x00\x00\x00");
+    connect.push(id_bytes);
+    connect.extend(client_id.as_bytes());
+    stream.write_all(&connect).expect("the CONNECT");
+    let mut connack = [0; 4];
+    stream.read_exact(&mut connack).expect("the CONNACK");
+    assert_eq!([connack[0], connack[1], connack[3]], [0x20, 2, 0]);
+    stream.write_all(&[0xE0, 0]).expect("the DISCONNECT");
+    connack[2] == 1
+}
+
+#[test]
+fn sessions_and_their_queues_survive_kill_9() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let gateway = Gateway::start_in(folder.path(), QUICK);
+    subscribe_as(&gateway, "first", &["-E"]);
+    subscribe_as(&gateway, "second", &["-E"]);
+    let lines: Vec<String> = (0..200).map(|number| format!("job {number}")).collect();
+    publish_lines(&gateway, "1", &lines[..100]);
+    gateway.kill();
+
+    let gateway = Gateway::start_in(folder.path(), QUICK);
+    publish_lines(&gateway, "2", &lines[100..]);
+    assert_eq!(subscribe_as(&gateway, "first", &["-C", "200"]), lines);
+    gateway.kill();
+
+    let gateway = Gateway::start_in(folder.path(), QUICK);
+    assert!(session_present(&gateway, "first"));
+    assert!(session_present(&gateway, "second"));
+    assert!(!session_present(&gateway, "third"));
+    assert_eq!(subscribe_as(&gateway, "second", &["-C", "200"]), lines);
+    // Nothing comes twice: the next that each gets is the next that is published.
+    let last = vec!["the last".to_owned()];
+    publish_lines(&gateway, "2", &last);
+    assert_eq!(subscribe_as(&gateway, "first", &["-C", "1"]), last);
+    assert_eq!(subscribe_as(&gateway, "second", &["-C", "1"]), last);
+}
+
+#[test]
+fn a_will_with_delay_survives_kill_9() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let gateway = Gateway::start_in(folder.path(), QUICK);
+    let mut mortal = Client::start(
+        "mosquitto_sub",
+        &[
+            "-p",
+            &gateway.port("mqtt"),
+            "-V",
+            "5",
+            "-i",
+            "mortal",
+            "-d",
+            "-t",
+            "x",
+            "-c",
+            "-x",
+            "600",
+            "-k",
+            "600",
+            "--will-topic",
+            "wills/mortal",
+            "--will-payload",
+            "gone",
+            "--will-qos",
+            "1",
+            "-D",
+            "will",
+            "will-delay-interval",
+            "3",
+        ],
+    );
+    mortal.await_line("SUBACK");
+    subscribe_as(&gateway, "heir", &["-t", "wills/#", "-E"]);
+    gateway.kill();
+    drop(mortal);
+
+    let gateway = Gateway::start_in(folder.path(), QUICK);
+    let heard = subscribe_as(&gateway, "heir", &["-t", "wills/#", "-C", "1", "-W", "60"]);
+    assert_eq!(heard, ["gone"]);
+}
+
 #[test]
 fn a_start_after_damage_says_what_was_set_aside() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -80,7 +193,7 @@ fn a_start_after_damage_says_what_was_set_aside() {
         b"no database at all",
     )
     .expect("the damaged file");
-    let gateway = Gateway::start_in(folder.path(), "");
+    let gateway = Gateway::start_in(folder.path(), QUICK);
     assert!(
         gateway.log().contains("gatepost.db.damaged-"),
         "{}",
@@ -91,7 +204,7 @@ fn a_start_after_damage_says_what_was_set_aside() {
 
 #[test]
 fn terminate_ends_cleanly_while_clients_are_connected() {
-    let gateway = Gateway::start("");
+    let gateway = Gateway::start(QUICK);
     let mut subscriber = Client::start(
         "mosquitto_sub",
         &["-p", &gateway.port("mqtt"), "-t", "#", "-d"],

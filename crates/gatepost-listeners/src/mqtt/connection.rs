@@ -15,7 +15,7 @@ use gatepost_mqtt::{
 };
 
 use super::MqttContext;
-use super::answers::{Answer, Answers};
+use super::answers::{Answer, Answers, Ready, Step, Unstored};
 use super::encoder::Framing;
 use super::goodbye::Goodbye;
 use super::handshake::{self, Agreed, Refused};
@@ -400,7 +400,7 @@ impl Connection {
             Err(_) => Reason::PACKET_IDENTIFIER_NOT_FOUND,
         };
         in_step(released)?;
-        self.answer(&Packet::Pubrel(Ack::new(ack.packet_id, reason)));
+        self.step(Step::Release(ack.packet_id, reason));
         Ok(())
     }
 
@@ -411,7 +411,31 @@ impl Connection {
         } else {
             Reason::PACKET_IDENTIFIER_NOT_FOUND
         };
-        self.answer(&Packet::Pubcomp(Ack::new(ack.packet_id, reason)));
+        self.step(Step::Complete(ack.packet_id, reason));
+    }
+
+    /// Answers what changed the session: at once, or when it is durable.
+    pub(super) fn step(&mut self, step: Step) {
+        if self.attachment.is_kept() {
+            self.answers.push_step(step);
+        } else {
+            self.take_step(step);
+        }
+    }
+
+    pub(super) fn take_step(&mut self, step: Step) {
+        match step {
+            Step::Release(packet_id, reason) => {
+                self.answer(&Packet::Pubrel(Ack::new(packet_id, reason)));
+            }
+            Step::Complete(packet_id, reason) => {
+                self.answer(&Packet::Pubcomp(Ack::new(packet_id, reason)));
+            }
+            Step::Subscribed(packet_id, reasons, retained) => {
+                self.subscribed(packet_id, reasons, &retained);
+            }
+            Step::Unsubscribed(packet_id, reasons) => self.unsubscribed(packet_id, reasons),
+        }
     }
 
     fn disconnected(&self, outcome: Outcome<'_>) -> Goodbye {
@@ -457,13 +481,26 @@ impl Connection {
 
     /// Everything that one read gave is handled: flush publications, then answers.
     fn finish_batch(&mut self) {
-        if let Some(publishing) = &mut self.publishing {
+        let publications = self.publishing.as_mut().and_then(|publishing| {
             let ticket = publishing.flush();
-            self.answers.batch_flushed(ticket);
             self.paused = publishing.is_congested();
-        }
-        while let Some(answer) = self.answers.pop_ready() {
-            self.acknowledge(&answer);
+            ticket
+        });
+        let session = self.attachment.submit();
+        self.answers
+            .batch_flushed(publications.as_ref(), session.as_ref());
+        while let Some(ready) = self.answers.pop_ready() {
+            match ready {
+                Ok(Ready::Publication(answer)) => self.acknowledge(&answer),
+                Ok(Ready::Step(step)) => self.take_step(step),
+                Err(Unstored) => {
+                    self.end_with(Goodbye::Server(
+                        Reason::QUOTA_EXCEEDED,
+                        "the session could not be stored; try again later",
+                    ));
+                    break;
+                }
+            }
         }
         self.send_answers();
         self.attachment.flush();
@@ -471,6 +508,10 @@ impl Connection {
 
     /// PUBACK or PUBREC.
     fn acknowledge(&mut self, answer: &Answer) {
+        if answer.exactly_once && answer.reason.is_error() {
+            // The identifier is free again, for the client and for us [MQTT-4.3.3-4].
+            self.attachment.note_released(answer.packet_id);
+        }
         let mut properties = PropertiesBuffer::new();
         if self.may_explain(&answer.text) {
             // A reason that is too long for a string is left out.

@@ -102,6 +102,7 @@ pub(super) fn connect(
     };
     let options = ConnectOptions {
         client_id: (!connect.client_id.is_empty()).then(|| connect.client_id.to_owned()),
+        user: None,
         kind: match framing {
             Framing::Plain => "mqtt",
             Framing::WebSocket => "websocket",

@@ -34,6 +34,7 @@ enum Scope {
 /// A publication whose verdict came.
 pub(super) struct Judged {
     outcome: Outcome,
+    message: MessageId,
     packet_id: Option<PacketId>,
     exactly_once: bool,
 }
@@ -143,6 +144,7 @@ fn judge(gateway: Gateway, message: Message, packet_id: Option<PacketId>) -> Jud
     Box::pin(async move {
         let exactly_once = message.qos == Qos::ExactlyOnce;
         Judged {
+            message: message.id,
             outcome: gateway.submit(message).await,
             packet_id,
             exactly_once,
@@ -154,7 +156,7 @@ impl Connection {
     pub(super) fn publish(&mut self, publish: &Publish<'_>) -> Result<(), Goodbye> {
         let slot = self.enter_topic(publish)?;
         if let Some(packet_id) = publish.packet_id {
-            self.check_receive_maximum(publish.qos)?;
+            self.check_receive_maximum()?;
             if publish.qos == Qos::ExactlyOnce && self.attachment.is_received(packet_id) {
                 // The same again: answered, not published [MQTT-4.3.3-10].
                 self.push_answer(publish, Reason::SUCCESS, "");
@@ -220,12 +222,9 @@ impl Connection {
     }
 
     /// § 3.3.4: more publications than the client was allowed. Before MQTT 5 it was told no bound.
-    fn check_receive_maximum(&self, qos: Qos) -> Result<(), Goodbye> {
+    fn check_receive_maximum(&self) -> Result<(), Goodbye> {
         let receive_max = usize::from(self.context.settings.receive_max);
-        let mut count = self.answers.len();
-        if qos == Qos::ExactlyOnce {
-            count += self.attachment.received_count();
-        }
+        let count = self.answers.unacknowledged() + self.attachment.received_count();
         if self.version.has_properties() && count >= receive_max {
             return Err(Goodbye::Server(
                 Reason::RECEIVE_MAXIMUM_EXCEEDED,
@@ -292,7 +291,7 @@ impl Connection {
         };
         let exactly_once = publish.qos == Qos::ExactlyOnce;
         if exactly_once && !reason.is_error() {
-            self.attachment.note_received(packet_id);
+            publishing.publisher.note_received(packet_id);
         }
         self.answers.push(Answer {
             packet_id,
@@ -308,12 +307,6 @@ impl Connection {
         envelope.client = Some(self.attachment.session().client_id().to_owned());
         envelope.user = self.user.as_deref().map(str::to_owned);
         let exactly_once = publish.qos == Qos::ExactlyOnce;
-        if let Some(packet_id) = publish.packet_id {
-            if exactly_once {
-                self.attachment.note_received(packet_id);
-            }
-            self.answers.push_undecided(packet_id, exactly_once);
-        }
         let publishing = self.publishing();
         let topic = publishing.publisher.topic(slot).clone();
         let body = Bytes::copy_from_slice(publish.payload);
@@ -321,8 +314,15 @@ impl Connection {
         message.qos = publish.qos;
         message.retain = publish.retain;
         message.properties = carried(publish.properties);
+        let id = message.id;
         publishing.waiting.push_back((message, publish.packet_id));
         publishing.judge_next(gateway);
+        if let Some(packet_id) = publish.packet_id {
+            if exactly_once {
+                self.attachment.expect_received(packet_id, id);
+            }
+            self.answers.push_undecided(packet_id, exactly_once);
+        }
     }
 
     /// A verdict came: tell the client, judge the next.
@@ -332,15 +332,18 @@ impl Connection {
         if judged.outcome.verdict.action == Action::Reject && on_reject == OnReject::Disconnect {
             if let Some(packet_id) = judged.packet_id.filter(|_| judged.exactly_once) {
                 // Sent again over a new connection, it is judged again.
-                self.attachment.note_released(packet_id);
+                self.attachment
+                    .settle_received(packet_id, judged.message, false);
             }
             self.end_with(Goodbye::Refused(text));
             return;
         }
         if let Some(packet_id) = judged.packet_id {
             let reason = reason(&judged.outcome, on_reject);
-            if judged.exactly_once && reason.is_error() {
-                self.attachment.note_released(packet_id);
+            if judged.exactly_once {
+                let is_taken = !reason.is_error();
+                self.attachment
+                    .settle_received(packet_id, judged.message, is_taken);
             }
             self.answers.decide(reason, text);
         }

@@ -4,9 +4,10 @@ use std::num::NonZeroU32;
 
 use gatepost_broker::{RequestedFilter, RetainHandling, SubscribeOptions};
 use gatepost_message::TopicFilter;
-use gatepost_mqtt::{Packet, Properties, Reason, Suback, Subscribe, Unsubscribe};
+use gatepost_mqtt::{Packet, PacketId, Properties, Reason, Suback, Subscribe, Unsubscribe};
 use smallvec::SmallVec;
 
+use super::answers::{Retained, Step};
 use super::connection::Connection;
 use super::goodbye::Goodbye;
 
@@ -47,19 +48,28 @@ impl Connection {
                 Err(_) => reasons.push(Reason::QUOTA_EXCEEDED),
             }
         }
+        self.step(Step::Subscribed(subscribe.packet_id, reasons, kept));
+        Ok(())
+    }
+
+    /// SUBACK. The client learns of its subscription before what it brings.
+    pub(super) fn subscribed(
+        &mut self,
+        packet_id: PacketId,
+        reasons: SmallVec<[Reason; 8]>,
+        retained: &Retained,
+    ) {
         self.answer(&Packet::Suback(Suback {
-            packet_id: subscribe.packet_id,
+            packet_id,
             properties: Properties::EMPTY,
             reasons,
         }));
-        if !kept.is_empty() {
-            // The client learns of its subscription before what it brings.
+        if !retained.is_empty() {
             self.send_answers();
-            for (retained, options) in kept {
-                self.attachment.deliver_retained(&retained, &options);
+            for (retained, options) in retained {
+                self.attachment.deliver_retained(retained, options);
             }
         }
-        Ok(())
     }
 
     pub(super) fn unsubscribe(&mut self, unsubscribe: &Unsubscribe<'_>) {
@@ -71,8 +81,12 @@ impl Connection {
                 Err(_) => Reason::TOPIC_FILTER_INVALID,
             });
         }
+        self.step(Step::Unsubscribed(unsubscribe.packet_id, reasons));
+    }
+
+    pub(super) fn unsubscribed(&mut self, packet_id: PacketId, reasons: SmallVec<[Reason; 8]>) {
         self.answer(&Packet::Unsuback(Suback {
-            packet_id: unsubscribe.packet_id,
+            packet_id,
             properties: Properties::EMPTY,
             reasons,
         }));

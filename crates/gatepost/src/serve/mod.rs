@@ -18,6 +18,7 @@ use gatepost_listeners::gateway::Gateway;
 use gatepost_listeners::workers::Workers;
 use gatepost_procedures::Procedures;
 use gatepost_store::Store;
+use tokio::sync::watch;
 
 use crate::cli::ConfigSource;
 use crate::config::{Config, Origins};
@@ -74,6 +75,8 @@ async fn serve(config: Config, origins: &Origins, source: &ConfigSource) -> Resu
     };
     let listening = Listening::open(&config, Arc::new(behind), &workers)?;
     tokio::spawn(stats.run(stats::stats_topic()));
+    let (down, is_down) = watch::channel(false);
+    let housekeeping = tokio::spawn(broker.clone().run(is_down));
     announce(&listening);
     while signals.next().await == Wish::Reload {
         reload::reload(source, &procedures, &learner, &lessons);
@@ -82,7 +85,8 @@ async fn serve(config: Config, origins: &Origins, source: &ConfigSource) -> Resu
     tracing::info!("ending: listeners close, what was accepted is finished");
     // First nobody new, then good-bye to those connected, then the last commit.
     listening.close();
-    broker.shut_down();
+    let _ = down.send(true);
+    let _ = housekeeping.await;
     listening.closed().await;
     lessons.end();
     store.close();

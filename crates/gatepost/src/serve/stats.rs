@@ -197,7 +197,7 @@ fn topic(topic: gatepost_broker::TopicStats) -> TopicStats {
 fn session(session: gatepost_broker::SessionStats) -> SessionStats {
     SessionStats {
         client: session.client,
-        kind: session.kind.to_owned(),
+        kind: session.kind.to_string(),
         connected: session.connected,
         subscriptions: session.subscriptions as u64,
         queued: session.queued as u64,

@@ -1,0 +1,226 @@
+//! Sessions as an earlier run of the server left them.
+//!
+//! What is read is what was committed, at any moment at which that run may have ended. Messages
+//! that nobody waits for, and deliveries of which a part is missing, are removed; the latter can
+//! only come from damage and are told.
+
+use std::collections::HashMap;
+use std::num::{NonZeroU16, NonZeroU32};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use gatepost_message::Publication;
+use gatepost_store::{
+    Change, DeliveryRow, SessionChange, SessionRow, Store, StoreError, SubscriptionRow,
+};
+
+use crate::acknowledged::Delivery;
+use crate::broker::Core;
+use crate::filter::{RequestedFilter, RetainHandling, SubscribeOptions};
+use crate::keeping::Stored;
+use crate::session::{Aftermath, Session, Will};
+use crate::subscription::{Member, Subscription};
+
+/// Changes that are submitted together while a start cleans up.
+const CHANGES_MAX: usize = 10_000;
+
+struct Message {
+    publication: Arc<Publication>,
+    stored: Arc<Stored>,
+}
+
+struct Recovery<'a> {
+    core: &'a Arc<Core>,
+    store: &'a Store,
+    now: SystemTime,
+    messages: HashMap<u64, Message>,
+    sessions: HashMap<u64, (Arc<Session>, SessionRow)>,
+    changes: Vec<Change>,
+    /// Of sessions that expired while the server was down.
+    aftermaths: Vec<Aftermath>,
+    deliveries: usize,
+    /// Deliveries whose message or session is missing.
+    incomplete: usize,
+}
+
+/// Fills the table of sessions and the index from the store.
+pub(crate) fn take_back_sessions(core: &Arc<Core>) -> Result<(), StoreError> {
+    let Some(store) = &core.store else {
+        return Ok(());
+    };
+    let mut recovery = Recovery {
+        core,
+        store,
+        now: SystemTime::now(),
+        messages: HashMap::new(),
+        sessions: HashMap::new(),
+        changes: Vec::new(),
+        aftermaths: Vec::new(),
+        deliveries: 0,
+        incomplete: 0,
+    };
+    recovery.read()?;
+    recovery.finish();
+    Ok(())
+}
+
+impl Recovery<'_> {
+    fn read(&mut self) -> Result<(), StoreError> {
+        let store = self.store;
+        store.each_message(|(number, publication)| {
+            let message = Message {
+                publication: Arc::new(publication),
+                stored: Stored::found(number),
+            };
+            self.messages.insert(number, message);
+        })?;
+        store.each_session(|row| self.session(row))?;
+        store.each_subscription(|row| self.subscription(&row))?;
+        store.each_delivery(|row| self.delivery(&row))?;
+        store.each_received(|(session, packet)| self.received(session, packet))
+    }
+
+    fn change(&mut self, change: SessionChange) {
+        self.changes.push(Change::Session(change));
+        if self.changes.len() >= CHANGES_MAX {
+            self.submit();
+        }
+    }
+
+    fn submit(&mut self) {
+        // What cannot be written now is found again at the next start.
+        let _ = self.store.submit_all(&mut self.changes);
+        self.changes.clear();
+    }
+
+    fn session(&mut self, row: SessionRow) {
+        let ended = row.ended.unwrap_or(self.now);
+        let age = self.now.duration_since(ended).unwrap_or_default();
+        if age >= row.expiry {
+            let message = row.will.and_then(|will| self.messages.get(&will.message));
+            let session = row.number;
+            self.aftermaths.push(Aftermath {
+                // Due at the latest now [MQTT-3.1.3-9].
+                will: message.map(|message| Publication::clone(&message.publication)),
+                changes: vec![Change::Session(SessionChange::End { session })],
+            });
+            return;
+        }
+        let client_id: Arc<str> = Arc::from(row.client.as_str());
+        let session = Arc::new(Session::new(client_id.clone(), row.kind.clone().into()));
+        {
+            let mut state = session.lock();
+            let left = row.expiry.saturating_sub(age);
+            state.user = row.user.as_deref().map(Arc::from);
+            state.expiry = row.expiry;
+            state.expires = Instant::now().checked_add(left);
+            let kept = state.begin_keeping(row.number);
+            if let Some(will) = row.will
+                && let Some(message) = self.messages.get(&will.message)
+            {
+                message.stored.hold();
+                if let Some(kept) = &mut kept.kept {
+                    kept.will = Some(message.stored.clone());
+                }
+                let publication = Publication::clone(&message.publication);
+                let delay = will.delay;
+                state.will = Some(Box::new(Will { publication, delay }));
+                let due = delay.min(row.expiry).saturating_sub(age);
+                state.will_due =
+                    Some(Instant::now() + due.min(Duration::from_secs(u32::MAX.into())));
+            }
+        }
+        // Sorted by number: a later one of the same client is the one that counts.
+        if let Some(earlier) = self.core.sessions.lock().insert(client_id, session.clone())
+            && let Some(number) = earlier.lock().kept_mut().map(|kept| kept.number)
+        {
+            self.sessions.remove(&number);
+            self.change(SessionChange::End { session: number });
+        }
+        self.sessions.insert(row.number, (session, row));
+    }
+
+    fn subscription(&mut self, row: &SubscriptionRow) {
+        let Some((session, _)) = self.sessions.get(&row.session) else {
+            return;
+        };
+        let Ok(requested) = RequestedFilter::new(row.filter.as_str()) else {
+            return;
+        };
+        let options = SubscribeOptions {
+            qos: row.qos,
+            no_local: row.no_local,
+            retain_as_published: row.retain_as_published,
+            retain_handling: RetainHandling::DoNotSend,
+            identifier: row.identifier.and_then(NonZeroU32::new),
+        };
+        session.filters.lock().insert(requested.text.clone());
+        let member = Member::new(session.clone(), options);
+        let index = &self.core.index;
+        match &requested.share {
+            Some(share) => {
+                index.join(&share.filter, &share.name, member);
+            }
+            None => index.insert(&requested.text, Subscription::Session(member)),
+        }
+    }
+
+    fn delivery(&mut self, row: &DeliveryRow) {
+        let session = self.sessions.get(&row.session);
+        let message = self.messages.get(&row.message);
+        let (Some((session, session_row)), Some(message)) = (session, message) else {
+            self.incomplete += usize::from(session.is_some());
+            let (session, sequence) = (row.session, row.sequence);
+            self.change(SessionChange::Dequeue { session, sequence });
+            return;
+        };
+        message.stored.hold();
+        let delivery = Delivery {
+            publication: message.publication.clone(),
+            stored: Some(message.stored.clone()),
+            sequence: row.sequence,
+            qos: row.qos,
+            retain: row.retain,
+            dup: false,
+            identifiers: row.identifiers.iter().copied().collect(),
+        };
+        let sent = session_row.sent.unwrap_or(u64::MAX);
+        let mut state = session.lock();
+        let queue = state.acknowledged.get_or_insert_default();
+        queue.take_back(delivery, row.released, sent);
+        self.deliveries += 1;
+    }
+
+    fn received(&mut self, session: u64, packet: u16) {
+        if let Some((session, _)) = self.sessions.get(&session)
+            && let Some(packet_id) = NonZeroU16::new(packet)
+        {
+            session.receive_for_now(packet_id);
+        }
+    }
+
+    fn finish(mut self) {
+        self.core.settle(std::mem::take(&mut self.aftermaths));
+        for message in std::mem::take(&mut self.messages).into_values() {
+            message.stored.let_go(&mut self.changes);
+            if self.changes.len() >= CHANGES_MAX {
+                self.submit();
+            }
+        }
+        self.submit();
+        for (session, row) in self.sessions.values() {
+            if row.ended.is_none() {
+                // Its connection ended with the server: from now on it waits for its client.
+                session.keep_row(&mut session.lock(), self.store);
+            }
+        }
+        if self.incomplete > 0 {
+            tracing::warn!(target: "broker", deliveries = self.incomplete,
+                "deliveries whose message is damaged were given up");
+        }
+        if !self.sessions.is_empty() {
+            tracing::info!(target: "broker", sessions = self.sessions.len(),
+                deliveries = self.deliveries, "sessions are back");
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! What of a session survives the server (see `keeping.rs`).
+
+use std::num::NonZeroU16;
+use std::sync::Arc;
+use std::task::Context;
+use std::time::{Instant, SystemTime};
+
+use gatepost_message::{Publication, TopicFilter};
+use gatepost_store::{
+    Change, SessionChange, SessionRow, Store, StoreError, SubscriptionRow, Ticket, WillRow,
+};
+
+use super::{Session, State, Surroundings};
+use crate::acknowledged::Acknowledged;
+use crate::filter::SubscribeOptions;
+use crate::keeping::{Gathering, Kept, Stored};
+
+/// What must be done when a session or its connection ended, once no lock is held: a will to
+/// publish, and changes that go with it.
+#[derive(Default)]
+pub(crate) struct Aftermath {
+    pub(crate) will: Option<Publication>,
+    pub(crate) changes: Vec<Change>,
+}
+
+impl Aftermath {
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.will.is_none() && self.changes.is_empty()
+    }
+}
+
+impl Session {
+    /// Writes the session's own row, and what else has gathered.
+    pub(crate) fn keep_row(&self, state: &mut State, store: &Store) {
+        let is_connected = state.link.is_some();
+        let (expiry, will) = (state.expiry, state.will.as_deref());
+        let ended = (!is_connected).then(|| state.connection_ended());
+        let delay = will.map(|will| will.delay);
+        let user = state.user.as_deref().map(str::to_owned);
+        let Some(queue) = &mut state.acknowledged else {
+            return;
+        };
+        let sent = queue.last_sent();
+        let Some(kept) = &mut queue.kept else {
+            return;
+        };
+        let will = kept.will.as_ref().zip(delay);
+        let row = SessionRow {
+            number: kept.number,
+            client: self.client_id.to_string(),
+            user,
+            kind: self.kind.to_string(),
+            expiry,
+            ended,
+            sent: (!is_connected).then_some(sent),
+            will: will.map(|(stored, delay)| WillRow {
+                message: stored.number,
+                delay,
+            }),
+        };
+        kept.push(SessionChange::Keep(Box::new(row)));
+        match store.submit_all(&mut kept.changes) {
+            Ok(ticket) => kept.foundation = Some(ticket),
+            Err(error) => {
+                tracing::error!(target: "broker", client = self.client_id(), %error,
+                    "a session could not be stored");
+            }
+        }
+    }
+
+    /// Hands what has gathered to the store. `None` where nothing has.
+    pub(crate) fn submit(&self, store: &Store) -> Option<Result<Ticket, StoreError>> {
+        self.state.lock().submit(store)
+    }
+
+    /// A publisher has submitted its changes: what it brought may be sent, as far as it need not
+    /// wait for the commit.
+    pub(crate) fn go_on(&self, around: Surroundings<'_>, changes: &mut Vec<Change>) {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        self.pump(state, around);
+        state.take_changes(changes);
+        state.dirty |= !state.outbox.is_empty();
+        self.flush_locked(state);
+    }
+
+    /// Sends what was held back until its commit.
+    pub(super) fn poll_awaited(
+        &self,
+        state: &mut State,
+        context: &mut Context<'_>,
+        around: Surroundings<'_>,
+    ) {
+        while let Some(kept) = state.kept_mut()
+            && let Some(awaited) = &mut kept.awaited
+        {
+            if awaited.as_mut().poll(context).is_pending() {
+                return;
+            }
+            kept.awaited = None;
+            self.pump(state, around);
+            state.dirty |= !state.outbox.is_empty();
+            self.flush_locked(state);
+        }
+    }
+
+    pub(crate) fn keep_subscription(&self, filter: &TopicFilter, options: SubscribeOptions) {
+        if let Some(kept) = self.state.lock().kept_mut() {
+            let row = SubscriptionRow {
+                session: kept.number,
+                filter: filter.clone(),
+                qos: options.qos,
+                no_local: options.no_local,
+                retain_as_published: options.retain_as_published,
+                identifier: options.identifier.map(std::num::NonZeroU32::get),
+            };
+            kept.push(SessionChange::Subscribe(Box::new(row)));
+        }
+    }
+
+    pub(crate) fn forget_subscription(&self, filter: &TopicFilter) {
+        if let Some(kept) = self.state.lock().kept_mut() {
+            let session = kept.number;
+            let filter = filter.clone();
+            kept.push(SessionChange::Unsubscribe { session, filter });
+        }
+    }
+
+    /// Notes that an exactly-once publication was received; its row goes with the publication's.
+    pub(crate) fn receive(&self, packet_id: NonZeroU16, changes: &mut Vec<Change>) {
+        let mut state = self.state.lock();
+        let queue = state.acknowledged.get_or_insert_default();
+        queue.received.insert(packet_id);
+        if let Some(kept) = &queue.kept {
+            changes.push(Change::Session(SessionChange::Receive {
+                session: kept.number,
+                packet: packet_id.get(),
+            }));
+        }
+    }
+
+    /// As [`Session::receive`], where the row comes later, if at all.
+    pub(crate) fn receive_for_now(&self, packet_id: NonZeroU16) {
+        let mut state = self.state.lock();
+        let queue = state.acknowledged.get_or_insert_default();
+        queue.received.insert(packet_id);
+    }
+
+    /// Writes the row of an identifier that was received earlier.
+    pub(crate) fn keep_received(&self, packet_id: NonZeroU16) {
+        if let Some(kept) = self.state.lock().kept_mut() {
+            let (session, packet) = (kept.number, packet_id.get());
+            kept.push(SessionChange::Receive { session, packet });
+        }
+    }
+
+    /// The client released the identifier; tells whether it was in use.
+    pub(crate) fn unreceive(&self, packet_id: NonZeroU16) -> bool {
+        let mut state = self.state.lock();
+        let Some(queue) = &mut state.acknowledged else {
+            return false;
+        };
+        let was_known = queue.received.remove(&packet_id);
+        if was_known && let Some(kept) = &mut queue.kept {
+            let (session, packet) = (kept.number, packet_id.get());
+            kept.push(SessionChange::Unreceive { session, packet });
+        }
+        was_known
+    }
+}
+
+impl State {
+    pub(crate) fn kept_mut(&mut self) -> Option<&mut Kept> {
+        self.acknowledged.as_mut()?.kept.as_deref_mut()
+    }
+
+    pub(crate) fn is_kept(&self) -> bool {
+        let queue = self.acknowledged.as_ref();
+        queue.is_some_and(|queue| queue.kept.is_some())
+    }
+
+    /// When the session began to wait for its client.
+    fn connection_ended(&self) -> SystemTime {
+        let now = SystemTime::now();
+        let left = |expires: Instant| expires.saturating_duration_since(Instant::now());
+        let age = |expires| self.expiry.saturating_sub(left(expires));
+        let ended = self
+            .expires
+            .and_then(|expires| now.checked_sub(age(expires)));
+        ended.unwrap_or(now)
+    }
+
+    /// Makes the session one that is stored.
+    pub(crate) fn begin_keeping(&mut self, number: u64) -> &mut Acknowledged {
+        let queue = self.acknowledged.get_or_insert_default();
+        queue
+            .kept
+            .get_or_insert_with(|| Box::new(Kept::new(number)));
+        queue
+    }
+
+    /// Stores the will in place of an earlier one.
+    pub(crate) fn keep_will(&mut self) {
+        let publication = self
+            .will
+            .as_deref()
+            .map(|will| Arc::new(will.publication.clone()));
+        let Some(kept) = self.kept_mut() else {
+            return;
+        };
+        if let Some(earlier) = kept.will.take() {
+            earlier.let_go(&mut kept.changes);
+        }
+        if let Some(publication) = publication {
+            kept.will = Some(Stored::new(&publication, &mut kept.changes));
+        }
+    }
+
+    /// Takes the will out, to be published or forgotten; the changes go with its publication.
+    pub(crate) fn take_will(&mut self, changes: &mut Vec<Change>) -> Option<Publication> {
+        let will = self.will.take()?;
+        self.will_due = None;
+        if let Some(kept) = self.kept_mut()
+            && let Some(stored) = kept.will.take()
+        {
+            stored.let_go(changes);
+        }
+        Some(will.publication)
+    }
+
+    /// Moves what has gathered to changes that are submitted with others.
+    pub(crate) fn take_changes(&mut self, changes: &mut Vec<Change>) {
+        if let Some(kept) = self.kept_mut() {
+            changes.append(&mut kept.changes);
+        }
+    }
+
+    pub(crate) fn submit(&mut self, store: &Store) -> Option<Result<Ticket, StoreError>> {
+        let kept = self.kept_mut()?;
+        if let Some(foundation) = &kept.foundation {
+            match foundation.outcome() {
+                // Without the session's own row all its others are worth nothing.
+                Some(Err(error)) => return Some(Err(error)),
+                Some(Ok(())) => kept.foundation = None,
+                None => {}
+            }
+        }
+        if kept.changes.is_empty() {
+            return None;
+        }
+        Some(store.submit_all(&mut kept.changes))
+    }
+
+    /// Adds what a retained message brought, behind the session's own changes.
+    pub(crate) fn submit_with(&mut self, gathering: &mut Gathering, store: &Store) {
+        let Some(kept) = self.kept_mut() else {
+            return;
+        };
+        kept.changes.append(&mut gathering.changes);
+        let ticket = store.submit_all(&mut kept.changes);
+        gathering.was_submitted(&ticket);
+        kept.changes.append(&mut gathering.changes);
+    }
+}

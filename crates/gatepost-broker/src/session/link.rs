@@ -1,0 +1,56 @@
+//! A session's live connection.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use gatepost_message::Topic;
+
+use crate::encoder::{Alias, Format, Sink};
+
+/// A live connection of a session.
+pub(crate) struct Link {
+    pub(crate) sink: Arc<dyn Sink>,
+    pub(crate) format: Format,
+    /// The largest frame that the client takes, in bytes.
+    pub(crate) frame_bytes_max: usize,
+    pub(crate) in_flight_max: usize,
+    pub(crate) aliases: Option<Box<Aliases>>,
+}
+
+/// Topic aliases that this connection was told (§ 3.3.2.3.4).
+pub(crate) struct Aliases {
+    max: u16,
+    numbers: HashMap<Topic, u16>,
+}
+
+impl Aliases {
+    pub(crate) fn new(max: u16) -> Self {
+        Self {
+            max,
+            numbers: HashMap::new(),
+        }
+    }
+
+    pub(super) fn of(&mut self, topic: &Topic) -> Option<Alias> {
+        if let Some(&number) = self.numbers.get(topic) {
+            return Some(Alias {
+                number,
+                is_new: false,
+            });
+        }
+        let number = self.numbers.len() as u16 + 1;
+        if number > self.max {
+            return None; // [MQTT-3.1.2-26]
+        }
+        self.numbers.insert(topic.clone(), number);
+        Some(Alias {
+            number,
+            is_new: true,
+        })
+    }
+
+    /// The frame that would have told the alias was not sent.
+    pub(super) fn forget(&mut self, topic: &Topic) {
+        self.numbers.remove(topic);
+    }
+}
