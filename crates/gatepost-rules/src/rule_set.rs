@@ -113,6 +113,7 @@ impl RuleSet {
             bayes: false,
         };
         let compiled = compile::compile(&mut definitions, abilities);
+        definitions.configuration.limits = settings.mail;
         definitions.learning.bayes.enabled &= settings.bayes;
         definitions.learning.reputation.awl.enabled &= settings.auto_welcomelist;
         definitions.learning.reputation.txrep.enabled &= settings.auto_welcomelist;

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::mail::MailLimits;
 use gatepost_settings::{ByteSize, Period};
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +27,8 @@ pub struct RulesSettings {
     pub preferences: Option<PathBuf>,
     /// From this size on a message is not scanned past its first so many bytes.
     pub max_size: ByteSize,
+    /// How much of a message's structure is taken apart.
+    pub mail: MailLimits,
     /// The time that one message's scan may take; rules that did not get their turn are reported.
     pub max_time: Period,
 }
@@ -43,6 +46,7 @@ impl Default for RulesSettings {
             required_score: None,
             preferences: None,
             max_size: ByteSize::mebibytes(64),
+            mail: MailLimits::default(),
             max_time: Period::seconds(2),
         }
     }

@@ -1,6 +1,7 @@
 //! What the rule files say about the views: networks, registrar boundaries, redirectors.
 
 use super::domain::Boundaries;
+use super::limits::MailLimits;
 use super::network::Networks;
 use super::pattern::Pattern;
 use crate::eval::Lists;
@@ -11,6 +12,8 @@ use crate::eval::Lists;
 /// [`Configuration::directive`].
 #[derive(Clone, Debug)]
 pub struct Configuration {
+    /// How much of a message is taken apart; from the settings, not from a rule file.
+    pub limits: MailLimits,
     pub(crate) boundaries: Boundaries,
     redirectors: Vec<Pattern>,
     pub(crate) trusted_networks: Networks,
@@ -30,6 +33,7 @@ impl Default for Configuration {
             "X-SenderIP",
         ];
         Self {
+            limits: MailLimits::default(),
             boundaries: Boundaries::default(),
             redirectors: Vec::new(),
             trusted_networks: Networks::loopback(),

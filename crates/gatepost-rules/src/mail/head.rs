@@ -4,6 +4,7 @@
 //! programs read it, so a MIME boundary ends it too, and so does the fourth line that is no field.
 
 use super::ascii::{find_ignore_case, is_field_name, is_space, lines};
+use super::limits::MailLimits;
 use super::words::decode_field;
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -14,8 +15,6 @@ const FIELD_NAME_LENGTH_MAX: usize = 256;
 const FIELD_VALUE_LENGTH_MAX: usize = 8192;
 /// Longest text of all decoded fields, bytes.
 const ALL_FIELDS_LENGTH_MAX: usize = 65_536;
-/// Most fields kept; a head with more is no mail program's.
-const FIELDS_MAX: usize = 10_000;
 /// Lines that are no fields but do not end the head.
 const BROKEN_LINES_MAX: usize = 3;
 
@@ -80,7 +79,7 @@ pub(crate) struct Head<'a> {
 
 impl<'a> Head<'a> {
     /// Reads the head of `message`.
-    pub(crate) fn parse(message: &'a [u8]) -> Self {
+    pub(crate) fn parse(message: &'a [u8], limits: MailLimits) -> Self {
         let (mbox_separator, text) = split_mbox_separator(message);
         let crlf = ends_lines_in_crlf(text);
         let mut head = Self {
@@ -100,7 +99,7 @@ impl<'a> Head<'a> {
                 field_start.get_or_insert(at);
             } else {
                 if let Some(start) = field_start.replace(at) {
-                    head.push(text.get(start..at).unwrap_or_default());
+                    head.push(text.get(start..at).unwrap_or_default(), limits);
                 }
                 if line == line_end || is_mixed && line == b"\n" {
                     head.separator_missing = false;
@@ -125,7 +124,7 @@ impl<'a> Head<'a> {
             at += line.len();
         }
         if let Some(start) = field_start {
-            head.push(text.get(start..at).unwrap_or_default());
+            head.push(text.get(start..at).unwrap_or_default(), limits);
         }
         let (pristine, body) = text.split_at_checked(at).unwrap_or((text, b""));
         head.pristine = if mixed {
@@ -137,11 +136,11 @@ impl<'a> Head<'a> {
         head
     }
 
-    fn push(&mut self, text: &'a [u8]) {
+    fn push(&mut self, text: &'a [u8], limits: MailLimits) {
         let Some(colon) = memchr::memchr(b':', text) else {
             return;
         };
-        if self.fields.len() >= FIELDS_MAX {
+        if self.fields.len() >= limits.header_fields_max {
             self.truncated = true;
             return;
         }
@@ -356,9 +355,13 @@ pub(crate) fn disposition_name(value: &[u8]) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
+    fn parse(message: &[u8]) -> Head<'_> {
+        Head::parse(message, MailLimits::default())
+    }
+
     #[test]
     fn fields_and_body_are_told_apart() {
-        let head = Head::parse(b"From x@y Mon\nSubject: a\n b\nTo : c\n\nbody\n");
+        let head = parse(b"From x@y Mon\nSubject: a\n b\nTo : c\n\nbody\n");
         assert_eq!(head.mbox_separator, Some(&b"From x@y Mon\n"[..]));
         assert_eq!(head.last(b"subject"), Some(&b"a b"[..]));
         assert_eq!(head.last(b"to"), Some(&b"c"[..]));
@@ -371,16 +374,16 @@ mod tests {
 
     #[test]
     fn a_head_without_end_ends_at_the_fourth_broken_line() {
-        let head = Head::parse(b"A: 1\nx\ny\nz\nB: 2\nw\nC: 3\n");
+        let head = parse(b"A: 1\nx\ny\nz\nB: 2\nw\nC: 3\n");
         assert!(head.separator_missing);
         assert_eq!(head.fields.len(), 2);
         assert_eq!(head.body, b"w\nC: 3\n");
-        assert_eq!(Head::parse(b"A: 1\n--b\nx").body, b"--b\nx");
+        assert_eq!(parse(b"A: 1\n--b\nx").body, b"--b\nx");
     }
 
     #[test]
     fn line_ends_are_normalised() {
-        let head = Head::parse(b"A: 1\r\n 2\r\n\r\nbody");
+        let head = parse(b"A: 1\r\n 2\r\n\r\nbody");
         assert!(head.crlf && !head.separator_missing);
         assert_eq!(head.fields.first().map(Field::raw), Some(&b" 1\n 2\n"[..]));
         assert_eq!(head.body, b"body");
@@ -388,7 +391,7 @@ mod tests {
 
     #[test]
     fn an_empty_message_has_an_empty_head() {
-        let head = Head::parse(b"");
+        let head = parse(b"");
         assert!(head.fields.is_empty() && head.body.is_empty());
     }
 }

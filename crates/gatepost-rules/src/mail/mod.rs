@@ -24,6 +24,7 @@ mod fields;
 mod head;
 mod html;
 mod ip;
+mod limits;
 mod lines;
 mod network;
 mod part;
@@ -36,6 +37,7 @@ mod uri;
 mod words;
 
 pub use configuration::{Configuration, Directive};
+pub use limits::MailLimits;
 pub use lines::Lines;
 pub use selector::HeaderSelector;
 pub use uri::{Uri, UriList};
@@ -92,7 +94,7 @@ impl<'a> Mail<'a> {
     /// its registrar boundaries which words are links.
     pub fn parse_with(message: &'a [u8], configuration: &'a Configuration) -> Self {
         let message: &'a [u8] = if message.is_empty() { b"\n" } else { message };
-        let head = Head::parse(message);
+        let head = Head::parse(message, configuration.limits);
         let full = match &head.pristine {
             Cow::Borrowed(_) => {
                 let start = head.mbox_separator.map_or(0, <[u8]>::len);
@@ -134,7 +136,7 @@ impl<'a> Mail<'a> {
 
     /// The MIME parts.
     pub(crate) fn parts(&self) -> &Parts {
-        self.parts.get_or_init(|| Parts::parse(&self.head))
+        self.parts.get_or_init(|| Parts::parse(&self.head, self.configuration.limits))
     }
 
     /// The HTML parts rendered; one entry for each leaf, `None` for leaves that are no HTML.

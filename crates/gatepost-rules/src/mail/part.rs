@@ -6,19 +6,14 @@
 use super::ascii::{is_blank, is_space, lines};
 use super::content_type::ContentType;
 use super::head::{Field, Head, disposition_name, is_field_line};
+use super::limits::MailLimits;
 use super::transfer::{base64, quoted_printable};
 use bytes::Bytes;
 use std::cell::OnceCell;
 use std::collections::VecDeque;
 
-/// Most levels of parts within parts that are taken apart.
-const NESTING_MAX: u32 = 20;
-/// Most children of one multipart that are taken apart.
-const CHILDREN_MAX: usize = 1000;
 /// Longest line of a part within a multipart, bytes; longer ones are broken.
 const LINE_LENGTH_MAX: usize = 2048;
-/// Most parts of a whole message that are taken apart.
-const PARTS_MAX: usize = 20_000;
 /// Blank lines in a row that are kept in a body.
 const BLANK_LINES_MAX: usize = 20;
 
@@ -60,6 +55,7 @@ pub(crate) struct Oddities {
 /// All parts of a message.
 #[derive(Debug)]
 pub(crate) struct Parts {
+    limits: MailLimits,
     list: Vec<Part>,
     order: Vec<usize>,
     /// What is odd about them.
@@ -216,9 +212,10 @@ fn has_blank_run(text: &[u8]) -> bool {
 }
 
 impl Parts {
-    /// Takes a message apart.
-    pub(crate) fn parse(head: &Head<'_>) -> Self {
+    /// Takes a message apart, as far as `limits` say.
+    pub(crate) fn parse(head: &Head<'_>, limits: MailLimits) -> Self {
         let mut parts = Self {
+            limits,
             list: Vec::new(),
             order: Vec::new(),
             oddities: Oddities::default(),
@@ -226,7 +223,7 @@ impl Parts {
         };
         let mut queue = VecDeque::new();
         let body = normalised_body(head.body, head.crlf);
-        parts.add_message(head, body, NESTING_MAX, 0, &mut queue);
+        parts.add_message(head, body, limits.nesting_max, 0, &mut queue);
         while let Some(pending) = queue.pop_front() {
             let is_multipart = parts
                 .list
@@ -277,6 +274,11 @@ impl Parts {
     /// The message itself.
     pub(crate) fn root(&self) -> Option<&Part> {
         self.list.first()
+    }
+
+    /// No more parts are read.
+    fn is_full(&self) -> bool {
+        self.list.len() >= self.limits.parts_max
     }
 
     fn put_in_order(&mut self) {
@@ -366,7 +368,7 @@ impl Parts {
             part.media_type.as_str(),
             "message/rfc822" | "message/global"
         );
-        if !is_attached_message || pending.levels_left == 0 || self.list.len() >= PARTS_MAX {
+        if !is_attached_message || pending.levels_left == 0 || self.is_full() {
             return;
         }
         let Some(part) = self.list.get(pending.part) else {
@@ -377,7 +379,7 @@ impl Parts {
             return;
         }
         let depth = part.depth + 1;
-        let head = Head::parse(&text);
+        let head = Head::parse(&text, self.limits);
         let body = normalised_body(head.body, head.crlf);
         let child = self.add_message(&head, body, pending.levels_left - 1, depth, queue);
         if let Some(part) = self.list.get_mut(pending.part) {
@@ -448,7 +450,7 @@ impl Parts {
                 self.oddities.part_head_missing = true;
             }
             children += 1;
-            if children >= CHILDREN_MAX || self.list.len() >= PARTS_MAX {
+            if children >= self.limits.parts_per_multipart_max || self.is_full() {
                 self.oddities.too_many_parts = true;
                 return;
             }

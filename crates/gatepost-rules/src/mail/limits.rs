@@ -1,0 +1,32 @@
+//! How much of a message's structure is taken apart.
+//!
+//! Beyond a limit nothing is refused: the rest stays unread text, and the view says so where rules
+//! ask for it (`TRUNCATED_HEADERS`, `too many parts`). The defaults are far above what mail programs
+//! write and far below what costs time.
+
+use serde::{Deserialize, Serialize};
+
+/// The settings under `[rules.mail]`.
+#[derive(Deserialize, Serialize, Clone, Copy, Debug, PartialEq, Eq)]
+#[serde(default, deny_unknown_fields)]
+pub struct MailLimits {
+    /// Most header fields that are read of one message; those after them are not seen.
+    pub header_fields_max: usize,
+    /// Most levels of MIME parts within parts that are taken apart; what lies deeper stays one text.
+    pub nesting_max: u32,
+    /// Most parts of one multipart that are read.
+    pub parts_per_multipart_max: usize,
+    /// Most parts of a whole message that are read.
+    pub parts_max: usize,
+}
+
+impl Default for MailLimits {
+    fn default() -> Self {
+        Self {
+            header_fields_max: 10_000,
+            nesting_max: 20,
+            parts_per_multipart_max: 1_000,
+            parts_max: 20_000,
+        }
+    }
+}
