@@ -8,7 +8,7 @@ CALL := target/call/call/gatepost-call
 BUILD_CALL := rustc --locked -p gatepost-call --bin gatepost-call --profile call \
 	--target-dir target/call -- -C target-feature=+crt-static -C relocation-model=static
 
-.PHONY: help build run test check lint format peers dist call bench docs fuzz clean
+.PHONY: help build run test check lint format peers defaults dist call clean
 
 help: ## List the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -35,6 +35,11 @@ format: ## Format the code
 
 peers: ## Install the programs that the tests talk to (Debian; needs root)
 	@tests/install-peers
+
+defaults: build ## Renew docs/defaults.toml from the program
+	@settings=$$(cd "$$(mktemp -d)" && $(CURDIR)/target/release/gatepost config) && \
+	{ sed -n '/^#/p' docs/defaults.toml; sed -E 's/ +# default$$//' <<<"$$settings"; } > docs/defaults.new && \
+	mv docs/defaults.new docs/defaults.toml
 
 call: $(CALL) ## Build the thin client, statically linked
 

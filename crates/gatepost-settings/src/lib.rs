@@ -1,9 +1,11 @@
 //! The types that settings are written in. A unit is part of the value (`"25MB"`, `"30s"`), so a
 //! config never holds a bare number whose unit must be guessed, and every room reads sizes,
-//! times and addresses in the same way, with the same error for a mistake.
+//! times and addresses in the same way, with the same error for a mistake. [`layers`] is how a whole
+//! config of them is read.
 
 mod bind;
 mod byte_size;
+pub mod layers;
 mod period;
 
 pub use bind::{Bind, MalformedBind};

@@ -136,7 +136,8 @@ impl<'a> Mail<'a> {
 
     /// The MIME parts.
     pub(crate) fn parts(&self) -> &Parts {
-        self.parts.get_or_init(|| Parts::parse(&self.head, self.configuration.limits))
+        self.parts
+            .get_or_init(|| Parts::parse(&self.head, self.configuration.limits))
     }
 
     /// The HTML parts rendered; one entry for each leaf, `None` for leaves that are no HTML.

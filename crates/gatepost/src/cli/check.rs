@@ -39,7 +39,7 @@ pub(super) fn run(arguments: &CheckArguments) -> ExitCode {
         problem.severity == gatepost_procedures::Severity::Error
     };
     let errors = judged.iter().filter(is_error).count();
-    for mistake in origins.told(&judged) {
+    for mistake in crate::config::told(&origins, &judged) {
         eprintln!("gatepost: {mistake}");
     }
     println!(

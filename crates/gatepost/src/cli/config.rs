@@ -16,7 +16,7 @@ pub(super) struct ConfigArguments {
 pub(super) fn run(arguments: &ConfigArguments) -> ExitCode {
     match arguments.source.load() {
         Ok((config, origins)) => {
-            print!("{}", crate::config::dump(&config, &origins));
+            print!("{}", origins.dump(&config));
             ExitCode::SUCCESS
         }
         Err(mistakes) => print_mistakes(&mistakes),

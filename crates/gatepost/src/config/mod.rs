@@ -1,17 +1,11 @@
 //! The config that users meet: one value per room, read from a file, the environment and flags,
 //! each over the one before, every mistake told with file, line and mend.
 
-mod dump;
-mod layers;
-mod load;
-mod mistake;
 mod settings;
 
 use std::path::Path;
 
-pub(crate) use dump::dump;
-pub(crate) use layers::Layers as Origins;
-pub(crate) use mistake::Mistake;
+pub(crate) use gatepost_settings::layers::{Layers as Origins, Mistake, Origin};
 pub(crate) use settings::{Config, LogFormat, LogSettings};
 
 /// Reads the settings: defaults, then the file, then the variables, then the flags.
@@ -29,13 +23,23 @@ pub(crate) fn load(
     for flag in flags {
         layers.add_flag(flag).map_err(one)?;
     }
-    let config: Config = load::settings(&mut layers)?;
+    let config: Config = layers.settings()?;
     let mistakes = config.mistakes(&layers);
     if mistakes.is_empty() {
         Ok((config, layers))
     } else {
         Err(mistakes)
     }
+}
+
+/// The procedures' problems, each with the place where its key was written. A problem whose place is
+/// no key is about a file of its own.
+pub(crate) fn told(origins: &Origins, problems: &[gatepost_procedures::Problem]) -> Vec<Mistake> {
+    let told = |problem: &gatepost_procedures::Problem| match origins.origin(&problem.place) {
+        Origin::Default => Mistake::new(&problem.place, "", &problem.text),
+        origin => Mistake::new(origin, &problem.place, &problem.text),
+    };
+    problems.iter().map(told).collect()
 }
 
 #[cfg(test)]

@@ -17,8 +17,8 @@ use gatepost_settings::Bind;
 use gatepost_store::StoreSettings;
 use serde::{Deserialize, Serialize};
 
-use super::layers::Layers;
-use super::mistake::Mistake;
+use super::Mistake;
+use gatepost_settings::layers::Layers;
 
 /// The config as a whole; the names are those that users write.
 #[derive(Debug, Clone, Serialize, Deserialize)]

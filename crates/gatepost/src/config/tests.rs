@@ -17,7 +17,7 @@ fn load_text(
     let flags: Vec<String> = flags.iter().map(|&flag| flag.to_owned()).collect();
     let shorter = |text: String| text.replace(&file.path().display().to_string(), "FILE");
     match load(Some(file.path()), variables, &flags) {
-        Ok((config, origins)) => Ok(shorter(dump(&config, &origins))),
+        Ok((config, origins)) => Ok(shorter(origins.dump(&config))),
         Err(mistakes) => Err(mistakes
             .iter()
             .map(|mistake| shorter(mistake.to_string()))
@@ -125,6 +125,14 @@ fn the_documented_defaults_are_the_programs() {
         .lines()
         .map(|line| line.trim_end_matches("# default").trim_end())
         .collect();
-    // To mend: run `gatepost config` in an empty folder and copy what it prints.
-    assert_eq!(documented, printed);
+    let only_in = |one: &[&str], other: &[&str]| -> Vec<String> {
+        let lines = one.iter().filter(|line| !other.contains(line));
+        lines.map(|&line| line.to_owned()).collect()
+    };
+    let missing = only_in(&printed, &documented);
+    let surplus = only_in(&documented, &printed);
+    assert!(
+        missing.is_empty() && surplus.is_empty(),
+        "docs/defaults.toml lacks {missing:#?} and has {surplus:#?}; `make defaults` renews it"
+    );
 }

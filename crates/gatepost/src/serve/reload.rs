@@ -50,13 +50,13 @@ pub(super) fn reload(
     lessons.set_settings(rules.learning_settings().clone());
     match procedures.reload(config.procedures(), rules) {
         Ok(problems) => {
-            for mistake in origins.told(&problems) {
+            for mistake in crate::config::told(&origins, &problems) {
                 tracing::warn!(target: "procedures", "{mistake}");
             }
             tracing::info!("reloaded");
         }
         Err(problems) => {
-            for mistake in origins.told(&problems) {
+            for mistake in crate::config::told(&origins, &problems) {
                 tracing::error!(target: "procedures", "not reloaded: {mistake}");
             }
         }

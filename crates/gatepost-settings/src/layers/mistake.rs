@@ -4,17 +4,18 @@ use std::fmt;
 
 /// One mistake. Shown as `gatepost.toml:12: listeners.mqtt.bnd: unknown key; did you mean 'bind'?`
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Mistake {
+pub struct Mistake {
     /// File and line, variable or flag.
-    pub(crate) place: String,
+    pub place: String,
     /// The dotted key; empty where the text is no TOML at all.
-    pub(crate) key: String,
+    pub key: String,
     /// What is wrong, with the mend.
-    pub(crate) reason: String,
+    pub reason: String,
 }
 
 impl Mistake {
-    pub(crate) fn new(
+    /// A mistake at `place`: file and line, a variable or a flag.
+    pub fn new(
         place: impl fmt::Display,
         key: impl Into<String>,
         reason: impl Into<String>,

@@ -1,26 +1,42 @@
 //! The layers that a config is made of: file, environment, `--set` flags, each over the one
 //! before, and the origin of every key, so that any later message can name it.
+//!
+//! What the settings are is the caller's; this reads them into any type that serde knows, and tells
+//! every mistake with file, line and mend. No text makes it panic.
+
+mod dump;
+mod load;
+mod mistake;
 
 use std::collections::BTreeMap;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use toml::de::{DeTable, DeValue};
 use toml::{Spanned, Table, Value};
 
-use super::Mistake;
+pub use mistake::Mistake;
 
 /// Variables with this prefix are settings: `GATEPOST_LISTENERS__MQTT__BIND`.
-pub(crate) const VARIABLE_PREFIX: &str = "GATEPOST_";
+pub const VARIABLE_PREFIX: &str = "GATEPOST_";
 /// Variables that are not settings: the config's own path, and what tests hand each other.
 const NOT_SETTINGS: [&str; 2] = ["CONFIG", "TEST_"];
 
 /// Where the value of a key comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub enum Origin {
+    /// Nobody wrote it down.
     Default,
-    File { path: PathBuf, line: usize },
+    /// A line of a file.
+    File {
+        /// The file as it was named.
+        path: PathBuf,
+        /// From 1 on.
+        line: usize,
+    },
+    /// The environment variable of this name.
     Variable(String),
+    /// A `--set` flag: what was written after it.
     Flag(String),
 }
 
@@ -30,7 +46,11 @@ impl fmt::Display for Origin {
             Self::Default => formatter.write_str("default"),
             Self::File { path, line } => write!(formatter, "{}:{line}", path.display()),
             Self::Variable(name) => write!(formatter, "${name}"),
-            Self::Flag(text) => write!(formatter, "--set {text}"),
+            // On one line, since an origin stands in a comment of what `gatepost config` prints.
+            Self::Flag(text) => {
+                let text = text.replace(|character: char| character.is_control(), " ");
+                write!(formatter, "--set {text}")
+            }
         }
     }
 }
@@ -38,14 +58,14 @@ impl fmt::Display for Origin {
 /// The layers merged so far. Keys are dotted paths, elements of arrays have their number:
 /// `scope.0.path`.
 #[derive(Debug, Default)]
-pub(crate) struct Layers {
-    pub(crate) values: Table,
+pub struct Layers {
+    values: Table,
     origins: BTreeMap<String, Origin>,
 }
 
 impl Layers {
     /// The origin of the key, or of the nearest key above it that was written down.
-    pub(crate) fn origin(&self, key: &str) -> Origin {
+    pub fn origin(&self, key: &str) -> Origin {
         let mut key = key;
         loop {
             if let Some(origin) = self.origins.get(key) {
@@ -58,38 +78,44 @@ impl Layers {
         }
     }
 
-    /// The procedures' problems, each with the place where its key was written. A problem whose
-    /// place is no key is about a file of its own.
-    pub(crate) fn told(&self, problems: &[gatepost_procedures::Problem]) -> Vec<Mistake> {
-        let told = |problem: &gatepost_procedures::Problem| match self.origin(&problem.place) {
-            Origin::Default => Mistake::new(&problem.place, "", &problem.text),
-            origin => Mistake::new(origin, &problem.place, &problem.text),
-        };
-        problems.iter().map(told).collect()
-    }
-
     /// Whether this very key was written down in any layer.
-    pub(crate) fn is_written(&self, key: &str) -> bool {
+    pub fn is_written(&self, key: &str) -> bool {
         self.origins.contains_key(key)
     }
 
-    pub(crate) fn add_file(&mut self, path: &Path) -> Result<(), Mistake> {
+    /// Lays a file over what there is.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is no TOML.
+    pub fn add_file(&mut self, path: &Path) -> Result<(), Mistake> {
         let text = std::fs::read_to_string(path)
             .map_err(|error| Mistake::new(path.display(), "", error.to_string()))?;
-        let table = DeTable::parse(&text).map_err(|error| {
-            let line = line_of(&text, error.span().map_or(0, |span| span.start));
+        self.add_text(path, &text)
+    }
+
+    /// Lays the text of a file over what there is.
+    ///
+    /// # Errors
+    /// The text is no TOML; the place names the line.
+    pub fn add_text(&mut self, path: &Path, text: &str) -> Result<(), Mistake> {
+        let table = DeTable::parse(text).map_err(|error| {
+            let line = line_of(text, error.span().map_or(0, |span| span.start));
             Mistake::new(format!("{}:{line}", path.display()), "", error.message())
         })?;
         let origin = |offset| Origin::File {
             path: path.to_owned(),
-            line: line_of(&text, offset),
+            line: line_of(text, offset),
         };
         let values = self.plain_table(table.get_ref(), "", &origin);
         merge(&mut self.values, values);
         Ok(())
     }
 
-    pub(crate) fn add_variables(
+    /// Lays the variables that are settings over what there is: `__` stands for a dot.
+    ///
+    /// # Errors
+    /// A value is neither TOML nor a simple text.
+    pub fn add_variables(
         &mut self,
         variables: impl Iterator<Item = (String, String)>,
     ) -> Result<(), Mistake> {
@@ -107,7 +133,10 @@ impl Layers {
     }
 
     /// `KEY=VALUE`, the value in TOML; quotes may be left out around a simple text.
-    pub(crate) fn add_flag(&mut self, assignment: &str) -> Result<(), Mistake> {
+    ///
+    /// # Errors
+    /// There is no `=`, or the value is neither TOML nor a simple text.
+    pub fn add_flag(&mut self, assignment: &str) -> Result<(), Mistake> {
         let origin = Origin::Flag(assignment.to_owned());
         let Some((key, text)) = assignment.split_once('=') else {
             return Err(Mistake::new(origin, "", "no '='; write --set KEY=VALUE"));
@@ -139,13 +168,13 @@ impl Layers {
         Err(Mistake::new(origin, key, reason))
     }
 
-    /// Removes a key, so that the rest can be looked at. A mistake within an array takes the
-    /// whole array out: what follows it would change its number.
-    pub(crate) fn remove(&mut self, key: &str) -> bool {
+    /// Removes the value at the end of these steps, so that the rest can be looked at. A mistake
+    /// within an array takes the whole array out: what follows it would change its number.
+    fn remove(&mut self, steps: &[String]) -> bool {
         let mut table = &mut self.values;
-        let mut steps = split_key(key).into_iter().peekable();
-        while let Some(step) = steps.next() {
-            if steps.peek().is_none() || !matches!(table.get(step), Some(Value::Table(_))) {
+        for (index, step) in steps.iter().enumerate() {
+            let is_last = index + 1 == steps.len();
+            if is_last || !matches!(table.get(step), Some(Value::Table(_))) {
                 return table.remove(step).is_some();
             }
             let Some(Value::Table(inner)) = table.get_mut(step) else {
@@ -216,31 +245,36 @@ fn merge(below: &mut Table, above: Table) {
     }
 }
 
-pub(crate) fn join_key(above: &str, name: &str) -> String {
-    let quoted = name
-        .contains(['.', '/', ' '])
-        .then(|| format!("\"{name}\""));
-    let name = quoted.as_deref().unwrap_or(name);
-    if above.is_empty() {
+/// The dotted path of `name` below `above`, quoted where TOML asks for it, so that it can be copied
+/// into a config.
+fn join_key(above: &str, name: &str) -> String {
+    let is_bare = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
+    let name = if !name.is_empty() && name.chars().all(is_bare) {
         name.to_owned()
+    } else {
+        quoted(name)
+    };
+    if above.is_empty() {
+        name
     } else {
         format!("{above}.{name}")
     }
 }
 
-/// The steps of a dotted key, quotes removed.
-fn split_key(key: &str) -> Vec<&str> {
-    let mut steps = Vec::new();
-    let mut rest = key;
-    while !rest.is_empty() {
-        let end = match rest.strip_prefix('"') {
-            Some(quoted) => quoted.find('"').map_or(rest.len(), |end| end + 2),
-            None => rest.find('.').unwrap_or(rest.len()),
-        };
-        steps.push(rest[..end].trim_matches('"'));
-        rest = rest[end..].trim_start_matches('.');
+/// A TOML basic string.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for letter in text.chars() {
+        match letter {
+            '"' | '\\' => quoted.extend(['\\', letter]),
+            letter if letter.is_control() => {
+                let _ = write!(quoted, "\\u{:04X}", u32::from(letter));
+            }
+            letter => quoted.push(letter),
+        }
     }
-    steps
+    quoted.push('"');
+    quoted
 }
 
 fn line_of(text: &str, offset: usize) -> usize {

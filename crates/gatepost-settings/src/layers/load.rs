@@ -1,0 +1,69 @@
+//! From layers to settings, with every mistake found in one go.
+
+use serde::de::DeserializeOwned;
+use toml::Value;
+
+use super::mistake::{Mistake, unknown_key};
+use super::{Layers, join_key};
+
+/// A file with more mistakes than this is not a config; the rest is not looked for.
+const MISTAKES_MAX: usize = 50;
+
+impl Layers {
+    /// Reads the settings out of the layers. After a mistake its key is left out and reading starts
+    /// again, so that one run of `gatepost check` shows all there are.
+    ///
+    /// # Errors
+    /// Every mistake that was found, in the order of the keys.
+    pub fn settings<T: DeserializeOwned>(&mut self) -> Result<T, Vec<Mistake>> {
+        let mut mistakes = Vec::new();
+        loop {
+            let value = Value::Table(self.values.clone());
+            match serde_path_to_error::deserialize::<_, T>(value) {
+                Ok(settings) if mistakes.is_empty() => return Ok(settings),
+                Ok(_) => return Err(mistakes),
+                Err(error) => {
+                    let (steps, mistake) = describe(self, &error);
+                    let seen_before = mistakes.contains(&mistake);
+                    mistakes.push(mistake);
+                    if seen_before || mistakes.len() >= MISTAKES_MAX || !self.remove(&steps) {
+                        return Err(mistakes);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The steps to the value that serde refused, and what is wrong with it.
+fn describe(
+    layers: &Layers,
+    error: &serde_path_to_error::Error<toml::de::Error>,
+) -> (Vec<String>, Mistake) {
+    let mut steps = Vec::new();
+    for segment in error.path() {
+        use serde_path_to_error::Segment;
+        match segment {
+            Segment::Map { key: name } | Segment::Enum { variant: name } => {
+                steps.push(name.clone());
+            }
+            Segment::Seq { index } => steps.push(index.to_string()),
+            Segment::Unknown => {}
+        }
+    }
+    let message = error.inner().message();
+    let reason = match unknown_key(message) {
+        Some((name, mend)) => {
+            if steps.last() != Some(&name) {
+                steps.push(name);
+            }
+            mend
+        }
+        None => message.to_owned(),
+    };
+    let key = steps
+        .iter()
+        .fold(String::new(), |above, step| join_key(&above, step));
+    let place = layers.origin(&key);
+    (steps, Mistake::new(place, key, reason))
+}
