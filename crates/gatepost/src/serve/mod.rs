@@ -58,8 +58,8 @@ async fn serve(config: Config, origins: &Origins, source: &ConfigSource) -> Resu
     let lessons = Lessons::start(learner.clone(), rules.learning_settings().clone())
         .map_err(StartError::Threads)?;
     let (procedures, problems) = Procedures::start(config.procedures(), rules)
-        .map_err(|problems| StartError::Procedures(crate::config::told(&origins, &problems)))?;
-    for mistake in crate::config::told(&origins, &problems) {
+        .map_err(|problems| StartError::Procedures(crate::config::told(origins, &problems)))?;
+    for mistake in crate::config::told(origins, &problems) {
         tracing::warn!(target: "procedures", "{mistake}");
     }
     let broker = Broker::open(config.broker.clone(), store.clone())?;
