@@ -57,7 +57,7 @@ impl PacketType {
     }
 
     /// The first byte of a packet with the flags that the standard fixes.
-    pub(crate) const fn first_byte(self) -> u8 {
+    pub const fn first_byte(self) -> u8 {
         let flags = match self.flags() {
             Some(flags) => flags,
             None => 0,

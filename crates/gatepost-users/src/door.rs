@@ -51,6 +51,11 @@ impl Door {
         self.users.any()
     }
 
+    /// The users behind it.
+    pub const fn users(&self) -> &Users {
+        &self.users
+    }
+
     fn origin(&self, peer: Peer, client: Option<&str>) -> Origin {
         let origin = Origin::new(self.listener, peer).with_door(self.anonymous, self.local);
         match client {

@@ -95,6 +95,17 @@ impl Identity {
         self.with_standing(|_| ()).is_none()
     }
 
+    /// When it ends by itself, in Unix seconds: a token's own end.
+    pub fn expires(&self) -> Option<u64> {
+        self.inner.expires
+    }
+
+    /// Which of the changes of users and rules its answers rest on; another number means that
+    /// what was allowed before may be denied now. One load.
+    pub fn generation(&self) -> u64 {
+        self.inner.shared.generation()
+    }
+
     /// Whether it may do this to `topic`. For [`Access::Subscribe`] use
     /// [`may_subscribe`](Self::may_subscribe), since that is asked with a filter; this one serves
     /// for a single topic, such as a retained message about to be sent. Takes no lock and

@@ -64,6 +64,10 @@ pub(crate) fn looks_like_one(token: &Secret) -> bool {
 }
 
 impl Issuers {
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(crate) fn load(settings: &[JwtSettings]) -> Result<Self, UsersError> {
         provider::install();
         settings

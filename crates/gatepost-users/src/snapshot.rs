@@ -44,6 +44,8 @@ pub(crate) struct Snapshot {
     pub(crate) rules: HashMap<Box<str>, Vec<Rule>>,
     policy: DefaultPolicy,
     anonymous: OnceLock<Arc<Compiled>>,
+    /// The same, as long as there is no user and the peer is on this machine.
+    anonymous_owner: OnceLock<Arc<Compiled>>,
     everyone_names_client: bool,
 }
 
@@ -161,11 +163,12 @@ impl Snapshot {
             client,
             admin,
         };
-        if admin {
-            // Only while there is no user, on an address of this machine.
-            return Arc::new(self.compile(ANONYMOUS, subject));
-        }
-        self.shared_or_own(&self.anonymous, ANONYMOUS, subject)
+        let shared = if admin {
+            &self.anonymous_owner
+        } else {
+            &self.anonymous
+        };
+        self.shared_or_own(shared, ANONYMOUS, subject)
     }
 
     fn shared_or_own(

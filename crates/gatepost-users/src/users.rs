@@ -18,8 +18,8 @@ use crate::record;
 use crate::scram::{ClientFirst, Exchange, Proof, ScramKeys};
 use crate::snapshot::{Snapshot, User};
 use crate::{
-    AccessSettings, Credentials, Denied, Identity, Origin, PASSWORD_BYTES_MAX, Secret, UsersError,
-    password, random, token,
+    AccessSettings, AnonymousAccess, Credentials, Denied, Identity, Origin, PASSWORD_BYTES_MAX,
+    Secret, UsersError, password, random, token,
 };
 
 /// How soon a change made by another process is seen.
@@ -82,6 +82,9 @@ impl Users {
 
     /// Lets a peer in, or says why not. Passwords are checked on threads of their own; waiting
     /// for them is bounded by the settings. Cancel-safe.
+    ///
+    /// While nobody can log in at all, credentials are not looked at: many clients always send
+    /// some, and a door that is open to everybody is open to them too.
     pub async fn authenticate(
         &self,
         credentials: Credentials,
@@ -89,6 +92,7 @@ impl Users {
     ) -> Result<Identity, Denied> {
         let outcome = match credentials {
             Credentials::Anonymous => self.anonymous(origin),
+            _ if !self.any() && self.anonymous(origin).is_ok() => self.anonymous(origin),
             Credentials::Password { user, password } => {
                 self.by_password(&user, password, origin).await
             }
@@ -114,10 +118,23 @@ impl Users {
         }
     }
 
-    /// Whether there is any user. From the first one on, peers must log in where `anonymous` is
-    /// `auto`.
+    /// Whether anybody could log in: there is a user, or an issuer of tokens is believed. From the
+    /// first one on, peers must log in where `anonymous` is `auto`.
     pub fn any(&self) -> bool {
-        !self.shared.snapshot.load().users.is_empty()
+        let shared = &self.shared;
+        !shared.snapshot.load().users.is_empty() || !shared.issuers.load().is_empty()
+    }
+
+    /// Whether somebody of this name could log in: a user of ours, or whoever an issuer of tokens
+    /// vouches for.
+    pub fn can_log_in(&self, name: &str) -> bool {
+        let shared = &self.shared;
+        shared.snapshot.load().users.contains_key(name) || !shared.issuers.load().is_empty()
+    }
+
+    /// The number of changes so far that this process has seen. It rises with each.
+    pub fn generation(&self) -> u64 {
+        self.shared.generation()
     }
 
     /// Reads users, tokens and rules anew, and the keys of JWT issuers: what SIGHUP does. On an
@@ -184,6 +201,9 @@ impl Users {
     }
 
     fn anonymous(&self, origin: &Origin) -> Result<Identity, Denied> {
+        if origin.anonymous == AnonymousAccess::Auto && !self.shared.issuers.load().is_empty() {
+            return Err(Denied::Anonymous);
+        }
         let ground = Ground::Anonymous(origin.anonymous, origin.local);
         let identity = self.identity(None, origin, ground, None);
         if identity.is_revoked() {

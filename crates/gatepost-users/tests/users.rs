@@ -357,6 +357,7 @@ async fn guessing_tokens_ends_soon_too() {
         failures_per_address: 2,
         ..settings()
     });
+    anna(&users).await;
     let token = || Credentials::Bearer("gp_guess".into());
     for _ in 0..2 {
         let answer = users.authenticate(token(), &origin()).await;

@@ -4,12 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use gatepost_broker::{Attachment, ConnectOptions, Sink, Welcome, Will};
+use gatepost_broker::{Attachment, ConnectError, ConnectOptions, Connected, Welcome, Will};
 use gatepost_message::{Publication, Topic};
 use gatepost_mqtt::{Connack, Connect, Properties, PropertiesBuffer, Property, Reason, Version};
+use gatepost_users::{Identity, ScramLogin};
 
+use super::MqttSettings;
 use super::encoder::{Framing, carried, format};
-use super::{MqttContext, MqttSettings};
+use super::login::{Authentication, Login};
+use super::opening::{NotOpened, Opening};
 
 /// Session Expiry Interval that never ends (§ 3.1.2.11.2).
 const EXPIRY_NEVER: u32 = u32::MAX;
@@ -21,7 +24,11 @@ const ASSIGNED_CLIENT_ID: &str = "auto-0123456789abc-12345678901234567890";
 pub(super) struct Agreed {
     pub(super) version: Version,
     pub(super) attachment: Attachment,
-    pub(super) user: Option<Arc<str>>,
+    pub(super) identity: Option<Identity>,
+    /// How to log in anew, where CONNECT named a method for it.
+    pub(super) authentication: Option<Box<Authentication>>,
+    /// Whether the session has state of an earlier connection.
+    pub(super) session_present: bool,
     /// Whether reason strings may accompany failures \[MQTT-3.1.2-29\].
     pub(super) tell_why: bool,
     /// The largest packet that the client takes.
@@ -38,17 +45,18 @@ pub(super) struct Refused {
 }
 
 /// The properties of CONNECT.
-struct Wishes {
+pub(super) struct Wishes<'a> {
     expiry_seconds: u32,
     receive_max: u16,
     packet_bytes_max: Option<u32>,
     alias_max: u16,
     tell_why: bool,
-    has_authentication: bool,
+    pub(super) authentication_method: Option<&'a str>,
+    pub(super) authentication_data: Option<&'a [u8]>,
 }
 
-impl Wishes {
-    fn new(connect: &Connect<'_>) -> Self {
+impl<'a> Wishes<'a> {
+    pub(super) fn new(connect: &Connect<'a>) -> Self {
         // [MQTT-3.1.2-23]: before MQTT 5 a session lasts exactly if it is not clean.
         let is_lasting = !connect.version.has_properties() && !connect.clean_start;
         let mut wishes = Self {
@@ -57,7 +65,8 @@ impl Wishes {
             packet_bytes_max: None,
             alias_max: 0,
             tell_why: true,
-            has_authentication: false,
+            authentication_method: None,
+            authentication_data: None,
         };
         for property in connect.properties.iter() {
             match property {
@@ -66,9 +75,10 @@ impl Wishes {
                 Property::MaximumPacketSize(bytes) => wishes.packet_bytes_max = Some(bytes),
                 Property::TopicAliasMaximum(max) => wishes.alias_max = max,
                 Property::RequestProblemInformation(wanted) => wishes.tell_why = wanted,
-                Property::AuthenticationMethod(_) | Property::AuthenticationData(_) => {
-                    wishes.has_authentication = true;
+                Property::AuthenticationMethod(method) => {
+                    wishes.authentication_method = Some(method);
                 }
+                Property::AuthenticationData(data) => wishes.authentication_data = Some(data),
                 _ => {}
             }
         }
@@ -77,32 +87,25 @@ impl Wishes {
 }
 
 /// Gives the client its session, or says why not. The CONNACK of success is the session's first
-/// frame; it is not yet flushed. `None` instead of a reason where nothing can be said.
+/// frame; it is not yet flushed.
 pub(super) fn connect(
     connect: &Connect<'_>,
-    framing: Framing,
-    sink: Arc<dyn Sink>,
-    context: &MqttContext,
-) -> Result<Agreed, Option<Refused>> {
+    wishes: &Wishes<'_>,
+    login: Login,
+    opening: &Opening<'_>,
+) -> Result<Agreed, NotOpened> {
     let version = connect.version;
+    let (framing, context) = (opening.framing, opening.context);
     let settings = &context.settings;
-    let wishes = Wishes::new(connect);
     let refuse = |reason| Some(Refused { version, reason });
-    check(connect, &wishes, settings).map_err(refuse)?;
     let keep_alive_seconds = keep_alive(connect, settings);
     let silence_max = Duration::from_secs(u64::from(keep_alive_seconds) * 3 / 2);
-    let will = connect.will.as_ref().map(will);
-    let has_will_topic_of_ours = will.as_ref().is_some_and(|will| {
-        will.as_ref()
-            .is_ok_and(|will| will.publication.topic.is_internal())
-    });
-    let will = match will.transpose() {
-        Ok(will) if !has_will_topic_of_ours => will,
-        _ => return Err(refuse(Reason::TOPIC_NAME_INVALID)),
-    };
+    let identity = login.identity.as_ref();
+    let will = checked_will(connect, identity).map_err(refuse)?;
+    let user: Option<Arc<str>> = identity.and_then(Identity::user).map(Arc::from);
     let options = ConnectOptions {
         client_id: (!connect.client_id.is_empty()).then(|| connect.client_id.to_owned()),
-        user: None,
+        user,
         kind: match framing {
             Framing::Plain => "mqtt",
             Framing::WebSocket => "websocket",
@@ -115,7 +118,7 @@ pub(super) fn connect(
         silence_max: (keep_alive_seconds > 0).then_some(silence_max),
         will,
         format: format(version, framing),
-        sink,
+        sink: opening.stream.clone(),
     };
     let expiry_max = context.broker.settings().session_expiry_max.duration();
     let greeting = Greeting {
@@ -125,6 +128,7 @@ pub(super) fn connect(
             .then_some(keep_alive_seconds),
         expiry_seconds: (expiry(wishes.expiry_seconds) > expiry_max)
             .then_some(expiry_max.as_secs() as u32),
+        proof: login.proof.as_deref(),
     };
     if wishes
         .packet_bytes_max
@@ -132,17 +136,19 @@ pub(super) fn connect(
     {
         return Err(None); // Not even the answer would be taken [MQTT-3.1.2-24].
     }
-    let greet = |welcome: Welcome<'_>, out: &mut BytesMut| {
-        framing.put(out, |out| greeting.encode(welcome, out));
+    let connected = enter(options, &greeting, opening).map_err(refuse)?;
+    let authentication = match opening.door {
+        Some(door) if wishes.authentication_method.is_some() => {
+            Some(Box::new(Authentication::new(door.clone())))
+        }
+        _ => None,
     };
-    let connected = context
-        .broker
-        .connect(options, greet)
-        .map_err(|_| refuse(Reason::QUOTA_EXCEEDED))?;
     Ok(Agreed {
         version,
         attachment: connected.attachment,
-        user: connect.user_name.map(Arc::from),
+        identity: login.identity,
+        authentication,
+        session_present: connected.session_present,
         tell_why: wishes.tell_why,
         packet_bytes_max: wishes
             .packet_bytes_max
@@ -151,10 +157,36 @@ pub(super) fn connect(
     })
 }
 
-fn check(connect: &Connect<'_>, wishes: &Wishes, settings: &MqttSettings) -> Result<(), Reason> {
-    if wishes.has_authentication {
-        return Err(Reason::BAD_AUTHENTICATION_METHOD); // § 4.12
+/// Gets the session. One that is another user's stays theirs, unless nobody of that name can log
+/// in any more: then it is of no use to anybody and ends.
+fn enter(
+    options: ConnectOptions,
+    greeting: &Greeting<'_>,
+    opening: &Opening<'_>,
+) -> Result<Connected, Reason> {
+    let framing = opening.framing;
+    let broker = &opening.context.broker;
+    let greet = |welcome: Welcome<'_>, out: &mut BytesMut| {
+        framing.put(out, |out| greeting.encode(welcome, out));
+    };
+    let users = opening.door.map(gatepost_users::Door::users);
+    if let (Some(users), Some(client_id)) = (users, &options.client_id)
+        && let Some(owner) = broker.owner_of(client_id)
+        && !users.can_log_in(&owner)
+    {
+        broker.forget(client_id);
     }
+    broker.connect(options, greet).map_err(|error| match error {
+        ConnectError::TooManySessions => Reason::QUOTA_EXCEEDED,
+        ConnectError::OtherUser(_) => {
+            tracing::info!(target: "mqtt", peer = %opening.peer, "the session is another user's");
+            Reason::NOT_AUTHORIZED
+        }
+    })
+}
+
+/// What can be refused whoever it is.
+pub(super) fn check(connect: &Connect<'_>, settings: &MqttSettings) -> Result<(), Reason> {
     let is_lasting_and_nameless =
         connect.client_id.is_empty() && !connect.clean_start && !connect.version.has_properties();
     if is_lasting_and_nameless // 3.1.1 [MQTT-3.1.3-8]
@@ -185,6 +217,26 @@ pub(super) const fn expiry(seconds: u32) -> Duration {
     }
 }
 
+/// The will, if it may be left.
+fn checked_will(
+    connect: &Connect<'_>,
+    identity: Option<&Identity>,
+) -> Result<Option<Will>, Reason> {
+    let Some(will) = connect.will.as_ref() else {
+        return Ok(None);
+    };
+    let will = self::will(will).map_err(|_| Reason::TOPIC_NAME_INVALID)?;
+    let publication = &will.publication;
+    if publication.topic.is_internal() {
+        return Err(Reason::TOPIC_NAME_INVALID);
+    }
+    let (topic, retain) = (publication.topic.as_str(), publication.retain);
+    if identity.is_some_and(|identity| !identity.may_publish(topic, retain).is_allowed()) {
+        return Err(Reason::NOT_AUTHORIZED);
+    }
+    Ok(Some(will))
+}
+
 fn will(will: &gatepost_mqtt::Will<'_>) -> Result<Will, gatepost_message::TopicError> {
     let payload = bytes::Bytes::copy_from_slice(will.payload);
     let mut publication = Publication::new(Topic::new(will.topic)?, payload);
@@ -207,6 +259,8 @@ struct Greeting<'a> {
     settings: &'a MqttSettings,
     keep_alive_seconds: Option<u16>,
     expiry_seconds: Option<u32>,
+    /// The server's part of enhanced authentication.
+    proof: Option<&'a [u8]>,
 }
 
 impl Greeting<'_> {
@@ -238,7 +292,7 @@ impl Greeting<'_> {
         let _ = connack.encode(self.version, out);
     }
 
-    fn properties<'w>(&self, welcome: Welcome<'w>) -> impl Iterator<Item = Property<'w>> {
+    fn properties<'w>(&'w self, welcome: Welcome<'w>) -> impl Iterator<Item = Property<'w>> {
         let settings = self.settings;
         let packet_max = u32::try_from(settings.packet_max.bytes()).ok();
         [
@@ -251,6 +305,9 @@ impl Greeting<'_> {
             (settings.topic_alias_max > 0)
                 .then_some(Property::TopicAliasMaximum(settings.topic_alias_max)),
             self.keep_alive_seconds.map(Property::ServerKeepAlive),
+            self.proof
+                .map(|_| Property::AuthenticationMethod(ScramLogin::MECHANISM)),
+            self.proof.map(Property::AuthenticationData),
         ]
         .into_iter()
         .flatten()
@@ -259,15 +316,13 @@ impl Greeting<'_> {
 
 impl Refused {
     /// Appends the CONNACK.
-    pub(super) fn encode(self, framing: Framing, out: &mut BytesMut) {
+    pub(super) fn encode(self, out: &mut BytesMut) {
         let connack = Connack {
             session_present: false, // [MQTT-3.2.2-6]
             reason: self.reason,
             properties: Properties::EMPTY,
         };
         // Without properties it always fits.
-        framing.put(out, |out| {
-            let _ = connack.encode(self.version, out);
-        });
+        let _ = connack.encode(self.version, out);
     }
 }

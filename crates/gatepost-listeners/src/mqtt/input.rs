@@ -32,6 +32,13 @@ pub(super) struct Controls {
     pub(super) error: Option<FrameError>,
 }
 
+impl Controls {
+    /// Whether there is anything to act on.
+    pub(super) const fn is_any(&self) -> bool {
+        !self.controls.is_empty() || self.error.is_some()
+    }
+}
+
 /// The reading half of a connection.
 #[derive(Default)]
 pub(super) struct Input {

@@ -4,20 +4,27 @@
 //! one read gave, then flushes once: its own answers with one write, and every subscriber that
 //! it published to with one write each. Between reads it owns only an unfinished packet.
 //!
-//! - `connection.rs`: the loop, and when it reads;
-//! - `handshake.rs`: CONNECT and its answer;
-//! - `publish.rs`, `subscribe.rs`: one file for what each packet does;
+//! - `opening.rs`: from the first byte to the session; `login.rs`: who it is; `handshake.rs`:
+//!   CONNECT and its answer;
+//! - `connection.rs`: the loop, and when it reads; `ending.rs`: how it ends;
+//! - `packets.rs`: what each packet does; `publish.rs`, `subscribe.rs`: those that do more;
+//! - `access.rs`: what the client may do, as that changes;
 //! - `answers.rs`: acknowledgements that wait for the disk or for a verdict;
 //! - `goodbye.rs`: the one place where errors become DISCONNECT;
 //! - `encoder.rs`: publications on the wire.
 
+mod access;
 mod answers;
 mod connection;
 mod encoder;
+mod ending;
 mod goodbye;
 mod handshake;
 mod input;
+mod login;
+mod opening;
 mod outlet;
+mod packets;
 mod publish;
 mod settings;
 mod subscribe;
@@ -27,6 +34,7 @@ use std::time::Duration;
 
 use gatepost_broker::Broker;
 use gatepost_message::Peer;
+use gatepost_users::{Door, Users};
 use tokio::sync::watch;
 
 use crate::acceptor::{Accepted, Acceptor};
@@ -35,6 +43,7 @@ use crate::gateway::Gateway;
 use crate::service;
 use crate::stream::Stream;
 use crate::workers::Workers;
+use encoder::Framing;
 
 pub use settings::{MqttSettings, OnReject};
 
@@ -47,10 +56,18 @@ pub struct MqttContext {
     broker: Broker,
     gateway: Option<Gateway>,
     admission: Admission,
+    doors: Option<Doors>,
+}
+
+/// WebSocket connections come in by another listener, which others may be able to reach.
+struct Doors {
+    plain: Door,
+    websocket: Door,
 }
 
 impl MqttContext {
-    /// Joins the rooms. Without a gateway no scope applies to what is published.
+    /// Joins the rooms. Without a gateway no scope applies to what is published; without doors
+    /// nobody is asked who they are.
     pub fn new(settings: MqttSettings, broker: Broker, gateway: Option<Gateway>) -> Self {
         let admission = Admission::new(
             settings.connections_max,
@@ -61,12 +78,35 @@ impl MqttContext {
             broker,
             gateway,
             admission,
+            doors: None,
         }
+    }
+
+    /// Lets clients in by these doors only, those of WebSocket by their own.
+    #[must_use]
+    pub fn with_doors(mut self, plain: Door, websocket: Door) -> Self {
+        self.doors = Some(Doors { plain, websocket });
+        self
+    }
+
+    fn door(&self, framing: Framing) -> Option<&Door> {
+        self.doors.as_ref().map(|doors| match framing {
+            Framing::Plain => &doors.plain,
+            Framing::WebSocket => &doors.websocket,
+        })
     }
 
     /// Connections open now, WebSocket ones included, and since the start.
     pub const fn admission(&self) -> &Admission {
         &self.admission
+    }
+}
+
+/// Lets connections see at once when users or rules change; runs until dropped.
+pub async fn follow_users(broker: Broker, users: Users) {
+    let mut changes = users.changes();
+    while changes.changed().await.is_ok() {
+        broker.wake_connections();
     }
 }
 

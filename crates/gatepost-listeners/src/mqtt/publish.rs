@@ -12,6 +12,7 @@ use gatepost_message::{
 };
 use gatepost_mqtt::{PacketId, Property, Publish, Reason};
 use gatepost_store::{StoreError, Ticket};
+use gatepost_users::Identity;
 
 use super::answers::Answer;
 use super::connection::Connection;
@@ -243,6 +244,12 @@ impl Connection {
                 "topics that begin with $ are the server's",
             ));
         }
+        let topic = publishing.publisher.topic(slot).as_str();
+        let identity = self.identity.as_ref();
+        if identity.is_some_and(|who| !who.may_publish(topic, publish.retain).is_allowed()) {
+            tracing::debug!(target: "mqtt", peer = %self.peer, topic, "publication not allowed");
+            return Some((Reason::NOT_AUTHORIZED, "the access rules do not allow it"));
+        }
         let is_text = publish.properties.find(|property| match property {
             Property::PayloadFormatIndicator(is_text) => Some(is_text),
             _ => None,
@@ -305,7 +312,8 @@ impl Connection {
     fn submit(&mut self, publish: &Publish<'_>, slot: TopicSlot, gateway: &Gateway) {
         let mut envelope = Envelope::new(Listener::Mqtt, self.peer);
         envelope.client = Some(self.attachment.session().client_id().to_owned());
-        envelope.user = self.user.as_deref().map(str::to_owned);
+        let user = self.identity.as_ref().and_then(Identity::user);
+        envelope.user = user.map(str::to_owned);
         let exactly_once = publish.qos == Qos::ExactlyOnce;
         let publishing = self.publishing();
         let topic = publishing.publisher.topic(slot).clone();

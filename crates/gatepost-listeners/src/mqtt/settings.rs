@@ -1,6 +1,7 @@
 //! The `[listeners.mqtt]` table of the config.
 
 use gatepost_settings::{Bind, ByteSize, Period};
+use gatepost_users::AnonymousAccess;
 use serde::{Deserialize, Serialize};
 
 /// Where MQTT is spoken, and the bounds of a connection.
@@ -9,6 +10,8 @@ use serde::{Deserialize, Serialize};
 pub struct MqttSettings {
     /// Addresses to listen on.
     pub bind: Vec<Bind>,
+    /// Whether clients that do not log in are served.
+    pub anonymous: AnonymousAccess,
     /// Connections at once; 0 for any number.
     pub connections_max: u32,
     /// Connections at once from one address; 0 for any number.
@@ -49,6 +52,7 @@ impl Default for MqttSettings {
     fn default() -> Self {
         Self {
             bind: vec![Bind::Tcp(([127, 0, 0, 1], 1883).into())],
+            anonymous: AnonymousAccess::Auto,
             connections_max: 0,
             connections_per_address_max: 0,
             connect_timeout: Period::seconds(10),

@@ -38,6 +38,12 @@ impl Connection {
                     "a shared subscription is never no-local [MQTT-3.8.3-4]",
                 ));
             }
+            if !self.may_have(&requested) {
+                tracing::debug!(target: "mqtt", peer = %self.peer,
+                    filter = filter.text, "subscription not allowed");
+                reasons.push(Reason::NOT_AUTHORIZED);
+                continue;
+            }
             match self.attachment.subscribe(&requested, &options) {
                 Ok(retained) => {
                     reasons.push(Reason(options.qos.level()));

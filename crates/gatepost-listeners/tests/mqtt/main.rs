@@ -4,6 +4,8 @@
 mod corpus;
 mod judged;
 mod peers;
+mod scram;
 mod server;
 mod statements;
+mod users;
 mod wire;

@@ -8,9 +8,11 @@ use gatepost_listeners::acceptor::Acceptor;
 use gatepost_listeners::gateway::Gateway;
 use gatepost_listeners::mqtt::{self, MqttContext, MqttSettings};
 use gatepost_listeners::workers::{Workers, WorkersSettings};
+use gatepost_message::Listener;
 use gatepost_procedures::Procedures;
 use gatepost_settings::Bind;
 use gatepost_store::Store;
+use gatepost_users::{AccessSettings, Door, Users, UsersError};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
@@ -19,6 +21,7 @@ pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     pub(crate) broker: Broker,
     pub(crate) store: Store,
+    pub(crate) users: Users,
     shutdown: watch::Sender<bool>,
     workers: Workers,
     runtime: Option<Runtime>,
@@ -27,6 +30,21 @@ pub(crate) struct Server {
 impl Server {
     pub(crate) fn start() -> Self {
         Self::with(BrokerSettings::default(), MqttSettings::default())
+    }
+
+    /// Waits for a change of users or rules.
+    pub(crate) fn change<T>(&self, change: impl Future<Output = Result<T, UsersError>>) -> T {
+        let runtime = self.runtime.as_ref().expect("running");
+        runtime.block_on(change).expect("a change")
+    }
+
+    /// With the users anna and otto, whose passwords are `secret`.
+    pub(crate) fn with_users(settings: MqttSettings) -> Self {
+        let server = Self::with(BrokerSettings::default(), settings);
+        for name in ["anna", "otto"] {
+            server.change(server.users.add(name, "secret".into(), false));
+        }
+        server
     }
 
     pub(crate) fn with(broker: BrokerSettings, settings: MqttSettings) -> Self {
@@ -46,18 +64,27 @@ impl Server {
         let runtime = Runtime::new().expect("a runtime");
         let workers = Workers::start(&WorkersSettings::default()).expect("workers");
         let (shutdown, down) = watch::channel(false);
-        let context = Arc::new(MqttContext::new(settings, broker.clone(), gateway));
+        let access = AccessSettings {
+            scram_iterations: 4_096,
+            ..AccessSettings::default()
+        };
+        let users = Users::open(store.clone(), &access).expect("users");
+        let door = Door::new(users.clone(), Listener::Mqtt, settings.anonymous, true);
+        let context = MqttContext::new(settings, broker.clone(), gateway);
+        let context = Arc::new(context.with_doors(door.clone(), door));
         let bind: Bind = "127.0.0.1:0".parse().expect("an address");
         let acceptor = runtime.block_on(async { Acceptor::bind(&bind).expect("a free port") });
         let Bind::Tcp(address) = *acceptor.local() else {
             unreachable!("bound to TCP")
         };
         runtime.spawn(broker.clone().run(down.clone()));
+        runtime.spawn(mqtt::follow_users(broker.clone(), users.clone()));
         runtime.spawn(mqtt::serve(acceptor, context, workers.clone(), down));
         Self {
             address,
             broker,
             store,
+            users,
             shutdown,
             workers,
             runtime: Some(runtime),

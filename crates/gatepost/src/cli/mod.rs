@@ -7,6 +7,7 @@ mod config;
 mod learn;
 mod scan;
 mod serve;
+mod user;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -41,6 +42,7 @@ enum Command {
     Check(check::CheckArguments),
     Config(config::ConfigArguments),
     Learn(learn::LearnArguments),
+    User(user::UserArguments),
     Bench(bench::BenchCommand),
     Completions(completions::CompletionsArguments),
     #[command(hide = true)]
@@ -80,6 +82,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Check(arguments) => check::run(&arguments),
         Command::Config(arguments) => config::run(&arguments),
         Command::Learn(arguments) => learn::run(&arguments),
+        Command::User(arguments) => user::run(&arguments),
         Command::Bench(command) => bench::run(command),
         Command::Completions(arguments) => completions::run(&arguments, CommandLine::command()),
         Command::Man(arguments) => completions::run_man(&arguments, CommandLine::command()),

@@ -15,6 +15,7 @@ use gatepost_procedures::{Configuration, ProcedureTable, ProceduresSettings, Sco
 use gatepost_rules::RulesSettings;
 use gatepost_settings::Bind;
 use gatepost_store::StoreSettings;
+use gatepost_users::AccessSettings;
 use serde::{Deserialize, Serialize};
 
 use super::Mistake;
@@ -26,9 +27,11 @@ use gatepost_settings::layers::Layers;
 pub(crate) struct Config {
     /// The folder of the embedded database and its files.
     pub(crate) data: PathBuf,
-    /// Whether a listener may be reachable from other machines without asking who is there.
+    /// Whether a listener may be reachable from other machines without asking who is there, as
+    /// long as there is no user.
     pub(crate) open_to_world: bool,
     pub(crate) listeners: ListenersSettings,
+    pub(crate) access: AccessSettings,
     pub(crate) rules: RulesSettings,
     pub(crate) procedures: ProceduresSettings,
     pub(crate) scope: Vec<ScopeSettings>,
@@ -47,6 +50,7 @@ impl Default for Config {
             data: PathBuf::from("gatepost-data"),
             open_to_world: false,
             listeners: ListenersSettings::default(),
+            access: AccessSettings::default(),
             rules: RulesSettings::default(),
             procedures: ProceduresSettings::default(),
             scope: vec![mail_scope()],
@@ -94,6 +98,14 @@ impl ListenersSettings {
             (Listener::Mqtt, &self.mqtt.bind),
             (Listener::Http, &self.http.bind),
         ]
+    }
+}
+
+impl ListenersSettings {
+    /// Whether the listener asks who is there, so that others may reach it: then it is
+    /// `anonymous`, another explicit setting, that lets strangers in.
+    pub(crate) const fn has_login(listener: Listener) -> bool {
+        matches!(listener, Listener::Mqtt)
     }
 }
 
@@ -146,10 +158,10 @@ impl Config {
         }
         for (listener, binds) in self.listeners.binds() {
             let key = format!("listeners.{listener}.bind");
-            for bind in binds
-                .iter()
-                .filter(|bind| !bind.is_local() && !self.open_to_world)
-            {
+            if self.open_to_world || ListenersSettings::has_login(listener) {
+                continue;
+            }
+            for bind in binds.iter().filter(|bind| !bind.is_local()) {
                 let reason = format!(
                     "{bind} can be reached from other machines, and nobody is asked who they are; \
                      write open_to_world = true if that is meant"

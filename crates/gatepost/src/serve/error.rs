@@ -5,6 +5,7 @@ use std::io;
 use gatepost_message::Listener;
 use gatepost_settings::Bind;
 use gatepost_store::StoreError;
+use gatepost_users::UsersError;
 
 use crate::cli::{EXIT_CONFIG, EXIT_UNAVAILABLE};
 use crate::config::Mistake;
@@ -14,6 +15,8 @@ use crate::learning::LearningError;
 pub(super) enum StartError {
     #[error(transparent)]
     Store(#[from] StoreError),
+    #[error(transparent)]
+    Users(#[from] UsersError),
     #[error(transparent)]
     Learner(#[from] LearningError),
     #[error("another process learns for this data folder; start again when it has ended")]
@@ -35,8 +38,9 @@ pub(super) enum StartError {
 impl StartError {
     pub(super) const fn exit_code(&self) -> u8 {
         match self {
-            Self::Procedures(_) => EXIT_CONFIG,
+            Self::Procedures(_) | Self::Users(UsersError::Key { .. }) => EXIT_CONFIG,
             Self::Store(_)
+            | Self::Users(_)
             | Self::Learner(_)
             | Self::Learning
             | Self::Bind { .. }

@@ -17,6 +17,7 @@ use gatepost_message::Listener;
 use gatepost_settings::Bind;
 use tokio::sync::watch;
 
+use super::doors::Doors;
 use super::error::StartError;
 use super::rooms::Behind;
 use super::stats::Door;
@@ -87,11 +88,9 @@ impl Listening {
             c.admission().open().into()
         });
         let broker = behind.broker.clone();
-        let mqtt = Arc::new(MqttContext::new(
-            settings.mqtt.clone(),
-            broker,
-            Some(gateway),
-        ));
+        let doors = Doors::new(config, &behind.users);
+        let mqtt = MqttContext::new(settings.mqtt.clone(), broker, Some(gateway));
+        let mqtt = Arc::new(mqtt.with_doors(doors.mqtt(), doors.mqtt_in_websocket()));
         let context = open_http(config, behind, websocket_to(&mqtt))?;
         let mqtt = Protocol::new(&mqtt, mqtt::serve, |c| c.admission().open().into());
         let http = Protocol::new(&context, http::serve, |c| c.connections() as u64);

@@ -1,5 +1,6 @@
 //! Serving: opens the rooms in the order of the flow, the listeners last, and waits for signals.
 
+mod doors;
 mod error;
 mod listening;
 mod logging;
@@ -15,9 +16,11 @@ use std::sync::Arc;
 
 use gatepost_broker::Broker;
 use gatepost_listeners::gateway::Gateway;
+use gatepost_listeners::mqtt;
 use gatepost_listeners::workers::Workers;
 use gatepost_procedures::Procedures;
 use gatepost_store::Store;
+use gatepost_users::Users;
 use tokio::sync::watch;
 
 use crate::cli::ConfigSource;
@@ -62,6 +65,7 @@ async fn serve(config: Config, origins: &Origins, source: &ConfigSource) -> Resu
     for mistake in crate::config::told(origins, &problems) {
         tracing::warn!(target: "procedures", "{mistake}");
     }
+    let users = Users::open(store.clone(), &config.access)?;
     let broker = Broker::open(config.broker.clone(), store.clone())?;
     let gateway = Gateway::new(procedures.clone(), Arc::new(broker.clone()), store.clone());
     let stats = Arc::new(StatsKeeper::new(gateway.clone(), broker.clone()));
@@ -71,16 +75,21 @@ async fn serve(config: Config, origins: &Origins, source: &ConfigSource) -> Resu
         gateway,
         broker: broker.clone(),
         store: store.clone(),
+        users: users.clone(),
         stats: stats.clone(),
     };
     let listening = Listening::open(&config, Arc::new(behind), &workers)?;
     tokio::spawn(stats.run(stats::stats_topic()));
+    tokio::spawn(mqtt::follow_users(broker.clone(), users.clone()));
+    let followed = users.clone();
+    tokio::spawn(async move { followed.follow().await });
     let (down, is_down) = watch::channel(false);
     let housekeeping = tokio::spawn(broker.clone().run(is_down));
     announce(&listening);
     while signals.next().await == Wish::Reload {
         reload::reload(source, &procedures, &learner, &lessons);
         listening.reload();
+        reload::reload_users(&users);
     }
     tracing::info!("ending: listeners close, what was accepted is finished");
     // First nobody new, then good-bye to those connected, then the last commit.

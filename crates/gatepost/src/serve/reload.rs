@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use gatepost_procedures::Procedures;
 use gatepost_rules::{RuleSet, RulesSettings, Severity};
+use gatepost_users::Users;
 
 use crate::cli::ConfigSource;
 use crate::learning::{Learner, Lessons};
@@ -28,6 +29,13 @@ pub(super) fn load_rules(settings: &RulesSettings, learner: &Learner) -> Arc<Rul
         started.elapsed().as_millis()
     );
     Arc::new(rules.with_learning(learner.learning.clone()))
+}
+
+/// Reads users, rules and the keys of token issuers again.
+pub(super) fn reload_users(users: &Users) {
+    if let Err(error) = users.reload() {
+        tracing::error!(target: "users", %error, "not reloaded: the last known users stay");
+    }
 }
 
 /// Reads the config again and swaps what can change while running.

@@ -12,6 +12,7 @@ use gatepost_message::{
 use gatepost_pages::{CallError, Values};
 use gatepost_procedures::Arguments;
 use gatepost_store::Store;
+use gatepost_users::Users;
 
 use super::metrics;
 use super::stats::StatsKeeper;
@@ -24,6 +25,7 @@ pub(super) struct Behind {
     pub(super) gateway: Gateway,
     pub(super) broker: Broker,
     pub(super) store: Store,
+    pub(super) users: Users,
     pub(super) stats: Arc<StatsKeeper>,
 }
 

@@ -34,8 +34,15 @@ impl Gateway {
     /// Starts in this folder, which may hold the data of an earlier start.
     pub(crate) fn start_in(folder: &Path, settings: &str) -> Self {
         let config = folder.join("gatepost.toml");
-        let binds = ["smtp", "lmtp", "spamd", "call", "mqtt", "http"]
-            .map(|listener| format!("listeners.{listener}.bind = [\"127.0.0.1:0\"]\n"));
+        // A listener whose addresses the settings name is left to them.
+        let binds = ["smtp", "lmtp", "spamd", "call", "mqtt", "http"].map(|listener| {
+            let key = format!("listeners.{listener}.bind");
+            if settings.contains(&key) {
+                String::new()
+            } else {
+                format!("{key} = [\"127.0.0.1:0\"]\n")
+            }
+        });
         let text = binds.concat() + settings;
         std::fs::write(&config, text).expect("a config");
         let mut child = Command::new(env!("CARGO_BIN_EXE_gatepost"))

@@ -1,0 +1,93 @@
+//! What a connection may do, and what happens when that changes under it.
+//!
+//! Each publication and each subscription is asked about when it comes. A change of users or
+//! rules wakes every connection: one whose login is no longer good ends, the others lose the
+//! subscriptions that they would not get today.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use gatepost_broker::RequestedFilter;
+use gatepost_message::TopicFilter;
+use gatepost_mqtt::Reason;
+use gatepost_users::Identity;
+use tokio::time::Sleep;
+
+use super::connection::Connection;
+use super::goodbye::Goodbye;
+
+/// When a login by token ends. Most logins do not.
+pub(super) type LoginEnd = Option<Pin<Box<Sleep>>>;
+
+impl Connection {
+    /// Takes another login, or the first one.
+    pub(super) fn set_identity(&mut self, identity: Option<Identity>) {
+        let expires = identity.as_ref().and_then(Identity::expires);
+        self.login_end = expires.map(|expires| {
+            let end = UNIX_EPOCH + Duration::from_secs(expires);
+            let left = end.duration_since(SystemTime::now()).unwrap_or_default();
+            Box::pin(tokio::time::sleep(left))
+        });
+        self.access_generation = identity.as_ref().map_or(0, Identity::generation);
+        self.identity = identity;
+    }
+
+    /// Whether something has changed that [`look_at_access`](Self::look_at_access) must see.
+    pub(super) fn poll_access(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let Some(identity) = &self.identity else {
+            return Poll::Pending;
+        };
+        if identity.generation() != self.access_generation {
+            return Poll::Ready(());
+        }
+        match &mut self.login_end {
+            Some(end) => end.as_mut().poll(context),
+            None => Poll::Pending,
+        }
+    }
+
+    /// Acts on a change of users or rules, or on the end of a token.
+    pub(super) fn look_at_access(&mut self) {
+        let Some(identity) = &self.identity else {
+            return;
+        };
+        self.access_generation = identity.generation();
+        if identity.is_revoked() {
+            let text = "the login is no longer good";
+            self.end_with(Goodbye::Server(Reason::NOT_AUTHORIZED, text));
+        } else {
+            self.login_end = None;
+            self.drop_denied_subscriptions();
+        }
+    }
+
+    /// Ends the subscriptions that the client would not get today. MQTT has no word for it, so
+    /// the log has.
+    pub(super) fn drop_denied_subscriptions(&self) {
+        for filter in self.attachment.filters() {
+            if !self.may_subscribe(&filter) && self.attachment.unsubscribe(&filter) {
+                tracing::info!(target: "mqtt", peer = %self.peer,
+                    client = self.attachment.session().client_id(),
+                    "the subscription to {} ended: it is no longer allowed", filter.as_str());
+            }
+        }
+    }
+
+    /// Whether the client may have this subscription, which may be a shared one.
+    pub(super) fn may_subscribe(&self, filter: &TopicFilter) -> bool {
+        RequestedFilter::new(filter.as_str()).is_ok_and(|filter| self.may_have(&filter))
+    }
+
+    /// The same of a filter that is understood already.
+    pub(super) fn may_have(&self, requested: &RequestedFilter) -> bool {
+        let filter = requested
+            .share
+            .as_ref()
+            .map_or(requested.text.as_str(), |share| share.filter.as_str());
+        self.identity
+            .as_ref()
+            .is_none_or(|identity| identity.may_subscribe(filter).is_allowed())
+    }
+}

@@ -1,0 +1,205 @@
+//! Who a client is: by the user name and password of its CONNECT, by its certificate, or by
+//! enhanced authentication (§ 4.12), before and after the CONNACK.
+
+use bytes::BytesMut;
+use gatepost_mqtt::{
+    Connect, Outcome, Packet, PacketType, PropertiesBuffer, Property, Reason, Version,
+};
+use gatepost_users::{Credentials, Denied, Door, Identity, ScramLogin, ScramStep, Secret};
+
+use super::connection::Connection;
+use super::goodbye::Goodbye;
+use super::handshake::Wishes;
+use super::input::Input;
+use super::opening::{Opening, whole};
+
+/// A client that may have a session.
+#[derive(Default)]
+pub(super) struct Login {
+    /// `None` where nobody is asked.
+    pub(super) identity: Option<Identity>,
+    /// The server's proof for the CONNACK, where the login was by enhanced authentication.
+    pub(super) proof: Option<Vec<u8>>,
+}
+
+/// Lets the sender of a CONNECT in. The reason is for its CONNACK; `None` where the client broke
+/// off.
+pub(super) async fn log_in(
+    opening: &Opening<'_>,
+    input: &mut Input,
+    connect: &Connect<'_>,
+    wishes: &Wishes<'_>,
+) -> Result<Login, Option<Reason>> {
+    let Some(door) = opening.door else {
+        return match wishes.authentication_method {
+            Some(_) => Err(Some(Reason::BAD_AUTHENTICATION_METHOD)), // [MQTT-4.12.0-1]
+            None => Ok(Login::default()),
+        };
+    };
+    let client = Some(connect.client_id).filter(|client_id| !client_id.is_empty());
+    let told = |denied: Denied| Some(Reason(denied.mqtt_reason()));
+    if let Some(method) = wishes.authentication_method {
+        if method != ScramLogin::MECHANISM {
+            return Err(Some(Reason::BAD_AUTHENTICATION_METHOD)); // [MQTT-4.12.0-1]
+        }
+        let mut scram = door.scram(opening.peer, client);
+        let first = scram.step(wishes.authentication_data.unwrap_or_default());
+        return converse(opening, input, &mut scram, first.map_err(told)?).await;
+    }
+    let credentials = credentials(connect, opening);
+    let identity = door.authenticate(credentials, opening.peer, client).await;
+    Ok(Login {
+        identity: Some(identity.map_err(told)?),
+        proof: None,
+    })
+}
+
+/// A password alone is a token; without either, a certificate may say who it is.
+fn credentials(connect: &Connect<'_>, opening: &Opening<'_>) -> Credentials {
+    // What is no text is nobody's password.
+    let password = connect
+        .password
+        .map(|bytes| Secret::new(String::from_utf8_lossy(bytes)));
+    let certified = || opening.stream.tls().and_then(|session| session.user());
+    match (connect.user_name, password) {
+        (Some(user), password) if password.is_some() || !user.is_empty() => Credentials::Password {
+            user: user.to_owned(),
+            password: password.unwrap_or_else(|| Secret::new("")),
+        },
+        (None, Some(token)) => Credentials::Bearer(token),
+        _ => certified().map_or(Credentials::Anonymous, |user| Credentials::Certificate {
+            user,
+        }),
+    }
+}
+
+/// Goes on with enhanced authentication until the client is in \[MQTT-4.12.0-2\].
+async fn converse(
+    opening: &Opening<'_>,
+    input: &mut Input,
+    scram: &mut ScramLogin,
+    mut step: ScramStep,
+) -> Result<Login, Option<Reason>> {
+    loop {
+        match step {
+            ScramStep::Challenge(data) => {
+                opening.say(|out| put_auth(Reason::CONTINUE_AUTHENTICATION, &data, out));
+            }
+            ScramStep::Done { last, identity } => {
+                return Ok(Login {
+                    identity: Some(identity),
+                    proof: Some(last),
+                });
+            }
+        }
+        let bytes = opening.packet(input, PacketType::Auth).await.ok_or(None)?;
+        let frame = whole(&bytes).ok_or(None)?;
+        let Ok(Packet::Auth(auth)) = Packet::decode(Version::Mqtt5, frame) else {
+            return Err(Some(Reason::MALFORMED_PACKET));
+        };
+        if auth.reason != Reason::CONTINUE_AUTHENTICATION || method(&auth) != ScramLogin::MECHANISM
+        {
+            return Err(Some(Reason::PROTOCOL_ERROR)); // [MQTT-4.12.0-3], [MQTT-4.12.0-5]
+        }
+        step = scram
+            .step(data(&auth))
+            .map_err(|denied| Some(Reason(denied.mqtt_reason())))?;
+    }
+}
+
+/// A connection's means to log in anew (§ 4.12.1).
+pub(super) struct Authentication {
+    door: Door,
+    /// While the client proves itself.
+    exchange: Option<ScramLogin>,
+}
+
+impl Authentication {
+    pub(super) const fn new(door: Door) -> Self {
+        Self {
+            door,
+            exchange: None,
+        }
+    }
+}
+
+impl Connection {
+    /// AUTH after the CONNACK. Until the new login succeeds the old one holds; when it fails the
+    /// connection ends \[MQTT-4.12.1-2\].
+    pub(super) fn authenticate(&mut self, auth: &Outcome<'_>) -> Result<(), Goodbye> {
+        let error = |text| Goodbye::Server(Reason::PROTOCOL_ERROR, text);
+        let (peer, client_id) = (self.peer, self.attachment.session().client_id());
+        let Some(authentication) = &mut self.authentication else {
+            let text = "AUTH without an authentication method in CONNECT [MQTT-4.12.0-6]";
+            return Err(error(text));
+        };
+        if method(auth) != ScramLogin::MECHANISM {
+            let text = "another authentication method than in CONNECT [MQTT-4.12.1-1]";
+            return Err(error(text));
+        }
+        let mut exchange = match (auth.reason, authentication.exchange.take()) {
+            (Reason::REAUTHENTICATE, _) => authentication.door.scram(peer, Some(client_id)),
+            (Reason::CONTINUE_AUTHENTICATION, Some(exchange)) => exchange,
+            _ => return Err(error("AUTH out of its turn [MQTT-4.12.0-3]")),
+        };
+        let denied = |denied: Denied| {
+            let reason = match Reason(denied.mqtt_reason()) {
+                // CONNACK has this code, DISCONNECT has not (§ 3.14.2.1).
+                Reason::BAD_USER_NAME_OR_PASSWORD => Reason::NOT_AUTHORIZED,
+                reason => reason,
+            };
+            Goodbye::Server(reason, "the new login failed [MQTT-4.12.1-2]")
+        };
+        let (reason, data) = match exchange.step(data(auth)).map_err(denied)? {
+            ScramStep::Challenge(data) => {
+                authentication.exchange = Some(exchange);
+                (Reason::CONTINUE_AUTHENTICATION, data)
+            }
+            ScramStep::Done { last, identity } => {
+                self.log_in_anew(identity)?;
+                (Reason::SUCCESS, last)
+            }
+        };
+        let framing = self.framing;
+        framing.put(&mut self.out, |out| put_auth(reason, &data, out));
+        Ok(())
+    }
+
+    /// The session stays its user's.
+    fn log_in_anew(&mut self, identity: Identity) -> Result<(), Goodbye> {
+        let before = self.identity.as_ref().and_then(Identity::user);
+        if before != identity.user() {
+            return Err(Goodbye::Server(
+                Reason::NOT_AUTHORIZED,
+                "a session is one user's: connect anew to log in as another",
+            ));
+        }
+        self.set_identity(Some(identity));
+        Ok(())
+    }
+}
+
+/// Appends an AUTH of ours.
+fn put_auth(reason: Reason, data: &[u8], out: &mut BytesMut) {
+    let mut properties = PropertiesBuffer::new();
+    // Challenges and proofs are short.
+    let _ = properties.push(&Property::AuthenticationMethod(ScramLogin::MECHANISM));
+    let _ = properties.push(&Property::AuthenticationData(data));
+    let _ = Outcome::new(reason, properties.as_properties()).encode_auth(out);
+}
+
+fn method<'a>(auth: &Outcome<'a>) -> &'a str {
+    let method = auth.properties.find(|property| match property {
+        Property::AuthenticationMethod(method) => Some(method),
+        _ => None,
+    });
+    method.unwrap_or_default()
+}
+
+fn data<'a>(auth: &Outcome<'a>) -> &'a [u8] {
+    let data = auth.properties.find(|property| match property {
+        Property::AuthenticationData(data) => Some(data),
+        _ => None,
+    });
+    data.unwrap_or_default()
+}

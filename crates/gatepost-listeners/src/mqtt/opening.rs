@@ -1,0 +1,180 @@
+//! From the first byte to the session: the CONNECT is awaited, its sender let in, and greeted.
+//!
+//! Nothing of the broker is touched before the sender is known. All of it together, proofs and
+//! password checks included, takes no longer than `connect_timeout`.
+
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use gatepost_message::Peer;
+use gatepost_mqtt::{DecodeError, Frame, Packet, PacketType, Reason, Version};
+use gatepost_users::Door;
+
+use super::MqttContext;
+use super::encoder::Framing;
+use super::ending::linger;
+use super::handshake::{self, Agreed, Refused, Wishes};
+use super::input::{Controls, Input};
+use super::login;
+use crate::stream::Stream;
+
+/// Why there is no session: what the client is told, or `None` where nothing can be said.
+pub(super) type NotOpened = Option<Refused>;
+
+/// A connection before its CONNECT is answered.
+pub(super) struct Opening<'a> {
+    pub(super) stream: &'a Arc<Stream>,
+    pub(super) framing: Framing,
+    pub(super) context: &'a Arc<MqttContext>,
+    pub(super) peer: Peer,
+    /// `None` lets everybody in.
+    pub(super) door: Option<&'a Door>,
+}
+
+impl Opening<'_> {
+    /// Opens the connection; `received` came with a WebSocket handshake.
+    pub(super) async fn open(&self, input: &mut Input, received: &[u8]) -> Option<Agreed> {
+        let mut controls = Controls::default();
+        input.take_frames(received, &mut controls, |_| 0);
+        if controls.is_any() {
+            return None;
+        }
+        match self.greet(input).await {
+            Ok(agreed) => Some(agreed),
+            Err(refused) => {
+                if let Some(refused) = refused {
+                    self.refuse(refused).await;
+                }
+                None
+            }
+        }
+    }
+
+    /// Waits for the first packet, which must be CONNECT \[MQTT-3.1.0-1\], lets its sender in and
+    /// answers it.
+    async fn greet(&self, input: &mut Input) -> Result<Agreed, NotOpened> {
+        let bytes = self.packet(input, PacketType::Connect).await.ok_or(None)?;
+        let frame = whole(&bytes).ok_or(None)?;
+        let connect = match Packet::decode(Version::Mqtt5, frame) {
+            Ok(Packet::Connect(connect)) => connect,
+            Ok(_) => return Err(None),
+            Err(error) => return Err(refusal(frame.body, error)),
+        };
+        let wishes = Wishes::new(&connect);
+        let refuse = |reason| {
+            Some(Refused {
+                version: connect.version,
+                reason,
+            })
+        };
+        handshake::check(&connect, &self.context.settings).map_err(refuse)?;
+        let login = login::log_in(self, input, &connect, &wishes)
+            .await
+            .map_err(|reason| reason.and_then(refuse))?;
+        handshake::connect(&connect, &wishes, login, self)
+    }
+
+    /// The next packet, which must be of this type; nothing else may come before the CONNACK
+    /// but what a login needs \[MQTT-3.1.2-30\].
+    pub(super) async fn packet(
+        &self,
+        input: &mut Input,
+        packet_type: PacketType,
+    ) -> Option<Vec<u8>> {
+        let packet_max = self.context.settings.packet_max.as_usize();
+        let mut found = Next::Unfinished;
+        input.process_tail(|bytes| found.look_at(bytes, packet_type, packet_max));
+        loop {
+            match found {
+                Next::Packet(bytes) => return Some(bytes),
+                Next::Other => return None,
+                Next::Unfinished => {}
+            }
+            poll_fn(|context| self.stream.poll_read_ready(context))
+                .await
+                .ok()?;
+            let mut controls = Controls::default();
+            let read = input.read(self.stream, &mut controls, |bytes| {
+                found.look_at(bytes, packet_type, packet_max)
+            });
+            match read {
+                Ok(0) => return None,
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return None,
+                _ if controls.is_any() => return None, // Nothing but data is expected so early.
+                _ => {}
+            }
+        }
+    }
+
+    /// Writes a packet that fits into any socket's buffer.
+    pub(super) fn say(&self, write: impl FnOnce(&mut BytesMut)) {
+        let mut out = BytesMut::new();
+        self.framing.put(&mut out, write);
+        // A client that does not take it is lost, and reading will tell.
+        let _ = self.stream.try_write(&[IoSlice::new(&out)]);
+    }
+
+    async fn refuse(&self, refused: Refused) {
+        self.say(|out| refused.encode(out));
+        Box::pin(linger(self.stream)).await;
+    }
+}
+
+/// What the bytes so far hold.
+enum Next {
+    Unfinished,
+    /// The packet, whole.
+    Packet(Vec<u8>),
+    /// Something else.
+    Other,
+}
+
+impl Next {
+    /// Looks for a whole packet at the front of `bytes`, and returns how many it used.
+    fn look_at(&mut self, bytes: &[u8], packet_type: PacketType, packet_max: usize) -> usize {
+        if !matches!(self, Self::Unfinished) {
+            return 0;
+        }
+        let first_byte = packet_type.first_byte();
+        match Frame::split(bytes, packet_max) {
+            Ok(Some(frame)) if frame.header.packet_type == packet_type => {
+                *self = bytes
+                    .get(..frame.length)
+                    .map_or(Self::Other, |packet| Self::Packet(packet.to_vec()));
+                frame.length
+            }
+            Ok(None) if bytes.first().is_none_or(|&first| first == first_byte) => 0,
+            _ => {
+                *self = Self::Other;
+                bytes.len()
+            }
+        }
+    }
+}
+
+/// The frame of bytes that were found to be one.
+pub(super) fn whole(bytes: &[u8]) -> Option<Frame<'_>> {
+    Frame::split(bytes, bytes.len()).ok().flatten()
+}
+
+/// What a client whose CONNECT is broken is told, if its version can be made out.
+fn refusal(body: &[u8], error: DecodeError) -> Option<Refused> {
+    let level = match body {
+        [0, 4, b'M', b'Q', b'T', b'T', level, ..]
+        | [0, 6, b'M', b'Q', b'I', b's', b'd', b'p', level, ..] => *level,
+        _ => return None,
+    };
+    let is_unknown = error.reason == Reason::UNSUPPORTED_PROTOCOL_VERSION;
+    let version = if level & 0x7F >= 5 {
+        Version::Mqtt5
+    } else {
+        Version::Mqtt311
+    };
+    // 3.1.1 has no code for a malformed CONNECT: the connection is only closed [MQTT-3.1.4-1].
+    (is_unknown || version == Version::Mqtt5).then_some(Refused {
+        version,
+        reason: error.reason,
+    })
+}

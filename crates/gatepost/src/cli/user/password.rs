@@ -1,0 +1,106 @@
+//! Passwords from people and from scripts; never from the command line, which every process of
+//! the machine can read.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, IsTerminal, Write};
+use std::path::Path;
+
+use gatepost_users::Secret;
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum PasswordError {
+    #[error("{path}: {cause}")]
+    File { path: String, cause: io::Error },
+    #[error("{0}")]
+    Input(#[from] io::Error),
+    #[error("there is none")]
+    Empty,
+    #[error("the two differ")]
+    Differ,
+}
+
+/// Reads the password for `name`: from a file's first line, from a pipe's, or asked for twice.
+pub(super) fn read(file: Option<&Path>, name: &str) -> Result<Secret, PasswordError> {
+    let stdin = io::stdin();
+    let line = match file {
+        Some(path) if path != Path::new("-") => File::open(path)
+            .and_then(|file| first_line(BufReader::new(file)))
+            .map_err(|cause| PasswordError::File {
+                path: path.display().to_string(),
+                cause,
+            })?,
+        None if stdin.is_terminal() => return ask_twice(name),
+        _ => first_line(stdin.lock())?,
+    };
+    if line.expose().is_empty() {
+        return Err(PasswordError::Empty);
+    }
+    Ok(line)
+}
+
+fn first_line(mut reader: impl BufRead) -> io::Result<Secret> {
+    let mut line = String::new();
+    reader.read_line(&mut line)?;
+    let length = line.trim_end_matches(['\r', '\n']).len();
+    line.truncate(length);
+    Ok(Secret::new(line))
+}
+
+fn ask_twice(name: &str) -> Result<Secret, PasswordError> {
+    let _hidden = Hidden::start()?;
+    let first = ask(&format!("Password for {name}: "))?;
+    if first.expose().is_empty() {
+        return Err(PasswordError::Empty);
+    }
+    let again = ask("Once more: ")?;
+    if first == again {
+        Ok(first)
+    } else {
+        Err(PasswordError::Differ)
+    }
+}
+
+fn ask(question: &str) -> io::Result<Secret> {
+    let mut terminal = io::stderr();
+    write!(terminal, "{question}")?;
+    terminal.flush()?;
+    let line = first_line(io::stdin().lock());
+    writeln!(terminal)?;
+    line
+}
+
+/// A terminal that does not show what is typed, until dropped.
+struct Hidden(Termios);
+
+impl Hidden {
+    fn start() -> io::Result<Self> {
+        let before = tcgetattr(io::stdin())?;
+        let mut hidden = before.clone();
+        hidden.local_modes.remove(LocalModes::ECHO);
+        tcsetattr(io::stdin(), OptionalActions::Flush, &hidden)?;
+        Ok(Self(before))
+    }
+}
+
+impl Drop for Hidden {
+    fn drop(&mut self) {
+        // Nothing is left to do about a terminal that is gone.
+        let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_the_first_line_without_its_end() {
+        for text in ["secret", "secret\n", "secret\r\n", "secret\nmore\n"] {
+            let read = first_line(text.as_bytes()).expect("a line");
+            assert_eq!(read.expose(), "secret", "{text:?}");
+        }
+        let spaced = first_line(&b" with spaces \n"[..]).expect("a line");
+        assert_eq!(spaced.expose(), " with spaces ");
+    }
+}

@@ -1,0 +1,51 @@
+//! Each listener's door: who is let in there without a login.
+
+use gatepost_message::Listener;
+use gatepost_settings::Bind;
+use gatepost_users::{AnonymousAccess, Door, Users};
+
+use crate::config::Config;
+
+/// Makes doors.
+pub(super) struct Doors<'a> {
+    config: &'a Config,
+    users: &'a Users,
+}
+
+impl<'a> Doors<'a> {
+    pub(super) const fn new(config: &'a Config, users: &'a Users) -> Self {
+        Self { config, users }
+    }
+
+    /// For MQTT over TCP.
+    pub(super) fn mqtt(&self) -> Door {
+        let mqtt = &self.config.listeners.mqtt;
+        self.door(Listener::Mqtt, mqtt.anonymous, &[&mqtt.bind])
+    }
+
+    /// For MQTT in WebSocket: the HTTP listener's addresses, with MQTT's setting.
+    pub(super) fn mqtt_in_websocket(&self) -> Door {
+        let listeners = &self.config.listeners;
+        let anonymous = listeners.mqtt.anonymous;
+        self.door(Listener::Mqtt, anonymous, &[&listeners.http.bind])
+    }
+
+    /// A door at these addresses. Where others can reach them and nobody could log in, all that
+    /// come are refused; the log says how to mend that.
+    fn door(&self, listener: Listener, anonymous: AnonymousAccess, binds: &[&[Bind]]) -> Door {
+        let mut binds = binds.iter().copied().flatten();
+        let local = self.config.open_to_world || binds.all(Bind::is_local);
+        let lets_strangers_in = match anonymous {
+            AnonymousAccess::Auto => local,
+            AnonymousAccess::Yes => true,
+            AnonymousAccess::No => false,
+        };
+        if !lets_strangers_in && !self.users.any() {
+            tracing::warn!(
+                target: "users", %listener,
+                "a login is asked for and nobody has one: `gatepost user add NAME` makes one"
+            );
+        }
+        Door::new(self.users.clone(), listener, anonymous, local)
+    }
+}

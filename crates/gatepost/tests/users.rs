@@ -1,0 +1,188 @@
+//! `gatepost user` beside a running server, and mosquitto's clients at its door.
+
+mod support;
+
+use std::process::Output;
+
+use support::{Client, Gateway, await_some, run, text_of};
+
+fn user(gateway: &Gateway, arguments: &[&str], input: &str) -> Output {
+    let data = format!("data={}", gateway.folder.join("gatepost-data").display());
+    let arguments = [&["user"], arguments, &["--set", &data]].concat();
+    run(env!("CARGO_BIN_EXE_gatepost"), &arguments, input.as_bytes())
+}
+
+fn done(gateway: &Gateway, arguments: &[&str], input: &str) -> String {
+    let output = user(gateway, arguments, input);
+    assert!(
+        output.status.success(),
+        "{arguments:?}: {}",
+        text_of(&output)
+    );
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// mosquitto_pub's way to say whether it got in.
+fn publish(gateway: &Gateway, arguments: &[&str]) -> Output {
+    let port = gateway.port("mqtt");
+    let arguments = [&["-p", &port, "-q", "1", "-m", "x"], arguments].concat();
+    run("mosquitto_pub", &arguments, b"")
+}
+
+#[test]
+fn users_made_beside_a_running_server_are_asked_for_at_once() {
+    let gateway = Gateway::start("");
+    assert!(
+        publish(&gateway, &["-t", "a"]).status.success(),
+        "open as ever"
+    );
+
+    done(&gateway, &["add", "anna"], "secret\n");
+    // Seen within a second; then nobody gets in without a login.
+    await_some("the door closes", || {
+        (!publish(&gateway, &["-t", "a"]).status.success()).then_some(())
+    });
+    let refused = publish(&gateway, &["-t", "a", "-u", "anna", "-P", "wrong"]);
+    assert!(text_of(&refused).contains("not authorised") || !refused.status.success());
+    let anna = ["-u", "anna", "-P", "secret"];
+    assert!(
+        publish(&gateway, &[&anna[..], &["-t", "a"]].concat())
+            .status
+            .success()
+    );
+
+    done(
+        &gateway,
+        &["grant", "anna", "publish,subscribe", "home/%u/#"],
+        "",
+    );
+    let port = gateway.port("mqtt");
+    let denied = await_some("the rule is in force", || {
+        let arguments = [&anna[..], &["-V", "5", "-t", "a", "-d"]].concat();
+        let told = text_of(&publish(&gateway, &arguments));
+        told.contains("RC:135").then_some(told)
+    });
+    assert!(denied.contains("PUBACK"), "{denied}");
+    let mut subscriber = Client::start(
+        "mosquitto_sub",
+        &[
+            "-p",
+            &port,
+            "-u",
+            "anna",
+            "-P",
+            "secret",
+            "-t",
+            "home/anna/+",
+            "-v",
+            "-d",
+        ],
+    );
+    subscriber.await_line("SUBACK");
+    let allowed = [&anna[..], &["-t", "home/anna/door"]].concat();
+    assert!(publish(&gateway, &allowed).status.success());
+    subscriber.await_line("home/anna/door x");
+
+    let token = done(
+        &gateway,
+        &["token", "add", "anna", "--allow", "publish=home/anna/door"],
+        "",
+    );
+    let by_token = ["-u", "anna", "-P", token.trim(), "-t", "home/anna/door"];
+    await_some("the token is known", || {
+        publish(&gateway, &by_token).status.success().then_some(())
+    });
+    let list = done(&gateway, &["list"], "");
+    for part in [
+        "anna",
+        "publish,subscribe home/%u/#",
+        "token ",
+        "publish home/anna/door",
+    ] {
+        assert!(list.contains(part), "{part} in {list}");
+    }
+    let json = done(&gateway, &["list", "--json"], "");
+    let json: serde_json::Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(json[0]["name"], "anna");
+
+    // She is let go while her subscriber is connected, and cannot come back.
+    done(&gateway, &["remove", "anna"], "");
+    done(&gateway, &["add", "otto", "--admin"], "other\n");
+    await_some("she is gone", || {
+        (!publish(&gateway, &allowed).status.success()).then_some(())
+    });
+    subscriber.await_line("sending CONNECT");
+}
+
+#[test]
+fn mistakes_are_told_with_their_mend() {
+    let gateway = Gateway::start("");
+    for (arguments, input, code, part) in [
+        (
+            &["add", "an/na"][..],
+            "x\n",
+            65,
+            "a user's name holds no '/'",
+        ),
+        (&["add", "anna"], "\n", 66, "there is none"),
+        (
+            &["passwd", "nobody"],
+            "x\n",
+            65,
+            "there is no user 'nobody'",
+        ),
+        (
+            &["grant", "nobody", "all", "a"],
+            "",
+            65,
+            "there is no user 'nobody'",
+        ),
+        (
+            &["grant", "everyone", "all", "a/#/b"],
+            "",
+            65,
+            "'a/#/b' is no topic filter",
+        ),
+        (
+            &["grant", "everyone", "read", "a"],
+            "",
+            2,
+            "there are publish, subscribe, retain",
+        ),
+        (
+            &["token", "remove", "abc"],
+            "",
+            65,
+            "there is no token 'abc'",
+        ),
+    ] {
+        let output = user(&gateway, arguments, input);
+        let text = text_of(&output);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {text}");
+        assert!(text.contains(part), "{arguments:?}: {text}");
+    }
+}
+
+/// An address that others reach asks for a login, whether or not anybody has one.
+#[test]
+fn the_world_must_log_in() {
+    let gateway = Gateway::start("listeners.mqtt.bind = [\"0.0.0.0:0\"]\n");
+    let port = gateway.port("mqtt");
+    let refused = run("mosquitto_pub", &["-p", &port, "-t", "a", "-m", "x"], b"");
+    assert!(!refused.status.success());
+    assert!(
+        gateway.log().contains("gatepost user add"),
+        "{}",
+        gateway.log()
+    );
+    done(&gateway, &["add", "anna"], "secret\n");
+    await_some("she gets in", || {
+        let arguments = [
+            "-p", &port, "-t", "a", "-m", "x", "-u", "anna", "-P", "secret",
+        ];
+        run("mosquitto_pub", &arguments, b"")
+            .status
+            .success()
+            .then_some(())
+    });
+}
