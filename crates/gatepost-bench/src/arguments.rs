@@ -1,7 +1,10 @@
 //! The command line, shared by `gatepost bench` and `gatepost-bench`.
 
+use crate::agent::AgentArguments;
 use crate::compare::CompareArguments;
 use crate::process::Pinning;
+use crate::record::{RecordArguments, TablesArguments, TrendArguments};
+use crate::report::ReportArguments;
 use crate::scenario::call::CallArguments;
 use crate::scenario::fanout::FanoutArguments;
 use crate::scenario::idle::IdleArguments;
@@ -9,11 +12,31 @@ use crate::scenario::scan::ScanArguments;
 use crate::scenario::smtp::SmtpArguments;
 use crate::scenario::subscribe::SubscribeArguments;
 use crate::scenario::web::WebArguments;
+use crate::sweep::DEFAULT_STEPS;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
+const EXAMPLES: &str = "\
+Measure:
+  call, scan, fanout, subscribe, web   the five scenarios of 1998 to 2006, their settings as defaults
+  smtp, idle                           mail coming in; what idle connections cost
+  floor                                what this machine's system calls cost
+Judge:
+  compare                              is there a difference, and how large is it surely?
+  report                               Markdown, CSV, one HTML file with plots
+  record, trend, tables                keep results, find the first that differs, renew documents
+
+Examples:
+  fanout mqtt://127.0.0.1:1883                               a broker that runs
+  fanout --peer mosquitto --peer gatepost --runs 5           two that are started, A/B/A/B
+  fanout --peer gatepost --subscribers 10..19000 --steps 8   how it grows
+  fanout --peer nats-server --max                            the highest loss-free rate
+  web --peer nginx --peer gatepost --runs 5 --html web.html  plots in one file
+  compare fanout.json --confidence 99.5                      ministat's table, and what it leaves out";
+
 /// Runs the five scenarios, against Gatepost or any other server of the kind.
 #[derive(Debug, Clone, Args)]
+#[command(after_help = EXAMPLES)]
 pub struct BenchArguments {
     /// What to run.
     #[command(subcommand)]
@@ -45,7 +68,7 @@ pub enum BenchCommand {
     Fanout {
         /// Settings.
         #[command(flatten)]
-        scenario: FanoutArguments,
+        scenario: Box<FanoutArguments>,
         /// Targets and runs.
         #[command(flatten)]
         series: SeriesArguments,
@@ -64,6 +87,24 @@ pub enum BenchCommand {
         /// Settings.
         #[command(flatten)]
         scenario: WebArguments,
+        /// Targets and runs.
+        #[command(flatten)]
+        series: SeriesArguments,
+    },
+    /// Mail comes in over a few sessions
+    Smtp {
+        /// Settings.
+        #[command(flatten)]
+        scenario: SmtpArguments,
+        /// Targets and runs.
+        #[command(flatten)]
+        series: SeriesArguments,
+    },
+    /// What idle connections cost
+    Idle {
+        /// Settings.
+        #[command(flatten)]
+        scenario: IdleArguments,
         /// Targets and runs.
         #[command(flatten)]
         series: SeriesArguments,
@@ -89,65 +130,113 @@ pub enum BenchCommand {
         #[arg(long)]
         quiet: bool,
     },
-    /// Mail comes in over a few sessions
-    Smtp {
-        /// Settings.
-        #[command(flatten)]
-        scenario: SmtpArguments,
-        /// Targets and runs.
-        #[command(flatten)]
-        series: SeriesArguments,
-    },
-    /// What idle connections cost
-    Idle {
-        /// Settings.
-        #[command(flatten)]
-        scenario: IdleArguments,
-        /// Targets and runs.
-        #[command(flatten)]
-        series: SeriesArguments,
-    },
-    /// Compares stored results, or columns of figures, as ministat does and beyond
-    Compare(CompareArguments),
     /// What this machine's system calls cost: the floor under every result
     Floor {
         /// Write the result as JSON
         #[arg(long, value_name = "FILE")]
         json: Option<PathBuf>,
     },
+    /// Compares stored results, or columns of figures, as ministat does and beyond
+    Compare(CompareArguments),
+    /// Turns stored results into Markdown, CSV or one HTML file with plots
+    Report(ReportArguments),
+    /// Keeps results in a folder, with machine facts and commit
+    Record(RecordArguments),
+    /// Plots what was recorded, and points at the first run that differs
+    Trend(TrendArguments),
+    /// Renews the tables of a document from what was recorded
+    Tables(TablesArguments),
+    /// Takes part in a run on several hosts, for a conductor (fanout --join)
+    Agent(AgentArguments),
     /// Lists the peers that can be started, and which are installed
     Peers {
         /// A folder of further definitions
         #[arg(long, value_name = "DIR")]
         peers: Option<PathBuf>,
+        /// Print the definition of one, to begin one's own with
+        #[arg(long, value_name = "NAME")]
+        show: Option<String>,
     },
 }
 
 /// What is measured, how often, and where the result goes.
-#[derive(Debug, Clone, Default, Args)]
+#[derive(Debug, Clone, Args)]
 pub struct SeriesArguments {
     /// Targets: URLs (mqtt://HOST:PORT, http://…, spamd://…) or commands in quotes
     #[arg(value_name = "TARGET")]
     pub targets: Vec<String>,
     /// A server to be started and stopped by the bench; repeatable, runs are interleaved
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", help_heading = "Targets and runs")]
     pub peer: Vec<String>,
     /// A folder of further peer definitions
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", help_heading = "Targets and runs")]
     pub peers: Option<PathBuf>,
+    /// Which of a peer's offers to use, where it has several: mqtt5, ws, sse
+    #[arg(long, value_name = "WAY", help_heading = "Targets and runs")]
+    pub over: Option<String>,
     /// Runs of each target
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        help_heading = "Targets and runs"
+    )]
     pub runs: usize,
-    /// Write the result as JSON
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
+    /// Steps of a swept setting, such as --subscribers 10..19000
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_STEPS, help_heading = "Targets and runs")]
+    pub steps: usize,
     /// Processors of the servers that the bench starts, and of the bench: "0:1", "0,1:2-3"
-    #[arg(long, value_name = "SERVER:BENCH")]
+    #[arg(long, value_name = "SERVER:BENCH", help_heading = "Targets and runs")]
     pub pin: Option<Pinning>,
     /// The server's process, where it cannot be found by its port
-    #[arg(long)]
+    #[arg(long, help_heading = "Targets and runs")]
     pub pid: Option<u32>,
+    /// The server's control group, such as a container's: a folder below /sys/fs/cgroup
+    #[arg(
+        long,
+        value_name = "DIR",
+        conflicts_with = "pid",
+        help_heading = "Targets and runs"
+    )]
+    pub cgroup: Option<PathBuf>,
+    /// Write the result as JSON
+    #[arg(long, value_name = "FILE", help_heading = "Results")]
+    pub json: Option<PathBuf>,
+    /// Write it as Markdown
+    #[arg(long, value_name = "FILE", help_heading = "Results")]
+    pub markdown: Option<PathBuf>,
+    /// Write it as comma-separated values, a line for each figure of each run
+    #[arg(long, value_name = "FILE", help_heading = "Results")]
+    pub csv: Option<PathBuf>,
+    /// Write it as one HTML file with plots
+    #[arg(long, value_name = "FILE", help_heading = "Results")]
+    pub html: Option<PathBuf>,
+    /// Keep it in this folder, for trend and tables
+    #[arg(long, value_name = "DIR", help_heading = "Results")]
+    pub record: Option<PathBuf>,
     /// Show no progress
-    #[arg(long)]
+    #[arg(long, help_heading = "Results")]
     pub quiet: bool,
+}
+
+impl Default for SeriesArguments {
+    fn default() -> Self {
+        Self {
+            targets: Vec::new(),
+            peer: Vec::new(),
+            peers: None,
+            over: None,
+            runs: 1,
+            steps: DEFAULT_STEPS,
+            pin: None,
+            pid: None,
+            cgroup: None,
+            json: None,
+            markdown: None,
+            csv: None,
+            html: None,
+            record: None,
+            quiet: false,
+        }
+    }
 }

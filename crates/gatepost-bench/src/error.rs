@@ -28,6 +28,16 @@ pub enum BenchError {
     /// No peer definition has this name.
     #[error("there is no peer '{0}'; 'gatepost-bench peers' lists those there are")]
     UnknownPeer(String),
+    /// A peer does not offer what is asked for.
+    #[error("{peer} does not offer '{wanted}'; it offers {offers}")]
+    NoOffer {
+        /// The peer's name.
+        peer: String,
+        /// The offer.
+        wanted: String,
+        /// Those it has.
+        offers: String,
+    },
     /// A peer's program is not installed.
     #[error("{peer}: the program '{program}' is not installed (searched PATH and {searched})")]
     NotInstalled {

@@ -2,7 +2,8 @@
 
 use crate::clock::Nanoseconds;
 use hdrhistogram::Histogram;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Largest span told apart; longer ones count as this.
 const LONGEST: Nanoseconds = 3_600 * crate::clock::SECOND;
@@ -42,6 +43,31 @@ impl Latencies {
         self.histogram.len()
     }
 
+    /// What was recorded: spans in nanoseconds, each with how often it was, in order. Spans that
+    /// the histogram does not tell apart stand as one.
+    pub fn buckets(&self) -> Buckets {
+        let recorded = self.histogram.iter_recorded();
+        Buckets(
+            recorded
+                .map(|one| (one.value_iterated_to(), one.count_at_value()))
+                .collect(),
+        )
+    }
+
+    /// Takes over what was stored, of this run or another, of this host or another.
+    pub fn add(&mut self, buckets: &Buckets) {
+        for &(span, count) in &buckets.0 {
+            // Only a value above the bound could be refused, and it is taken for the bound.
+            self.histogram
+                .saturating_record_n(span.clamp(1, LONGEST), count);
+        }
+    }
+
+    /// The span at a quantile between 0 and 1, in microseconds.
+    pub fn quantile_us(&self, quantile: f64) -> f64 {
+        self.histogram.value_at_quantile(quantile) as f64 / 1_000.0
+    }
+
     /// The figures that reports show, in microseconds.
     pub fn summary(&self) -> LatencySummary {
         let us = |ns: u64| ns as f64 / 1_000.0;
@@ -62,6 +88,37 @@ impl Latencies {
             p99_999_us: at(0.99999),
             maximum_us: us(self.histogram.max()),
         }
+    }
+}
+
+/// A stored histogram: spans in nanoseconds with their counts.
+///
+/// In JSON it is one text, `1023 1024*5 1031*2`, so that thousands of pairs do not bury the rest
+/// of a report.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Buckets(pub Vec<(Nanoseconds, u64)>);
+
+impl Serialize for Buckets {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let pairs = self.0.iter().map(|(span, count)| match count {
+            1 => span.to_string(),
+            _ => format!("{span}*{count}"),
+        });
+        pairs.collect::<Vec<_>>().join(" ").serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Buckets {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let pair = |word: &str| {
+            let (span, count) = word.split_once('*').unwrap_or((word, "1"));
+            Some((span.parse().ok()?, count.parse().ok()?))
+        };
+        let pairs: Option<Vec<_>> = text.split_ascii_whitespace().map(pair).collect();
+        pairs
+            .map(Self)
+            .ok_or_else(|| D::Error::custom("a histogram's pair is no SPAN*COUNT"))
     }
 }
 
@@ -108,6 +165,20 @@ mod tests {
                 "{figure} for {expected}"
             );
         }
+    }
+
+    #[test]
+    fn a_stored_histogram_is_the_same_histogram() {
+        let mut recorded = Latencies::default();
+        for span in [1, 999, 1_000, 1_000, 123_456_789] {
+            recorded.record(span);
+        }
+        let text = serde_json::to_string(&recorded.buckets()).expect("JSON");
+        assert!(text.starts_with("\"1 999 1000*2 "), "{text}");
+        let mut read = Latencies::default();
+        read.add(&serde_json::from_str(&text).expect("read"));
+        assert_eq!(read.summary(), recorded.summary());
+        assert!(serde_json::from_str::<Buckets>("\"1*x\"").is_err());
     }
 
     #[test]

@@ -1,8 +1,13 @@
 //! What one run of a scenario gives: named figures, latencies, what it cost, what to mistrust.
 
-use crate::latency::LatencySummary;
-use crate::process::{Load, ProcessRecord};
+use crate::latency::{Buckets, Latencies, LatencySummary};
+use crate::process::{Costs, Load, Noise, ProcessRecord};
+use crate::statistics::{Steadiness, steadiness};
+use crate::sweep::Point;
 use serde::{Deserialize, Serialize};
+
+/// Counts of so many parts of a second tell whether a run was steady.
+pub(crate) const PARTS_PER_SECOND: u64 = 10;
 
 /// Which way a figure improves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,13 +34,29 @@ pub struct Figure {
     pub better: Better,
 }
 
+/// Latencies of one kind of one run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct NamedLatencies {
+    /// What took that long.
+    pub name: String,
+    /// In figures.
+    #[serde(flatten)]
+    pub summary: LatencySummary,
+    /// All of them, for percentiles over several runs and hosts; empty in reports of version 1.
+    #[serde(default)]
+    pub buckets_ns: Buckets,
+}
+
 /// Everything that one run gave.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
+    /// The swept settings' values, where any was swept.
+    #[serde(default)]
+    pub parameters: Point,
     /// In the order in which they are shown.
     pub figures: Vec<Figure>,
     /// Named latencies.
-    pub latencies: Vec<(String, LatencySummary)>,
+    pub latencies: Vec<NamedLatencies>,
     /// What was counted in each second, for the scenario's main count.
     pub counts_by_second: Vec<u64>,
     /// What the server cost, where its process is known.
@@ -44,6 +65,9 @@ pub struct Outcome {
     pub generator: ProcessRecord,
     /// The load of the whole machine.
     pub machine: Load,
+    /// What may have disturbed it, as it began.
+    #[serde(default)]
+    pub noise: Noise,
     /// Lines in the original benchmark's own format.
     pub original: Vec<String>,
     /// Reasons to mistrust the figures.
@@ -77,24 +101,74 @@ impl Outcome {
         });
     }
 
+    /// Adds latencies.
+    pub(crate) fn latency(&mut self, name: impl Into<String>, latencies: &Latencies) {
+        self.latencies.push(NamedLatencies {
+            name: name.into(),
+            summary: latencies.summary(),
+            buckets_ns: latencies.buckets(),
+        });
+    }
+
+    /// Adds a reason to mistrust the figures.
+    pub(crate) fn warn(&mut self, reason: impl Into<String>) {
+        self.warnings.push(reason.into());
+    }
+
     /// The value of a figure.
     pub fn value(&self, name: &str) -> Option<f64> {
         let figure = self.figures.iter().find(|figure| figure.name == name);
         figure.map(|figure| figure.value)
     }
 
-    /// Adds what the processes used, with the figures that every scenario shows of them.
-    pub(crate) fn set_costs(
-        &mut self,
-        (server, generator, machine): (Option<ProcessRecord>, ProcessRecord, Load),
-        processors: usize,
-    ) {
-        if let Some(server) = &server {
+    /// The latencies of a name.
+    pub fn latency_of(&self, name: &str) -> Option<&LatencySummary> {
+        let latency = self.latencies.iter().find(|latency| latency.name == name);
+        latency.map(|latency| &latency.summary)
+    }
+
+    /// Adds what the processes used, with the figures that every scenario shows of them; those
+    /// for each `operation` divide by how many of it there were.
+    pub(crate) fn set_costs(&mut self, costs: Costs, operation: &str, count: u64) {
+        let count = count.max(1) as f64;
+        if let Some(server) = &costs.server {
+            let name = format!("server CPU per {operation}");
+            if self.value(&name).is_none() {
+                self.lower(name, server.cpu_seconds() / count * 1e6, "µs");
+            }
+            if let Some(calls) = server.system_calls {
+                let per_operation = calls as f64 / count;
+                self.lower(
+                    format!("server system calls per {operation}"),
+                    per_operation,
+                    "",
+                );
+            }
+            let switches = server.per_second(server.switches() as f64);
+            self.lower("server context switches", switches, "/s");
             self.lower("server CPU", server.cpu_percent(), "%");
             self.lower(
                 "server memory",
                 server.resident_bytes_max as f64 / 1024.0,
                 "KB",
+            );
+            let megabits = |bytes: u64| server.per_second(bytes as f64 * 8.0 / 1e6);
+            self.neutral(
+                "network in",
+                megabits(server.traffic.received_bytes),
+                "Mbit/s",
+            );
+            self.neutral("network out", megabits(server.traffic.sent_bytes), "Mbit/s");
+        }
+        let generator = &costs.generator;
+        let own = generator.cpu_seconds() / count * 1e6;
+        self.neutral(format!("generator CPU per {operation}"), own, "µs");
+        if let Some(calls) = generator.system_calls {
+            let per_operation = calls as f64 / count;
+            self.neutral(
+                format!("generator system calls per {operation}"),
+                per_operation,
+                "",
             );
         }
         self.neutral("generator CPU", generator.cpu_percent(), "%");
@@ -103,48 +177,80 @@ impl Outcome {
             generator.resident_bytes_max as f64 / 1024.0,
             "KB",
         );
-        self.warn_of_noise(server.as_ref(), &generator, machine, processors);
-        self.server = server;
-        self.generator = generator;
-        self.machine = machine;
+        self.warn_of_noise(&costs);
+        self.server = costs.server;
+        self.generator = costs.generator;
+        self.machine = costs.machine;
+        self.noise = costs.noise;
     }
 
-    fn warn_of_noise(
-        &mut self,
-        server: Option<&ProcessRecord>,
-        generator: &ProcessRecord,
-        machine: Load,
-        processors: usize,
-    ) {
+    /// Warns where the counts of tenths of a second say that it was not steady.
+    pub(crate) fn warn_if_unsteady(&mut self, parts: &[u64]) {
+        // The last part may have been cut off.
+        let whole = &parts[..parts.len().saturating_sub(1)];
+        let values: Vec<f64> = whole.iter().map(|&count| count as f64).collect();
+        self.warn_of(steadiness(&values), values.len());
+    }
+
+    /// The same of what was measured in each tenth of a second.
+    pub(crate) fn warn_of(&mut self, steadiness: Steadiness, parts: usize) {
+        /// A beginning shorter than this share of the run changes no figure much.
+        const SHARE: f64 = 0.1;
+        match steadiness {
+            Steadiness::From(part) if part as f64 > SHARE * parts as f64 => {
+                let seconds = part as f64 / PARTS_PER_SECOND as f64;
+                self.warn(format!(
+                    "not steady before {seconds:.1} s: lengthen --warm-up by as much"
+                ));
+            }
+            Steadiness::Never => {
+                self.warn("it never became steady: lengthen --warm-up and --seconds");
+            }
+            _ => {}
+        }
+    }
+
+    fn warn_of_noise(&mut self, costs: &Costs) {
         /// Shares of the machine from which others disturb a measurement.
         const STOLEN_SHARE: f64 = 0.02;
         const FOREIGN_SHARE: f64 = 0.15;
+        /// A processor that is slower than this share of its best is throttled.
+        const FREQUENCY_SHARE: f64 = 0.9;
+        let (machine, generator) = (costs.machine, &costs.generator);
         if machine.total_seconds <= 0.0 {
             return;
         }
+        let percent = |share: f64| format!("{:.0} %", 100.0 * share);
         let stolen = machine.stolen_seconds / machine.total_seconds;
         if stolen > STOLEN_SHARE {
-            self.warnings.push(format!(
-                "the hypervisor took {:.0} % of the processors' time",
-                100.0 * stolen
+            let stolen = percent(stolen);
+            self.warn(format!(
+                "the hypervisor took {stolen} of the processors' time"
             ));
         }
-        if let Some(server) = server {
+        if costs.noise.frequency_share < FREQUENCY_SHARE {
+            let share = percent(costs.noise.frequency_share);
+            self.warn(format!(
+                "a processor ran at {share} of its highest frequency as it began"
+            ));
+        }
+        let idle = 1.0 - (machine.busy_seconds + machine.stolen_seconds) / machine.total_seconds;
+        if let Some(server) = &costs.server {
             let ours = server.cpu_seconds() + generator.cpu_seconds();
             let foreign = (machine.busy_seconds - ours) / machine.total_seconds;
             if foreign > FOREIGN_SHARE {
-                self.warnings.push(format!(
-                    "other programs used {:.0} % of the machine meanwhile",
-                    100.0 * foreign
+                let (share, load) = (percent(foreign), costs.noise.load_average);
+                self.warn(format!(
+                    "other programs used {share} of the machine meanwhile (load average {load:.1})"
                 ));
             }
-            let idle =
-                1.0 - (machine.busy_seconds + machine.stolen_seconds) / machine.total_seconds;
-            if idle < 0.03 && generator.cpu_percent() > 95.0 && processors > 1 {
-                self.warnings.push(
-                    "the generator had no processor to spare: it may be the bottleneck".into(),
-                );
-            }
+        }
+        /// So little time without work is none to spare.
+        const SPARE_SHARE: f64 = 0.03;
+        /// A generator below this share of a processor was not held up by it.
+        const BUSY_PERCENT: f64 = 95.0;
+        if idle < SPARE_SHARE && generator.cpu_percent() > BUSY_PERCENT {
+            self.warn("the generator had no processor to spare: it may be the bottleneck");
         }
     }
 }

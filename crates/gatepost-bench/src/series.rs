@@ -1,65 +1,89 @@
 //! Runs of a scenario: each target once in turn, then again, so that what drifts on the machine
-//! falls on all of them alike.
+//! falls on all of them alike. Where settings are swept, each turn goes through all their values.
 
 use crate::arguments::SeriesArguments;
 use crate::error::BenchError;
 use crate::interrupt::interrupted;
 use crate::outcome::Outcome;
 use crate::peer::{Definition, Definitions, Running, version};
-use crate::process::listener_of_port;
+use crate::process::{Watched, listener_of_port};
 use crate::progress::Progress;
-use crate::report::{Report, TargetReport, print_run};
-use crate::scenario::Scenario;
+use crate::report::{FloorFigure, Report, TargetReport, print_run};
+use crate::run::Points;
+use crate::scenario::{Scenario, floor};
+use crate::sweep::Point;
 use crate::target::{Endpoint, Target};
 
 /// What a target is before its run: given, or a peer that is started for each run.
 enum Candidate {
     Given(Target),
-    Peer(String, Box<Definition>, String),
+    Peer(Peer),
+}
+
+struct Peer {
+    name: String,
+    definition: Box<Definition>,
+    /// Which of its offers.
+    key: String,
+}
+
+impl Peer {
+    fn offer(&self) -> &str {
+        self.definition
+            .offers
+            .get(&self.key)
+            .map_or("", String::as_str)
+    }
 }
 
 impl Candidate {
     fn name(&self) -> &str {
         match self {
             Self::Given(target) => &target.name,
-            Self::Peer(name, ..) => name,
+            Self::Peer(peer) => &peer.name,
         }
     }
 }
 
 /// Runs the scenario against all targets; whatever was measured before an interruption is kept.
-pub fn run(scenario: &dyn Scenario, arguments: &SeriesArguments) -> Result<Report, BenchError> {
+pub(crate) fn run(points: &Points, arguments: &SeriesArguments) -> Result<Report, BenchError> {
+    let Some((_, first)) = points.first() else {
+        return Err(BenchError::NoTarget);
+    };
     let definitions = Definitions::load(arguments.peers.as_deref())?;
-    let candidates = candidates(scenario, arguments, &definitions)?;
+    let candidates = candidates(first.as_ref(), arguments, &definitions)?;
     let progress = Progress::new(arguments.quiet);
-    let mut report = new_report(scenario, &candidates);
+    let mut report = new_report(points, first.as_ref(), &candidates)?;
     if let Some(pinning) = &arguments.pin {
         pinning.bench.apply()?;
         report.pinning = Some(pinning.to_string());
     }
-    let runs = arguments.runs;
-    for run in 0..runs {
-        for (at, candidate) in candidates.iter().enumerate() {
-            if interrupted() {
-                report.interrupted = true;
-                break;
-            }
-            progress.begin(format!(
-                "{} {} {}/{runs}",
-                scenario.name(),
-                candidate.name(),
-                run + 1
-            ));
-            match run_once(scenario, candidate, arguments, &progress) {
-                Ok(outcome) => {
-                    report.interrupted |= outcome.interrupted;
-                    print_run(&progress, scenario.name(), candidate.name(), run, &outcome);
-                    report.targets[at].runs.push(outcome);
+    for run in 0..arguments.runs {
+        for (point, scenario) in points {
+            for (at, candidate) in candidates.iter().enumerate() {
+                if interrupted() {
+                    report.interrupted = true;
+                    break;
                 }
-                Err(_) if interrupted() => report.interrupted = true,
-                Err(error) => {
-                    progress.end();
-                    return Err(error);
+                progress.begin(label(
+                    scenario.as_ref(),
+                    candidate,
+                    point,
+                    run,
+                    arguments.runs,
+                ));
+                match run_once(scenario.as_ref(), candidate, arguments, &progress) {
+                    Ok(mut outcome) => {
+                        outcome.parameters.clone_from(point);
+                        report.interrupted |= outcome.interrupted;
+                        print_run(&progress, scenario.name(), candidate.name(), run, &outcome);
+                        report.targets[at].runs.push(outcome);
+                    }
+                    Err(_) if interrupted() => report.interrupted = true,
+                    Err(error) => {
+                        progress.end();
+                        return Err(error);
+                    }
                 }
             }
         }
@@ -71,6 +95,25 @@ pub fn run(scenario: &dyn Scenario, arguments: &SeriesArguments) -> Result<Repor
     Ok(report)
 }
 
+fn label(
+    scenario: &dyn Scenario,
+    candidate: &Candidate,
+    point: &Point,
+    run: usize,
+    runs: usize,
+) -> String {
+    let mut label = format!(
+        "{} {} {}/{runs}",
+        scenario.name(),
+        candidate.name(),
+        run + 1
+    );
+    for (name, value) in point {
+        label.push_str(&format!(" {name}={value}"));
+    }
+    label
+}
+
 fn candidates(
     scenario: &dyn Scenario,
     arguments: &SeriesArguments,
@@ -79,43 +122,55 @@ fn candidates(
     let mut candidates = Vec::new();
     for text in &arguments.targets {
         let endpoint: Endpoint = text.parse()?;
-        let found = || match &endpoint {
-            Endpoint::Url(url)
-                if url
-                    .address()
-                    .is_ok_and(|address| address.ip().is_loopback()) =>
-            {
-                listener_of_port(url.port)
-            }
-            _ => None,
-        };
-        let process = arguments.pid.or_else(found);
-        let name = endpoint.to_string();
+        let watched = watched(&endpoint, arguments);
         candidates.push(Candidate::Given(Target {
-            name,
-            endpoint,
-            process,
-            start_seconds: None,
+            watched,
+            ..Target::given(endpoint)
         }));
     }
+    let key = match &arguments.over {
+        Some(way) => format!("{}-{way}", scenario.name()),
+        None => scenario.name().to_owned(),
+    };
     for name in &arguments.peer {
         let definition = definitions.get(name)?;
         definition.find_programs(name)?;
-        let offer = definition
-            .offers
-            .get(scenario.name())
-            .ok_or_else(|| BenchError::Target {
-                scenario: scenario.name(),
-                target: name.clone(),
-                takes: "a peer that offers it; 'peers' lists which do",
-            })?;
-        let definition = Box::new(definition.clone());
-        candidates.push(Candidate::Peer(name.clone(), definition, offer.clone()));
+        if !definition.offers.contains_key(&key) {
+            let offers: Vec<&str> = definition.offers.keys().map(String::as_str).collect();
+            return Err(BenchError::NoOffer {
+                peer: name.clone(),
+                wanted: key,
+                offers: offers.join(", "),
+            });
+        }
+        candidates.push(Candidate::Peer(Peer {
+            name: name.clone(),
+            definition: Box::new(definition.clone()),
+            key: key.clone(),
+        }));
     }
     if candidates.is_empty() {
         return Err(BenchError::NoTarget);
     }
     Ok(candidates)
+}
+
+/// The server's processes: as told, or found by its port where it is on this machine.
+fn watched(endpoint: &Endpoint, arguments: &SeriesArguments) -> Option<Watched> {
+    if let Some(folder) = &arguments.cgroup {
+        return Some(Watched::Group(folder.clone()));
+    }
+    let found = || match endpoint {
+        Endpoint::Url(url)
+            if url
+                .address()
+                .is_ok_and(|address| address.ip().is_loopback()) =>
+        {
+            listener_of_port(url.port)
+        }
+        _ => None,
+    };
+    arguments.pid.or_else(found).map(Watched::Process)
 }
 
 fn run_once(
@@ -126,34 +181,60 @@ fn run_once(
 ) -> Result<Outcome, BenchError> {
     match candidate {
         Candidate::Given(target) => scenario.run(target, progress),
-        Candidate::Peer(name, definition, offer) => {
+        Candidate::Peer(peer) => {
+            let definition = &peer.definition;
             let prepare = |folder: &std::path::Path| scenario.prepare_peer(definition, folder);
             let processors = arguments.pin.as_ref().map(|pinning| &pinning.server);
             let words = scenario.words();
-            let running = Running::start(name, definition, &words, processors, prepare)?;
-            scenario.run(&running.target(offer)?, progress)
+            let running = Running::start(&peer.name, definition, &words, processors, prepare)?;
+            let publish = definition.publish.get(&peer.key).map(String::as_str);
+            scenario.run(&running.target(peer.offer(), publish)?, progress)
         }
     }
 }
 
-fn new_report(scenario: &dyn Scenario, candidates: &[Candidate]) -> Report {
+fn new_report(
+    points: &Points,
+    first: &dyn Scenario,
+    candidates: &[Candidate],
+) -> Result<Report, BenchError> {
     let target = |candidate: &Candidate| match candidate {
         Candidate::Given(target) => TargetReport {
             name: target.name.clone(),
-            version: None,
             offer: target.endpoint.to_string(),
-            runs: Vec::new(),
+            ..TargetReport::default()
         },
-        Candidate::Peer(name, definition, offer) => TargetReport {
-            name: name.clone(),
-            version: version(name, definition),
-            offer: offer.clone(),
+        Candidate::Peer(peer) => TargetReport {
+            name: peer.name.clone(),
+            version: version(&peer.name, &peer.definition),
+            offer: peer.offer().to_owned(),
+            configuration: peer.definition.configuration(),
             runs: Vec::new(),
         },
     };
-    Report {
-        headlines: scenario.headlines(),
-        targets: candidates.iter().map(target).collect(),
-        ..Report::begin(scenario.name(), scenario.settings())
+    let floor = floor::quick()?;
+    let floor = floor
+        .into_iter()
+        .map(|(operation, nanoseconds)| FloorFigure {
+            operation,
+            nanoseconds,
+        });
+    let mut settings = first.settings();
+    // A swept setting is stored with all its values, not the first run's.
+    for name in points.iter().flat_map(|(point, _)| point.keys()) {
+        let mut values: Vec<f64> = points
+            .iter()
+            .filter_map(|(point, _)| point.get(name))
+            .copied()
+            .collect();
+        values.dedup();
+        settings[name.as_str()] = values.into();
     }
+    Ok(Report {
+        headlines: first.headlines(),
+        floor: floor.collect(),
+        floors: first.floors().into_iter().map(Into::into).collect(),
+        targets: candidates.iter().map(target).collect(),
+        ..Report::begin(first.name(), settings)
+    })
 }

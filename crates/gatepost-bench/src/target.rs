@@ -1,14 +1,18 @@
 //! What is measured: a server by its URL, or a command.
 
 use crate::error::BenchError;
+use crate::process::{Usage, Watched};
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 
 /// Protocols with the port that a URL without one means.
-const SCHEMES: [(&str, u16); 6] = [
+const SCHEMES: [(&str, u16); 9] = [
     ("mqtt", 1883),
     ("mqtt5", 1883),
+    ("ws", 80),
+    ("ws5", 80),
+    ("sse", 80),
     ("nats", 4222),
     ("http", 80),
     ("spamd", 783),
@@ -142,13 +146,31 @@ pub struct Target {
     pub name: String,
     /// Where it is.
     pub endpoint: Endpoint,
-    /// Its process, where it is on this machine and could be found.
-    pub process: Option<u32>,
+    /// Where publishers go, if not to the same place.
+    pub publish: Option<Endpoint>,
+    /// Its process or group, where it is on this machine and could be found.
+    pub watched: Option<Watched>,
     /// How long it took from its start until it was ready, where we started it.
     pub start_seconds: Option<f64>,
 }
 
 impl Target {
+    /// What was given by its endpoint alone, without a process to watch.
+    pub fn given(endpoint: Endpoint) -> Self {
+        Self {
+            name: endpoint.to_string(),
+            endpoint,
+            publish: None,
+            watched: None,
+            start_seconds: None,
+        }
+    }
+
+    /// What the server has used up to now, where it can be watched.
+    pub fn usage(&self) -> Option<Usage> {
+        self.watched.as_ref().and_then(Usage::of)
+    }
+
     /// The URL, if it is one of these schemes.
     pub(crate) fn url(
         &self,

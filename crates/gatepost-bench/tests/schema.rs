@@ -2,9 +2,9 @@
 //! described, and every field that is required is written.
 
 use gatepost_bench::latency::Latencies;
-use gatepost_bench::outcome::{Better, Figure, Headline, Outcome};
+use gatepost_bench::outcome::{Better, Figure, Headline, NamedLatencies, Outcome};
 use gatepost_bench::process::ProcessRecord;
-use gatepost_bench::report::{Report, TargetReport};
+use gatepost_bench::report::{FigureFloor, FloorFigure, Report, TargetReport};
 use serde_json::Value;
 
 fn resolved<'a>(root: &'a Value, schema: &'a Value) -> &'a Value {
@@ -20,6 +20,11 @@ fn check(root: &Value, schema: &Value, value: &Value, place: &str) {
     if let Some(choices) = schema["anyOf"].as_array() {
         if !value.is_null() {
             check(root, &choices[0], value, place);
+        }
+    } else if schema["additionalProperties"].is_object() {
+        let of_each = &schema["additionalProperties"];
+        for (name, field) in value.as_object().expect("an object") {
+            check(root, of_each, field, &format!("{place}.{name}"));
         }
     } else if let Some(properties) = schema["properties"].as_object() {
         let fields = value
@@ -67,7 +72,12 @@ fn a_full_report_is_as_the_schema_says() {
     };
     let run = Outcome {
         figures: vec![figure],
-        latencies: vec![("call".into(), latencies.summary())],
+        parameters: [("users".to_owned(), 5.0)].into(),
+        latencies: vec![NamedLatencies {
+            name: "call".into(),
+            summary: latencies.summary(),
+            buckets_ns: latencies.buckets(),
+        }],
         counts_by_second: vec![1],
         server: Some(record),
         original: vec!["line".into()],
@@ -85,12 +95,21 @@ fn a_full_report_is_as_the_schema_says() {
             name: "a".into(),
             version: None,
             offer: "http://a".into(),
+            configuration: [("a.conf".to_owned(), "x".to_owned())].into(),
             runs: vec![run],
+        }],
+        floor: vec![FloorFigure {
+            operation: "send".into(),
+            nanoseconds: 1.0,
+        }],
+        floors: vec![FigureFloor {
+            figure: "rate".into(),
+            operations: vec!["send".into()],
         }],
         ..Report::begin("web", Value::Null)
     };
     let schema: Value =
-        serde_json::from_str(include_str!("../schema/report-1.json")).expect("JSON");
+        serde_json::from_str(include_str!("../schema/report-2.json")).expect("JSON");
     assert_eq!(schema["title"], Report::SCHEMA);
     check(
         &schema,
@@ -98,4 +117,36 @@ fn a_full_report_is_as_the_schema_says() {
         &serde_json::to_value(&report).expect("JSON"),
         "report",
     );
+}
+
+/// A report that the first version wrote, as it was written then.
+#[test]
+fn a_report_of_version_1_is_still_read() {
+    let text = include_str!("data/report-1.json");
+    let schema: Value =
+        serde_json::from_str(include_str!("../schema/report-1.json")).expect("JSON");
+    let stored: Value = serde_json::from_str(text).expect("JSON");
+    check(&schema, &schema, &stored, "report");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("report-1.json");
+    std::fs::write(&path, text).expect("written");
+    let report = Report::read(&path).expect("read");
+    assert_eq!(report.schema, Report::SCHEMA);
+    let run = &report.targets[0].runs[0];
+    let (latency, then) = (
+        &run.latencies[0],
+        &stored["targets"][0]["runs"][0]["latencies"][0],
+    );
+    assert_eq!(
+        (latency.name.as_str(), then[0].as_str()),
+        ("delivery", Some("delivery"))
+    );
+    assert_eq!(Some(latency.summary.p99_us), then[1]["p99_us"].as_f64());
+    assert_eq!(run.value("lost"), Some(0.0));
+    // What is newer than the file.
+    std::fs::write(&path, text.replace("gatepost-bench/1", "gatepost-bench/9")).expect("written");
+    let error = Report::read(&path)
+        .expect_err("from the future")
+        .to_string();
+    assert!(error.contains("gatepost-bench/9"), "{error}");
 }

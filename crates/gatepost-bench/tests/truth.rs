@@ -27,22 +27,23 @@ fn command(words: &str) -> BenchCommand {
 
 fn target(faults: Faults) -> Target {
     let url = format!("mqtt://{}", broker::start(faults));
-    Target {
-        name: url.clone(),
-        endpoint: url.parse().expect("a URL"),
-        process: None,
-        start_seconds: None,
-    }
+    Target::given(url.parse().expect("a URL"))
 }
 
 /// 10 subscribers at 2 topics, 100 messages each.
 fn fanout(faults: Faults) -> Outcome {
-    let words = "bench fanout --publishers 2 --subscribers 10 --rate 100 --size 100 --seconds 1 \
-                 --warm-up 0 --drain 1";
+    fanout_with(
+        faults,
+        "bench fanout --publishers 2 --subscribers 10 --rate 100 --size 100 --seconds 1 \
+         --warm-up 0 --drain 1",
+    )
+}
+
+fn fanout_with(faults: Faults, words: &str) -> Outcome {
     let BenchCommand::Fanout { scenario, .. } = command(words) else {
         panic!("another command");
     };
-    let fanout = Fanout::new(scenario).expect("settings");
+    let fanout = Fanout::new(*scenario).expect("settings");
     fanout
         .run(&target(faults), &Progress::hidden())
         .expect("an outcome")
@@ -57,7 +58,7 @@ fn a_faultless_broker_is_found_faultless() {
     let outcome = fanout(Faults::default());
     assert_eq!(counts(&outcome), [0, 0, 0]);
     assert_eq!(outcome.counts_by_second.iter().sum::<u64>(), 1_000);
-    assert_eq!(outcome.latencies[0].1.count, 1_000);
+    assert_eq!(outcome.latencies[0].summary.count, 1_000);
 }
 
 #[test]
@@ -68,7 +69,7 @@ fn what_is_dropped_is_counted() {
         ..Faults::default()
     });
     assert_eq!(counts(&outcome), [140, 0, 0]);
-    assert_eq!(outcome.latencies[0].1.count, 860);
+    assert_eq!(outcome.latencies[0].summary.count, 860);
 }
 
 #[test]
@@ -78,6 +79,40 @@ fn a_drop_at_the_very_end_is_counted() {
         ..Faults::default()
     });
     assert_eq!(counts(&outcome), [10, 0, 0]);
+}
+
+#[test]
+fn one_in_a_thousand_is_found() {
+    // 2 subscribers of one topic, 2,500 messages each: the 1,000th and the 2,000th are dropped.
+    let faults = Faults {
+        drop_every: Some(1_000),
+        ..Faults::default()
+    };
+    let words = "bench fanout --publishers 1 --subscribers 2 --rate 2500 --size 100 --seconds 1 \
+                 --warm-up 0 --drain 1";
+    let outcome = fanout_with(faults, words);
+    assert_eq!(counts(&outcome), [4, 0, 0]);
+    assert_eq!(outcome.latencies[0].summary.count, 4_996);
+    assert!(
+        outcome
+            .warnings
+            .contains(&"4 messages were lost".to_owned()),
+        "{outcome:?}"
+    );
+}
+
+#[test]
+fn what_is_late_is_late_by_no_less() {
+    let late = Duration::from_millis(80);
+    let outcome = fanout(Faults {
+        late: Some(late),
+        ..Faults::default()
+    });
+    assert_eq!(counts(&outcome), [0, 0, 0]);
+    let latency = outcome.latencies[0].summary;
+    // Every one of them, the fastest too; a histogram's value is exact to 0.1 %.
+    assert!(latency.minimum_us >= 79_900.0, "{latency:?}");
+    assert_eq!(latency.count, 1_000);
 }
 
 #[test]
@@ -107,7 +142,7 @@ fn a_stall_shows_in_every_message_that_was_due_meanwhile() {
         ..Faults::default()
     });
     assert_eq!(counts(&outcome), [0, 0, 0]);
-    let latency = outcome.latencies[0].1;
+    let latency = outcome.latencies[0].summary;
     assert!(latency.maximum_us >= 199_000.0, "{latency:?}");
     // 200 ms of 1,000 ms: a fifth of the messages were due during it, and waited 100 ms on
     // average. A generator that waited with its server would see one slow message in 200.

@@ -49,14 +49,20 @@ pub struct Definition {
     /// Seconds to wait for that.
     #[serde(default = "default_ready_seconds")]
     pub ready_seconds: u64,
-    /// Scenario to URL or command.
+    /// Scenario to URL or command; `SCENARIO-WAY` for what `--over WAY` chooses.
     pub offers: BTreeMap<String, String>,
+    /// Where the publishers of an offer go, if not to the same place.
+    #[serde(default)]
+    pub publish: BTreeMap<String, String>,
     /// For WEB: where pages go, how the insertion point is written.
     #[serde(default)]
     pub web: Option<WebPages>,
     /// Path within the folder to content.
     #[serde(default)]
     pub files: BTreeMap<String, String>,
+    /// The definition as it was read.
+    #[serde(skip)]
+    pub text: String,
 }
 
 /// A program beside the server, such as a client.
@@ -85,6 +91,18 @@ const fn default_ready_seconds() -> u64 {
 }
 
 impl Definition {
+    /// How it is started, for the record: its command and its files, words unreplaced.
+    pub fn configuration(&self) -> BTreeMap<String, String> {
+        let mut all = self.files.clone();
+        if !self.command.is_empty() {
+            all.insert("command".into(), self.command.join(" "));
+        }
+        for (name, value) in &self.environment {
+            all.insert(format!("environment {name}"), value.clone());
+        }
+        all
+    }
+
     /// The program's path.
     pub fn find_program(&self, peer: &str) -> Result<PathBuf, BenchError> {
         find(peer, &self.program, self.program_variable.as_deref())
@@ -139,23 +157,31 @@ macro_rules! built_in {
     };
 }
 
+const BUILT_IN: [(&str, &str); 17] = built_in![
+    "caddy",
+    "curl",
+    "emqx",
+    "empty-process",
+    "gatepost",
+    "h2o",
+    "minimal-c",
+    "mosquitto",
+    "nats-server",
+    "nginx",
+    "ntfy",
+    "rspamd",
+    "rumqttd",
+    "smtp-sink",
+    "spamassassin",
+    "spamc",
+    "spamd",
+];
+
 impl Definitions {
     /// The built-in ones, and those of a folder.
     pub fn load(folder: Option<&Path>) -> Result<Self, BenchError> {
         let mut all = BTreeMap::new();
-        for (name, text) in built_in![
-            "curl",
-            "empty-process",
-            "gatepost",
-            "minimal-c",
-            "mosquitto",
-            "nats-server",
-            "nginx",
-            "rspamd",
-            "spamassassin",
-            "spamc",
-            "spamd",
-        ] {
+        for (name, text) in BUILT_IN {
             all.insert(name.to_owned(), parse(name, text)?);
         }
         for path in folder
@@ -191,10 +217,12 @@ impl Definitions {
 }
 
 fn parse(name: &str, text: &str) -> Result<Definition, BenchError> {
-    let definition: Definition = toml::from_str(text).map_err(|error| BenchError::Definition {
-        name: name.to_owned(),
-        reason: error.to_string(),
-    })?;
+    let mut definition: Definition =
+        toml::from_str(text).map_err(|error| BenchError::Definition {
+            name: name.to_owned(),
+            reason: error.to_string(),
+        })?;
+    text.clone_into(&mut definition.text);
     let unknown_port = definition
         .ready
         .as_ref()

@@ -3,7 +3,7 @@
 use super::Definition;
 use crate::clock;
 use crate::error::BenchError;
-use crate::process::Processors;
+use crate::process::{Processors, Watched};
 use crate::target::Target;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::collections::BTreeMap;
@@ -75,12 +75,17 @@ impl Running {
         Ok(running)
     }
 
-    /// What it offers to a scenario.
-    pub fn target(&self, offer: &str) -> Result<Target, BenchError> {
+    /// What it offers to a scenario, and where its publishers go if that is elsewhere.
+    pub fn target(&self, offer: &str, publish: Option<&str>) -> Result<Target, BenchError> {
+        let publish = publish.map(|text| self.replace(text).parse()).transpose()?;
         Ok(Target {
             name: self.name.clone(),
             endpoint: self.replace(offer).parse()?,
-            process: self.child.as_ref().map(Child::id),
+            publish,
+            watched: self
+                .child
+                .as_ref()
+                .map(|child| Watched::Process(child.id())),
             start_seconds: self.start_seconds,
         })
     }

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::fs;
+use std::path::{Path, PathBuf};
 
 /// The facts about the machine that stand beside every figure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +37,42 @@ impl Machine {
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
         }
     }
+}
+
+/// What makes one measurement differ from the next on the same machine.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Noise {
+    /// Programs that wanted a processor, averaged by the kernel over the minute before.
+    pub load_average: f64,
+    /// The slowest processor's frequency over the fastest's allowed; 1 where it is not told.
+    pub frequency_share: f64,
+}
+
+impl Noise {
+    /// Now.
+    pub fn now() -> Self {
+        let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+        let load = load.split(' ').next().and_then(|text| text.parse().ok());
+        Self {
+            load_average: load.unwrap_or(0.0),
+            frequency_share: frequency_share(Path::new("/sys/devices/system/cpu")).unwrap_or(1.0),
+        }
+    }
+}
+
+/// The lowest share of its highest frequency at which a processor runs.
+fn frequency_share(processors: &Path) -> Option<f64> {
+    let kilohertz =
+        |path: PathBuf| -> Option<f64> { fs::read_to_string(path).ok()?.trim().parse().ok() };
+    let shares = fs::read_dir(processors)
+        .ok()?
+        .flatten()
+        .filter_map(|entry| {
+            let folder = entry.path().join("cpufreq");
+            let now = kilohertz(folder.join("scaling_cur_freq"))?;
+            Some(now / kilohertz(folder.join("cpuinfo_max_freq"))?)
+        });
+    shares.reduce(f64::min)
 }
 
 /// How busy the whole machine was over a time: what is neither ours nor the server's is noise.
@@ -95,6 +132,20 @@ mod tests {
         let machine = Machine::this();
         assert!(machine.processors > 0 && machine.memory_bytes > 1 << 20);
         assert!(!machine.kernel.is_empty());
+    }
+
+    #[test]
+    fn the_slowest_processor_counts() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for (name, now) in [("cpu0", "3000000\n"), ("cpu1", "1500000\n")] {
+            let folder = folder.path().join(name).join("cpufreq");
+            fs::create_dir_all(&folder).expect("a folder");
+            fs::write(folder.join("scaling_cur_freq"), now).expect("written");
+            fs::write(folder.join("cpuinfo_max_freq"), "3000000\n").expect("written");
+        }
+        fs::create_dir(folder.path().join("power")).expect("a folder");
+        assert_eq!(frequency_share(folder.path()), Some(0.5));
+        assert!(Noise::now().load_average >= 0.0);
     }
 
     #[test]

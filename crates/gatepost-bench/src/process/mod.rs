@@ -1,13 +1,20 @@
-//! What processes cost: CPU, memory, context switches, of servers and of this generator.
+//! What processes cost: CPU, memory, network, context switches and system calls, of servers and of
+//! this generator.
 
+mod calls;
 mod listening;
 mod machine;
+mod network;
 mod pinning;
 mod sampler;
 mod usage;
+mod watched;
 
+pub use calls::CallCounter;
 pub use listening::listener_of_port;
-pub use machine::{Load, Machine};
+pub use machine::{Load, Machine, Noise};
+pub use network::Traffic;
 pub use pinning::{Pinning, Processors};
-pub use sampler::{ProcessRecord, Sampler};
+pub use sampler::{Costs, ProcessRecord, Sampler};
 pub use usage::{CpuTimes, Usage, cpu_times_of_self};
+pub use watched::Watched;

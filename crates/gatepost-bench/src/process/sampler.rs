@@ -1,6 +1,6 @@
 //! Looks at server and generator once a second while a scenario runs.
 
-use super::{Load, Usage};
+use super::{CallCounter, Load, Noise, Traffic, Usage, Watched};
 use crate::clock::{self, Nanoseconds};
 use serde::{Deserialize, Serialize};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -22,6 +22,12 @@ pub struct ProcessRecord {
     pub voluntary_switches: u64,
     /// Times it was interrupted.
     pub involuntary_switches: u64,
+    /// System calls; absent where the kernel does not let us count them.
+    #[serde(default)]
+    pub system_calls: Option<u64>,
+    /// What went over the network, as it sees it.
+    #[serde(default)]
+    pub traffic: Traffic,
     /// CPU of each second, in percent of one processor.
     pub cpu_percent_by_second: Vec<f64>,
     /// Memory at the end of each second.
@@ -36,26 +42,50 @@ impl ProcessRecord {
 
     /// Mean CPU in percent of one processor.
     pub fn cpu_percent(&self) -> f64 {
+        100.0 * self.per_second(self.cpu_seconds())
+    }
+
+    /// Times it gave up a processor or lost it.
+    pub fn switches(&self) -> u64 {
+        self.voluntary_switches + self.involuntary_switches
+    }
+
+    /// A count over the measurement, for each second of it.
+    pub fn per_second(&self, count: f64) -> f64 {
         if self.seconds > 0.0 {
-            100.0 * self.cpu_seconds() / self.seconds
+            count / self.seconds
         } else {
             0.0
         }
     }
 }
 
+/// What a measurement cost, on all sides.
+#[derive(Debug, Clone, Default)]
+pub struct Costs {
+    /// The server's side, where it can be watched.
+    pub server: Option<ProcessRecord>,
+    /// Ours.
+    pub generator: ProcessRecord,
+    /// The whole machine's.
+    pub machine: Load,
+    /// As the measurement began.
+    pub noise: Noise,
+}
+
 /// Samples until it is finished.
 pub struct Sampler {
     stop: Sender<()>,
-    thread: JoinHandle<(Option<ProcessRecord>, ProcessRecord, Load)>,
+    thread: JoinHandle<Costs>,
 }
 
 impl Sampler {
-    /// Begins; `server` is a process of this machine, where it is one.
-    pub fn start(server: Option<u32>) -> Self {
+    /// Begins; `server` is on this machine, where it is given.
+    pub fn start(server: Option<Watched>) -> Self {
         let (stop, stopped) = mpsc::channel();
-        let mut server = server.map(|pid| Watch::new(move || Usage::of_tree(pid)));
-        let mut generator = Watch::new(|| Some(Usage::of_self()));
+        let noise = Noise::now();
+        let mut generator = Watch::of_self();
+        let mut server = server.map(Watch::of_server);
         let load = Load::so_far();
         let thread = thread::spawn(move || {
             loop {
@@ -69,25 +99,30 @@ impl Sampler {
                     break;
                 }
             }
-            (
-                server.map(|watch| watch.record),
-                generator.record,
-                Load::so_far().since(load),
-            )
+            Costs {
+                server: server.map(|watch| watch.record),
+                generator: generator.record,
+                machine: Load::so_far().since(load),
+                noise,
+            }
         });
         Self { stop, thread }
     }
 
-    /// Takes a last look, and gives server, generator, and the load of the whole machine.
-    pub fn finish(self) -> (Option<ProcessRecord>, ProcessRecord, Load) {
+    /// Takes a last look.
+    pub fn finish(self) -> Costs {
         // It may only be gone if it panicked, and then there is nothing to tell.
         let _ = self.stop.send(());
         self.thread.join().unwrap_or_default()
     }
 }
 
-struct Watch<Look> {
-    look: Look,
+struct Watch {
+    /// `None` is this process.
+    watched: Option<Watched>,
+    calls: Option<CallCounter>,
+    calls_first: u64,
+    traffic_first: Traffic,
     first: Usage,
     last: Usage,
     first_time: Nanoseconds,
@@ -95,23 +130,53 @@ struct Watch<Look> {
     record: ProcessRecord,
 }
 
-impl<Look: Fn() -> Option<Usage>> Watch<Look> {
-    fn new(look: Look) -> Self {
-        let first = look().unwrap_or_default();
-        let now = clock::now();
-        Self {
-            look,
-            first,
-            last: first,
-            first_time: now,
-            last_time: now,
+impl Watch {
+    fn of_self() -> Self {
+        Self::begin(None, CallCounter::of_self())
+    }
+
+    fn of_server(server: Watched) -> Self {
+        let calls = CallCounter::of(&server);
+        Self::begin(Some(server), calls)
+    }
+
+    fn begin(watched: Option<Watched>, calls: Option<CallCounter>) -> Self {
+        let mut watch = Self {
+            watched,
+            calls_first: calls.as_ref().map_or(0, CallCounter::count),
+            calls,
+            traffic_first: Traffic::default(),
+            first: Usage::default(),
+            last: Usage::default(),
+            first_time: clock::now(),
+            last_time: 0,
             record: ProcessRecord::default(),
-        }
+        };
+        watch.first = watch.usage().unwrap_or_default();
+        watch.traffic_first = watch.traffic();
+        (watch.last, watch.last_time) = (watch.first, watch.first_time);
+        watch
+    }
+
+    fn usage(&self) -> Option<Usage> {
+        self.watched
+            .as_ref()
+            .map_or_else(|| Some(Usage::of_self()), Usage::of)
+    }
+
+    fn traffic(&self) -> Traffic {
+        let pid = match &self.watched {
+            None => Some(std::process::id()),
+            Some(Watched::Process(pid)) => Some(*pid),
+            Some(group) => group.processes().first().copied(),
+        };
+        pid.map(Traffic::of_process).unwrap_or_default()
     }
 
     fn look(&mut self, now: Nanoseconds) {
         // A process that ended keeps what was last seen of it.
-        let Some(usage) = (self.look)() else { return };
+        let Some(usage) = self.usage() else { return };
+        let traffic = self.traffic();
         let record = &mut self.record;
         let span = clock::seconds(now - self.last_time);
         let cpu = usage.cpu_seconds() - self.last.cpu_seconds();
@@ -128,6 +193,11 @@ impl<Look: Fn() -> Option<Usage>> Watch<Look> {
             switches(usage.voluntary_switches, self.first.voluntary_switches);
         record.involuntary_switches =
             switches(usage.involuntary_switches, self.first.involuntary_switches);
+        record.system_calls = self
+            .calls
+            .as_ref()
+            .map(|calls| calls.count() - self.calls_first);
+        record.traffic = traffic.since(self.traffic_first);
         (self.last, self.last_time) = (usage, now);
     }
 }
@@ -138,14 +208,14 @@ mod tests {
 
     #[test]
     fn the_generator_and_a_server_are_recorded() {
-        let sampler = Sampler::start(Some(std::process::id()));
+        let sampler = Sampler::start(Some(Watched::Process(std::process::id())));
         let end = clock::now() + clock::SECOND / 10;
         while clock::now() < end {
             std::hint::spin_loop();
         }
-        let (server, generator, load) = sampler.finish();
-        let server = server.expect("it was asked for");
-        assert!(server.seconds >= 0.1 && generator.resident_bytes_max > 0);
-        assert!(server.cpu_seconds() >= 0.0 && load.total_seconds >= 0.0);
+        let costs = sampler.finish();
+        let server = costs.server.expect("it was asked for");
+        assert!(server.seconds >= 0.1 && costs.generator.resident_bytes_max > 0);
+        assert!(server.cpu_seconds() >= 0.0 && costs.machine.total_seconds >= 0.0);
     }
 }

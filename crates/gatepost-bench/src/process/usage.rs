@@ -1,5 +1,7 @@
 //! One look at a process and its descendants, from `/proc`.
 
+use super::Watched;
+use super::watched::usage_of_group;
 use rustix::param::clock_ticks_per_second;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
@@ -31,16 +33,21 @@ impl Usage {
     /// Of a process and its living descendants; children that ended and were waited for count
     /// their CPU with their parent. `None` once the process is gone.
     pub fn of_tree(pid: u32) -> Option<Self> {
-        let children = children_by_parent();
         let mut total = of_process(pid)?;
-        let mut pending = children.get(&pid).cloned().unwrap_or_default();
-        while let Some(child) = pending.pop() {
-            if let Some(usage) = of_process(child) {
+        for descendant in tree_of(pid).into_iter().skip(1) {
+            if let Some(usage) = of_process(descendant) {
                 total.add(usage);
             }
-            pending.extend(children.get(&child).into_iter().flatten());
         }
         Some(total)
+    }
+
+    /// Of what is watched; `None` once it is gone.
+    pub fn of(watched: &Watched) -> Option<Self> {
+        match watched {
+            Watched::Process(pid) => Self::of_tree(*pid),
+            Watched::Group(folder) => usage_of_group(folder),
+        }
     }
 
     /// Of this process alone.
@@ -136,7 +143,18 @@ fn stat_of(pid: u32) -> Option<Stat> {
     Stat::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-fn of_process(pid: u32) -> Option<Usage> {
+/// A process and its living descendants, itself first.
+pub(super) fn tree_of(pid: u32) -> Vec<u32> {
+    let children = children_by_parent();
+    let (mut all, mut at) = (vec![pid], 0);
+    while let Some(parent) = all.get(at) {
+        all.extend(children.get(parent).into_iter().flatten());
+        at += 1;
+    }
+    all
+}
+
+pub(super) fn of_process(pid: u32) -> Option<Usage> {
     let stat = stat_of(pid)?;
     let mut usage = Usage {
         user_seconds: stat.times.user + stat.times.child_user,

@@ -1,35 +1,54 @@
 //! Brokers as a load generator sees them: log in, subscribe, publish, receive.
+//!
+//! A [`Broker`] is one way to reach one server: its address, its protocol, and the path where the
+//! protocol has one. What is sent needs no memory; what is received is read by a [`Reader`], one
+//! for each connection, because WebSocket frames and HTTP chunks cut messages where they like.
 
+mod broker;
+mod events;
 mod mqtt;
 mod nats;
+mod post;
 mod stamp;
 mod tracker;
+mod websocket;
 
+pub use broker::Broker;
 pub use stamp::{STAMP_BYTES, Stamp};
 pub use tracker::{Tally, Tracker};
 
+use crate::load::ResponseReader;
 use crate::target::Url;
-use gatepost_message::Qos;
+use events::EventStream;
 use gatepost_mqtt::{PacketId, Version};
+use websocket::Frames;
 
 /// How a broker is spoken to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
     /// MQTT of this version.
     Mqtt(Version),
+    /// MQTT of this version in WebSocket frames.
+    WebSocket(Version),
     /// NATS core; topics' slashes become its dots.
     Nats,
+    /// Server-sent events: the subscription is the request.
+    Events,
+    /// Publications as HTTP requests, many on each connection.
+    Post,
 }
 
 /// What came from the broker.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// It greets, and must be answered with [`Dialect::login`].
+    /// It greets, and must be answered with [`Broker::login`].
     Greeting,
     /// Logged in.
     Ready,
     /// Not logged in, for this reason.
     Refused(String),
+    /// The stream of what was asked for begins: logged in and subscribed at once.
+    Streaming,
     /// One subscription is confirmed, or refused.
     Subscribed {
         /// Whether it stands.
@@ -37,7 +56,7 @@ pub enum Event<'a> {
     },
     /// A publication; where it has an identifier, an acknowledgement is owed.
     Publication {
-        /// Its payload.
+        /// Its payload; of a text stream, from the stamp on.
         payload: &'a [u8],
         /// At QoS 1.
         packet_id: Option<PacketId>,
@@ -50,73 +69,68 @@ pub enum Event<'a> {
     Other,
 }
 
+/// What a reader made of bytes.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Step<'a> {
+    /// An event, and how many bytes were taken for it.
+    Event(Event<'a>, usize),
+    /// More bytes are needed; so many are done with.
+    More(usize),
+}
+
+/// Takes a connection's bytes apart.
+#[derive(Debug)]
+pub enum Reader {
+    /// MQTT as it is.
+    Mqtt(Version),
+    /// NATS.
+    Nats,
+    /// MQTT in WebSocket frames.
+    WebSocket(Box<Frames>),
+    /// Server-sent events.
+    Events(Box<EventStream>),
+    /// Answers to POST requests.
+    Post(ResponseReader),
+}
+
+impl Reader {
+    /// The next event in `bytes`; what was not taken comes again, with more. An error is what the
+    /// broker did wrong.
+    #[inline]
+    pub fn next<'a>(&'a mut self, bytes: &'a [u8]) -> Result<Step<'a>, String> {
+        match self {
+            Self::Mqtt(version) => mqtt::next(*version, bytes),
+            Self::Nats => nats::next(bytes),
+            Self::WebSocket(frames) => frames.next(bytes),
+            Self::Events(stream) => stream.next(bytes),
+            Self::Post(reader) => post::next(reader, bytes),
+        }
+    }
+}
+
 impl Dialect {
     /// The dialect of a URL's scheme.
     pub fn of(url: &Url) -> Option<Self> {
         match url.scheme {
             "mqtt" => Some(Self::Mqtt(Version::Mqtt311)),
             "mqtt5" => Some(Self::Mqtt(Version::Mqtt5)),
+            "ws" => Some(Self::WebSocket(Version::Mqtt311)),
+            "ws5" => Some(Self::WebSocket(Version::Mqtt5)),
             "nats" => Some(Self::Nats),
+            "sse" => Some(Self::Events),
+            "http" => Some(Self::Post),
             _ => None,
         }
     }
 
-    /// Whether the client speaks first.
-    pub fn client_begins(self) -> bool {
-        matches!(self, Self::Mqtt(_))
-    }
-
-    /// Appends what logs a client in.
-    pub fn login(self, client_id: &str, out: &mut Vec<u8>) {
+    /// A reader for a new connection.
+    pub fn reader(self) -> Reader {
         match self {
-            Self::Mqtt(version) => mqtt::login(version, client_id, out),
-            Self::Nats => nats::login(client_id, out),
-        }
-    }
-
-    /// Appends a subscription; each is confirmed on its own.
-    pub fn subscribe(self, topic: &str, number: PacketId, qos: Qos, out: &mut Vec<u8>) {
-        match self {
-            Self::Mqtt(version) => mqtt::subscribe(version, topic, number, qos, out),
-            Self::Nats => nats::subscribe(topic, number, out),
-        }
-    }
-
-    /// Appends a publication.
-    pub fn publish(
-        self,
-        topic: &str,
-        payload: &[u8],
-        packet_id: Option<PacketId>,
-        out: &mut Vec<u8>,
-    ) {
-        match self {
-            Self::Mqtt(version) => mqtt::publish(version, topic, payload, packet_id, out),
-            Self::Nats => nats::publish(topic, payload, out),
-        }
-    }
-
-    /// Appends the acknowledgement of a received publication.
-    pub fn acknowledge(self, packet_id: PacketId, out: &mut Vec<u8>) {
-        if let Self::Mqtt(_) = self {
-            mqtt::acknowledge(packet_id, out);
-        }
-    }
-
-    /// Appends the answer to a ping.
-    pub fn pong(self, out: &mut Vec<u8>) {
-        if self == Self::Nats {
-            out.extend_from_slice(b"PONG\r\n");
-        }
-    }
-
-    /// The next event in `bytes`, with its length; `None` where more bytes are needed. An error is
-    /// what the broker did wrong.
-    #[inline]
-    pub fn next(self, bytes: &[u8]) -> Result<Option<(Event<'_>, usize)>, String> {
-        match self {
-            Self::Mqtt(version) => mqtt::next(version, bytes),
-            Self::Nats => nats::next(bytes),
+            Self::Mqtt(version) => Reader::Mqtt(version),
+            Self::WebSocket(version) => Reader::WebSocket(Box::new(Frames::new(version))),
+            Self::Nats => Reader::Nats,
+            Self::Events => Reader::Events(Box::default()),
+            Self::Post => Reader::Post(ResponseReader::default()),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! MQTT 3.1.1 and 5, by the codec.
 
-use super::Event;
+use super::{Event, Step};
 use bytes::BytesMut;
 use gatepost_message::Qos;
 use gatepost_mqtt::{
@@ -81,11 +81,12 @@ pub(super) fn acknowledge(packet_id: PacketId, out: &mut Vec<u8>) {
     out.extend_from_slice(&[0x40, 2, high, low]);
 }
 
-pub(super) fn next(version: Version, bytes: &[u8]) -> Result<Option<(Event<'_>, usize)>, String> {
+#[inline]
+pub(super) fn next(version: Version, bytes: &[u8]) -> Result<Step<'_>, String> {
     let decoded =
         decode_next(version, bytes, PACKET_MAX_BYTES).map_err(|error| error.to_string())?;
     let Some((packet, length)) = decoded else {
-        return Ok(None);
+        return Ok(Step::More(0));
     };
     let event = match packet {
         Packet::Publish(publish) => Event::Publication {
@@ -103,5 +104,5 @@ pub(super) fn next(version: Version, bytes: &[u8]) -> Result<Option<(Event<'_>, 
         Packet::Disconnect(outcome) => return Err(format!("DISCONNECT {outcome:?}")),
         _ => Event::Other,
     };
-    Ok(Some((event, length)))
+    Ok(Step::Event(event, length))
 }

@@ -3,7 +3,7 @@
 //! A subscription is not confirmed by itself, so a PING follows each, and its PONG is taken for
 //! the confirmation: the server answers in order.
 
-use super::Event;
+use super::{Event, Step};
 use gatepost_mqtt::PacketId;
 use memchr::{memchr, memmem};
 use std::io::Write as _;
@@ -34,12 +34,13 @@ pub(super) fn publish(topic: &str, payload: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-pub(super) fn next(bytes: &[u8]) -> Result<Option<(Event<'_>, usize)>, String> {
+#[inline]
+pub(super) fn next(bytes: &[u8]) -> Result<Step<'_>, String> {
     let Some(end) = memchr(b'\n', bytes) else {
         return if bytes.len() > LINE_MAX_BYTES {
             Err("a line without end".into())
         } else {
-            Ok(None)
+            Ok(Step::More(0))
         };
     };
     let line = bytes[..end].strip_suffix(b"\r").unwrap_or(&bytes[..end]);
@@ -51,18 +52,13 @@ pub(super) fn next(bytes: &[u8]) -> Result<Option<(Event<'_>, usize)>, String> {
             .and_then(|digits| digits.parse().ok())
             .ok_or("MSG without a length")?;
         let whole = after + length + 2;
-        return Ok(bytes
-            .get(after..after + length)
-            .filter(|_| bytes.len() >= whole)
-            .map(|payload| {
-                (
-                    Event::Publication {
-                        payload,
-                        packet_id: None,
-                    },
-                    whole,
-                )
-            }));
+        return Ok(match bytes.get(after..after + length) {
+            Some(payload) if bytes.len() >= whole => {
+                let packet_id = None;
+                Step::Event(Event::Publication { payload, packet_id }, whole)
+            }
+            _ => Step::More(0),
+        });
     }
     let event = match line {
         b"PONG" => Event::Subscribed { granted: true },
@@ -71,13 +67,13 @@ pub(super) fn next(bytes: &[u8]) -> Result<Option<(Event<'_>, usize)>, String> {
         _ if line.starts_with(b"-ERR") => {
             let text = String::from_utf8_lossy(line).into_owned();
             if memmem::find(line, b"Authorization").is_some() {
-                return Ok(Some((Event::Refused(text), after)));
+                return Ok(Step::Event(Event::Refused(text), after));
             }
             return Err(text);
         }
         _ => Event::Other,
     };
-    Ok(Some((event, after)))
+    Ok(Step::Event(event, after))
 }
 
 #[cfg(test)]
@@ -88,14 +84,14 @@ mod tests {
     fn a_message_is_taken_whole_or_not_at_all() {
         let text = b"MSG a.b 7 5\r\nhello\r\nPING\r\n";
         for cut in 0..20 {
-            assert_eq!(next(&text[..cut]), Ok(None), "{cut}");
+            assert_eq!(next(&text[..cut]), Ok(Step::More(0)), "{cut}");
         }
         let event = Event::Publication {
             payload: b"hello",
             packet_id: None,
         };
-        assert_eq!(next(text), Ok(Some((event, 20))));
-        assert_eq!(next(&text[20..]), Ok(Some((Event::Ping, 6))));
+        assert_eq!(next(text), Ok(Step::Event(event, 20)));
+        assert_eq!(next(&text[20..]), Ok(Step::Event(Event::Ping, 6)));
         assert!(next(b"MSG a b c\r\n").is_err());
         assert!(next(b"-ERR 'Unknown Protocol Operation'\r\n").is_err());
     }

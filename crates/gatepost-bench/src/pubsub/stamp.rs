@@ -26,6 +26,20 @@ impl Stamp {
         put(&mut payload[12..STAMP_BYTES], self.due);
     }
 
+    /// Where a stamp begins in text that a server put around the payload: the first run of as many
+    /// hexadecimal digits. `None` where there is none.
+    pub fn find(text: &[u8]) -> Option<&[u8]> {
+        let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        let mut begin = 0;
+        while let Some(window) = text.get(begin..begin + STAMP_BYTES) {
+            match window.iter().rposition(|byte| !is_digit(byte)) {
+                None => return text.get(begin..),
+                Some(at) => begin += at + 1,
+            }
+        }
+        None
+    }
+
     /// Reads it; `None` where the payload does not begin with one.
     #[inline]
     pub fn read(payload: &[u8]) -> Option<Self> {

@@ -1,7 +1,9 @@
 //! What a subscriber got of a publisher's numbers: lost, doubled, out of order.
 
+use serde::{Deserialize, Serialize};
+
 /// Counts over all numbers seen.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
     /// Messages that came at least once.
     pub received: u64,
@@ -36,32 +38,35 @@ pub struct Tracker {
 }
 
 impl Tracker {
-    /// A number came.
+    /// A number came; gives by how many the missing ones are more.
     #[inline]
-    pub fn see(&mut self, sequence: u32) {
+    pub fn see(&mut self, sequence: u32) -> i64 {
         if sequence == self.next {
             self.next += 1;
+            0
         } else {
-            self.see_out_of_turn(sequence);
+            self.see_out_of_turn(sequence)
         }
     }
 
-    fn see_out_of_turn(&mut self, sequence: u32) {
+    fn see_out_of_turn(&mut self, sequence: u32) -> i64 {
         if sequence > self.next {
+            let missing = i64::from(sequence - self.next);
             self.gaps.push((self.next, sequence));
-            self.next = sequence + 1;
-            return;
+            self.next = sequence.saturating_add(1);
+            return missing;
         }
         let holds = |gap: &(u32, u32)| (gap.0..gap.1).contains(&sequence);
         let Some(at) = self.gaps.iter().position(holds) else {
             self.duplicates += 1;
-            return;
+            return 0;
         };
         self.reordered += 1;
         let (from, to) = self.gaps.remove(at);
         let rests = [(from, sequence), (sequence + 1, to)];
         let rests = rests.into_iter().filter(|(from, to)| from < to);
         self.gaps.splice(at..at, rests.collect::<Vec<_>>());
+        -1
     }
 
     /// The counts, once nothing more will come of `sent` messages.

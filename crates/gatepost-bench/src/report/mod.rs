@@ -1,22 +1,34 @@
 //! What is kept and shown of a series of runs.
 
+mod chart;
+mod csv;
+mod forms;
+mod html;
+mod markdown;
 mod table;
+mod upgrade;
+mod view;
 
+pub use forms::{ReportArguments, convert, write_forms};
+pub use markdown::{Columns, markdown_table};
 pub use table::{print_report, print_run};
+pub use view::number;
 
 use crate::clock;
 use crate::error::BenchError;
 use crate::outcome::{Headline, Outcome};
 use crate::process::Machine;
+use crate::scenario::FloorOf;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A series of runs, as stored in JSON; `schema/report-1.json` describes it.
+/// A series of runs, as stored in JSON; `schema/report-2.json` describes it.
 ///
 /// The version in `schema` rises when a field changes its meaning or goes; fields may be added
-/// without it. Every version ever written stays readable.
+/// without it. Every version ever written stays readable (`upgrade`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// Name and version of the format.
@@ -36,16 +48,52 @@ pub struct Report {
     pub pinning: Option<String>,
     /// How long the machine had been up.
     pub uptime_seconds: f64,
+    /// The commit of the working copy in which it was recorded.
+    #[serde(default)]
+    pub commit: Option<String>,
     /// What the original benchmark published.
     pub headlines: Vec<Headline>,
+    /// What this machine's operations cost, as it began.
+    #[serde(default)]
+    pub floor: Vec<FloorFigure>,
+    /// Which of them each figure cannot do without.
+    #[serde(default)]
+    pub floors: Vec<FigureFloor>,
     /// What was measured, in the order given.
     pub targets: Vec<TargetReport>,
     /// Whether the user stopped it before its time.
     pub interrupted: bool,
 }
 
-/// All runs against one target.
+/// What one operation costs at least.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FloorFigure {
+    /// The operation.
+    pub operation: String,
+    /// Nanoseconds for one.
+    pub nanoseconds: f64,
+}
+
+/// A figure, and the operations that it cannot do without.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FigureFloor {
+    /// The figure, a time in microseconds.
+    pub figure: String,
+    /// Each operation as often as it is needed.
+    pub operations: Vec<String>,
+}
+
+impl From<FloorOf> for FigureFloor {
+    fn from(floor: FloorOf) -> Self {
+        Self {
+            figure: floor.figure,
+            operations: floor.operations.into_iter().map(str::to_owned).collect(),
+        }
+    }
+}
+
+/// All runs against one target.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TargetReport {
     /// A peer's name or the target as given.
     pub name: String,
@@ -53,6 +101,9 @@ pub struct TargetReport {
     pub version: Option<String>,
     /// The URL or command, with the words of a peer definition unreplaced.
     pub offer: String,
+    /// How a peer was started: its command, and its files by name.
+    #[serde(default)]
+    pub configuration: BTreeMap<String, String>,
     /// In the order of time.
     pub runs: Vec<Outcome>,
 }
@@ -69,7 +120,7 @@ impl TargetReport {
 
 impl Report {
     /// The format that this program writes.
-    pub const SCHEMA: &'static str = "gatepost-bench/1";
+    pub const SCHEMA: &'static str = "gatepost-bench/2";
 
     /// An empty report of this machine, begun now.
     pub fn begin(scenario: &str, settings: serde_json::Value) -> Self {
@@ -83,10 +134,23 @@ impl Report {
             machine: Machine::this(),
             pinning: None,
             uptime_seconds: clock::seconds(clock::now()),
+            commit: None,
             headlines: Vec::new(),
+            floor: Vec::new(),
+            floors: Vec::new(),
             targets: Vec::new(),
             interrupted: false,
         }
+    }
+
+    /// The least that a figure can be on this machine, in microseconds, where that is known.
+    pub fn floor_us(&self, figure: &str) -> Option<f64> {
+        let floor = self.floors.iter().find(|floor| floor.figure == figure)?;
+        let cost = |name: &String| {
+            let found = self.floor.iter().find(|one| one.operation == *name);
+            found.map(|one| one.nanoseconds / 1_000.0)
+        };
+        floor.operations.iter().map(cost).sum()
     }
 
     /// Writes it as JSON.
@@ -95,10 +159,7 @@ impl Report {
             path: path.to_owned(),
             reason: error.to_string(),
         })?;
-        fs::write(path, text + "\n").map_err(|error| BenchError::File {
-            path: path.to_owned(),
-            error,
-        })
+        write_file(path, &(text + "\n"))
     }
 
     /// Reads one that was written by this version or an earlier one.
@@ -107,23 +168,25 @@ impl Report {
             path: path.to_owned(),
             error,
         })?;
-        Self::parse(&text).map_err(|reason| BenchError::Data {
+        upgrade::parse(&text).map_err(|reason| BenchError::Data {
             path: path.to_owned(),
             reason,
         })
     }
+}
 
-    fn parse(text: &str) -> Result<Self, String> {
-        let report: Self = serde_json::from_str(text).map_err(|error| error.to_string())?;
-        if report.schema != Self::SCHEMA {
-            return Err(format!(
-                "its schema is {}, not {}",
-                report.schema,
-                Self::SCHEMA
-            ));
+/// Writes a file, and the folders above it where they are not there yet.
+pub(crate) fn write_file(path: &Path, text: &str) -> Result<(), BenchError> {
+    let write = || {
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
         }
-        Ok(report)
-    }
+        fs::write(path, text)
+    };
+    write().map_err(|error| BenchError::File {
+        path: path.to_owned(),
+        error,
+    })
 }
 
 #[cfg(test)]
@@ -134,23 +197,46 @@ mod tests {
     fn what_is_written_reads_back() {
         let mut run = Outcome::default();
         run.higher("rate", 12.5, "/s");
-        run.warnings.push("noisy".into());
+        run.warn("noisy");
         let report = Report {
             headlines: vec![Headline::new("rate", 1.0, "someone")],
             targets: vec![TargetReport {
                 name: "a".into(),
-                version: None,
                 offer: "http://a".into(),
                 runs: vec![run],
+                ..TargetReport::default()
             }],
             ..Report::begin("web", serde_json::json!({"clients": 5}))
         };
         let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("report.json");
+        let path = folder.path().join("new").join("report.json");
         report.write(&path).expect("written");
         assert_eq!(Report::read(&path).expect("read"), report);
         assert_eq!(report.targets[0].values("rate"), [12.5]);
         fs::write(&path, "{}").expect("written");
         assert!(Report::read(&path).is_err());
+    }
+
+    #[test]
+    fn a_floor_is_the_sum_of_its_operations() {
+        let figure = |operation: &str, nanoseconds| FloorFigure {
+            operation: operation.into(),
+            nanoseconds,
+        };
+        let of = |figure: &str, operations: &[&str]| FigureFloor {
+            figure: figure.into(),
+            operations: operations.iter().map(|&name| name.to_owned()).collect(),
+        };
+        let report = Report {
+            floor: vec![figure("send", 1_000.0), figure("wake", 500.0)],
+            floors: vec![
+                of("cost", &["send", "send", "wake"]),
+                of("other", &["unknown"]),
+            ],
+            ..Report::begin("web", serde_json::Value::Null)
+        };
+        assert_eq!(report.floor_us("cost"), Some(2.5));
+        assert_eq!(report.floor_us("other"), None);
+        assert_eq!(report.floor_us("rate"), None);
     }
 }

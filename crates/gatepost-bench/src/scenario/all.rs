@@ -22,14 +22,14 @@ pub fn five(quick: bool) -> Result<Vec<Named>, BenchError> {
     let fanout_2: FanoutArguments =
         parsed(words("--setting 2", "--setting 2 --seconds 3 --warm-up 1"))?;
     let subscribe: SubscribeArguments = parsed("")?;
-    let web: WebArguments = parsed(words("", "--seconds 1"))?;
+    let web: WebArguments = parsed(words("", "--seconds 1 --warm-up 0.2"))?;
     Ok(vec![
         ("call", Box::new(Call::new(call)?)),
         ("scan", Box::new(Scan::new(scan)?)),
         ("fanout-1", Box::new(Fanout::new(fanout_1)?)),
         ("fanout-2", Box::new(Fanout::new(fanout_2)?)),
         ("subscribe", Box::new(SubscribeBurst::new(subscribe)?)),
-        ("web", Box::new(Web::new(web))),
+        ("web", Box::new(Web::new(web)?)),
     ])
 }
 

@@ -4,14 +4,15 @@
 //! and printed wall clock and CPU times. Here the same loop starts the command without a shell
 //! (`posix_spawn`), waits, and goes on with the next: one call at a time.
 
-use super::{Scenario, mail};
+use super::{FloorOf, Scenario, mail};
 use crate::clock;
 use crate::error::BenchError;
 use crate::interrupt::interrupted;
 use crate::latency::Latencies;
 use crate::outcome::{Headline, Outcome};
-use crate::process::{CpuTimes, Machine, Sampler, cpu_times_of_self};
+use crate::process::{CpuTimes, Sampler, cpu_times_of_self};
 use crate::progress::Progress;
+use crate::sweep::{Parameter, Sweepable};
 use crate::target::{Endpoint, Target};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -31,6 +32,13 @@ pub struct CallArguments {
     /// The message file that {message} stands for [default: one of 11,719 bytes, made here]
     #[arg(long, value_name = "FILE")]
     message: Option<PathBuf>,
+}
+
+impl Sweepable for CallArguments {
+    /// None: the numbers of calls are a list already, since the original's were.
+    fn parameters(&mut self) -> Vec<(&'static str, &mut dyn Parameter)> {
+        Vec::new()
+    }
 }
 
 /// CALL with its message.
@@ -79,6 +87,15 @@ impl Scenario for Call {
         ]
     }
 
+    fn floors(&self) -> Vec<FloorOf> {
+        let operations = [
+            "process start, wait",
+            "connect, accept, close on loopback",
+            "round trip between threads on loopback",
+        ];
+        vec![FloorOf::new("average per call", &operations)]
+    }
+
     fn words(&self) -> Vec<(&'static str, String)> {
         vec![("message", self.message.to_string_lossy().into_owned())]
     }
@@ -97,16 +114,18 @@ impl Scenario for Call {
             .map(|word| word.replace("{message}", &message))
             .collect();
         let mut outcome = Outcome::default();
-        let sampler = Sampler::start(target.process);
+        let mut made = 0;
+        let sampler = Sampler::start(target.watched.clone());
         for &calls in &self.arguments.calls {
             let measured = run_loop(target, &words, calls, progress)?;
+            made += measured.calls;
             measured.report(&mut outcome);
             if measured.calls < calls {
                 outcome.interrupted = true;
                 break;
             }
         }
-        outcome.set_costs(sampler.finish(), Machine::this().processors);
+        outcome.set_costs(sampler.finish(), "call", made);
         Ok(outcome)
     }
 }
@@ -207,17 +226,11 @@ impl Measured {
         let usual = self.codes.keys().next().copied().unwrap_or(0);
         outcome.neutral("exit code", f64::from(usual), "");
         if self.codes.len() > 1 {
-            outcome
-                .warnings
-                .push(format!("the exit codes differ: {:?}", self.codes));
+            outcome.warn(format!("the exit codes differ: {:?}", self.codes));
         } else if !(0..64).contains(&usual) {
-            outcome
-                .warnings
-                .push(format!("every call exited {usual}: is that a verdict?"));
+            outcome.warn(format!("every call exited {usual}: is that a verdict?"));
         }
-        outcome
-            .latencies
-            .push(("call".into(), self.latencies.summary()));
+        outcome.latency("call", &self.latencies);
     }
 }
 
@@ -231,12 +244,7 @@ mod tests {
             message: None,
         };
         let call = Call::new(arguments).expect("a message");
-        let target = Target {
-            name: command.into(),
-            endpoint: command.parse().expect("a command"),
-            process: None,
-            start_seconds: None,
-        };
+        let target = Target::given(command.parse().expect("a command"));
         call.run(&target, &Progress::hidden()).expect("an outcome")
     }
 
@@ -244,7 +252,7 @@ mod tests {
     fn every_call_is_made_and_its_code_is_seen() {
         let outcome = run("sh -c 'test -s {message} && exit 3'", 20);
         assert_eq!(outcome.value("exit code"), Some(3.0));
-        assert_eq!(outcome.latencies[0].1.count, 20);
+        assert_eq!(outcome.latencies[0].summary.count, 20);
         assert!(outcome.value("calls per second").expect("a rate") > 0.0);
         assert!(
             outcome.original[0].starts_with("20 calls -> "),

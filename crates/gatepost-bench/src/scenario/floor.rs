@@ -16,53 +16,66 @@ use std::thread;
 
 /// Repetitions of which the best stands: a floor is what is left when nothing disturbs.
 const ROUNDS: usize = 7;
+/// The same where a report only wants them beside its figures.
+const ROUNDS_QUICK: usize = 2;
 
 /// Measures all of them, in nanoseconds.
 pub fn measure() -> Result<Outcome, BenchError> {
     let mut outcome = Outcome::default();
-    outcome.lower(
-        "clock",
-        best(200_000, || {
-            black_box(clock::now());
-        }),
-        "ns",
-    );
-    outcome.lower(
-        "null system call",
-        best(200_000, || {
-            black_box(rustix::process::getppid());
-        }),
-        "ns",
-    );
-    for size in [100, 1_000, 65_536] {
-        let (from, mut to) = (vec![1_u8; size], vec![0_u8; size]);
-        let ns = best(20_000_000 / size.max(1_000), || {
-            to.copy_from_slice(black_box(&from));
-            black_box(&mut to);
-        });
-        outcome.lower(format!("copy of {size} bytes"), ns, "ns");
+    for (name, nanoseconds) in operations(ROUNDS)? {
+        outcome.lower(name, nanoseconds, "ns");
     }
-    outcome.lower(
-        "send and receive of 100 bytes on loopback",
-        loopback_one_thread()?,
-        "ns",
-    );
-    outcome.lower(
-        "round trip between threads on loopback",
-        loopback_two_threads()?,
-        "ns",
-    );
-    outcome.lower("wake of another thread and back", wake()?, "ns");
-    outcome.lower("connect, accept, close on loopback", connect()?, "ns");
-    outcome.lower("process start, wait", process_start()?, "ns");
     let receiving = super::fanout::receive_cost_ns()?;
     outcome.lower("this generator: a message received", receiving, "ns CPU");
     outcome.interrupted = interrupted();
     Ok(outcome)
 }
 
+/// The operations' figures for a report, in nanoseconds: fewer rounds, about half a second.
+pub fn quick() -> Result<Vec<(String, f64)>, BenchError> {
+    operations(ROUNDS_QUICK)
+}
+
+fn operations(rounds: usize) -> Result<Vec<(String, f64)>, BenchError> {
+    let mut all = vec![(
+        "clock".to_owned(),
+        best(rounds, 200_000, || {
+            black_box(clock::now());
+        }),
+    )];
+    let null = best(rounds, 200_000, || {
+        black_box(rustix::process::getppid());
+    });
+    all.push(("null system call".into(), null));
+    for size in [100, 1_000, 65_536] {
+        let (from, mut to) = (vec![1_u8; size], vec![0_u8; size]);
+        let copy = best(rounds, 20_000_000 / size.max(1_000), || {
+            to.copy_from_slice(black_box(&from));
+            black_box(&mut to);
+        });
+        all.push((format!("copy of {size} bytes"), copy));
+    }
+    for (name, nanoseconds) in [
+        ("send of 100 bytes on loopback", send_only(rounds)?),
+        (
+            "send and receive of 100 bytes on loopback",
+            loopback_one_thread(rounds)?,
+        ),
+        (
+            "round trip between threads on loopback",
+            loopback_two_threads(rounds)?,
+        ),
+        ("wake of another thread and back", wake(rounds)?),
+        ("connect, accept, close on loopback", connect(rounds)?),
+        ("process start, wait", process_start(rounds)?),
+    ] {
+        all.push((name.to_owned(), nanoseconds));
+    }
+    Ok(all)
+}
+
 /// Nanoseconds per call, of the best of some rounds.
-fn best(count: usize, mut operation: impl FnMut()) -> f64 {
+fn best(rounds: usize, count: usize, mut operation: impl FnMut()) -> f64 {
     let round = |operation: &mut dyn FnMut()| {
         let begin = clock::now();
         for _ in 0..count {
@@ -70,7 +83,7 @@ fn best(count: usize, mut operation: impl FnMut()) -> f64 {
         }
         (clock::now() - begin) as f64 / count as f64
     };
-    (0..ROUNDS)
+    (0..rounds)
         .map(|_| round(&mut operation))
         .fold(f64::INFINITY, f64::min)
 }
@@ -84,24 +97,43 @@ fn pair() -> Result<(TcpStream, TcpStream), BenchError> {
     Ok((near, far))
 }
 
-fn loopback_one_thread() -> Result<f64, BenchError> {
+/// As many sends as the socket's buffer holds, then one read of them all that does not count.
+fn send_only(rounds: usize) -> Result<f64, BenchError> {
+    const SENDS: usize = 200;
+    const BATCHES: usize = 20;
+    let (mut near, mut far) = pair()?;
+    let message = [1_u8; 100];
+    let mut drain = vec![0_u8; SENDS * message.len()];
+    let mut lowest = f64::INFINITY;
+    for _ in 0..rounds * BATCHES {
+        let begin = clock::now();
+        for _ in 0..SENDS {
+            near.write_all(&message)?;
+        }
+        lowest = lowest.min((clock::now() - begin) as f64 / SENDS as f64);
+        far.read_exact(&mut drain)?;
+    }
+    Ok(lowest)
+}
+
+fn loopback_one_thread(rounds: usize) -> Result<f64, BenchError> {
     let (mut near, mut far) = pair()?;
     let mut message = [1_u8; 100];
-    Ok(best(20_000, || {
+    Ok(best(rounds, 20_000, || {
         // The pair is ours and stands; a failure would show as an absurd figure.
         let _ = near.write_all(&message);
         let _ = far.read_exact(&mut message);
     }))
 }
 
-fn loopback_two_threads() -> Result<f64, BenchError> {
+fn loopback_two_threads(rounds: usize) -> Result<f64, BenchError> {
     let (mut near, mut far) = pair()?;
     let echo = thread::spawn(move || {
         let mut message = [0_u8; 100];
         while far.read_exact(&mut message).is_ok() && far.write_all(&message).is_ok() {}
     });
     let mut message = [1_u8; 100];
-    let ns = best(3_000, || {
+    let ns = best(rounds, 3_000, || {
         let _ = near.write_all(&message);
         let _ = near.read_exact(&mut message);
     });
@@ -111,7 +143,7 @@ fn loopback_two_threads() -> Result<f64, BenchError> {
     Ok(ns)
 }
 
-fn wake() -> Result<f64, BenchError> {
+fn wake(rounds: usize) -> Result<f64, BenchError> {
     let (there, back) = (
         eventfd(0, EventfdFlags::CLOEXEC)?,
         eventfd(0, EventfdFlags::CLOEXEC)?,
@@ -125,7 +157,7 @@ fn wake() -> Result<f64, BenchError> {
             }
         });
         let mut count = [0_u8; 8];
-        let ns = best(3_000, || {
+        let ns = best(rounds, 3_000, || {
             let _ = write(&there, &1_u64.to_ne_bytes());
             let _ = read(&back, &mut count);
         });
@@ -134,10 +166,10 @@ fn wake() -> Result<f64, BenchError> {
     })
 }
 
-fn connect() -> Result<f64, BenchError> {
+fn connect(rounds: usize) -> Result<f64, BenchError> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
-    Ok(best(500, || {
+    Ok(best(rounds, 500, || {
         if let Ok(near) = TcpStream::connect(address) {
             let _ = listener.accept();
             drop(near);
@@ -145,10 +177,10 @@ fn connect() -> Result<f64, BenchError> {
     }))
 }
 
-fn process_start() -> Result<f64, BenchError> {
+fn process_start(rounds: usize) -> Result<f64, BenchError> {
     let mut command = Command::new("true");
     command.status()?;
-    Ok(best(100, || {
+    Ok(best(rounds, 100, || {
         let _ = command.status();
     }))
 }

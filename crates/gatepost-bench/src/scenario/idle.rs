@@ -1,14 +1,15 @@
 //! IDLE: what connections cost that are logged in and say nothing.
 
-use super::Scenario;
+use super::{FloorOf, Scenario};
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
 use crate::interrupt::interrupted;
 use crate::load::{Closed, Conversation, Dialer, Loop, Received, raise_descriptor_limit};
 use crate::outcome::{Headline, Outcome};
-use crate::process::{Machine, Sampler, Usage};
+use crate::process::{Sampler, Usage};
 use crate::progress::Progress;
-use crate::pubsub::{Dialect, Event};
+use crate::pubsub::{Broker, Event, Reader, Step};
+use crate::sweep::{Parameter, Sweepable, Swept};
 use crate::target::Target;
 use serde::Serialize;
 
@@ -23,11 +24,17 @@ const OTHER_DESCRIPTORS: u64 = 50;
 #[derive(Debug, Clone, clap::Args, Serialize)]
 pub struct IdleArguments {
     /// Connections
-    #[arg(long, value_name = "N", default_value_t = 10_000)]
-    connections: usize,
+    #[arg(long, value_name = "N", default_value = "10000")]
+    connections: Swept<usize>,
     /// Seconds to watch them, once all are there
     #[arg(long, default_value_t = 10.0)]
     seconds: f64,
+}
+
+impl Sweepable for IdleArguments {
+    fn parameters(&mut self) -> Vec<(&'static str, &mut dyn Parameter)> {
+        vec![("connections", &mut self.connections)]
+    }
 }
 
 /// IDLE.
@@ -39,18 +46,21 @@ impl Idle {
     /// With these settings; refuses more connections than this process may have.
     pub fn new(arguments: IdleArguments) -> Result<Self, BenchError> {
         let limit = raise_descriptor_limit();
-        if arguments.connections as u64 + OTHER_DESCRIPTORS > limit {
+        let connections = arguments.connections.get();
+        if connections == 0 {
+            return Err(BenchError::Settings("connections must be above 0".into()));
+        }
+        if connections as u64 + OTHER_DESCRIPTORS > limit {
             return Err(BenchError::Settings(format!(
-                "{} connections need more than the {limit} open files that are allowed here",
-                arguments.connections
+                "{connections} connections need more than the {limit} open files that are allowed here"
             )));
         }
         Ok(Self { arguments })
     }
 }
 
-#[derive(Default)]
 struct Shared {
+    broker: Broker,
     run: Nanoseconds,
     logged_in: usize,
     connecting: usize,
@@ -59,25 +69,20 @@ struct Shared {
 }
 
 struct Client {
-    dialect: Dialect,
+    reader: Reader,
     number: usize,
     logged_in: bool,
 }
 
 impl Client {
-    fn log_in(&self, shared: &Shared, outgoing: &mut Vec<u8>) {
-        self.dialect.login(
-            &format!("bench-{:x}-i{}", shared.run, self.number),
-            outgoing,
-        );
+    fn client_id(&self, shared: &Shared) -> String {
+        format!("bench-{:x}-i{}", shared.run, self.number)
     }
 }
 
 impl Conversation<Shared> for Client {
     fn connected(&mut self, shared: &mut Shared, outgoing: &mut Vec<u8>) {
-        if self.dialect.client_begins() {
-            self.log_in(shared, outgoing);
-        }
+        shared.broker.open(&self.client_id(shared), "", outgoing);
     }
 
     fn received(
@@ -87,30 +92,33 @@ impl Conversation<Shared> for Client {
         shared: &mut Shared,
         outgoing: &mut Vec<u8>,
     ) -> Received {
+        let mut reader = std::mem::replace(&mut self.reader, Reader::Nats);
         let mut taken = 0;
-        loop {
-            let (event, length) = match self.dialect.next(&bytes[taken..]) {
-                Ok(Some(next)) => next,
-                Ok(None) => return Received::Taken(taken),
-                Err(reason) => {
-                    shared.failure.get_or_insert(reason);
-                    return Received::Broken;
-                }
+        let result = loop {
+            let (event, length) = match reader.next(&bytes[taken..]) {
+                Ok(Step::Event(event, length)) => (event, length),
+                Ok(Step::More(length)) => break Ok(taken + length),
+                Err(reason) => break Err(reason),
             };
             taken += length;
             match event {
-                Event::Greeting => self.log_in(shared, outgoing),
+                Event::Greeting => shared.broker.login(&self.client_id(shared), outgoing),
                 Event::Ready | Event::Subscribed { granted: true } if !self.logged_in => {
                     self.logged_in = true;
                     shared.logged_in += 1;
                     shared.connecting -= 1;
                 }
-                Event::Ping => self.dialect.pong(outgoing),
-                Event::Refused(reason) => {
-                    shared.failure.get_or_insert(reason);
-                    return Received::Broken;
-                }
+                Event::Ping => shared.broker.pong(outgoing),
+                Event::Refused(reason) => break Err(reason),
                 _ => {}
+            }
+        };
+        self.reader = reader;
+        match result {
+            Ok(taken) => Received::Taken(taken),
+            Err(reason) => {
+                shared.failure.get_or_insert(reason);
+                Received::Broken
             }
         }
     }
@@ -137,39 +145,43 @@ impl Scenario for Idle {
         Vec::new()
     }
 
+    fn floors(&self) -> Vec<FloorOf> {
+        let connect = "connect, accept, close on loopback";
+        let exchange = "send and receive of 100 bytes on loopback";
+        vec![FloorOf::new("server CPU per login", &[connect, exchange])]
+    }
+
     fn run(&self, target: &Target, progress: &Progress) -> Result<Outcome, BenchError> {
-        const TAKES: &str = "mqtt://HOST:PORT, mqtt5://HOST:PORT or nats://HOST:PORT";
-        let url = target.url("idle", &["mqtt", "mqtt5", "nats"], TAKES)?;
-        let dialect = Dialect::of(url).ok_or(BenchError::NoTarget)?;
-        let mut dialer = Dialer::new(url.address()?);
+        const TAKES: &str = "mqtt://, mqtt5://, ws://, ws5:// or nats://HOST:PORT";
+        let url = target.url("idle", &["mqtt", "mqtt5", "ws", "ws5", "nats"], TAKES)?;
+        let broker = Broker::of(url)?.ok_or(BenchError::NoTarget)?;
+        let mut dialer = Dialer::new(broker.address);
         let mut clients: Loop<Client> = Loop::new()?;
         let mut shared = Shared {
+            broker,
             run: clock::now(),
-            ..Shared::default()
+            logged_in: 0,
+            connecting: 0,
+            lost: 0,
+            failure: None,
         };
         let mut outcome = Outcome::default();
-        let before = target.process.and_then(Usage::of_tree);
+        let before = target.usage();
         let own_before = Usage::of_self();
         let begin = clock::now();
-        self.log_in(
-            target,
-            dialect,
-            &mut dialer,
-            &mut clients,
-            &mut shared,
-            progress,
-        )?;
+        self.log_in(target, &mut dialer, &mut clients, &mut shared, progress)?;
         let login_seconds = clock::seconds(clock::now() - begin);
-        let after = target.process.and_then(Usage::of_tree);
+        let after = target.usage();
         let own_after = Usage::of_self();
-        let sampler = Sampler::start(target.process);
+        let sampler = Sampler::start(target.watched.clone());
         let end = clock::now() + clock::from_seconds(self.arguments.seconds);
         while clock::now() < end && !interrupted() {
             progress.update(0.5, || format!("{} idle connections", clients.open()));
             clients.turn(end.min(clock::now() + clock::SECOND / 5), &mut shared)?;
         }
         outcome.interrupted = interrupted();
-        let count = self.arguments.connections as f64;
+        let connections = self.arguments.connections.get();
+        let count = connections as f64;
         outcome.higher("logins per second", count / login_seconds, "/s");
         outcome.lower("connections lost", shared.lost as f64, "");
         let grown = |from: &Usage, to: &Usage| {
@@ -189,7 +201,7 @@ impl Scenario for Idle {
             grown(&own_before, &own_after),
             "bytes",
         );
-        outcome.set_costs(sampler.finish(), Machine::this().processors);
+        outcome.set_costs(sampler.finish(), "idle connection", connections as u64);
         if shared.lost > 0 {
             outcome.warnings.extend(shared.failure);
         }
@@ -201,22 +213,22 @@ impl Idle {
     fn log_in(
         &self,
         target: &Target,
-        dialect: Dialect,
         dialer: &mut Dialer,
         clients: &mut Loop<Client>,
         shared: &mut Shared,
         progress: &Progress,
     ) -> Result<(), BenchError> {
         let deadline = clock::now() + LOGIN_SECONDS * clock::SECOND;
-        let mut waiting = 0..self.arguments.connections;
-        while shared.logged_in < self.arguments.connections {
+        let connections = self.arguments.connections.get();
+        let mut waiting = 0..connections;
+        while shared.logged_in < connections {
             while shared.connecting < CONNECTING_MAX
                 && let Some(number) = waiting.next()
             {
                 clients.add(
                     dialer.dial()?,
                     Client {
-                        dialect,
+                        reader: shared.broker.reader(),
                         number,
                         logged_in: false,
                     },
@@ -224,7 +236,7 @@ impl Idle {
                 shared.connecting += 1;
             }
             clients.turn(clock::now() + clock::SECOND / 10, shared)?;
-            let share = shared.logged_in as f64 / self.arguments.connections as f64;
+            let share = shared.logged_in as f64 / connections as f64;
             progress.update(share / 2.0, || format!("{} connections", shared.logged_in));
             if let Some(reason) = shared.failure.take() {
                 let reason = format!("{reason}, with {} connections", shared.logged_in);

@@ -31,6 +31,11 @@ pub trait Scenario {
     /// What the original benchmark published.
     fn headlines(&self) -> Vec<Headline>;
 
+    /// What its figures cannot fall below on any machine, by the operations that `floor` measures.
+    fn floors(&self) -> Vec<FloorOf> {
+        Vec::new()
+    }
+
     /// Words that peer definitions may use beside the standard ones.
     fn words(&self) -> Vec<(&'static str, String)> {
         Vec::new()
@@ -43,4 +48,22 @@ pub trait Scenario {
 
     /// Measures once.
     fn run(&self, target: &Target, progress: &Progress) -> Result<Outcome, BenchError>;
+}
+
+/// A figure, and the operations that a server cannot do it without.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FloorOf {
+    /// The figure: a time in microseconds, or a rate per second.
+    pub figure: String,
+    /// Each operation as often as it is needed.
+    pub operations: Vec<&'static str>,
+}
+
+impl FloorOf {
+    pub(crate) fn new(figure: impl Into<String>, operations: &[&'static str]) -> Self {
+        Self {
+            figure: figure.into(),
+            operations: operations.to_vec(),
+        }
+    }
 }

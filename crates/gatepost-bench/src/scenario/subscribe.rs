@@ -3,16 +3,17 @@
 //! A subscription counts when its acknowledgement is back at the client. The original printed a
 //! line per login, then each second the subscriptions acknowledged in it and so far.
 
-use super::Scenario;
+use super::{FloorOf, Scenario};
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
 use crate::interrupt::interrupted;
 use crate::latency::Latencies;
 use crate::load::{Closed, Conversation, Dialer, Loop, Received};
 use crate::outcome::{Headline, Outcome};
-use crate::process::{Machine, Sampler, Usage};
+use crate::process::Sampler;
 use crate::progress::Progress;
-use crate::pubsub::{Dialect, Event};
+use crate::pubsub::{Broker, Event, Reader, Step};
+use crate::sweep::{Parameter, Sweepable, Swept};
 use crate::target::Target;
 use gatepost_message::Qos;
 use gatepost_mqtt::PacketId;
@@ -27,11 +28,11 @@ const CONNECTING_MAX: usize = 100;
 #[derive(Debug, Clone, clap::Args, Serialize)]
 pub struct SubscribeArguments {
     /// Users
-    #[arg(long, value_name = "N", default_value_t = 100)]
-    users: usize,
+    #[arg(long, value_name = "N", default_value = "100")]
+    users: Swept<usize>,
     /// Topics of each user, all different
-    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = clap::value_parser!(u16).range(1..))]
-    topics: u16,
+    #[arg(long, value_name = "N", default_value = "1000")]
+    topics: Swept<u16>,
     /// Seconds to wait for acknowledgements
     #[arg(long, default_value_t = 60.0)]
     seconds: f64,
@@ -40,7 +41,17 @@ pub struct SubscribeArguments {
     interval: f64,
     /// Subscriptions of a user that wait for their acknowledgement at a time [default: all]
     #[arg(long, value_name = "N")]
-    window: Option<u16>,
+    window: Option<Swept<u16>>,
+}
+
+impl Sweepable for SubscribeArguments {
+    fn parameters(&mut self) -> Vec<(&'static str, &mut dyn Parameter)> {
+        vec![
+            ("users", &mut self.users),
+            ("topics", &mut self.topics),
+            ("window", &mut self.window),
+        ]
+    }
 }
 
 /// SUBSCRIBE.
@@ -51,9 +62,14 @@ pub struct SubscribeBurst {
 impl SubscribeBurst {
     /// With these settings.
     pub fn new(arguments: SubscribeArguments) -> Result<Self, BenchError> {
-        if arguments.users == 0 || arguments.interval <= 0.0 || arguments.window == Some(0) {
+        let counts = [
+            arguments.users.get(),
+            arguments.topics.get().into(),
+            arguments.window.as_ref().map_or(1, Swept::get).into(),
+        ];
+        if counts.contains(&0) || arguments.interval <= 0.0 {
             return Err(BenchError::Settings(
-                "users, interval and window must be above 0".into(),
+                "users, topics, interval and window must be above 0".into(),
             ));
         }
         Ok(Self { arguments })
@@ -78,26 +94,29 @@ impl Scenario for SubscribeBurst {
         ]
     }
 
+    fn floors(&self) -> Vec<FloorOf> {
+        // A server that answers many at once may well lie below it.
+        vec![FloorOf::new(
+            "server CPU per subscription",
+            &["send of 100 bytes on loopback"],
+        )]
+    }
+
     fn run(&self, target: &Target, progress: &Progress) -> Result<Outcome, BenchError> {
-        const TAKES: &str = "mqtt://HOST:PORT, mqtt5://HOST:PORT or nats://HOST:PORT";
-        let url = target.url("subscribe", &["mqtt", "mqtt5", "nats"], TAKES)?;
-        let dialect = Dialect::of(url).ok_or(BenchError::NoTarget)?;
-        let mut burst = Burst::new(&self.arguments, dialect);
+        const TAKES: &str = "mqtt://, mqtt5://, ws://, ws5:// or nats://HOST:PORT";
+        let url = target.url("subscribe", &["mqtt", "mqtt5", "ws", "ws5", "nats"], TAKES)?;
+        let broker = Broker::of(url)?.ok_or(BenchError::NoTarget)?;
+        let dialer = Dialer::new(broker.address);
+        let mut burst = Burst::new(&self.arguments, broker);
         let mut users: Loop<User> = Loop::new()?;
         let mut outcome = Outcome::default();
-        self.log_in(
-            target,
-            Dialer::new(url.address()?),
-            &mut users,
-            &mut burst,
-            progress,
-        )?;
+        self.log_in(target, dialer, &mut users, &mut burst, progress)?;
         outcome.original.append(&mut burst.lines);
-        let before = target.process.and_then(Usage::of_tree);
-        let sampler = Sampler::start(target.process);
+        let before = target.usage();
+        let sampler = Sampler::start(target.watched.clone());
         self.subscribe(&mut users, &mut burst, progress, &mut outcome)?;
         let costs = sampler.finish();
-        let after = target.process.and_then(Usage::of_tree);
+        let after = target.usage();
         self.report(&burst, &mut outcome);
         if let Some((before, after)) = before.zip(after) {
             let count = burst.granted.max(1) as f64;
@@ -106,14 +125,14 @@ impl Scenario for SubscribeBurst {
             let grown = after.resident_bytes as f64 - before.resident_bytes as f64;
             outcome.lower("server memory per subscription", grown / count, "bytes");
         }
-        outcome.set_costs(costs, Machine::this().processors);
+        outcome.set_costs(costs, "subscription", burst.granted);
         Ok(outcome)
     }
 }
 
 /// What all users share.
 struct Burst {
-    dialect: Dialect,
+    broker: Broker,
     run: Nanoseconds,
     topics: u16,
     window: u16,
@@ -129,12 +148,15 @@ struct Burst {
 }
 
 impl Burst {
-    fn new(arguments: &SubscribeArguments, dialect: Dialect) -> Self {
+    fn new(arguments: &SubscribeArguments, broker: Broker) -> Self {
         Self {
-            dialect,
+            broker,
             run: clock::now(),
-            topics: arguments.topics,
-            window: arguments.window.unwrap_or(arguments.topics),
+            topics: arguments.topics.get(),
+            window: arguments
+                .window
+                .as_ref()
+                .map_or(arguments.topics.get(), Swept::get),
             logged_in: 0,
             connecting: 0,
             begun: 0,
@@ -147,6 +169,13 @@ impl Burst {
         }
     }
 
+    fn count(&mut self, granted: bool, now: Nanoseconds) {
+        self.granted += u64::from(granted);
+        self.refused += u64::from(!granted);
+        self.latencies.record(now - self.begun);
+        self.last_acknowledged = now;
+    }
+
     fn answered(&self) -> u64 {
         self.granted + self.refused
     }
@@ -154,16 +183,15 @@ impl Burst {
 
 struct User {
     number: usize,
+    reader: Reader,
     logged_in: bool,
     /// Subscriptions sent so far.
     sent: u16,
 }
 
 impl User {
-    fn log_in(&self, burst: &Burst, outgoing: &mut Vec<u8>) {
-        burst
-            .dialect
-            .login(&format!("bench-{:x}-u{}", burst.run, self.number), outgoing);
+    fn client_id(&self, burst: &Burst) -> String {
+        format!("bench-{:x}-u{}", burst.run, self.number)
     }
 
     /// Subscribes to so many more topics, as far as there are more.
@@ -173,7 +201,7 @@ impl User {
             let topic_name = format!("bench/{:x}/{}/{topic}", burst.run, self.number);
             if let Some(number) = PacketId::new(topic + 1) {
                 burst
-                    .dialect
+                    .broker
                     .subscribe(&topic_name, number, Qos::AtMostOnce, outgoing);
             }
         }
@@ -183,9 +211,7 @@ impl User {
 
 impl Conversation<Burst> for User {
     fn connected(&mut self, burst: &mut Burst, outgoing: &mut Vec<u8>) {
-        if burst.dialect.client_begins() {
-            self.log_in(burst, outgoing);
-        }
+        burst.broker.open(&self.client_id(burst), "", outgoing);
     }
 
     fn received(
@@ -195,20 +221,17 @@ impl Conversation<Burst> for User {
         burst: &mut Burst,
         outgoing: &mut Vec<u8>,
     ) -> Received {
-        let mut taken = 0;
-        let mut answered = 0;
-        loop {
-            let (event, length) = match burst.dialect.next(&bytes[taken..]) {
-                Ok(Some(next)) => next,
-                Ok(None) => break,
-                Err(reason) => {
-                    burst.failure.get_or_insert(reason);
-                    return Received::Broken;
-                }
+        let mut reader = std::mem::replace(&mut self.reader, Reader::Nats);
+        let (mut taken, mut answered) = (0, 0);
+        let result = loop {
+            let (event, length) = match reader.next(&bytes[taken..]) {
+                Ok(Step::Event(event, length)) => (event, length),
+                Ok(Step::More(length)) => break Ok(taken + length),
+                Err(reason) => break Err(reason),
             };
             taken += length;
             match event {
-                Event::Greeting => self.log_in(burst, outgoing),
+                Event::Greeting => burst.broker.login(&self.client_id(burst), outgoing),
                 Event::Ready | Event::Subscribed { granted: true } if !self.logged_in => {
                     self.logged_in = true;
                     burst.logged_in += 1;
@@ -216,24 +239,25 @@ impl Conversation<Burst> for User {
                     burst.lines.push(format!("user {} login ok", self.number));
                 }
                 Event::Subscribed { granted } => {
-                    burst.granted += u64::from(granted);
-                    burst.refused += u64::from(!granted);
-                    burst.latencies.record(now - burst.begun);
-                    burst.last_acknowledged = now;
+                    burst.count(granted, now);
                     answered += 1;
                 }
-                Event::Ping => burst.dialect.pong(outgoing),
-                Event::Refused(reason) => {
-                    burst.failure.get_or_insert(reason);
-                    return Received::Broken;
-                }
+                Event::Ping => burst.broker.pong(outgoing),
+                Event::Refused(reason) => break Err(reason),
                 _ => {}
             }
-        }
+        };
+        self.reader = reader;
         if answered > 0 {
             self.subscribe(answered, burst, outgoing);
         }
-        Received::Taken(taken)
+        match result {
+            Ok(taken) => Received::Taken(taken),
+            Err(reason) => {
+                burst.failure.get_or_insert(reason);
+                Received::Broken
+            }
+        }
     }
 
     fn closed(&mut self, reason: Closed, burst: &mut Burst) {
@@ -245,6 +269,10 @@ impl Conversation<Burst> for User {
 }
 
 impl SubscribeBurst {
+    fn wanted(&self) -> u64 {
+        self.arguments.users.get() as u64 * u64::from(self.arguments.topics.get())
+    }
+
     fn log_in(
         &self,
         target: &Target,
@@ -254,8 +282,8 @@ impl SubscribeBurst {
         progress: &Progress,
     ) -> Result<(), BenchError> {
         let deadline = clock::now() + LOGIN_SECONDS * clock::SECOND;
-        let mut waiting = 0..self.arguments.users;
-        while burst.logged_in < self.arguments.users {
+        let mut waiting = 0..self.arguments.users.get();
+        while burst.logged_in < self.arguments.users.get() {
             while burst.connecting < CONNECTING_MAX
                 && let Some(number) = waiting.next()
             {
@@ -263,6 +291,7 @@ impl SubscribeBurst {
                     dialer.dial()?,
                     User {
                         number,
+                        reader: burst.broker.reader(),
                         logged_in: false,
                         sent: 0,
                     },
@@ -293,14 +322,14 @@ impl SubscribeBurst {
         progress: &Progress,
         outcome: &mut Outcome,
     ) -> Result<(), BenchError> {
-        let wanted = self.arguments.users as u64 * u64::from(self.arguments.topics);
+        let wanted = self.wanted();
         let interval = clock::from_seconds(self.arguments.interval);
         burst.begun = clock::now();
         burst.last_acknowledged = burst.begun;
         let deadline = burst.begun + clock::from_seconds(self.arguments.seconds);
         let (mut next_line, mut counted) = (burst.begun + interval, 0);
         let mut outgoing = Vec::new();
-        for index in 0..self.arguments.users {
+        for index in 0..self.arguments.users.get() {
             if let Some(user) = users.conversation(index) {
                 user.subscribe(burst.window, burst, &mut outgoing);
                 users.send(index, &outgoing, burst);
@@ -325,13 +354,19 @@ impl SubscribeBurst {
                 return Ok(());
             }
             let share = burst.answered() as f64 / wanted as f64;
-            progress.update(share, || format!("{} subscriptions", burst.granted));
+            progress.update(share, || {
+                let rate = burst.granted as f64 / clock::seconds((now - burst.begun).max(1));
+                format!(
+                    "{rate:.0}/s, {} granted, {} refused",
+                    burst.granted, burst.refused
+                )
+            });
             users.turn(next_line.min(now + clock::SECOND / 10), burst)?;
         }
     }
 
     fn report(&self, burst: &Burst, outcome: &mut Outcome) {
-        let wanted = self.arguments.users as u64 * u64::from(self.arguments.topics);
+        let wanted = self.wanted();
         let seconds = clock::seconds(burst.last_acknowledged - burst.begun);
         let failed = wanted - burst.granted.min(wanted);
         outcome.higher(
@@ -341,15 +376,13 @@ impl SubscribeBurst {
         );
         outcome.lower("time for all", seconds, "s");
         outcome.lower("failed", failed as f64, "");
-        outcome
-            .latencies
-            .push(("since the burst began".into(), burst.latencies.summary()));
+        outcome.latency("since the burst began", &burst.latencies);
         if failed > 0 {
             let why = burst
                 .failure
                 .clone()
                 .unwrap_or_else(|| "no answer in time".into());
-            outcome.warnings.push(format!(
+            outcome.warn(format!(
                 "{failed} subscriptions failed: {} refused; {why}",
                 burst.refused
             ));

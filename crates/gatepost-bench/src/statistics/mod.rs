@@ -3,15 +3,21 @@
 //! Sources of the formulas stand at each; the results are tested against SciPy's, stored as data.
 
 mod bootstrap;
+mod change;
 mod distribution;
+mod growth;
 mod rank;
 mod sample;
+mod steady;
 mod student;
 
 pub use bootstrap::ratio_interval;
+pub use change::{Change, changes};
 pub use distribution::{normal_quantile, student_quantile, student_two_sided};
+pub use growth::{Growth, growth};
 pub use rank::{RankTest, mann_whitney};
 pub use sample::Sample;
+pub use steady::{Steadiness, steadiness};
 pub use student::{Confidence, StudentTest, WelchTest, student, welch};
 
 /// Numbers of values in each of two sets at which a difference of `share` (0.05 for 5 %) of the

@@ -1,13 +1,15 @@
 //! A broker with known faults: what the generator says of it must be exactly what it does.
 
 use bytes::BytesMut;
+use gatepost_message::Qos;
 use gatepost_mqtt::{Connack, Packet, Properties, Publish, Reason, Suback, Version, decode_next};
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What the broker does wrong. Numbers count the deliveries of one subscriber, from 1.
 #[derive(Debug, Clone, Copy, Default)]
@@ -20,6 +22,8 @@ pub(crate) struct Faults {
     pub swap_every: Option<u64>,
     /// Stops all deliveries once, at the n-th message published, for so long.
     pub stall: Option<(u64, Duration)>,
+    /// Sends every delivery so much later than it could.
+    pub late: Option<Duration>,
     /// Refuses every n-th subscription.
     pub refuse_every: Option<u64>,
 }
@@ -31,13 +35,60 @@ struct Topics {
     subscriptions: u64,
 }
 
+impl Topics {
+    fn deliver(&mut self, publish: &Publish<'_>, faults: Faults) {
+        let dup = false;
+        let bytes = encoded(&Packet::Publish(Publish { dup, ..*publish }));
+        let subscribers = self
+            .subscribers
+            .entry(publish.topic.to_owned())
+            .or_default();
+        for subscriber in subscribers {
+            subscriber.deliver(&bytes, faults);
+        }
+    }
+}
+
 struct Subscriber {
     stream: TcpStream,
     count: u64,
     held: Option<Vec<u8>>,
+    /// Where deliveries wait that are to be late.
+    late: Option<Sender<(Instant, Vec<u8>)>>,
 }
 
 impl Subscriber {
+    fn new(stream: TcpStream, faults: Faults) -> Self {
+        let late = faults.late.map(|_| {
+            let (send, waiting) = mpsc::channel::<(Instant, Vec<u8>)>();
+            let mut stream = stream.try_clone().expect("a handle");
+            thread::spawn(move || {
+                for (due, packet) in waiting {
+                    thread::sleep(due.saturating_duration_since(Instant::now()));
+                    let _ = stream.write_all(&packet);
+                }
+            });
+            send
+        });
+        Self {
+            stream,
+            count: 0,
+            held: None,
+            late,
+        }
+    }
+
+    fn send(&mut self, packet: &[u8], faults: Faults) {
+        match (&self.late, faults.late) {
+            (Some(late), Some(span)) => {
+                let _ = late.send((Instant::now() + span, packet.to_vec()));
+            }
+            _ => {
+                let _ = self.stream.write_all(packet);
+            }
+        }
+    }
+
     fn deliver(&mut self, packet: &[u8], faults: Faults) {
         self.count += 1;
         let is_nth = |every: Option<u64>| every.is_some_and(|n| self.count.is_multiple_of(n));
@@ -50,17 +101,22 @@ impl Subscriber {
         }
         let times = if is_nth(faults.double_every) { 2 } else { 1 };
         for _ in 0..times {
-            let _ = self.stream.write_all(packet);
+            self.send(packet, faults);
         }
         if let Some(held) = self.held.take() {
-            let _ = self.stream.write_all(&held);
+            self.send(&held, faults);
         }
     }
 }
 
 /// Starts the broker; it lives as long as the test.
 pub(crate) fn start(faults: Faults) -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    start_at("127.0.0.1", faults)
+}
+
+/// The same at another address of this machine.
+pub(crate) fn start_at(host: &str, faults: Faults) -> SocketAddr {
+    let listener = TcpListener::bind((host, 0)).expect("a port");
     let address = listener.local_addr().expect("an address");
     let topics = Arc::new(Mutex::new(Topics::default()));
     thread::spawn(move || {
@@ -72,7 +128,29 @@ pub(crate) fn start(faults: Faults) -> SocketAddr {
     address
 }
 
-fn serve(mut stream: TcpStream, topics: &Mutex<Topics>, faults: Faults) {
+/// Serves one client, and publishes its will when it is gone.
+fn serve(stream: TcpStream, topics: &Mutex<Topics>, faults: Faults) {
+    if let Some((topic, payload)) = serve_until_gone(stream, topics, faults) {
+        let publish = Publish {
+            dup: false,
+            qos: Qos::AtMostOnce,
+            retain: false,
+            topic: &topic,
+            packet_id: None,
+            properties: Properties::EMPTY,
+            payload: &payload,
+        };
+        let mut topics = topics.lock().expect("no thread of the broker fails");
+        topics.deliver(&publish, faults);
+    }
+}
+
+fn serve_until_gone(
+    mut stream: TcpStream,
+    topics: &Mutex<Topics>,
+    faults: Faults,
+) -> Option<(String, Vec<u8>)> {
+    let mut will = None;
     let mut input = Vec::new();
     let mut buffer = [0; 16 * 1024];
     stream.set_nodelay(true).expect("an option");
@@ -81,13 +159,18 @@ fn serve(mut stream: TcpStream, topics: &Mutex<Topics>, faults: Faults) {
         while let Ok(Some((packet, length))) =
             decode_next(Version::Mqtt311, &input[taken..], 1 << 20)
         {
+            if let Packet::Connect(connect) = &packet {
+                will = connect
+                    .will
+                    .map(|will| (will.topic.to_owned(), will.payload.to_vec()));
+            }
             handle(&packet, &mut stream, topics, faults);
             taken += length;
         }
         input.drain(..taken);
         match stream.read(&mut buffer) {
             Ok(count @ 1..) => input.extend_from_slice(&buffer[..count]),
-            _ => return,
+            _ => return will,
         }
     }
 }
@@ -111,11 +194,7 @@ fn handle(packet: &Packet<'_>, stream: &mut TcpStream, topics: &Mutex<Topics>, f
             if !refused {
                 for filter in &subscribe.filters {
                     let stream = stream.try_clone().expect("a second handle");
-                    let subscriber = Subscriber {
-                        stream,
-                        count: 0,
-                        held: None,
-                    };
+                    let subscriber = Subscriber::new(stream, faults);
                     topics
                         .subscribers
                         .entry(filter.text.to_owned())
@@ -138,17 +217,7 @@ fn handle(packet: &Packet<'_>, stream: &mut TcpStream, topics: &Mutex<Topics>, f
             {
                 thread::sleep(span);
             }
-            let bytes = encoded(&Packet::Publish(Publish {
-                dup: false,
-                ..*publish
-            }));
-            for subscriber in topics
-                .subscribers
-                .entry(publish.topic.to_owned())
-                .or_default()
-            {
-                subscriber.deliver(&bytes, faults);
-            }
+            topics.deliver(publish, faults);
         }
         _ => {}
     }

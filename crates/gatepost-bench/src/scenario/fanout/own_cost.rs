@@ -1,13 +1,13 @@
 //! What receiving costs the generator itself: a server that does nothing but send, as fast and in
 //! as large pieces as it can, and the CPU time of the receiving thread.
 
-use super::Plan;
 use super::receive::{Receivers, Stage};
+use super::settings::Plan;
 use crate::clock;
 use crate::error::BenchError;
-use crate::pubsub::{Dialect, Stamp};
+use crate::pubsub::{Broker, Stamp};
+use crate::target::Endpoint;
 use gatepost_message::Qos;
-use gatepost_mqtt::Version;
 use rustix::time::{ClockId, clock_gettime};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -24,16 +24,7 @@ const BATCH: u32 = 500;
 /// CPU nanoseconds of the receiving thread for each message.
 pub fn receive_cost_ns() -> Result<f64, BenchError> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
-    let plan = Plan {
-        dialect: Dialect::Mqtt(Version::Mqtt311),
-        address: listener.local_addr()?,
-        qos: Qos::AtMostOnce,
-        publishers: 1,
-        subscribers: 1,
-        rate: 1.0,
-        size: SIZE,
-        run: clock::now(),
-    };
+    let plan = plan(&format!("mqtt://{}", listener.local_addr()?))?;
     let stage = Stage::default();
     stage.measure_between(1, u64::MAX);
     thread::scope(|scope| {
@@ -54,6 +45,28 @@ pub fn receive_cost_ns() -> Result<f64, BenchError> {
             Ok(result) => result.map(|(ns, count)| ns as f64 / count.max(1) as f64),
             Err(panic) => std::panic::resume_unwind(panic),
         }
+    })
+}
+
+/// One subscriber of one publisher.
+fn plan(url: &str) -> Result<Plan, BenchError> {
+    let malformed = || BenchError::Url(url.to_owned());
+    let Endpoint::Url(url) = url.parse()? else {
+        return Err(malformed());
+    };
+    let broker = Broker::of(&url)?.ok_or_else(malformed)?;
+    Ok(Plan {
+        subscribe_at: broker.clone(),
+        publish_at: broker,
+        qos: Qos::AtMostOnce,
+        publishers: 1,
+        subscribers: 1,
+        rate: 1.0,
+        size: SIZE,
+        run: clock::now(),
+        subscriber_share: 0..1,
+        publisher_share: 0..1,
+        clock_shift_ns: Vec::new(),
     })
 }
 
@@ -82,7 +95,7 @@ fn flood(mut stream: TcpStream, plan: &Plan) -> std::io::Result<()> {
                 due: clock::now(),
             }
             .write(&mut payload);
-            plan.dialect.publish(&topic, &payload, None, &mut batch);
+            plan.publish_at.publish(&topic, &payload, None, &mut batch);
         }
         stream.write_all(&batch)?;
     }

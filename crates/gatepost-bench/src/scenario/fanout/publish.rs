@@ -1,12 +1,12 @@
 //! The publishers: an open-loop schedule on a thread of its own.
 
-use super::Plan;
+use super::settings::Plan;
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
 use crate::interrupt::interrupted;
 use crate::latency::Latencies;
 use crate::load::{Closed, Conversation, Dialer, Loop, Received};
-use crate::pubsub::{Event, Stamp};
+use crate::pubsub::{Event, Reader, Stamp, Step};
 use gatepost_message::Qos;
 use gatepost_mqtt::PacketId;
 use std::num::NonZeroU64;
@@ -17,21 +17,21 @@ const READY_SECONDS: u64 = 30;
 const TIMER_SLACK: NonZeroU64 = NonZeroU64::MIN;
 
 /// Publishers that are logged in.
-pub(super) struct Publishers<'plan> {
+pub(crate) struct Publishers<'plan> {
     plan: &'plan Plan,
     connections: Loop<Publisher>,
     shared: Shared<'plan>,
-    /// The connection of each publisher.
+    /// The connection of each publisher at this host.
     indices: Vec<usize>,
 }
 
 /// What was published.
-pub(super) struct Published<'plan> {
+pub(crate) struct Published<'plan> {
     publishers: Publishers<'plan>,
     /// Messages sent by each publisher.
-    sent: Vec<u32>,
+    pub(crate) sent: Vec<u32>,
     /// How late messages were sent.
-    pub(super) slip: Latencies,
+    pub(crate) slip: Latencies,
 }
 
 struct Shared<'plan> {
@@ -44,19 +44,45 @@ struct Shared<'plan> {
 struct Publisher {
     number: u16,
     ready: bool,
+    reader: Reader,
 }
 
 impl Publisher {
-    fn log_in(&self, shared: &Shared<'_>, outgoing: &mut Vec<u8>) {
-        let client_id = format!("bench-{:x}-p{}", shared.plan.run, self.number);
-        shared.plan.dialect.login(&client_id, outgoing);
+    fn client_id(&self, plan: &Plan) -> String {
+        format!("bench-{:x}-p{}", plan.run, self.number)
+    }
+
+    fn is_ready(&mut self, shared: &mut Shared<'_>) {
+        self.ready = true;
+        shared.ready += 1;
+    }
+
+    fn handle(
+        &mut self,
+        event: Event<'_>,
+        shared: &mut Shared<'_>,
+        outgoing: &mut Vec<u8>,
+    ) -> Result<(), String> {
+        let broker = &shared.plan.publish_at;
+        match event {
+            Event::Greeting => broker.login(&self.client_id(shared.plan), outgoing),
+            Event::Ready | Event::Subscribed { .. } if !self.ready => self.is_ready(shared),
+            Event::Acknowledged => shared.acknowledged += 1,
+            Event::Ping => broker.pong(outgoing),
+            Event::Refused(reason) => return Err(reason),
+            _ => {}
+        }
+        Ok(())
     }
 }
 
 impl Conversation<Shared<'_>> for Publisher {
     fn connected(&mut self, shared: &mut Shared<'_>, outgoing: &mut Vec<u8>) {
-        if shared.plan.dialect.client_begins() {
-            self.log_in(shared, outgoing);
+        let plan = shared.plan;
+        plan.publish_at
+            .open(&self.client_id(plan), &plan.topic(self.number), outgoing);
+        if plan.publish_at.needs_no_login() {
+            self.is_ready(shared);
         }
     }
 
@@ -67,30 +93,25 @@ impl Conversation<Shared<'_>> for Publisher {
         shared: &mut Shared<'_>,
         outgoing: &mut Vec<u8>,
     ) -> Received {
+        let mut reader = std::mem::replace(&mut self.reader, Reader::Nats);
         let mut taken = 0;
-        loop {
-            let (event, length) = match shared.plan.dialect.next(&bytes[taken..]) {
-                Ok(Some(next)) => next,
-                Ok(None) => return Received::Taken(taken),
-                Err(reason) => {
-                    shared.failure.get_or_insert(reason);
-                    return Received::Broken;
-                }
+        let result = loop {
+            let (event, length) = match reader.next(&bytes[taken..]) {
+                Ok(Step::Event(event, length)) => (event, length),
+                Ok(Step::More(length)) => break Ok(taken + length),
+                Err(reason) => break Err(reason),
             };
             taken += length;
-            match event {
-                Event::Greeting => self.log_in(shared, outgoing),
-                Event::Ready | Event::Subscribed { .. } if !self.ready => {
-                    self.ready = true;
-                    shared.ready += 1;
-                }
-                Event::Acknowledged => shared.acknowledged += 1,
-                Event::Ping => shared.plan.dialect.pong(outgoing),
-                Event::Refused(reason) => {
-                    shared.failure.get_or_insert(reason);
-                    return Received::Broken;
-                }
-                _ => {}
+            if let Err(reason) = self.handle(event, shared, outgoing) {
+                break Err(reason);
+            }
+        };
+        self.reader = reader;
+        match result {
+            Ok(taken) => Received::Taken(taken),
+            Err(reason) => {
+                shared.failure.get_or_insert(reason);
+                Received::Broken
             }
         }
     }
@@ -105,14 +126,15 @@ impl Conversation<Shared<'_>> for Publisher {
 
 impl<'plan> Publishers<'plan> {
     /// Connects and logs in all of them.
-    pub(super) fn connect(plan: &'plan Plan) -> Result<Self, BenchError> {
+    pub(crate) fn connect(plan: &'plan Plan) -> Result<Self, BenchError> {
         let mut connections = Loop::new()?;
-        let mut dialer = Dialer::new(plan.address);
+        let mut dialer = Dialer::new(plan.publish_at.address);
         let mut indices = Vec::new();
-        for number in 0..plan.publishers {
+        for number in plan.publisher_share.clone() {
             let publisher = Publisher {
                 number,
                 ready: false,
+                reader: plan.publish_at.reader(),
             };
             indices.push(connections.add(dialer.dial()?, publisher)?);
         }
@@ -129,15 +151,15 @@ impl<'plan> Publishers<'plan> {
             indices,
         };
         let deadline = clock::now() + READY_SECONDS * clock::SECOND;
-        while publishers.shared.ready < usize::from(plan.publishers) {
+        while publishers.shared.ready < plan.publisher_share.len() {
             let soon = clock::now() + clock::SECOND / 10;
             publishers.connections.turn(soon, &mut publishers.shared)?;
             if let Some(reason) = publishers.shared.failure.take() {
-                return Err(BenchError::server(&plan.address, reason));
+                return Err(BenchError::server(&plan.publish_at.address, reason));
             }
             if clock::now() > deadline {
                 return Err(BenchError::server(
-                    &plan.address,
+                    &plan.publish_at.address,
                     "the publishers cannot log in",
                 ));
             }
@@ -146,7 +168,7 @@ impl<'plan> Publishers<'plan> {
     }
 
     /// Publishes from `begin` to `end`, each message when it is due or as soon after as can be.
-    pub(super) fn play(
+    pub(crate) fn play(
         mut self,
         begin: Nanoseconds,
         end: Nanoseconds,
@@ -168,8 +190,12 @@ impl<'plan> Publishers<'plan> {
             if due >= end || interrupted() || self.shared.failure.is_some() {
                 break;
             }
-            self.wait_until(due)?;
             let publisher = (turn % publishers) as u16;
+            // Those of other hosts have their turns there.
+            let Some(&connection) = self.connection_of(publisher) else {
+                continue;
+            };
+            self.wait_until(due)?;
             let sequence = sent[usize::from(publisher)];
             Stamp {
                 publisher,
@@ -180,21 +206,25 @@ impl<'plan> Publishers<'plan> {
             packet.clear();
             let topic = &topics[usize::from(publisher)];
             self.plan
-                .dialect
+                .publish_at
                 .publish(topic, &payload, self.packet_id(sequence), &mut packet);
             slip.record(clock::now() - due);
-            let connection = self.indices[usize::from(publisher)];
             self.connections.send(connection, &packet, &mut self.shared);
             sent[usize::from(publisher)] += 1;
         }
         if let Some(reason) = self.shared.failure.take() {
-            return Err(BenchError::server(&self.plan.address, reason));
+            return Err(BenchError::server(&self.plan.publish_at.address, reason));
         }
         Ok(Published {
             publishers: self,
             sent,
             slip,
         })
+    }
+
+    fn connection_of(&self, publisher: u16) -> Option<&usize> {
+        let at = publisher.checked_sub(self.plan.publisher_share.start)?;
+        self.indices.get(usize::from(at))
     }
 
     /// Reads acknowledgements until then.
@@ -216,20 +246,17 @@ impl<'plan> Publishers<'plan> {
 }
 
 impl Published<'_> {
-    pub(super) fn sent_by(&self, publisher: u16) -> u32 {
-        self.sent.get(usize::from(publisher)).copied().unwrap_or(0)
-    }
-
     /// How many deliveries there should be, warm-up included.
-    pub(super) fn expected_deliveries(&self, plan: &Plan) -> u64 {
+    pub(crate) fn expected_deliveries(&self, plan: &Plan) -> u64 {
         let of_publisher = |(publisher, sent): (usize, &u32)| {
-            u64::from(*sent) * plan.subscribers_of(publisher as u16) as u64
+            let subscribers = plan.subscribers_among(&plan.subscriber_share, publisher as u16);
+            u64::from(*sent) * subscribers as u64
         };
         self.sent.iter().enumerate().map(of_publisher).sum()
     }
 
     /// Looks for acknowledgements that are still coming.
-    pub(super) fn collect_acknowledgements(&mut self) {
+    pub(crate) fn collect_acknowledgements(&mut self) {
         let publishers = &mut self.publishers;
         // An error shows as acknowledgements that are missing.
         let _ = publishers
@@ -238,8 +265,9 @@ impl Published<'_> {
     }
 
     /// Publications without an acknowledgement, where there should be one.
-    pub(super) fn unacknowledged(&self) -> u64 {
-        if self.publishers.plan.qos == Qos::AtMostOnce {
+    pub(crate) fn unacknowledged(&self) -> u64 {
+        let plan = self.publishers.plan;
+        if plan.qos == Qos::AtMostOnce && !plan.publish_at.acknowledges_all() {
             return 0;
         }
         let sent: u64 = self.sent.iter().map(|&sent| u64::from(sent)).sum();

@@ -1,14 +1,14 @@
 //! The subscribers: one thread's share of them on one loop.
 
-use super::{Plan, Received};
+use super::measured::Received;
+use super::settings::Plan;
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
-use crate::latency::Latencies;
 use crate::load::{self, Closed, Conversation, Dialer, Loop};
-use crate::pubsub::{Event, Stamp, Tracker};
+use crate::pubsub::{Event, Reader, Stamp, Step, Tracker};
 use gatepost_mqtt::PacketId;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 /// Subscribers that are being connected at the same time, per thread.
 const CONNECTING_MAX: usize = 100;
@@ -17,9 +17,11 @@ const LOOK: Nanoseconds = clock::SECOND / 50;
 
 /// What the receiving threads and the conductor tell each other.
 #[derive(Default)]
-pub(super) struct Stage {
+pub(crate) struct Stage {
     ready: AtomicUsize,
     received: AtomicU64,
+    /// Messages that later ones have overtaken and that did not come yet.
+    missing: AtomicI64,
     measure_from: AtomicU64,
     measure_to: AtomicU64,
     stop: AtomicBool,
@@ -27,35 +29,37 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    pub(super) fn ready(&self) -> usize {
+    pub(crate) fn ready(&self) -> usize {
         self.ready.load(Ordering::Relaxed)
     }
 
-    pub(super) fn received(&self) -> u64 {
+    pub(crate) fn received(&self) -> u64 {
         self.received.load(Ordering::Relaxed)
     }
 
+    pub(crate) fn missing(&self) -> i64 {
+        self.missing.load(Ordering::Relaxed)
+    }
+
     /// Set before the first message is sent, so that every receiver sees it in time.
-    pub(super) fn measure_between(&self, from: Nanoseconds, to: Nanoseconds) {
+    pub(crate) fn measure_between(&self, from: Nanoseconds, to: Nanoseconds) {
         self.measure_to.store(to, Ordering::Relaxed);
         self.measure_from.store(from, Ordering::Release);
     }
 
-    pub(super) fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 
     /// Why a subscriber could not get ready.
-    pub(super) fn failure(&self) -> Option<String> {
+    pub(crate) fn failure(&self) -> Option<String> {
         self.failure.lock().ok()?.clone()
     }
 
-    pub(super) fn describe(&self, span: Nanoseconds) -> String {
-        let received = self.received();
-        format!(
-            "{received} received, {:.0}/s",
-            received as f64 / clock::seconds(span.max(1))
-        )
+    pub(crate) fn describe(&self, span: Nanoseconds) -> String {
+        let (received, missing) = (self.received(), self.missing());
+        let rate = received as f64 / clock::seconds(span.max(1));
+        format!("{rate:.0}/s, {received} received, {missing} missing")
     }
 
     fn fail(&self, reason: String) {
@@ -67,7 +71,7 @@ impl Stage {
 }
 
 /// One thread's counts.
-pub(super) struct Receivers<'plan> {
+pub(crate) struct Receivers<'plan> {
     plan: &'plan Plan,
     stage: &'plan Stage,
     connecting: usize,
@@ -75,12 +79,13 @@ pub(super) struct Receivers<'plan> {
     to: Nanoseconds,
     /// Since the last time that it was told to the stage.
     untold: u64,
+    untold_missing: i64,
     result: Received,
 }
 
 impl<'plan> Receivers<'plan> {
     /// Connects this worker's subscribers, and receives until the stage says stop.
-    pub(super) fn run(
+    pub(crate) fn run(
         plan: &'plan Plan,
         stage: &'plan Stage,
         worker: usize,
@@ -100,7 +105,7 @@ impl<'plan> Receivers<'plan> {
         workers: usize,
     ) -> Result<Received, BenchError> {
         let mut connections: Loop<Subscriber> = Loop::new()?;
-        let mut dialer = Dialer::new(plan.address);
+        let mut dialer = Dialer::new(plan.subscribe_at.address);
         let mut shared = Self {
             plan,
             stage,
@@ -108,12 +113,10 @@ impl<'plan> Receivers<'plan> {
             from: 0,
             to: 0,
             untold: 0,
-            result: Received {
-                latencies: Latencies::default(),
-                ..Received::default()
-            },
+            untold_missing: 0,
+            result: Received::default(),
         };
-        let mut waiting = (worker..plan.subscribers).step_by(workers);
+        let mut waiting = plan.subscriber_share.clone().skip(worker).step_by(workers);
         let mut more = true;
         while !stage.stop.load(Ordering::Relaxed) {
             while more && shared.connecting < CONNECTING_MAX {
@@ -131,6 +134,8 @@ impl<'plan> Receivers<'plan> {
             connections.turn(clock::now() + LOOK, &mut shared)?;
             let untold = std::mem::take(&mut shared.untold);
             stage.received.fetch_add(untold, Ordering::Relaxed);
+            let missing = std::mem::take(&mut shared.untold_missing);
+            stage.missing.fetch_add(missing, Ordering::Relaxed);
         }
         let mut result = shared.result;
         let trackers = connections
@@ -150,18 +155,16 @@ impl<'plan> Receivers<'plan> {
         }
     }
 
-    fn count(&mut self, due: Nanoseconds, now: Nanoseconds) {
+    fn count(&mut self, stamp: Stamp, now: Nanoseconds) {
         self.untold += 1;
         self.result.in_time += u64::from((self.from..self.to).contains(&now));
-        if due < self.from || due >= self.to {
-            return;
+        let due = stamp
+            .due
+            .saturating_add_signed(self.plan.clock_shift(stamp.publisher));
+        if (self.from..self.to).contains(&due) {
+            self.result
+                .count(due - self.from, now.saturating_sub(self.from));
         }
-        self.result.latencies.record(now.saturating_sub(due));
-        let second = ((now - self.from) / clock::SECOND) as usize;
-        if second >= self.result.by_second.len() {
-            self.result.by_second.resize(second + 1, 0);
-        }
-        self.result.by_second[second] += 1;
     }
 }
 
@@ -176,6 +179,7 @@ struct Subscriber {
     number: usize,
     publisher: u16,
     phase: Phase,
+    reader: Reader,
     tracker: Tracker,
 }
 
@@ -185,13 +189,19 @@ impl Subscriber {
             number,
             publisher: plan.publisher_of(number),
             phase: Phase::LoggingIn,
+            reader: plan.subscribe_at.reader(),
             tracker: Tracker::default(),
         }
     }
 
-    fn log_in(&self, shared: &Receivers<'_>, outgoing: &mut Vec<u8>) {
-        let client_id = format!("bench-{:x}-s{}", shared.plan.run, self.number);
-        shared.plan.dialect.login(&client_id, outgoing);
+    fn client_id(&self, plan: &Plan) -> String {
+        format!("bench-{:x}-s{}", plan.run, self.number)
+    }
+
+    fn is_ready(&mut self, shared: &mut Receivers<'_>) {
+        self.phase = Phase::Receiving;
+        shared.connecting -= 1;
+        shared.stage.ready.fetch_add(1, Ordering::Relaxed);
     }
 
     fn handle(
@@ -201,35 +211,31 @@ impl Subscriber {
         shared: &mut Receivers<'_>,
         outgoing: &mut Vec<u8>,
     ) -> Result<(), String> {
-        let plan = shared.plan;
+        let (plan, broker) = (shared.plan, &shared.plan.subscribe_at);
         match (event, self.phase) {
             (Event::Publication { payload, packet_id }, _) => {
                 if let Some(packet_id) = packet_id {
-                    plan.dialect.acknowledge(packet_id, outgoing);
+                    broker.acknowledge(packet_id, outgoing);
                 }
                 match Stamp::read(payload).filter(|stamp| stamp.publisher == self.publisher) {
                     Some(stamp) => {
-                        self.tracker.see(stamp.sequence);
-                        shared.count(stamp.due, now);
+                        shared.untold_missing += self.tracker.see(stamp.sequence);
+                        shared.count(stamp, now);
                     }
                     None => shared.result.foreign += 1,
                 }
             }
-            (Event::Greeting, Phase::LoggingIn) => self.log_in(shared, outgoing),
+            (Event::Greeting, Phase::LoggingIn) => broker.login(&self.client_id(plan), outgoing),
             (Event::Ready | Event::Subscribed { granted: true }, Phase::LoggingIn) => {
                 let topic = plan.topic(self.publisher);
-                plan.dialect
-                    .subscribe(&topic, PacketId::MIN, plan.qos, outgoing);
+                broker.subscribe(&topic, PacketId::MIN, plan.qos, outgoing);
                 self.phase = Phase::Subscribing;
             }
-            (Event::Subscribed { granted: true }, Phase::Subscribing) => {
-                self.phase = Phase::Receiving;
-                shared.connecting -= 1;
-                shared.stage.ready.fetch_add(1, Ordering::Relaxed);
-            }
+            (Event::Subscribed { granted: true }, Phase::Subscribing)
+            | (Event::Streaming, Phase::LoggingIn) => self.is_ready(shared),
             (Event::Subscribed { granted: false }, _) => return Err("subscription refused".into()),
             (Event::Refused(reason), _) => return Err(format!("login refused: {reason}")),
-            (Event::Ping, _) => plan.dialect.pong(outgoing),
+            (Event::Ping, _) => broker.pong(outgoing),
             _ => {}
         }
         Ok(())
@@ -238,9 +244,10 @@ impl Subscriber {
 
 impl Conversation<Receivers<'_>> for Subscriber {
     fn connected(&mut self, shared: &mut Receivers<'_>, outgoing: &mut Vec<u8>) {
-        if shared.plan.dialect.client_begins() {
-            self.log_in(shared, outgoing);
-        }
+        let plan = shared.plan;
+        let topic = plan.topic(self.publisher);
+        plan.subscribe_at
+            .open(&self.client_id(plan), &topic, outgoing);
     }
 
     fn received(
@@ -250,20 +257,26 @@ impl Conversation<Receivers<'_>> for Subscriber {
         shared: &mut Receivers<'_>,
         outgoing: &mut Vec<u8>,
     ) -> load::Received {
+        // Taken out while events of it are handled, since they borrow from it.
+        let mut reader = std::mem::replace(&mut self.reader, Reader::Nats);
         let mut taken = 0;
-        loop {
-            let (event, length) = match shared.plan.dialect.next(&bytes[taken..]) {
-                Ok(Some(next)) => next,
-                Ok(None) => return load::Received::Taken(taken),
-                Err(reason) => {
-                    shared.lost_subscriber(self, reason);
-                    return load::Received::Broken;
-                }
+        let result = loop {
+            let (event, length) = match reader.next(&bytes[taken..]) {
+                Ok(Step::Event(event, length)) => (event, length),
+                Ok(Step::More(length)) => break Ok(taken + length),
+                Err(reason) => break Err(reason),
             };
             taken += length;
             if let Err(reason) = self.handle(event, now, shared, outgoing) {
+                break Err(reason);
+            }
+        };
+        self.reader = reader;
+        match result {
+            Ok(taken) => load::Received::Taken(taken),
+            Err(reason) => {
                 shared.lost_subscriber(self, reason);
-                return load::Received::Broken;
+                load::Received::Broken
             }
         }
     }

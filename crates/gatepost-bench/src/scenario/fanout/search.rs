@@ -66,9 +66,8 @@ pub(super) fn highest_rate(
 fn holds(outcome: &Outcome) -> bool {
     let value = |name| outcome.value(name).unwrap_or(0.0);
     let latency = outcome
-        .latencies
-        .first()
-        .map_or(f64::INFINITY, |(_, summary)| summary.p99_us);
+        .latency_of("delivery")
+        .map_or(f64::INFINITY, |summary| summary.p99_us);
     value("lost") == 0.0
         && value("deliveries per second") >= KEEPS_UP * value("offered")
         && latency <= LATENCY_MAX_US

@@ -7,28 +7,27 @@
 //! what it left for later. A command that prints four such columns itself is believed; of any
 //! other the first three stay 0 and the fourth is its whole run.
 
-use super::{Scenario, mail};
+mod messages;
+mod server;
+
+use super::{FloorOf, Scenario};
 use crate::clock;
 use crate::error::BenchError;
 use crate::interrupt::interrupted;
 use crate::latency::Latencies;
 use crate::outcome::{Headline, Outcome};
-use crate::process::{Machine, Sampler};
+use crate::process::Sampler;
 use crate::progress::Progress;
-use crate::target::{Endpoint, Target, Url};
+use crate::sweep::{Parameter, Sweepable, Swept};
+use crate::target::{Endpoint, Target};
+use messages::Messages;
 use serde::Serialize;
-use std::fs;
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpStream};
-use std::path::{Path, PathBuf};
+use server::Server;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
-use std::time::Duration;
-
-/// No scan takes longer, even in Perl on a large message.
-const ANSWER_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// Settings of SCAN.
 #[derive(Debug, Clone, clap::Args, Serialize)]
@@ -38,74 +37,39 @@ pub struct ScanArguments {
     messages: Vec<PathBuf>,
     /// Take only the first so many messages
     #[arg(long, value_name = "N")]
-    limit: Option<usize>,
+    limit: Option<Swept<usize>>,
     /// Messages in progress at a time; the original scanned one
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    concurrency: usize,
+    #[arg(long, value_name = "N", default_value = "1")]
+    concurrency: Swept<usize>,
+}
+
+impl Sweepable for ScanArguments {
+    fn parameters(&mut self) -> Vec<(&'static str, &mut dyn Parameter)> {
+        vec![
+            ("limit", &mut self.limit),
+            ("concurrency", &mut self.concurrency),
+        ]
+    }
 }
 
 /// SCAN with its messages in memory.
 pub struct Scan {
     arguments: ScanArguments,
-    files: Vec<PathBuf>,
-    messages: Vec<Vec<u8>>,
-    _folder: Option<mail::MessageFolder>,
+    messages: Messages,
 }
 
 impl Scan {
     /// Reads or makes the messages.
     pub fn new(arguments: ScanArguments) -> Result<Self, BenchError> {
-        let mut files = Vec::new();
-        for path in &arguments.messages {
-            collect(path, &mut files)?;
+        if arguments.concurrency.get() == 0 {
+            return Err(BenchError::Settings("concurrency must be above 0".into()));
         }
-        let mut folder = None;
-        if arguments.messages.is_empty() {
-            let made = mail::MessageFolder::with_sizes(&mail::original_sizes())?;
-            files = made.files().to_vec();
-            folder = Some(made);
-        }
-        files.truncate(arguments.limit.unwrap_or(usize::MAX));
-        if files.is_empty() {
-            let path = arguments.messages.first().cloned().unwrap_or_default();
-            return Err(BenchError::Data {
-                path,
-                reason: "no messages are there".into(),
-            });
-        }
-        let read = |path: &PathBuf| {
-            fs::read(path).map_err(|error| BenchError::File {
-                path: path.clone(),
-                error,
-            })
-        };
-        let messages = files.iter().map(read).collect::<Result<_, _>>()?;
+        let messages = Messages::load(&arguments)?;
         Ok(Self {
             arguments,
-            files,
             messages,
-            _folder: folder,
         })
     }
-}
-
-/// All files below a path, in the order of their names.
-fn collect(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), BenchError> {
-    let failed = |error| BenchError::File {
-        path: path.to_owned(),
-        error,
-    };
-    if !fs::metadata(path).map_err(failed)?.is_dir() {
-        files.push(path.to_owned());
-        return Ok(());
-    }
-    let mut entries: Vec<PathBuf> = fs::read_dir(path)
-        .map_err(failed)?
-        .flatten()
-        .map(|entry| entry.path())
-        .collect();
-    entries.sort();
-    entries.iter().try_for_each(|entry| collect(entry, files))
 }
 
 impl Scenario for Scan {
@@ -114,7 +78,7 @@ impl Scenario for Scan {
     }
 
     fn settings(&self) -> serde_json::Value {
-        let sizes: Vec<usize> = self.messages.iter().map(Vec::len).collect();
+        let sizes: Vec<usize> = self.messages.contents.iter().map(Vec::len).collect();
         let mut settings = serde_json::json!(self.arguments);
         settings["count"] = sizes.len().into();
         settings["total_bytes"] = sizes.iter().sum::<usize>().into();
@@ -130,13 +94,19 @@ impl Scenario for Scan {
         ]
     }
 
+    fn floors(&self) -> Vec<FloorOf> {
+        let connect = "connect, accept, close on loopback";
+        let exchange = "send and receive of 100 bytes on loopback";
+        vec![FloorOf::new("server CPU per message", &[connect, exchange])]
+    }
+
     fn words(&self) -> Vec<(&'static str, String)> {
-        vec![("children", self.arguments.concurrency.to_string())]
+        vec![("children", self.arguments.concurrency.get().to_string())]
     }
 
     fn run(&self, target: &Target, progress: &Progress) -> Result<Outcome, BenchError> {
         let mut outcome = Outcome::default();
-        let sampler = Sampler::start(target.process);
+        let sampler = Sampler::start(target.watched.clone());
         let mut latencies = Latencies::default();
         let mut spam = None;
         let columns = match &target.endpoint {
@@ -160,9 +130,9 @@ impl Scenario for Scan {
         let count = if spam.is_some() {
             latencies.count()
         } else {
-            self.messages.len() as u64
+            self.messages.contents.len() as u64
         };
-        outcome.interrupted = count < self.messages.len() as u64;
+        outcome.interrupted = count < self.messages.contents.len() as u64;
         let [load, construct, compile, scan] = columns;
         outcome
             .original
@@ -174,16 +144,9 @@ impl Scenario for Scan {
         outcome.lower("scan", scan, "s");
         if let Some(spam) = spam {
             outcome.neutral("found to be spam", spam as f64, "");
-            outcome
-                .latencies
-                .push(("message".into(), latencies.summary()));
+            outcome.latency("message", &latencies);
         }
-        let costs = sampler.finish();
-        if let Some(server) = &costs.0 {
-            let per_message = server.cpu_seconds() / count.max(1) as f64;
-            outcome.lower("server CPU per message", per_message * 1e6, "µs");
-        }
-        outcome.set_costs(costs, Machine::this().processors);
+        outcome.set_costs(sampler.finish(), "message", count);
         Ok(outcome)
     }
 }
@@ -202,11 +165,16 @@ impl Scan {
         target: &Target,
         progress: &Progress,
     ) -> Result<Scanned, BenchError> {
+        let begun = clock::now();
         let next = AtomicUsize::new(0);
         let all = Mutex::new(Scanned::default());
         let scan_some = |progress: Option<&Progress>| -> Result<(), BenchError> {
             let mut own = Scanned::default();
-            while let Some(message) = self.messages.get(next.fetch_add(1, Ordering::Relaxed)) {
+            while let Some(message) = self
+                .messages
+                .contents
+                .get(next.fetch_add(1, Ordering::Relaxed))
+            {
                 if interrupted() {
                     break;
                 }
@@ -215,8 +183,12 @@ impl Scan {
                 own.latencies.record(clock::now() - begin);
                 if let Some(progress) = progress {
                     let done = next.load(Ordering::Relaxed);
-                    let share = done as f64 / self.messages.len() as f64;
-                    progress.update(share, || format!("{done} messages"));
+                    let share = done as f64 / self.messages.contents.len() as f64;
+                    let span = clock::now() - begun;
+                    progress.update(share, || {
+                        let rate = done as f64 / clock::seconds(span.max(1));
+                        format!("{rate:.1}/s, {done} messages")
+                    });
                 }
             }
             // Poisoned only if another worker panicked, and that is passed on by the scope.
@@ -227,7 +199,7 @@ impl Scan {
             Ok(())
         };
         thread::scope(|scope| {
-            let others: Vec<_> = (1..self.arguments.concurrency)
+            let others: Vec<_> = (1..self.arguments.concurrency.get())
                 .map(|_| scope.spawn(|| scan_some(None)))
                 .collect();
             let mut result = scan_some(Some(progress));
@@ -248,7 +220,7 @@ impl Scan {
         let begin = clock::now();
         let output = Command::new(program)
             .args(arguments)
-            .args(&self.files)
+            .args(&self.messages.files)
             .stdin(Stdio::null())
             .output()
             .map_err(|error| BenchError::server(target, format!("{program}: {error}")))?;
@@ -276,123 +248,25 @@ fn four_columns(line: &str) -> Option<[f64; 4]> {
     columns.try_into().ok()
 }
 
-/// A scanning server; a connection per message, as its clients do it.
-struct Server {
-    url: Url,
-    address: std::net::SocketAddr,
-}
-
-impl Server {
-    fn new(url: &Url) -> Result<Self, BenchError> {
-        Ok(Self {
-            url: url.clone(),
-            address: url.address()?,
-        })
-    }
-
-    /// The first three columns.
-    fn warm_up(&self, target: &Target) -> Result<[f64; 4], BenchError> {
-        let begin = clock::now();
-        self.ping(target)?;
-        let answered = clock::now();
-        self.scan(target, &mail::message(0, 1_000))?;
-        let scanned = clock::now();
-        Ok([
-            target.start_seconds.unwrap_or(0.0),
-            clock::seconds(answered - begin),
-            clock::seconds(scanned - answered),
-            0.0,
-        ])
-    }
-
-    fn ping(&self, target: &Target) -> Result<(), BenchError> {
-        if self.url.scheme == "spamd" {
-            let answer = self.ask(target, &[b"PING SPAMC/1.5\r\n\r\n"])?;
-            if !answer.contains("PONG") {
-                return Err(BenchError::server(
-                    target,
-                    format!("no PONG but {answer:?}"),
-                ));
-            }
-        }
-        Ok(())
-    }
-
-    /// Scans one message; whether it is spam.
-    fn scan(&self, target: &Target, message: &[u8]) -> Result<bool, BenchError> {
-        let length = message.len();
-        if self.url.scheme == "spamd" {
-            let head = format!("CHECK SPAMC/1.5\r\nContent-length: {length}\r\n\r\n");
-            let answer = self.ask(target, &[head.as_bytes(), message])?;
-            return spamd_verdict(&answer)
-                .ok_or_else(|| BenchError::server(target, format!("answered {answer:?}")));
-        }
-        let Url { host, path, .. } = &self.url;
-        let head = format!(
-            "POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
-        );
-        let answer = self.ask(target, &[head.as_bytes(), message])?;
-        if !answer.starts_with("HTTP/1.1 200") {
-            let line = answer.lines().next().unwrap_or_default().to_owned();
-            return Err(BenchError::server(target, format!("answered {line:?}")));
-        }
-        Ok(
-            answer.contains("\"action\":\"reject\"")
-                || answer.contains("\"action\":\"add header\""),
-        )
-    }
-
-    fn ask(&self, target: &Target, parts: &[&[u8]]) -> Result<String, BenchError> {
-        let exchange = || -> std::io::Result<Vec<u8>> {
-            let mut stream = TcpStream::connect(self.address)?;
-            stream.set_nodelay(true)?;
-            stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
-            stream.write_all(&parts.concat())?;
-            if self.url.scheme == "spamd" {
-                stream.shutdown(Shutdown::Write)?;
-            }
-            let mut answer = Vec::new();
-            stream.read_to_end(&mut answer)?;
-            Ok(answer)
-        };
-        match exchange() {
-            Ok(answer) => Ok(String::from_utf8_lossy(&answer).into_owned()),
-            Err(error) => Err(BenchError::server(target, error.to_string())),
-        }
-    }
-}
-
-/// `SPAMD/1.1 0 EX_OK`, then `Spam: True ; 15.0 / 5.0`.
-fn spamd_verdict(answer: &str) -> Option<bool> {
-    let mut lines = answer.lines();
-    let status = lines.next()?.strip_prefix("SPAMD/")?;
-    if status.split(' ').nth(1)? != "0" {
-        return None;
-    }
-    let spam = lines.find_map(|line| line.strip_prefix("Spam: "))?;
-    Some(spam.split(' ').next()?.eq_ignore_ascii_case("true"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Read, Write};
     use std::net::TcpListener;
 
     fn scan(count: usize) -> Scan {
         Scan::new(ScanArguments {
             messages: Vec::new(),
-            limit: Some(count),
-            concurrency: 2,
+            limit: Some(Swept::one(count)),
+            concurrency: Swept::one(2),
         })
         .expect("messages")
     }
 
     fn target(endpoint: &str) -> Target {
         Target {
-            name: "t".into(),
-            endpoint: endpoint.parse().expect("an endpoint"),
-            process: None,
             start_seconds: Some(0.5),
+            ..Target::given(endpoint.parse().expect("an endpoint"))
         }
     }
 
@@ -426,13 +300,14 @@ mod tests {
         let scan = scan(30);
         let even = scan
             .messages
+            .contents
             .iter()
             .filter(|message| message.len() % 2 == 0)
             .count();
         let outcome = scan.run(&target(&fake_spamd("0 EX_OK")), &Progress::hidden());
         let outcome = outcome.expect("an outcome");
         assert_eq!(outcome.value("found to be spam"), Some(even as f64));
-        assert_eq!(outcome.latencies[0].1.count, 30);
+        assert_eq!(outcome.latencies[0].summary.count, 30);
         assert_eq!(outcome.value("load"), Some(0.5));
         assert_eq!(
             four_columns(&outcome.original[0]).map(|c| c[3] > 0.0),

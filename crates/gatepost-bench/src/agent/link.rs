@@ -1,0 +1,209 @@
+//! The way between conductor and agents: one MQTT 3.1.1 connection, one topic each way.
+//!
+//! Blocking, with a time-out on every read: what it carries is a few messages per second.
+
+use super::message::{ORDERS, REPORTS};
+use crate::clock::{self, Nanoseconds};
+use crate::error::BenchError;
+use crate::target::{Endpoint, Url};
+use bytes::BytesMut;
+use gatepost_message::Qos;
+use gatepost_mqtt::{
+    Connect, Filter, Packet, PacketId, Properties, Publish, Subscribe, SubscriptionOptions,
+    Version, Will, decode_next,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+/// A histogram of every latency is the largest thing told.
+const PACKET_MAX_BYTES: usize = 16 * 1024 * 1024;
+/// How long the broker may take to answer.
+const ANSWER_SECONDS: u64 = 10;
+const VERSION: Version = Version::Mqtt311;
+
+/// One side of it.
+pub(super) struct Link {
+    stream: TcpStream,
+    url: String,
+    speak_on: &'static str,
+    input: Vec<u8>,
+}
+
+impl Link {
+    /// The conductor's.
+    pub(super) fn of_conductor(url: &str) -> Result<Self, BenchError> {
+        let name = format!("bench-conductor-{}-{:x}", std::process::id(), clock::now());
+        Self::join(url, &name, ORDERS, REPORTS, None)
+    }
+
+    /// An agent's; the broker tells `will` if it goes without a word.
+    pub(super) fn of_agent(url: &str, name: &str, will: &[u8]) -> Result<Self, BenchError> {
+        let client_id = format!("bench-agent-{name}");
+        Self::join(url, &client_id, REPORTS, ORDERS, Some(will))
+    }
+
+    fn join(
+        url: &str,
+        client_id: &str,
+        speak_on: &'static str,
+        listen_on: &'static str,
+        will: Option<&[u8]>,
+    ) -> Result<Self, BenchError> {
+        let Endpoint::Url(address @ Url { scheme: "mqtt", .. }) = url.parse()? else {
+            return Err(BenchError::Settings("--join takes mqtt://HOST:PORT".into()));
+        };
+        let stream = TcpStream::connect(address.address()?)
+            .map_err(|error| BenchError::server(&url, error.to_string()))?;
+        stream.set_nodelay(true)?;
+        let mut link = Self {
+            stream,
+            url: url.to_owned(),
+            speak_on,
+            input: Vec::new(),
+        };
+        link.write(&Packet::Connect(Connect {
+            version: VERSION,
+            clean_start: true,
+            keep_alive_seconds: 0,
+            properties: Properties::EMPTY,
+            client_id,
+            will: will.map(|payload| Will {
+                qos: Qos::AtMostOnce,
+                retain: false,
+                properties: Properties::EMPTY,
+                topic: speak_on,
+                payload,
+            }),
+            user_name: None,
+            password: None,
+        }))?;
+        link.expect("CONNACK", |packet| match packet {
+            Packet::Connack(connack) => Some(!connack.reason.is_error()),
+            _ => None,
+        })?;
+        let filter = Filter {
+            text: listen_on,
+            options: SubscriptionOptions::at(Qos::AtMostOnce),
+        };
+        link.write(&Packet::Subscribe(Subscribe {
+            packet_id: PacketId::MIN,
+            properties: Properties::EMPTY,
+            filters: std::iter::once(filter).collect(),
+        }))?;
+        link.expect("SUBACK", |packet| match packet {
+            Packet::Suback(suback) => Some(!suback.reasons.iter().any(|reason| reason.is_error())),
+            _ => None,
+        })?;
+        Ok(link)
+    }
+
+    /// Says something.
+    pub(super) fn say(&mut self, words: &impl Serialize) -> Result<(), BenchError> {
+        let payload = serde_json::to_vec(words).map_err(|error| self.failed(error.to_string()))?;
+        self.write(&Packet::Publish(Publish {
+            dup: false,
+            qos: Qos::AtMostOnce,
+            retain: false,
+            topic: self.speak_on,
+            packet_id: None,
+            properties: Properties::EMPTY,
+            payload: &payload,
+        }))
+    }
+
+    /// The next message that is understood, with the time at which it came; `None` at `deadline`.
+    pub(super) fn hear<T: DeserializeOwned>(
+        &mut self,
+        deadline: Nanoseconds,
+    ) -> Result<Option<(T, Nanoseconds)>, BenchError> {
+        loop {
+            // What came in one piece is used up before more is waited for.
+            let heard = self.take(|packet| match packet {
+                Packet::Publish(publish) => serde_json::from_slice(publish.payload).ok(),
+                _ => None,
+            })?;
+            let now = clock::now();
+            if let Some(heard) = heard {
+                return Ok(Some((heard, now)));
+            }
+            if !self.fill(deadline)? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Waits for the answer to what was asked.
+    fn expect(
+        &mut self,
+        what: &str,
+        accept: impl Fn(&Packet<'_>) -> Option<bool>,
+    ) -> Result<(), BenchError> {
+        let deadline = clock::now() + ANSWER_SECONDS * clock::SECOND;
+        loop {
+            match self.take(&accept)? {
+                Some(true) => return Ok(()),
+                Some(false) => return Err(self.failed(format!("{what} refuses"))),
+                None => {}
+            }
+            if !self.fill(deadline)? {
+                return Err(self.failed(format!("no {what}")));
+            }
+        }
+    }
+
+    /// What `of` makes of the first packet that it makes something of.
+    fn take<T>(&mut self, of: impl Fn(&Packet<'_>) -> Option<T>) -> Result<Option<T>, BenchError> {
+        let mut taken = 0;
+        let mut found = None;
+        while found.is_none() {
+            let next = decode_next(VERSION, &self.input[taken..], PACKET_MAX_BYTES)
+                .map_err(|error| self.failed(error.to_string()))?;
+            let Some((packet, length)) = next else { break };
+            taken += length;
+            found = of(&packet);
+        }
+        self.input.drain(..taken);
+        Ok(found)
+    }
+
+    /// Reads once; whether anything came before the deadline.
+    fn fill(&mut self, deadline: Nanoseconds) -> Result<bool, BenchError> {
+        let left = deadline.saturating_sub(clock::now());
+        if left == 0 {
+            return Ok(false);
+        }
+        self.stream
+            .set_read_timeout(Some(Duration::from_nanos(left)))?;
+        let mut buffer = [0; 64 * 1024];
+        match self.stream.read(&mut buffer) {
+            Ok(0) => Err(self.failed("it closed the connection")),
+            Ok(count) => {
+                self.input.extend_from_slice(&buffer[..count]);
+                Ok(true)
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                Ok(false)
+            }
+            // A signal: whoever waits looks whether to go on.
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(false),
+            Err(error) => Err(self.failed(error.to_string())),
+        }
+    }
+
+    fn write(&mut self, packet: &Packet<'_>) -> Result<(), BenchError> {
+        let mut bytes = BytesMut::new();
+        packet
+            .encode(VERSION, &mut bytes)
+            .map_err(|error| self.failed(error.to_string()))?;
+        self.stream
+            .write_all(&bytes)
+            .map_err(|error| self.failed(error.to_string()))
+    }
+
+    fn failed(&self, reason: impl Into<String>) -> BenchError {
+        BenchError::server(&self.url, reason)
+    }
+}

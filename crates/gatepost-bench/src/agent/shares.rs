@@ -1,0 +1,222 @@
+//! Who does what: the shares of connections, by flag.
+
+use crate::error::BenchError;
+use serde::{Deserialize, Serialize};
+use std::ops::Range;
+use std::str::FromStr;
+
+/// Where a run's parts are, if they are not all here.
+#[derive(Debug, Clone, Default, clap::Args, Serialize)]
+pub struct HostArguments {
+    /// Run on agents that joined this broker, instead of here
+    #[arg(long, value_name = "URL", help_heading = "Several hosts")]
+    pub join: Option<String>,
+    /// What an agent does: NAME=subscribers:1500, NAME=publishers:5, NAME=server; repeatable
+    #[arg(
+        long,
+        value_name = "SHARE",
+        help_heading = "Several hosts",
+        requires = "join"
+    )]
+    pub share: Vec<Share>,
+    /// Wait for so many agents and spread the subscribers evenly, if no shares are given
+    #[arg(
+        long,
+        value_name = "N",
+        help_heading = "Several hosts",
+        requires = "join",
+        default_value_t = 1
+    )]
+    pub agents: usize,
+}
+
+impl HostArguments {
+    /// Whether agents do the work.
+    pub fn is_several(&self) -> bool {
+        self.join.is_some()
+    }
+}
+
+/// What an agent may be asked to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Receive on so many connections.
+    Subscribers(usize),
+    /// Send on so many connections.
+    Publishers(u16),
+    /// Watch the server on its host: by this port, or the target's.
+    Server(Option<u16>),
+}
+
+/// One agent's part.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Share {
+    /// The agent.
+    pub agent: String,
+    /// Its part.
+    pub role: Role,
+}
+
+impl FromStr for Share {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let malformed = || {
+            format!("'{text}': write NAME=subscribers:N, NAME=publishers:N or NAME=server[:PORT]")
+        };
+        let (agent, role) = text.split_once('=').ok_or_else(malformed)?;
+        let (kind, count) = role.split_once(':').unwrap_or((role, ""));
+        let role = match kind {
+            "subscribers" => Role::Subscribers(count.parse().map_err(|_| malformed())?),
+            "publishers" => Role::Publishers(count.parse().map_err(|_| malformed())?),
+            "server" if count.is_empty() => Role::Server(None),
+            "server" => Role::Server(Some(count.parse().map_err(|_| malformed())?)),
+            _ => return Err(malformed()),
+        };
+        if agent.is_empty() {
+            return Err(malformed());
+        }
+        Ok(Self {
+            agent: agent.to_owned(),
+            role,
+        })
+    }
+}
+
+/// An agent's part, by the numbers of its connections.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Assignment {
+    pub(super) agent: String,
+    pub(super) subscribers: Range<usize>,
+    pub(super) publishers: Range<u16>,
+    /// The port whose listener is watched.
+    pub(super) server: Option<u16>,
+}
+
+/// Deals out all publishers and subscribers; what the shares do not cover is a mistake.
+pub(super) fn assign(
+    shares: &[Share],
+    present: &[String],
+    publishers: u16,
+    subscribers: usize,
+    port: u16,
+) -> Result<Vec<Assignment>, BenchError> {
+    let even: Vec<Share>;
+    let shares = if shares.is_empty() {
+        even = evenly(present, publishers, subscribers);
+        &even
+    } else {
+        shares
+    };
+    let mut all: Vec<Assignment> = Vec::new();
+    let (mut next_subscriber, mut next_publisher) = (0, 0_u16);
+    for Share { agent, role } in shares {
+        let at = all.iter().position(|one| one.agent == *agent);
+        let at = at.unwrap_or_else(|| {
+            all.push(Assignment {
+                agent: agent.clone(),
+                ..Assignment::default()
+            });
+            all.len() - 1
+        });
+        let one = &mut all[at];
+        let twice = || BenchError::Settings(format!("{agent} has two shares of one kind"));
+        match *role {
+            Role::Subscribers(count) if one.subscribers.is_empty() => {
+                one.subscribers = next_subscriber..next_subscriber + count;
+                next_subscriber += count;
+            }
+            Role::Publishers(count) if one.publishers.is_empty() => {
+                let end = next_publisher.saturating_add(count);
+                one.publishers = next_publisher..end;
+                next_publisher = end;
+            }
+            Role::Server(named) => one.server = Some(named.unwrap_or(port)),
+            _ => return Err(twice()),
+        }
+    }
+    // Where nobody was told to publish, the first does.
+    if next_publisher == 0
+        && let Some(first) = all.first_mut()
+    {
+        first.publishers = 0..publishers;
+        next_publisher = publishers;
+    }
+    if next_subscriber != subscribers || next_publisher != publishers {
+        return Err(BenchError::Settings(format!(
+            "the shares make {next_subscriber} of {subscribers} subscribers and \
+             {next_publisher} of {publishers} publishers"
+        )));
+    }
+    Ok(all)
+}
+
+fn evenly(present: &[String], publishers: u16, subscribers: usize) -> Vec<Share> {
+    let count = present.len().max(1);
+    let share = |(at, agent): (usize, &String)| Share {
+        agent: agent.clone(),
+        role: Role::Subscribers((subscribers + count - 1 - at) / count),
+    };
+    let publishing = present.first().map(|agent| Share {
+        agent: agent.clone(),
+        role: Role::Publishers(publishers),
+    });
+    present
+        .iter()
+        .enumerate()
+        .map(share)
+        .chain(publishing)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shares(texts: &[&str]) -> Vec<Share> {
+        texts.iter().map(|text| text.parse().expect(text)).collect()
+    }
+
+    #[test]
+    fn the_original_s_split_is_dealt_out() {
+        let shares = shares(&[
+            "a=subscribers:500",
+            "b=subscribers:2500",
+            "b=publishers:5",
+            "s=server:1884",
+        ]);
+        let all = assign(&shares, &[], 5, 3_000, 1883).expect("assigned");
+        assert_eq!(
+            (all[0].subscribers.clone(), all[0].publishers.clone()),
+            (0..500, 0..0)
+        );
+        assert_eq!(
+            (all[1].subscribers.clone(), all[1].publishers.clone()),
+            (500..3_000, 0..5)
+        );
+        assert_eq!((all[2].agent.as_str(), all[2].server), ("s", Some(1884)));
+    }
+
+    #[test]
+    fn without_shares_all_get_alike() {
+        let present = ["a", "b", "c"].map(str::to_owned);
+        let all = assign(&[], &present, 5, 100, 1883).expect("assigned");
+        let counts: Vec<usize> = all.iter().map(|one| one.subscribers.len()).collect();
+        assert_eq!(counts, [34, 33, 33]);
+        assert_eq!(all[0].publishers, 0..5);
+    }
+
+    #[test]
+    fn what_does_not_add_up_is_refused() {
+        for texts in [
+            &["a=subscribers:10"][..],
+            &["a=subscribers:100", "a=subscribers:0"],
+        ] {
+            assert!(assign(&shares(texts), &[], 5, 100, 1).is_err() || texts.len() == 2);
+        }
+        for text in ["a", "=server", "a=readers:1", "a=subscribers:x"] {
+            assert!(text.parse::<Share>().is_err(), "{text}");
+        }
+    }
+}

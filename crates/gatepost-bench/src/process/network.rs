@@ -1,0 +1,66 @@
+//! Bytes that went over the network, as a process sees it: of all interfaces of its namespace.
+//!
+//! The kernel does not count by process. On a machine that does nothing else, or in a namespace
+//! of its own, this is the server's traffic; on loopback it is both sides' together.
+
+use serde::{Deserialize, Serialize};
+use std::fs;
+
+/// Counted since the interfaces came up.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Traffic {
+    /// Bytes received.
+    pub received_bytes: u64,
+    /// Bytes sent.
+    pub sent_bytes: u64,
+}
+
+impl Traffic {
+    /// As this process sees it.
+    pub fn of_process(pid: u32) -> Self {
+        Self::parse(&fs::read_to_string(format!("/proc/{pid}/net/dev")).unwrap_or_default())
+    }
+
+    /// The table of proc_pid_net(5): a name, 8 counts of what came, 8 of what went.
+    fn parse(table: &str) -> Self {
+        let mut all = Self::default();
+        for line in table.lines() {
+            let Some((_, counts)) = line.split_once(':') else {
+                continue;
+            };
+            let mut counts = counts
+                .split_ascii_whitespace()
+                .map(|count| count.parse().unwrap_or(0));
+            all.received_bytes += counts.next().unwrap_or(0);
+            all.sent_bytes += counts.nth(7).unwrap_or(0);
+        }
+        all
+    }
+
+    /// What was counted since.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Self {
+        Self {
+            received_bytes: self.received_bytes.saturating_sub(earlier.received_bytes),
+            sent_bytes: self.sent_bytes.saturating_sub(earlier.sent_bytes),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_interfaces_are_added() {
+        let table = "Inter-|   Receive                    |  Transmit\n face |bytes packets\n\
+                     lo: 100 1 0 0 0 0 0 0 200 2 0 0 0 0 0 0\n\
+                     eth0: 5 1 0 0 0 0 0 0 7 2 0 0 0 0 0 0\n";
+        let all = Traffic {
+            received_bytes: 105,
+            sent_bytes: 207,
+        };
+        assert_eq!(Traffic::parse(table), all);
+        assert_eq!(all.since(all), Traffic::default());
+    }
+}

@@ -1,0 +1,330 @@
+//! MQTT in WebSocket frames (RFC 6455; MQTT 5.0 § 6): as much as a generator needs.
+//!
+//! A packet may begin anywhere in a frame and end in a later one [MQTT-6.0.0-2]. What lies whole
+//! in one frame is read where it is; only a packet that frames cut in two is put together.
+
+use super::{Event, Step, mqtt};
+use gatepost_mqtt::Version;
+use memchr::memmem;
+
+/// Longest head of the answer to the upgrade.
+const HEAD_MAX_BYTES: usize = 16 * 1024;
+/// Larger frames than this are a mistake of the server.
+const FRAME_MAX_BYTES: u64 = 64 * 1024 * 1024;
+/// One key for all frames: masking keeps proxies from being tricked by pages (RFC 6455 § 10.3),
+/// and a generator has neither.
+const MASK: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];
+
+const CONTINUATION: u8 = 0;
+const BINARY: u8 = 2;
+const CLOSE: u8 = 8;
+const PING: u8 = 9;
+const PONG: u8 = 10;
+const FINAL: u8 = 0x80;
+const MASKED: u8 = 0x80;
+
+/// Appends the request for the upgrade.
+pub(super) fn upgrade(authority: &str, path: &str, out: &mut Vec<u8>) {
+    // The key is any 16 bytes; that the answer fits it concerns caches, of which there is none.
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nHost: {authority}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+         Sec-WebSocket-Key: Z2F0ZXBvc3QtYmVuY2g9PQ==\r\nSec-WebSocket-Version: 13\r\n\
+         Sec-WebSocket-Protocol: mqtt\r\n\r\n"
+    );
+    out.extend_from_slice(request.as_bytes());
+}
+
+/// Appends one masked binary frame.
+pub(super) fn frame(payload: &[u8], out: &mut Vec<u8>) {
+    out.push(FINAL | BINARY);
+    match payload.len() {
+        short @ 0..=125 => out.push(MASKED | short as u8),
+        middle @ 126..=0xffff => {
+            out.push(MASKED | 126);
+            out.extend_from_slice(&(middle as u16).to_be_bytes());
+        }
+        long => {
+            out.push(MASKED | 127);
+            out.extend_from_slice(&(long as u64).to_be_bytes());
+        }
+    }
+    out.extend_from_slice(&MASK);
+    let masked = payload.iter().zip(MASK.iter().cycle());
+    out.extend(masked.map(|(byte, mask)| byte ^ mask));
+}
+
+/// Appends an empty pong.
+pub(super) fn pong(out: &mut Vec<u8>) {
+    out.extend_from_slice(&[FINAL | PONG, MASKED]);
+    out.extend_from_slice(&MASK);
+}
+
+/// Reads what the server sends.
+#[derive(Debug)]
+pub struct Frames {
+    version: Version,
+    upgraded: bool,
+    /// Bytes of the current frame's payload that are still to come.
+    left: u64,
+    /// The beginning of a packet that its frame did not hold whole.
+    carried: Vec<u8>,
+    /// How much of it is done with.
+    carried_taken: usize,
+}
+
+impl Frames {
+    pub(super) const fn new(version: Version) -> Self {
+        Self {
+            version,
+            upgraded: false,
+            left: 0,
+            carried: Vec::new(),
+            carried_taken: 0,
+        }
+    }
+
+    pub(super) fn next<'a>(&'a mut self, bytes: &'a [u8]) -> Result<Step<'a>, String> {
+        if !self.upgraded {
+            return self.head(bytes);
+        }
+        self.carried.drain(..self.carried_taken);
+        self.carried_taken = 0;
+        let mut taken = 0;
+        loop {
+            if !self.carried.is_empty() && self.carried_is_whole()? {
+                return self.from_carried(taken);
+            }
+            let rest = &bytes[taken..];
+            if self.left == 0 {
+                let Some(header) = Header::read(rest)? else {
+                    return Ok(Step::More(taken));
+                };
+                if header.is_control() {
+                    let whole = header.length + header.payload as usize;
+                    if rest.len() < whole {
+                        return Ok(Step::More(taken));
+                    }
+                    let event = header.control_event()?;
+                    return Ok(Step::Event(event, taken + whole));
+                }
+                taken += header.length;
+                self.left = header.payload;
+                continue;
+            }
+            let available = self.left.min(rest.len() as u64) as usize;
+            let part = &rest[..available];
+            if self.carried.is_empty() {
+                match mqtt::next(self.version, part)? {
+                    Step::Event(event, length) => {
+                        self.left -= length as u64;
+                        return Ok(Step::Event(event, taken + length));
+                    }
+                    // The rest of the frame is to come: it is looked at again then.
+                    Step::More(_) if (available as u64) < self.left => {
+                        return Ok(Step::More(taken));
+                    }
+                    Step::More(_) => {}
+                }
+            }
+            if available == 0 {
+                return Ok(Step::More(taken));
+            }
+            self.carried.extend_from_slice(part);
+            self.left -= available as u64;
+            taken += available;
+        }
+    }
+
+    fn head<'a>(&mut self, bytes: &[u8]) -> Result<Step<'a>, String> {
+        let Some(end) = memmem::find(bytes, b"\r\n\r\n") else {
+            return if bytes.len() > HEAD_MAX_BYTES {
+                Err("a head without end".into())
+            } else {
+                Ok(Step::More(0))
+            };
+        };
+        let line = bytes
+            .split(|&byte| byte == b'\r')
+            .next()
+            .unwrap_or_default();
+        let event = if line.starts_with(b"HTTP/1.1 101") {
+            self.upgraded = true;
+            Event::Greeting
+        } else {
+            Event::Refused(format!("upgrade: {}", String::from_utf8_lossy(line)))
+        };
+        Ok(Step::Event(event, end + 4))
+    }
+
+    fn carried_is_whole(&self) -> Result<bool, String> {
+        let step = mqtt::next(self.version, &self.carried)?;
+        Ok(matches!(step, Step::Event(..)))
+    }
+
+    fn from_carried(&mut self, taken: usize) -> Result<Step<'_>, String> {
+        match mqtt::next(self.version, &self.carried)? {
+            Step::Event(event, length) => {
+                self.carried_taken = length;
+                Ok(Step::Event(event, taken))
+            }
+            Step::More(_) => Ok(Step::More(taken)),
+        }
+    }
+}
+
+/// The front of a frame.
+struct Header {
+    opcode: u8,
+    /// Of itself.
+    length: usize,
+    /// Of what follows.
+    payload: u64,
+}
+
+impl Header {
+    /// `None` where it is not whole.
+    fn read(bytes: &[u8]) -> Result<Option<Self>, String> {
+        let [first, second, rest @ ..] = bytes else {
+            return Ok(None);
+        };
+        if second & MASKED != 0 {
+            return Err("a frame of the server is masked".into());
+        }
+        let (length, payload) = match second & 0x7f {
+            126 => match rest.first_chunk() {
+                Some(digits) => (4, u64::from(u16::from_be_bytes(*digits))),
+                None => return Ok(None),
+            },
+            127 => match rest.first_chunk() {
+                Some(digits) => (10, u64::from_be_bytes(*digits)),
+                None => return Ok(None),
+            },
+            short => (2, u64::from(short)),
+        };
+        if payload > FRAME_MAX_BYTES {
+            return Err(format!("a frame of {payload} bytes"));
+        }
+        let opcode = first & 0x0f;
+        if !matches!(opcode, CONTINUATION | BINARY | CLOSE | PING | PONG) {
+            return Err(format!("a frame of kind {opcode}"));
+        }
+        Ok(Some(Self {
+            opcode,
+            length,
+            payload,
+        }))
+    }
+
+    fn is_control(&self) -> bool {
+        self.opcode >= CLOSE
+    }
+
+    fn control_event<'a>(&self) -> Result<Event<'a>, String> {
+        match self.opcode {
+            PING => Ok(Event::Ping),
+            PONG => Ok(Event::Other),
+            _ => Err("the server closed the WebSocket".into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gatepost_message::Qos;
+    use gatepost_mqtt::PacketId;
+    use proptest::prelude::*;
+
+    /// Frames as a server writes them: without a mask.
+    fn from_server(payload: &[u8], out: &mut Vec<u8>) {
+        out.push(FINAL | BINARY);
+        if payload.len() < 126 {
+            out.push(payload.len() as u8);
+        } else {
+            out.push(126);
+            out.extend_from_slice(&(payload.len() as u16).to_be_bytes());
+        }
+        out.extend_from_slice(payload);
+    }
+
+    /// Reads in parts as the loop hands them; gives the payloads of the publications.
+    fn read(text: &[u8], part: usize) -> Vec<Vec<u8>> {
+        let mut frames = Frames::new(Version::Mqtt311);
+        let (mut pending, mut payloads) = (Vec::new(), Vec::new());
+        for piece in text.chunks(part) {
+            pending.extend_from_slice(piece);
+            loop {
+                match frames.next(&pending).expect("no violation") {
+                    Step::Event(event, taken) => {
+                        if let Event::Publication { payload, .. } = event {
+                            payloads.push(payload.to_vec());
+                        }
+                        pending.drain(..taken);
+                    }
+                    Step::More(taken) => {
+                        pending.drain(..taken);
+                        break;
+                    }
+                }
+            }
+        }
+        payloads
+    }
+
+    proptest! {
+        #[test]
+        fn packets_come_whole_however_frames_and_reads_cut_them(
+            sizes in proptest::collection::vec(0_usize..300, 1..8), frame in 1_usize..400, part in 1_usize..500,
+        ) {
+            let mut packets = Vec::new();
+            let payloads: Vec<Vec<u8>> = sizes.iter().map(|&size| vec![b'x'; size]).collect();
+            for payload in &payloads {
+                mqtt::publish(Version::Mqtt311, "a/b", payload, None, &mut packets);
+            }
+            let mut text = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\n\r\n".to_vec();
+            for cut in packets.chunks(frame) {
+                from_server(cut, &mut text);
+                text.extend_from_slice(&[FINAL | PING, 0]);
+            }
+            prop_assert_eq!(read(&text, part), payloads);
+        }
+
+        #[test]
+        fn nothing_panics(bytes: Vec<u8>) {
+            let mut frames = Frames::new(Version::Mqtt5);
+            frames.upgraded = true;
+            let _ = frames.next(&bytes);
+        }
+    }
+
+    #[test]
+    fn what_is_sent_is_masked() {
+        let mut packet = Vec::new();
+        mqtt::subscribe(
+            Version::Mqtt311,
+            "a",
+            PacketId::MIN,
+            Qos::AtMostOnce,
+            &mut packet,
+        );
+        let mut out = Vec::new();
+        frame(&packet, &mut out);
+        assert_eq!(out[..2], [0x82, 0x80 | packet.len() as u8]);
+        let unmasked: Vec<u8> = out[6..]
+            .iter()
+            .zip(MASK.iter().cycle())
+            .map(|(a, b)| a ^ b)
+            .collect();
+        assert_eq!(unmasked, packet);
+    }
+
+    #[test]
+    fn a_refused_upgrade_is_told() {
+        let mut frames = Frames::new(Version::Mqtt311);
+        let step = frames.next(b"HTTP/1.1 404 Not Found\r\n\r\n");
+        let Ok(Step::Event(Event::Refused(reason), 26)) = step else {
+            panic!("{step:?}");
+        };
+        assert!(reason.contains("404"), "{reason}");
+    }
+}

@@ -1,0 +1,120 @@
+//! `record`, and reading back what was recorded.
+
+use crate::error::BenchError;
+use crate::report::Report;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Settings of `record`.
+#[derive(Debug, Clone, clap::Args)]
+pub struct RecordArguments {
+    /// The folder of results
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+    /// Results to keep (JSON)
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// The commit they were measured at [default: the one checked out here]
+    #[arg(long, value_name = "ID")]
+    commit: Option<String>,
+}
+
+/// Adds stored results to the folder.
+pub fn record(arguments: &RecordArguments) -> Result<(), BenchError> {
+    for path in &arguments.files {
+        let mut report = Report::read(path)?;
+        report.commit = arguments.commit.clone().or(report.commit);
+        let kept = keep(&arguments.folder, report)?;
+        println!("{}", kept.display());
+    }
+    Ok(())
+}
+
+/// Adds one, with the commit that is checked out unless it has one; gives where it is.
+pub fn keep(folder: &Path, mut report: Report) -> Result<PathBuf, BenchError> {
+    report.commit = report.commit.or_else(checked_out);
+    let commit = report.commit.as_deref().unwrap_or("unknown");
+    let short: String = commit.chars().take(12).collect();
+    let started = report.started_unix_seconds;
+    let path = folder
+        .join(&report.scenario)
+        .join(format!("{started}-{short}.json"));
+    report.write(&path)?;
+    Ok(path)
+}
+
+/// The commit of the working copy that we are in; `+` where files differ from it.
+fn checked_out() -> Option<String> {
+    let git = |words: &[&str]| {
+        let mut command = Command::new("git");
+        let output = command.args(words).stderr(Stdio::null()).output().ok()?;
+        let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        output.status.success().then_some(text)
+    };
+    let commit = git(&["rev-parse", "HEAD"])?;
+    let changed = git(&["status", "--porcelain", "--untracked-files=no"])?;
+    Some(if changed.is_empty() {
+        commit
+    } else {
+        commit + "+"
+    })
+}
+
+/// All reports below a folder, the oldest first.
+pub(super) fn recorded(folder: &Path) -> Result<Vec<Report>, BenchError> {
+    let mut files = Vec::new();
+    collect(folder, &mut files)?;
+    files.sort();
+    let mut reports: Vec<Report> = files
+        .iter()
+        .map(|path| Report::read(path))
+        .collect::<Result<_, _>>()?;
+    reports.sort_by_key(|report| report.started_unix_seconds);
+    Ok(reports)
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), BenchError> {
+    let entries = fs::read_dir(folder).map_err(|error| BenchError::File {
+        path: folder.to_owned(),
+        error,
+    })?;
+    for entry in entries.flatten() {
+        let path = entry.path();
+        if path.is_dir() {
+            collect(&path, files)?;
+        } else if path
+            .extension()
+            .is_some_and(|extension| extension == "json")
+        {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_found_again_in_order_of_time() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for started in [200, 100] {
+            let report = Report {
+                started_unix_seconds: started,
+                commit: Some(format!("{started}abcdef")),
+                ..Report::begin("web", serde_json::Value::Null)
+            };
+            let path = keep(folder.path(), report).expect("kept");
+            assert!(path.starts_with(folder.path().join("web")), "{path:?}");
+        }
+        let found = recorded(folder.path()).expect("read");
+        let times: Vec<u64> = found
+            .iter()
+            .map(|report| report.started_unix_seconds)
+            .collect();
+        assert_eq!(times, [100, 200]);
+        assert!(recorded(&folder.path().join("nothing")).is_err());
+    }
+}

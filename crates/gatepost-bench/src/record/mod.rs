@@ -1,0 +1,12 @@
+//! Keeping results: a folder to which every run is added, its trend, and documents made of it.
+//!
+//! The folder holds one report for each series, `SCENARIO/TIME-COMMIT.json`, so that it can be
+//! kept in a repository and merged without conflicts: nothing in it is ever written twice.
+
+mod folder;
+mod tables;
+mod trend;
+
+pub use folder::{RecordArguments, keep, record};
+pub use tables::{TablesArguments, renew_tables};
+pub use trend::{TrendArguments, trend};

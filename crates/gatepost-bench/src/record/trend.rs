@@ -1,0 +1,289 @@
+//! `trend`: how a figure went from record to record, and the first that differs.
+
+use super::folder::recorded;
+use crate::error::BenchError;
+use crate::outcome::Better;
+use crate::report::{Report, number};
+use crate::statistics::{Change, Sample, changes};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+/// Columns of the plot.
+const WIDTH: usize = 48;
+
+/// Settings of `trend`.
+#[derive(Debug, Clone, clap::Args)]
+pub struct TrendArguments {
+    /// The folder of results
+    #[arg(value_name = "DIR")]
+    folder: PathBuf,
+    /// Only this scenario
+    #[arg(long, value_name = "NAME")]
+    scenario: Option<String>,
+    /// Only this target
+    #[arg(long, value_name = "NAME")]
+    target: Option<String>,
+    /// The figure [default: the scenario's first]
+    #[arg(long, value_name = "NAME")]
+    figure: Option<String>,
+    /// Confidence in percent with which a difference is shown
+    #[arg(short, long, value_name = "PERCENT", default_value_t = 99.0)]
+    confidence: f64,
+}
+
+/// What may be compared: the same scenario with the same settings, target and machine.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    scenario: String,
+    target: String,
+    settings: String,
+    machine: String,
+}
+
+/// The values of one record.
+struct Entry {
+    label: String,
+    values: Vec<f64>,
+}
+
+/// The trends in words and plots.
+pub fn trend(arguments: &TrendArguments) -> Result<String, BenchError> {
+    if !(50.0..100.0).contains(&arguments.confidence) {
+        return Err(BenchError::Settings(
+            "--confidence is from 50 to below 100".into(),
+        ));
+    }
+    let mut groups: BTreeMap<Key, (String, Vec<Entry>)> = BTreeMap::new();
+    let wanted =
+        |filter: &Option<String>, name: &str| filter.as_ref().is_none_or(|one| one == name);
+    for report in recorded(&arguments.folder)? {
+        if !wanted(&arguments.scenario, &report.scenario) {
+            continue;
+        }
+        let Some(figure) = arguments.figure.clone().or_else(|| first_figure(&report)) else {
+            continue;
+        };
+        for target in report
+            .targets
+            .iter()
+            .filter(|one| wanted(&arguments.target, &one.name))
+        {
+            let values = target.values(&figure);
+            if values.is_empty() {
+                continue;
+            }
+            let group = groups.entry(key(&report, &target.name));
+            let (_, entries) = group.or_insert_with(|| (figure.clone(), Vec::new()));
+            entries.push(Entry {
+                label: label(&report),
+                values,
+            });
+        }
+    }
+    if groups.is_empty() {
+        return Err(BenchError::Data {
+            path: arguments.folder.clone(),
+            reason: "nothing recorded there has that figure".into(),
+        });
+    }
+    let mut text = String::new();
+    for (key, (figure, entries)) in &groups {
+        // Writing to a String cannot fail.
+        let _ = write_group(key, figure, entries, arguments.confidence, &mut text);
+    }
+    Ok(text)
+}
+
+fn key(report: &Report, target: &str) -> Key {
+    let machine = &report.machine;
+    Key {
+        scenario: report.scenario.clone(),
+        target: target.to_owned(),
+        settings: report.settings.to_string(),
+        machine: format!("{} × {}", machine.processors, machine.processor),
+    }
+}
+
+fn first_figure(report: &Report) -> Option<String> {
+    let runs = report.targets.iter().flat_map(|target| &target.runs);
+    let mut figures = runs.flat_map(|run| &run.figures);
+    let first = figures.find(|figure| figure.better != Better::Neither)?;
+    Some(first.name.clone())
+}
+
+/// Day and commit.
+fn label(report: &Report) -> String {
+    let commit = report.commit.as_deref().unwrap_or("unknown");
+    let short: String = commit.chars().take(9).collect();
+    format!("{} {short}", day(report.started_unix_seconds))
+}
+
+/// The date of a time, in the Gregorian calendar (Hinnant's civil_from_days).
+fn day(unix_seconds: u64) -> String {
+    let days = unix_seconds / 86_400 + 719_468;
+    let (era, day_of_era) = (days / 146_097, days % 146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 {
+        shifted + 3
+    } else {
+        shifted - 9
+    };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    format!("{year}-{month:02}-{day:02}")
+}
+
+fn write_group(
+    key: &Key,
+    figure: &str,
+    entries: &[Entry],
+    confidence: f64,
+    text: &mut String,
+) -> std::fmt::Result {
+    writeln!(
+        text,
+        "{} {}: {figure}",
+        key.scenario.to_uppercase(),
+        key.target
+    )?;
+    writeln!(text, "{}", key.machine)?;
+    let values = || {
+        entries
+            .iter()
+            .flat_map(|entry| entry.values.iter().copied())
+    };
+    let low = values().fold(f64::INFINITY, f64::min);
+    let high = values().fold(f64::NEG_INFINITY, f64::max);
+    let series: Vec<Vec<f64>> = entries.iter().map(|entry| entry.values.clone()).collect();
+    let found = changes(&series, confidence / 100.0);
+    for (at, entry) in entries.iter().enumerate() {
+        let Some(sample) = Sample::new(entry.values.clone()) else {
+            continue;
+        };
+        let mark = if found.iter().any(|change| change.at == at) {
+            '>'
+        } else {
+            ' '
+        };
+        let median = number(sample.median());
+        let runs = sample.count();
+        let plot = strip(&sample, low, high);
+        writeln!(
+            text,
+            "{mark} {:<22}{median:>12} {runs:>3} |{plot}|",
+            entry.label
+        )?;
+    }
+    match found.first() {
+        None if entries.len() < 2 => writeln!(text, "Only one record so far.")?,
+        None => writeln!(text, "No difference shown at {confidence} %.")?,
+        Some(first) => {
+            writeln!(text, "The first that differs: {}", changed(first, entries))?;
+            for later in &found[1..] {
+                writeln!(text, "Then: {}", changed(later, entries))?;
+            }
+        }
+    }
+    writeln!(text)
+}
+
+fn changed(change: &Change, entries: &[Entry]) -> String {
+    let label = entries
+        .get(change.at)
+        .map_or("", |entry| entry.label.as_str());
+    format!(
+        "{label}, {:.3} times what was before (p = {:.2e})",
+        change.ratio, change.probability
+    )
+}
+
+/// The values of one record on the scale of all.
+fn strip(sample: &Sample, low: f64, high: f64) -> String {
+    let mut cells = vec![' '; WIDTH];
+    let place = |value: f64| {
+        let share = if high > low {
+            (value - low) / (high - low)
+        } else {
+            0.5
+        };
+        ((share * (WIDTH - 1) as f64).round() as usize).min(WIDTH - 1)
+    };
+    for &value in sample.values() {
+        cells[place(value)] = 'x';
+    }
+    cells[place(sample.median())] = 'M';
+    cells.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::keep;
+    use super::*;
+    use crate::outcome::Outcome;
+    use crate::report::TargetReport;
+
+    fn recorded_with(folder: &std::path::Path, at: u64, mean: f64) {
+        let run = |off: f64| {
+            let mut run = Outcome::default();
+            run.higher("rate", mean + off, "/s");
+            run
+        };
+        let report = Report {
+            started_unix_seconds: 1_700_000_000 + at * 86_400,
+            commit: Some(format!("{at}{at}{at}{at}")),
+            targets: vec![TargetReport {
+                name: "ours".into(),
+                runs: [-1.0, -0.5, 0.0, 0.7, 1.1].map(run).to_vec(),
+                ..TargetReport::default()
+            }],
+            ..Report::begin("web", serde_json::json!({"clients": 5}))
+        };
+        keep(folder, report).expect("kept");
+    }
+
+    #[test]
+    fn the_first_record_that_differs_is_pointed_at() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for (at, mean) in [100.0, 100.3, 99.8, 80.0, 80.2].into_iter().enumerate() {
+            recorded_with(folder.path(), at as u64, mean);
+        }
+        let arguments = TrendArguments {
+            folder: folder.path().to_owned(),
+            scenario: None,
+            target: None,
+            figure: None,
+            confidence: 99.0,
+        };
+        let text = trend(&arguments).expect("a trend");
+        assert!(
+            text.contains("The first that differs: 2023-11-17 3333, 0.80"),
+            "{text}"
+        );
+        assert_eq!(
+            text.lines().filter(|line| line.starts_with('>')).count(),
+            1,
+            "{text}"
+        );
+        let none = TrendArguments {
+            figure: Some("no such".into()),
+            ..arguments
+        };
+        assert!(trend(&none).is_err());
+    }
+
+    #[test]
+    fn days_are_those_of_the_calendar() {
+        for (seconds, date) in [
+            (0, "1970-01-01"),
+            (951_782_400, "2000-02-29"),
+            (1_700_000_000, "2023-11-14"),
+            (4_102_444_799, "2099-12-31"),
+        ] {
+            assert_eq!(day(seconds), date);
+        }
+    }
+}

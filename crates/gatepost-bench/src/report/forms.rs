@@ -1,0 +1,67 @@
+//! `report`: stored results in the forms that people read.
+
+use super::{Report, csv, html, markdown, write_file};
+use crate::error::BenchError;
+use std::path::{Path, PathBuf};
+
+/// Settings of `report`.
+#[derive(Debug, Clone, clap::Args)]
+pub struct ReportArguments {
+    /// Stored results (JSON)
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Write Markdown
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+    /// Write comma-separated values
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Write one HTML file with plots
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+/// Writes the forms asked for; the table on the terminal where none is.
+pub fn convert(arguments: &ReportArguments) -> Result<(), BenchError> {
+    let reports: Vec<Report> = arguments
+        .files
+        .iter()
+        .map(|path| Report::read(path))
+        .collect::<Result<_, _>>()?;
+    let ReportArguments {
+        markdown,
+        csv,
+        html,
+        ..
+    } = arguments;
+    if markdown.is_none() && csv.is_none() && html.is_none() {
+        for report in &reports {
+            super::print_report(report);
+        }
+    }
+    write_forms(
+        &reports,
+        markdown.as_deref(),
+        csv.as_deref(),
+        html.as_deref(),
+    )
+}
+
+/// Writes each form that has a path.
+pub fn write_forms(
+    reports: &[Report],
+    markdown_path: Option<&Path>,
+    csv_path: Option<&Path>,
+    html_path: Option<&Path>,
+) -> Result<(), BenchError> {
+    if let Some(path) = markdown_path {
+        write_file(path, &markdown::markdown(reports))?;
+    }
+    if let Some(path) = csv_path {
+        write_file(path, &csv::csv(reports))?;
+    }
+    if let Some(path) = html_path {
+        write_file(path, &html::html(reports))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,141 @@
+//! Markdown: for documents and pull requests.
+
+use super::Report;
+use super::view::{
+    self, Column, Spread, columns, curves, figure_names, growth_words, latency_names, number,
+};
+use std::fmt::Write as _;
+
+/// Which figures a table shows.
+#[derive(Debug, Clone, Default)]
+pub struct Columns {
+    /// Parts of the figures' names; all where there is none.
+    pub figures: Vec<String>,
+    /// Percentiles of latencies too.
+    pub latencies: bool,
+}
+
+impl Columns {
+    fn shows(&self, figure: &str) -> bool {
+        self.figures.is_empty()
+            || self
+                .figures
+                .iter()
+                .any(|wanted| figure.contains(wanted.as_str()))
+    }
+}
+
+/// The report as a document.
+pub(super) fn markdown(reports: &[Report]) -> String {
+    let mut text = String::new();
+    let all = Columns {
+        latencies: true,
+        ..Columns::default()
+    };
+    for report in reports {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "## {}\n\n", report.scenario.to_uppercase());
+        text.push_str(&markdown_table(report, &all));
+        text.push('\n');
+        for words in curves(report).iter().filter_map(growth_words) {
+            let _ = writeln!(text, "- {words}");
+        }
+        for note in view::notes(report) {
+            let _ = writeln!(text, "- {note}");
+        }
+        for warning in view::warnings(report) {
+            let _ = writeln!(text, "- Warning: {warning}");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// The figures as one table: a column for each target, the original's and the floor's where there
+/// are any.
+pub fn markdown_table(report: &Report, shown: &Columns) -> String {
+    let mut text = String::new();
+    let columns = columns(report);
+    let names: Vec<_> = figure_names(report)
+        .into_iter()
+        .filter(|figure| shown.shows(&figure.name))
+        .collect();
+    let headline_of = |figure: &str| {
+        let mut headlines = report.headlines.iter();
+        let found = headlines.find(|headline| headline.figure == figure);
+        found.map_or(String::new(), |headline| number(headline.value))
+    };
+    let has_headlines = names
+        .iter()
+        .any(|figure| !headline_of(&figure.name).is_empty());
+    let has_floors = names
+        .iter()
+        .any(|figure| report.floor_us(&figure.name).is_some());
+    let mut head = vec![String::new()];
+    head.extend(has_headlines.then(|| "original".to_owned()));
+    head.extend(columns.iter().map(Column::label));
+    head.extend(has_floors.then(|| "floor".to_owned()));
+    row(&head, &mut text);
+    row(&vec!["---".to_owned(); head.len()], &mut text);
+    for figure in &names {
+        let mut cells = vec![figure.label()];
+        cells.extend(has_headlines.then(|| headline_of(&figure.name)));
+        cells.extend(columns.iter().map(|column| {
+            column
+                .spread(&figure.name)
+                .as_ref()
+                .map_or("-".to_owned(), Spread::cell)
+        }));
+        let floor = || report.floor_us(&figure.name).map_or(String::new(), number);
+        cells.extend(has_floors.then(floor));
+        row(&cells, &mut text);
+    }
+    if shown.latencies {
+        for name in latency_names(report) {
+            let all: Vec<_> = columns
+                .iter()
+                .map(|column| column.latencies(&name).summary())
+                .collect();
+            for (part, of) in PERCENTILES {
+                let mut cells = vec![format!("{name} latency {part}, µs")];
+                cells.extend(has_headlines.then(String::new));
+                cells.extend(all.iter().map(|summary| number(of(summary))));
+                cells.extend(has_floors.then(String::new));
+                row(&cells, &mut text);
+            }
+        }
+    }
+    text
+}
+
+type PercentileOf = fn(&crate::latency::LatencySummary) -> f64;
+
+const PERCENTILES: [(&str, PercentileOf); 4] = [
+    ("p50", |summary| summary.p50_us),
+    ("p99", |summary| summary.p99_us),
+    ("p99.9", |summary| summary.p99_9_us),
+    ("max", |summary| summary.maximum_us),
+];
+
+fn row(cells: &[String], text: &mut String) {
+    let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
+    let _ = writeln!(text, "| {} |", cells.join(" | "));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::view::tests_swept;
+    use super::*;
+
+    #[test]
+    fn a_table_has_a_column_for_each_value() {
+        let text = markdown(&[tests_swept()]);
+        assert!(text.contains("| memory, KB | 70 | 700 | 7000 |"), "{text}");
+        assert!(text.contains("users^1.00"), "{text}");
+        let only = Columns {
+            figures: vec!["nothing".into()],
+            latencies: false,
+        };
+        assert_eq!(markdown_table(&tests_swept(), &only).lines().count(), 2);
+    }
+}

@@ -1,0 +1,40 @@
+//! Reading reports of every version that was ever written.
+//!
+//! Version 1 kept a latency as a pair of name and figures; version 2 keeps an object, with the
+//! histogram beside the figures.
+
+use super::Report;
+use serde_json::Value;
+
+/// A report of any version, as one of the newest.
+pub(super) fn parse(text: &str) -> Result<Report, String> {
+    let mut value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let schema = value["schema"].as_str().unwrap_or_default().to_owned();
+    match schema.as_str() {
+        Report::SCHEMA => {}
+        "gatepost-bench/1" => from_1(&mut value),
+        "" => return Err("it names no schema: this is no report of the bench".into()),
+        other => {
+            return Err(format!(
+                "its schema is {other}; this program knows {}",
+                Report::SCHEMA
+            ));
+        }
+    }
+    serde_json::from_value(value).map_err(|error| error.to_string())
+}
+
+fn from_1(report: &mut Value) {
+    report["schema"] = Report::SCHEMA.into();
+    let runs = report["targets"].as_array_mut().into_iter().flatten();
+    for run in runs
+        .filter_map(|target| target["runs"].as_array_mut())
+        .flatten()
+    {
+        for latency in run["latencies"].as_array_mut().into_iter().flatten() {
+            let (name, mut summary) = (latency[0].take(), latency[1].take());
+            summary["name"] = name;
+            *latency = summary;
+        }
+    }
+}

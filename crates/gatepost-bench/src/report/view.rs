@@ -1,0 +1,378 @@
+//! What all forms of a report show: figures with their spreads, growth curves, notes.
+
+use super::Report;
+use crate::latency::Latencies;
+use crate::outcome::{Better, Outcome};
+use crate::statistics::{Growth, growth};
+use crate::sweep::Point;
+use std::collections::BTreeMap;
+
+/// Runs below which a comparison says little.
+const RUNS_ENOUGH: usize = 5;
+/// Points that a growth curve needs.
+const POINTS_MIN: usize = 3;
+
+/// A figure's name, unit and direction.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct FigureName {
+    pub(super) name: String,
+    pub(super) unit: String,
+    pub(super) better: Better,
+}
+
+impl FigureName {
+    pub(super) fn label(&self) -> String {
+        if self.unit.is_empty() {
+            self.name.clone()
+        } else {
+            format!("{}, {}", self.name, self.unit)
+        }
+    }
+}
+
+/// All figures, in the order of the first run that has them.
+pub(super) fn figure_names(report: &Report) -> Vec<FigureName> {
+    let mut names: Vec<FigureName> = Vec::new();
+    let runs = report.targets.iter().flat_map(|target| &target.runs);
+    for figure in runs.flat_map(|run| &run.figures) {
+        if !names.iter().any(|known| known.name == figure.name) {
+            names.push(FigureName {
+                name: figure.name.clone(),
+                unit: figure.unit.clone(),
+                better: figure.better,
+            });
+        }
+    }
+    names
+}
+
+/// The runs of one target with one value of each swept setting.
+pub(super) struct Column<'report> {
+    pub(super) target: usize,
+    pub(super) name: &'report str,
+    pub(super) point: Point,
+    pub(super) runs: Vec<&'report Outcome>,
+}
+
+impl Column<'_> {
+    pub(super) fn spread(&self, figure: &str) -> Option<Spread> {
+        Spread::of(
+            self.runs
+                .iter()
+                .filter_map(|run| run.value(figure))
+                .collect(),
+        )
+    }
+
+    /// The target, with the values where there are several.
+    pub(super) fn label(&self) -> String {
+        let mut label = self.name.to_owned();
+        for (name, value) in &self.point {
+            label.push_str(&format!(" {name}={}", number(*value)));
+        }
+        label
+    }
+
+    /// All latencies of a name over its runs together.
+    pub(super) fn latencies(&self, name: &str) -> Latencies {
+        let mut all = Latencies::default();
+        for latency in self.runs.iter().flat_map(|run| &run.latencies) {
+            if latency.name == name {
+                all.add(&latency.buckets_ns);
+            }
+        }
+        all
+    }
+}
+
+/// All columns: targets in their order, points in the order of their values.
+pub(super) fn columns(report: &Report) -> Vec<Column<'_>> {
+    let mut columns: Vec<Column<'_>> = Vec::new();
+    for (target, of_target) in report.targets.iter().enumerate() {
+        for run in &of_target.runs {
+            let known = columns
+                .iter_mut()
+                .find(|column| column.target == target && column.point == run.parameters);
+            match known {
+                Some(column) => column.runs.push(run),
+                None => columns.push(Column {
+                    target,
+                    name: &of_target.name,
+                    point: run.parameters.clone(),
+                    runs: vec![run],
+                }),
+            }
+        }
+    }
+    columns
+}
+
+/// Names of the latencies, in the order of the first run that has them.
+pub(super) fn latency_names(report: &Report) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    let runs = report.targets.iter().flat_map(|target| &target.runs);
+    for latency in runs.flat_map(|run| &run.latencies) {
+        if !names.contains(&latency.name) {
+            names.push(latency.name.clone());
+        }
+    }
+    names
+}
+
+/// How one figure of one target grew with the one setting that was swept.
+pub(super) struct Curve {
+    pub(super) target: String,
+    pub(super) parameter: String,
+    pub(super) figure: FigureName,
+    /// Setting and median, in order.
+    pub(super) points: Vec<(f64, f64)>,
+    pub(super) growth: Option<Growth>,
+}
+
+/// The curves of all figures, where exactly one setting was swept over enough values.
+pub(super) fn curves(report: &Report) -> Vec<Curve> {
+    let mut curves = Vec::new();
+    for figure in figure_names(report) {
+        let mut by_target: BTreeMap<usize, (String, String, Vec<(f64, f64)>)> = BTreeMap::new();
+        for column in columns(report) {
+            let mut parameters = column.point.iter();
+            let (Some((parameter, value)), None) = (parameters.next(), parameters.next()) else {
+                continue;
+            };
+            if let Some(spread) = column.spread(&figure.name) {
+                let entry = by_target.entry(column.target);
+                let curve =
+                    entry.or_insert_with(|| (column.name.into(), parameter.clone(), Vec::new()));
+                curve.2.push((*value, spread.median));
+            }
+        }
+        for (target, parameter, points) in by_target.into_values() {
+            if points.len() >= POINTS_MIN {
+                curves.push(Curve {
+                    target,
+                    parameter,
+                    figure: figure.clone(),
+                    growth: growth(&points),
+                    points,
+                });
+            }
+        }
+    }
+    curves
+}
+
+/// Growth in words.
+pub(super) fn growth_words(curve: &Curve) -> Option<String> {
+    let growth = curve.growth?;
+    let error = if growth.error.is_finite() {
+        format!(" ± {:.2}", growth.error)
+    } else {
+        String::new()
+    };
+    Some(format!(
+        "{}: {} grows as {}^{:.2}{error} (R² {:.3})",
+        curve.target, curve.figure.name, curve.parameter, growth.exponent, growth.r_squared
+    ))
+}
+
+/// What a reader should know: machine, versions, sources, doubts.
+pub(super) fn notes(report: &Report) -> Vec<String> {
+    let mut notes = Vec::new();
+    let fewest = columns(report)
+        .iter()
+        .map(|column| column.runs.len())
+        .min()
+        .unwrap_or(0);
+    if fewest > 1 {
+        notes.push(format!(
+            "Medians of {fewest} runs, interleaved, with the smallest and largest."
+        ));
+    }
+    if report.targets.len() > 1 && fewest < RUNS_ENOUGH {
+        notes.push(format!(
+            "{fewest} {} of each cannot tell a small difference from chance: make at least \
+             {RUNS_ENOUGH}, and ask 'compare'.",
+            if fewest == 1 { "run" } else { "runs" }
+        ));
+    }
+    for target in &report.targets {
+        if let Some(version) = &target.version {
+            notes.push(format!("{}: {version}", target.name));
+        }
+    }
+    let machine = &report.machine;
+    notes.push(format!(
+        "{} × {}, Linux {}",
+        machine.processors, machine.processor, machine.kernel
+    ));
+    if let Some(pinning) = &report.pinning {
+        notes.push(format!("Held to processors {pinning}"));
+    }
+    if let Some(commit) = &report.commit {
+        notes.push(format!("Commit {commit}"));
+    }
+    for headline in &report.headlines {
+        let line = format!(
+            "original: {} {} ({})",
+            number(headline.value),
+            headline.figure,
+            headline.source
+        );
+        if !notes.contains(&line) && report.headlines.len() <= 3 {
+            notes.push(line);
+        }
+    }
+    if report.headlines.len() > 3 {
+        notes.push(format!("original: {}", report.headlines[0].source));
+    }
+    if report.interrupted {
+        notes.push("Interrupted: these are the figures up to then.".into());
+    }
+    notes
+}
+
+/// Each warning once, with the targets and how many of their runs had it.
+pub(super) fn warnings(report: &Report) -> Vec<String> {
+    let mut all: Vec<(String, String, usize)> = Vec::new();
+    for target in &report.targets {
+        for warning in target.runs.iter().flat_map(|run| &run.warnings) {
+            let known = all
+                .iter_mut()
+                .find(|(name, text, _)| *name == target.name && text == warning);
+            match known {
+                Some((_, _, count)) => *count += 1,
+                None => all.push((target.name.clone(), warning.clone(), 1)),
+            }
+        }
+    }
+    let line = |(name, text, count): (String, String, usize)| match count {
+        1 => format!("{name}: {text}"),
+        _ => format!("{name}: {text} ({count} runs)"),
+    };
+    all.into_iter().map(line).collect()
+}
+
+/// Median, smallest, largest.
+#[derive(Debug, Clone)]
+pub(super) struct Spread {
+    pub(super) median: f64,
+    pub(super) smallest: f64,
+    pub(super) largest: f64,
+    pub(super) count: usize,
+}
+
+impl Spread {
+    pub(super) fn of(mut values: Vec<f64>) -> Option<Self> {
+        values.sort_by(f64::total_cmp);
+        let (smallest, largest) = (*values.first()?, *values.last()?);
+        let middle = values.len() / 2;
+        let median = if values.len() % 2 == 1 {
+            values[middle]
+        } else {
+            f64::midpoint(values[middle - 1], values[middle])
+        };
+        Some(Self {
+            median,
+            smallest,
+            largest,
+            count: values.len(),
+        })
+    }
+
+    /// `median [smallest largest]`, or the one value there is.
+    pub(super) fn cell(&self) -> String {
+        let (smallest, largest) = (number(self.smallest), number(self.largest));
+        if self.count == 1 || smallest == largest {
+            return number(self.median);
+        }
+        format!("{} [{smallest} {largest}]", number(self.median))
+    }
+}
+
+/// Four significant digits, without an exponent; thousands are not parted.
+pub fn number(value: f64) -> String {
+    let digits = match value.abs() {
+        0.0 => 0,
+        size if size >= 1_000.0 => 0,
+        size if size >= 100.0 => 1,
+        size if size >= 10.0 => 2,
+        size if size >= 1.0 => 3,
+        _ => 5,
+    };
+    let text = format!("{value:.digits$}");
+    if text.contains('.') && value.fract() == 0.0 {
+        return format!("{value:.0}");
+    }
+    text
+}
+
+#[cfg(test)]
+pub(super) use tests::swept as tests_swept;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::TargetReport;
+
+    #[test]
+    fn spreads_are_medians_with_their_extremes() {
+        let spread = Spread::of(vec![3.5, 1.0, 2.0, 10.0]).expect("values");
+        assert_eq!(spread.cell(), "2.750 [1 10]");
+        assert_eq!(Spread::of(vec![2.0, 2.0]).expect("values").cell(), "2");
+        assert!(Spread::of(vec![]).is_none());
+    }
+
+    #[test]
+    fn numbers_have_four_digits() {
+        for (value, text) in [
+            (0.0, "0"),
+            (0.034, "0.03400"),
+            (29.18, "29.18"),
+            (5.0, "5"),
+            (30_000.4, "30000"),
+        ] {
+            assert_eq!(number(value), text);
+        }
+    }
+
+    /// Memory that grows in proportion, at three values, two runs each.
+    pub(in crate::report) fn swept() -> Report {
+        let mut runs = Vec::new();
+        for _ in 0..2 {
+            for users in [10.0, 100.0, 1_000.0] {
+                let mut run = Outcome::default();
+                run.lower("memory", 7.0 * users, "KB");
+                run.parameters.insert("users".into(), users);
+                run.warn("busy");
+                runs.push(run);
+            }
+        }
+        Report {
+            targets: vec![TargetReport {
+                name: "a".into(),
+                runs,
+                ..TargetReport::default()
+            }],
+            ..Report::begin("idle", serde_json::Value::Null)
+        }
+    }
+
+    #[test]
+    fn a_sweep_has_a_column_for_each_value_and_a_curve() {
+        let report = swept();
+        let columns = columns(&report);
+        assert_eq!(columns.len(), 3);
+        assert_eq!(
+            (columns[1].label(), columns[1].runs.len()),
+            ("a users=100".into(), 2)
+        );
+        let curves = curves(&report);
+        assert_eq!(curves.len(), 1);
+        let words = growth_words(&curves[0]).expect("a law");
+        assert!(
+            words.starts_with("a: memory grows as users^1.00"),
+            "{words}"
+        );
+        assert_eq!(warnings(&report), ["a: busy (6 runs)"]);
+    }
+}

@@ -1,0 +1,198 @@
+//! From the command line to what it asks for.
+
+use crate::arguments::{BenchArguments, BenchCommand, SeriesArguments};
+use crate::error::BenchError;
+use crate::outcome::Outcome;
+use crate::report::{Report, TargetReport};
+use crate::scenario::{self, Scenario};
+use crate::sweep::{self, Point, Sweepable};
+use crate::{agent, compare, interrupt, load, peer, record, report, series};
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Exit code where something could not be measured.
+const FAILED: u8 = 1;
+/// Exit code where the user stopped it (128 + SIGINT); what was measured was kept.
+const INTERRUPTED: u8 = 130;
+
+/// A scenario with the values of its swept settings.
+pub(crate) type Points = Vec<(Point, Box<dyn Scenario>)>;
+
+/// Runs what the command line asks for.
+pub fn run(arguments: BenchArguments) -> ExitCode {
+    interrupt::install();
+    load::raise_descriptor_limit();
+    match dispatch(arguments.command) {
+        Ok(()) if interrupt::interrupted() => INTERRUPTED.into(),
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("gatepost-bench: {error}");
+            FAILED.into()
+        }
+    }
+}
+
+fn dispatch(command: BenchCommand) -> Result<(), BenchError> {
+    match command {
+        BenchCommand::Call { scenario, series } => {
+            swept(&scenario, &series, scenario::call::Call::new)
+        }
+        BenchCommand::Scan { scenario, series } => {
+            swept(&scenario, &series, scenario::scan::Scan::new)
+        }
+        BenchCommand::Fanout { scenario, series } => {
+            swept(&*scenario, &series, scenario::fanout::Fanout::new)
+        }
+        BenchCommand::Subscribe { scenario, series } => {
+            swept(&scenario, &series, scenario::subscribe::SubscribeBurst::new)
+        }
+        BenchCommand::Web { scenario, series } => {
+            swept(&scenario, &series, scenario::web::Web::new)
+        }
+        BenchCommand::Smtp { scenario, series } => {
+            swept(&scenario, &series, scenario::smtp::Smtp::new)
+        }
+        BenchCommand::Idle { scenario, series } => {
+            swept(&scenario, &series, scenario::idle::Idle::new)
+        }
+        BenchCommand::All {
+            peer,
+            peers,
+            runs,
+            results,
+            quick,
+            quiet,
+        } => {
+            let series = SeriesArguments {
+                peer,
+                peers,
+                runs,
+                quiet,
+                ..SeriesArguments::default()
+            };
+            run_all(quick, &series, results.as_deref())
+        }
+        BenchCommand::Floor { json } => run_floor(json.as_deref()),
+        BenchCommand::Compare(arguments) => {
+            print!("{}", compare::compare(&arguments)?);
+            Ok(())
+        }
+        BenchCommand::Report(arguments) => report::convert(&arguments),
+        BenchCommand::Record(arguments) => record::record(&arguments),
+        BenchCommand::Trend(arguments) => {
+            print!("{}", record::trend(&arguments)?);
+            Ok(())
+        }
+        BenchCommand::Tables(arguments) => record::renew_tables(&arguments),
+        BenchCommand::Agent(arguments) => agent::run(&arguments),
+        BenchCommand::Peers { peers, show } => list_peers(peers.as_deref(), show.as_deref()),
+    }
+}
+
+/// Runs a scenario with each combination of the values that its settings were given.
+fn swept<A: Sweepable, S: Scenario + 'static>(
+    arguments: &A,
+    series: &SeriesArguments,
+    scenario: impl Fn(A) -> Result<S, BenchError>,
+) -> Result<(), BenchError> {
+    let points: Result<Points, BenchError> = sweep::points(arguments, series.steps)?
+        .into_iter()
+        .map(|(point, arguments)| Ok((point, Box::new(scenario(arguments)?) as Box<dyn Scenario>)))
+        .collect();
+    run_series(&points?, series)
+}
+
+fn run_series(points: &Points, arguments: &SeriesArguments) -> Result<(), BenchError> {
+    let report = series::run(points, arguments)?;
+    report::print_report(&report);
+    if let Some(path) = &arguments.json {
+        report.write(path)?;
+    }
+    report::write_forms(
+        std::slice::from_ref(&report),
+        arguments.markdown.as_deref(),
+        arguments.csv.as_deref(),
+        arguments.html.as_deref(),
+    )?;
+    match &arguments.record {
+        Some(folder) => record::keep(folder, report).map(drop),
+        None => Ok(()),
+    }
+}
+
+/// Each scenario with those of the peers that offer it.
+fn run_all(
+    quick: bool,
+    arguments: &SeriesArguments,
+    results: Option<&Path>,
+) -> Result<(), BenchError> {
+    let definitions = peer::Definitions::load(arguments.peers.as_deref())?;
+    for (file, scenario) in scenario::all::five(quick)? {
+        if interrupt::interrupted() {
+            return Ok(());
+        }
+        let offers = |name: &String, definition: &peer::Definition| {
+            let wanted = if arguments.peer.is_empty() {
+                definition.find_programs(name).is_ok()
+            } else {
+                arguments.peer.contains(name)
+            };
+            wanted && definition.offers.contains_key(scenario.name())
+        };
+        let mut peer: Vec<String> = definitions
+            .iter()
+            .filter(|(name, definition)| offers(name, definition))
+            .map(|(name, _)| name.clone())
+            .collect();
+        // Ours last, so that ratios read "ours to theirs".
+        peer.sort_by_key(|name| name == "gatepost");
+        if peer.is_empty() {
+            println!("{}: no peer offers it", scenario.name());
+            continue;
+        }
+        let series = SeriesArguments {
+            peer,
+            json: results.map(|folder| folder.join(format!("{file}.json"))),
+            ..arguments.clone()
+        };
+        run_series(&vec![(Point::new(), scenario)], &series)?;
+    }
+    Ok(())
+}
+
+fn run_floor(json: Option<&Path>) -> Result<(), BenchError> {
+    let outcome = scenario::floor::measure()?;
+    let report = of_machine("floor", outcome);
+    report::print_report(&report);
+    json.map_or(Ok(()), |path| report.write(path))
+}
+
+fn list_peers(folder: Option<&Path>, show: Option<&str>) -> Result<(), BenchError> {
+    let definitions = peer::Definitions::load(folder)?;
+    if let Some(name) = show {
+        print!("{}", definitions.get(name)?.text);
+        return Ok(());
+    }
+    for (name, definition) in definitions.iter() {
+        let state = match definition.find_programs(name) {
+            Ok(_) => "installed",
+            Err(_) => "-",
+        };
+        let offers: Vec<&str> = definition.offers.keys().map(String::as_str).collect();
+        println!("{name:<15}{state:<11}{}", definition.about);
+        println!("{:26}{}", "", offers.join(" "));
+    }
+    Ok(())
+}
+
+/// What was measured of the machine itself.
+fn of_machine(scenario: &str, outcome: Outcome) -> Report {
+    Report {
+        targets: vec![TargetReport {
+            name: "this machine".into(),
+            runs: vec![outcome],
+            ..TargetReport::default()
+        }],
+        ..Report::begin(scenario, serde_json::Value::Null)
+    }
+}

@@ -1,0 +1,233 @@
+//! FANOUT's settings, and what publishers and subscribers must agree on.
+
+use crate::clock;
+use crate::error::BenchError;
+use crate::pubsub::{Broker, STAMP_BYTES};
+use crate::sweep::{Parameter, Sweepable, Swept};
+use crate::target::{Endpoint, Target, Url};
+use gatepost_message::Qos;
+use serde::Serialize;
+use std::ops::Range;
+
+const TAKES: &str = "mqtt://, mqtt5://, ws:// or ws5:// (MQTT in WebSocket), nats:// or sse://";
+const SCHEMES: [&str; 6] = ["mqtt", "mqtt5", "ws", "ws5", "nats", "sse"];
+
+/// Settings of FANOUT.
+#[derive(Debug, Clone, clap::Args, Serialize)]
+pub struct FanoutArguments {
+    /// The original's setting: 1 is 10 messages/s of 1,000 bytes, 2 is 35 messages/s of 100 bytes
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=2))]
+    pub(super) setting: u8,
+    /// Publishers, each with a topic of its own
+    #[arg(long, value_name = "N", default_value = "5")]
+    pub(super) publishers: Swept<u16>,
+    /// Subscribers, spread evenly over the topics
+    #[arg(long, value_name = "N", default_value = "3000")]
+    pub(super) subscribers: Swept<usize>,
+    /// Messages per second of each publisher [default: by the setting]
+    #[arg(long, value_name = "N")]
+    pub(super) rate: Option<Swept<f64>>,
+    /// Bytes of a message's payload, at least 28 [default: by the setting]
+    #[arg(long, value_name = "BYTES")]
+    pub(super) size: Option<Swept<usize>>,
+    /// Seconds to measure
+    #[arg(long, default_value_t = 10.0)]
+    pub(super) seconds: f64,
+    /// Seconds to run before measuring
+    #[arg(long, default_value_t = 2.0)]
+    pub(super) warm_up: f64,
+    /// Seconds without a message after which the rest counts as lost
+    #[arg(long, default_value_t = 2.0)]
+    pub(super) drain: f64,
+    /// Quality of service, 0 or 1
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=1))]
+    pub(super) qos: u8,
+    /// Search the highest rate that holds, from --rate on, each tried for --seconds
+    #[arg(long)]
+    pub(super) max: bool,
+    /// Receiving threads
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub(super) workers: Swept<usize>,
+    /// Where publishers go, if not to the target: a URL, http:// for POST requests
+    #[arg(long, value_name = "URL")]
+    pub(super) publish: Option<String>,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub(super) hosts: crate::agent::HostArguments,
+}
+
+impl Sweepable for FanoutArguments {
+    fn parameters(&mut self) -> Vec<(&'static str, &mut dyn Parameter)> {
+        vec![
+            ("publishers", &mut self.publishers),
+            ("subscribers", &mut self.subscribers),
+            ("rate", &mut self.rate),
+            ("size", &mut self.size),
+            ("workers", &mut self.workers),
+        ]
+    }
+}
+
+impl FanoutArguments {
+    pub(super) fn rate(&self) -> f64 {
+        let of_setting = if self.setting == 1 { 10.0 } else { 35.0 };
+        self.rate.as_ref().map_or(of_setting, Swept::get)
+    }
+
+    pub(super) fn size(&self) -> usize {
+        let of_setting = if self.setting == 1 { 1_000 } else { 100 };
+        self.size.as_ref().map_or(of_setting, Swept::get)
+    }
+
+    fn qos(&self) -> Qos {
+        if self.qos == 0 {
+            Qos::AtMostOnce
+        } else {
+            Qos::AtLeastOnce
+        }
+    }
+
+    pub(super) fn check(&self) -> Result<(), BenchError> {
+        if self.size() < STAMP_BYTES {
+            return Err(BenchError::Settings(format!(
+                "--size must be at least {STAMP_BYTES}: the payload carries its number and time"
+            )));
+        }
+        let counts = [
+            usize::from(self.publishers.get()),
+            self.subscribers.get(),
+            self.workers.get(),
+        ];
+        if self.rate() <= 0.0 || counts.contains(&0) {
+            return Err(BenchError::Settings(
+                "publishers, rate, subscribers and workers must be above 0".into(),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Everything at this host, as most often.
+    pub(super) fn plan(&self, target: &Target, rate: f64) -> Result<Plan, BenchError> {
+        let url = target.url("fanout", &SCHEMES, TAKES)?;
+        let publish_url = self.publish_url(target, url)?;
+        let unusable = || BenchError::Target {
+            scenario: "fanout",
+            target: publish_url.to_string(),
+            takes: TAKES,
+        };
+        Ok(Plan {
+            subscribe_at: Broker::of(url)?.ok_or_else(unusable)?,
+            publish_at: Broker::of(&publish_url)?.ok_or_else(unusable)?,
+            qos: self.qos(),
+            publishers: self.publishers.get(),
+            subscribers: self.subscribers.get(),
+            rate,
+            size: self.size(),
+            run: clock::now(),
+            subscriber_share: 0..self.subscribers.get(),
+            publisher_share: 0..self.publishers.get(),
+            clock_shift_ns: Vec::new(),
+        })
+    }
+
+    /// As told; beside a stream of events, the same path without its query takes POST requests.
+    pub(super) fn publish_url(&self, target: &Target, url: &Url) -> Result<Url, BenchError> {
+        let told = match &self.publish {
+            Some(text) => Some(text.parse::<Endpoint>()?),
+            None => target.publish.clone(),
+        };
+        match told {
+            Some(Endpoint::Url(url)) => Ok(url),
+            Some(Endpoint::Command(words)) => Err(BenchError::Url(words.join(" "))),
+            None if url.scheme == "sse" => Ok(Url {
+                scheme: "http",
+                path: url.path.split('?').next().unwrap_or_default().to_owned(),
+                ..url.clone()
+            }),
+            None => Ok(url.clone()),
+        }
+    }
+}
+
+/// What publishers and subscribers must agree on, and which of them are at this host.
+#[derive(Clone)]
+pub(crate) struct Plan {
+    pub(crate) subscribe_at: Broker,
+    pub(crate) publish_at: Broker,
+    pub(crate) qos: Qos,
+    pub(crate) publishers: u16,
+    pub(crate) subscribers: usize,
+    /// Messages per second of one publisher.
+    pub(crate) rate: f64,
+    pub(crate) size: usize,
+    /// In the names of clients and topics, so that runs at one broker do not meet.
+    pub(crate) run: u64,
+    /// The subscribers at this host.
+    pub(crate) subscriber_share: Range<usize>,
+    /// The publishers at this host.
+    pub(crate) publisher_share: Range<u16>,
+    /// What to add to each publisher's times to have them in this host's; empty where all are at
+    /// this host.
+    pub(crate) clock_shift_ns: Vec<i64>,
+}
+
+impl Plan {
+    pub(super) fn topic(&self, publisher: u16) -> String {
+        format!("bench/{:x}/{publisher}", self.run)
+    }
+
+    pub(super) fn publisher_of(&self, subscriber: usize) -> u16 {
+        (subscriber % usize::from(self.publishers)) as u16
+    }
+
+    /// Subscribers of a publisher among these.
+    pub(crate) fn subscribers_among(&self, among: &Range<usize>, publisher: u16) -> usize {
+        let (step, first) = (usize::from(self.publishers), usize::from(publisher));
+        // Those below n are the ones whose number is first + k · step.
+        let below = |n: usize| (n + step - 1 - first) / step;
+        below(among.end) - below(among.start)
+    }
+
+    pub(super) fn clock_shift(&self, publisher: u16) -> i64 {
+        let shift = self.clock_shift_ns.get(usize::from(publisher));
+        shift.copied().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct CommandLine {
+        #[command(flatten)]
+        fanout: FanoutArguments,
+    }
+
+    #[test]
+    fn shares_add_up_to_all_subscribers() {
+        let words = ["fanout", "--publishers", "5", "--subscribers", "23"];
+        let arguments = CommandLine::parse_from(words).fanout;
+        let target = Target::given("mqtt://127.0.0.1:1".parse().expect("a URL"));
+        let plan = arguments.plan(&target, 1.0).expect("a plan");
+        for publisher in 0..5 {
+            let of_publisher = (0..23)
+                .filter(|&n| plan.publisher_of(n) == publisher)
+                .count();
+            assert_eq!(plan.subscribers_among(&(0..23), publisher), of_publisher);
+            let parts = [0..7, 7..8, 8..23].map(|part| plan.subscribers_among(&part, publisher));
+            assert_eq!(parts.iter().sum::<usize>(), of_publisher);
+        }
+    }
+
+    #[test]
+    fn a_stream_s_publishers_post_beside_it() {
+        let arguments = CommandLine::parse_from(["fanout"]).fanout;
+        let endpoint = "sse://127.0.0.1:8080/topics/{topic}?data=payload";
+        let target = Target::given(endpoint.parse().expect("a URL"));
+        let url = target.url("fanout", &SCHEMES, TAKES).expect("a URL");
+        let publish = arguments.publish_url(&target, url).expect("a URL");
+        assert_eq!(publish.to_string(), "http://127.0.0.1:8080/topics/{topic}");
+    }
+}

@@ -1,0 +1,109 @@
+//! A scanning server: spamd's protocol, or a message as the body of a POST (rspamd).
+
+use crate::clock;
+use crate::error::BenchError;
+use crate::scenario::mail;
+use crate::target::{Target, Url};
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::time::Duration;
+
+/// No scan takes longer, even in Perl on a large message.
+const ANSWER_TIMEOUT: Duration = Duration::from_mins(5);
+
+/// A scanning server; a connection per message, as its clients do it.
+pub(super) struct Server {
+    url: Url,
+    address: std::net::SocketAddr,
+}
+
+impl Server {
+    pub(super) fn new(url: &Url) -> Result<Self, BenchError> {
+        Ok(Self {
+            url: url.clone(),
+            address: url.address()?,
+        })
+    }
+
+    /// The first three columns.
+    pub(super) fn warm_up(&self, target: &Target) -> Result<[f64; 4], BenchError> {
+        let begin = clock::now();
+        self.ping(target)?;
+        let answered = clock::now();
+        self.scan(target, &mail::message(0, 1_000))?;
+        let scanned = clock::now();
+        Ok([
+            target.start_seconds.unwrap_or(0.0),
+            clock::seconds(answered - begin),
+            clock::seconds(scanned - answered),
+            0.0,
+        ])
+    }
+
+    fn ping(&self, target: &Target) -> Result<(), BenchError> {
+        if self.url.scheme == "spamd" {
+            let answer = self.ask(target, &[b"PING SPAMC/1.5\r\n\r\n"])?;
+            if !answer.contains("PONG") {
+                return Err(BenchError::server(
+                    target,
+                    format!("no PONG but {answer:?}"),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Scans one message; whether it is spam.
+    pub(super) fn scan(&self, target: &Target, message: &[u8]) -> Result<bool, BenchError> {
+        let length = message.len();
+        if self.url.scheme == "spamd" {
+            let head = format!("CHECK SPAMC/1.5\r\nContent-length: {length}\r\n\r\n");
+            let answer = self.ask(target, &[head.as_bytes(), message])?;
+            return spamd_verdict(&answer)
+                .ok_or_else(|| BenchError::server(target, format!("answered {answer:?}")));
+        }
+        let Url { host, path, .. } = &self.url;
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+        );
+        let answer = self.ask(target, &[head.as_bytes(), message])?;
+        if !answer.starts_with("HTTP/1.1 200") {
+            let line = answer.lines().next().unwrap_or_default().to_owned();
+            return Err(BenchError::server(target, format!("answered {line:?}")));
+        }
+        Ok(
+            answer.contains("\"action\":\"reject\"")
+                || answer.contains("\"action\":\"add header\""),
+        )
+    }
+
+    fn ask(&self, target: &Target, parts: &[&[u8]]) -> Result<String, BenchError> {
+        let exchange = || -> std::io::Result<Vec<u8>> {
+            let mut stream = TcpStream::connect(self.address)?;
+            stream.set_nodelay(true)?;
+            stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+            stream.write_all(&parts.concat())?;
+            if self.url.scheme == "spamd" {
+                stream.shutdown(Shutdown::Write)?;
+            }
+            let mut answer = Vec::new();
+            stream.read_to_end(&mut answer)?;
+            Ok(answer)
+        };
+        match exchange() {
+            Ok(answer) => Ok(String::from_utf8_lossy(&answer).into_owned()),
+            Err(error) => Err(BenchError::server(target, error.to_string())),
+        }
+    }
+}
+
+/// `SPAMD/1.1 0 EX_OK`, then `Spam: True ; 15.0 / 5.0`.
+fn spamd_verdict(answer: &str) -> Option<bool> {
+    let mut lines = answer.lines();
+    let status = lines.next()?.strip_prefix("SPAMD/")?;
+    if status.split(' ').nth(1)? != "0" {
+        return None;
+    }
+    let spam = lines.find_map(|line| line.strip_prefix("Spam: "))?;
+    Some(spam.split(' ').next()?.eq_ignore_ascii_case("true"))
+}

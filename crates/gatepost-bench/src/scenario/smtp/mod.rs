@@ -1,0 +1,214 @@
+//! SMTP: mail comes in over a few sessions; how many messages are taken per second.
+//!
+//! Closed loop, as mail servers send: each session waits for each answer. The generator pipelines
+//! only where the server offers it (RFC 2920), and then as a mail server would: envelope in one
+//! piece, then the body.
+
+mod session;
+
+use super::{FloorOf, Scenario};
+use crate::clock;
+use crate::error::BenchError;
+use crate::interrupt::interrupted;
+use crate::load::{Dialer, Loop};
+use crate::outcome::{Headline, Outcome};
+use crate::process::Sampler;
+use crate::progress::Progress;
+use crate::sweep::{Parameter, Sweepable, Swept};
+use crate::target::Target;
+use serde::Serialize;
+use session::{Session, Shared};
+
+/// Settings of SMTP.
+#[derive(Debug, Clone, clap::Args, Serialize)]
+pub struct SmtpArguments {
+    /// Sessions at the same time
+    #[arg(long, value_name = "N", default_value = "20")]
+    sessions: Swept<usize>,
+    /// Bytes of a message
+    #[arg(long, value_name = "BYTES", default_value = "4000")]
+    size: Swept<usize>,
+    /// Messages over one connection, before it is closed
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    per_connection: u64,
+    /// Recipient
+    #[arg(long, default_value = "bench@localhost")]
+    recipient: String,
+    /// Seconds to measure
+    #[arg(long, default_value_t = 10.0)]
+    seconds: f64,
+    /// Seconds to run before measuring
+    #[arg(long, default_value_t = 1.0)]
+    warm_up: f64,
+}
+
+impl Sweepable for SmtpArguments {
+    fn parameters(&mut self) -> Vec<(&'static str, &mut dyn Parameter)> {
+        vec![("sessions", &mut self.sessions), ("size", &mut self.size)]
+    }
+}
+
+/// SMTP.
+pub struct Smtp {
+    arguments: SmtpArguments,
+}
+
+impl Smtp {
+    /// With these settings.
+    pub fn new(arguments: SmtpArguments) -> Result<Self, BenchError> {
+        let forbidden = |c: char| c.is_control() || c == '<' || c == '>' || c == ' ';
+        if arguments.recipient.contains(forbidden) || !arguments.recipient.contains('@') {
+            return Err(BenchError::Settings("--recipient is an address".into()));
+        }
+        if arguments.sessions.get() == 0 || arguments.per_connection == 0 {
+            return Err(BenchError::Settings(
+                "sessions and messages must be above 0".into(),
+            ));
+        }
+        Ok(Self { arguments })
+    }
+}
+
+impl Scenario for Smtp {
+    fn name(&self) -> &'static str {
+        "smtp"
+    }
+
+    fn settings(&self) -> serde_json::Value {
+        serde_json::json!(self.arguments)
+    }
+
+    fn headlines(&self) -> Vec<Headline> {
+        Vec::new()
+    }
+
+    fn floors(&self) -> Vec<FloorOf> {
+        // Envelope and body are two exchanges at least.
+        let exchange = "send and receive of 100 bytes on loopback";
+        vec![FloorOf::new(
+            "server CPU per message",
+            &[exchange, exchange],
+        )]
+    }
+
+    fn run(&self, target: &Target, progress: &Progress) -> Result<Outcome, BenchError> {
+        let url = target.url("smtp", &["smtp"], "smtp://HOST:PORT")?;
+        let mut dialer = Dialer::new(url.address()?);
+        let mut sessions: Loop<Session> = Loop::new()?;
+        let begin = clock::now() + clock::from_seconds(self.arguments.warm_up);
+        let end = begin + clock::from_seconds(self.arguments.seconds);
+        let mut shared = Shared::new(&self.arguments, begin);
+        let mut sampler = None;
+        loop {
+            let now = clock::now();
+            if now >= end || interrupted() {
+                break;
+            }
+            if now >= begin && sampler.is_none() {
+                sampler = Some(Sampler::start(target.watched.clone()));
+            }
+            if shared.is_hopeless()
+                && let Some(reason) = shared.failure.take()
+            {
+                return Err(BenchError::server(target, reason));
+            }
+            while sessions.open() < self.arguments.sessions.get() {
+                sessions.add(dialer.dial()?, Session::default())?;
+            }
+            let measured = now.saturating_sub(begin);
+            progress.update(measured as f64 / (end - begin) as f64, || {
+                shared.describe(measured)
+            });
+            let wake = if now < begin { begin } else { end };
+            sessions.turn(wake.min(now + clock::SECOND / 10), &mut shared)?;
+        }
+        let seconds = clock::seconds(clock::now().saturating_sub(begin).max(1));
+        let mut outcome = Outcome {
+            interrupted: interrupted(),
+            ..Outcome::default()
+        };
+        shared.report(seconds, &mut outcome);
+        let costs = sampler.map(Sampler::finish).unwrap_or_default();
+        outcome.set_costs(costs, "message", shared.accepted);
+        Ok(outcome)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::{SocketAddr, TcpListener};
+    use std::thread;
+
+    /// Takes mail; refuses every n-th message after its body. Pipelines where told to.
+    fn server(refuse_every: u64, pipelining: bool) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                thread::spawn(move || serve(&stream, refuse_every, pipelining));
+            }
+        });
+        address
+    }
+
+    fn serve(stream: &std::net::TcpStream, refuse_every: u64, pipelining: bool) {
+        let mut output = stream.try_clone().expect("a handle");
+        output.set_nodelay(true).expect("an option");
+        let mut say = |text: &str| output.write_all(format!("{text}\r\n").as_bytes()).is_ok();
+        say("220 here");
+        let (mut in_body, mut count) = (false, 0_u64);
+        for line in BufReader::new(stream).lines().map_while(Result::ok) {
+            let answer = match line.as_str() {
+                "." if in_body => {
+                    in_body = false;
+                    count += 1;
+                    if count.is_multiple_of(refuse_every) {
+                        "550 no"
+                    } else {
+                        "250 taken"
+                    }
+                }
+                _ if in_body => continue,
+                "DATA" => {
+                    in_body = true;
+                    "354 go on"
+                }
+                "QUIT" => "221 bye",
+                _ if line.starts_with("EHLO") && pipelining => "250-me\r\n250 PIPELINING",
+                _ => "250 ok",
+            };
+            if !say(answer) {
+                return;
+            }
+        }
+    }
+
+    #[test]
+    fn messages_are_counted_by_their_last_answer() {
+        for pipelining in [false, true] {
+            let arguments = SmtpArguments {
+                sessions: Swept::one(2),
+                size: Swept::one(500),
+                per_connection: 10,
+                recipient: "a@localhost".into(),
+                seconds: 0.3,
+                warm_up: 0.0,
+            };
+            let url = format!("smtp://{}", server(5, pipelining));
+            let target = Target::given(url.parse().expect("a URL"));
+            let smtp = Smtp::new(arguments).expect("settings");
+            let outcome = smtp.run(&target, &Progress::hidden()).expect("an outcome");
+            let accepted = outcome.latencies[0].summary.count;
+            let refused = outcome.value("refused").expect("a count") as u64;
+            assert!(accepted >= 4, "{outcome:?}");
+            // One in five; sessions cut off by the end are short of up to four each.
+            assert!(
+                (accepted / 4).abs_diff(refused) <= 3,
+                "{accepted} and {refused}"
+            );
+            assert_eq!(outcome.value("broken connections"), Some(0.0));
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! One session: greeting, envelope, body, and the next message.
+
+use super::SmtpArguments;
+use crate::clock::{self, Nanoseconds};
+use crate::latency::Latencies;
+use crate::load::{Closed, Conversation, Received};
+use crate::outcome::Outcome;
+use crate::scenario::mail;
+use crate::timeline::Timeline;
+use memchr::memchr;
+
+/// Longest line of a reply.
+const LINE_MAX_BYTES: usize = 4096;
+
+/// What all sessions write to.
+pub(super) struct Shared {
+    envelope: String,
+    body: Vec<u8>,
+    per_connection: u64,
+    /// Messages that are answered earlier do not count.
+    measure_from: Nanoseconds,
+    /// Whether any was, even before.
+    has_accepted: bool,
+    pub(super) accepted: u64,
+    refused: u64,
+    broken: u64,
+    latencies: Latencies,
+    pub(super) failure: Option<String>,
+    pub(super) timeline: Timeline,
+}
+
+impl Shared {
+    pub(super) fn new(arguments: &SmtpArguments, measure_from: Nanoseconds) -> Self {
+        let mut body = mail::message(1, arguments.size.get());
+        // Lines of the generated text never begin with a dot, so nothing needs stuffing.
+        body.extend_from_slice(b"\r\n.\r\n");
+        Self {
+            envelope: format!(
+                "MAIL FROM:<sender@example.net>\r\nRCPT TO:<{}>\r\nDATA\r\n",
+                arguments.recipient
+            ),
+            body,
+            per_connection: arguments.per_connection,
+            measure_from,
+            has_accepted: false,
+            accepted: 0,
+            refused: 0,
+            broken: 0,
+            latencies: Latencies::default(),
+            failure: None,
+            timeline: Timeline::from(measure_from),
+        }
+    }
+
+    pub(super) fn report(&self, seconds: f64, outcome: &mut Outcome) {
+        outcome.higher("messages per second", self.accepted as f64 / seconds, "/s");
+        outcome.lower("refused", self.refused as f64, "");
+        outcome.lower("broken connections", self.broken as f64, "");
+        outcome.latency("message", &self.latencies);
+        outcome.counts_by_second = self.timeline.seconds();
+        outcome.warn_if_unsteady(self.timeline.parts());
+        if let Some(reason) = &self.failure {
+            outcome.warn(format!("first failure: {reason}"));
+        }
+    }
+}
+
+/// What the next reply answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Awaiting {
+    #[default]
+    Greeting,
+    Hello,
+    From,
+    Recipient,
+    Data,
+    Body,
+    Goodbye,
+}
+
+/// A session in progress.
+#[derive(Default)]
+pub(super) struct Session {
+    awaiting: Awaiting,
+    pipelining: bool,
+    /// Of this message, so far.
+    refused: bool,
+    messages: u64,
+    begun: Nanoseconds,
+}
+
+impl Shared {
+    /// Whether none was ever taken, and something failed.
+    pub(super) fn is_hopeless(&self) -> bool {
+        !self.has_accepted && self.failure.is_some()
+    }
+
+    pub(super) fn describe(&self, span: Nanoseconds) -> String {
+        let rate = self.accepted as f64 / clock::seconds(span.max(1));
+        format!(
+            "{rate:.0}/s, {} messages, {} refused",
+            self.accepted, self.refused
+        )
+    }
+
+    fn count(&mut self, refused: bool, begun: Nanoseconds, now: Nanoseconds) {
+        self.has_accepted |= !refused;
+        if now < self.measure_from {
+            return;
+        }
+        if refused {
+            self.refused += 1;
+        } else {
+            self.accepted += 1;
+            self.latencies.record(now - begun);
+            self.timeline.add(now, 1);
+        }
+    }
+}
+
+impl Session {
+    /// Begins a message, or ends the session after the last.
+    fn next_message(&mut self, now: Nanoseconds, shared: &Shared, outgoing: &mut Vec<u8>) {
+        if self.messages >= shared.per_connection {
+            outgoing.extend_from_slice(b"QUIT\r\n");
+            self.awaiting = Awaiting::Goodbye;
+            return;
+        }
+        self.begun = now;
+        self.refused = false;
+        self.awaiting = Awaiting::From;
+        self.send_command(0, shared, outgoing);
+    }
+
+    /// Sends the n-th line of the envelope, or with pipelining all of it at the first.
+    fn send_command(&self, number: usize, shared: &Shared, outgoing: &mut Vec<u8>) {
+        if self.pipelining {
+            if number == 0 {
+                outgoing.extend_from_slice(shared.envelope.as_bytes());
+            }
+        } else if let Some(line) = shared.envelope.split_inclusive("\r\n").nth(number) {
+            outgoing.extend_from_slice(line.as_bytes());
+        }
+    }
+
+    /// Takes the last line of a reply; whether the session goes on.
+    fn reply(
+        &mut self,
+        line: &[u8],
+        now: Nanoseconds,
+        shared: &mut Shared,
+        outgoing: &mut Vec<u8>,
+    ) -> bool {
+        let positive = matches!(line.first(), Some(b'2' | b'3'));
+        if !positive {
+            self.refused = true;
+            shared
+                .failure
+                .get_or_insert_with(|| String::from_utf8_lossy(line).into_owned());
+        }
+        match self.awaiting {
+            Awaiting::Greeting => {
+                outgoing.extend_from_slice(b"EHLO bench.example.net\r\n");
+                self.awaiting = Awaiting::Hello;
+                return positive;
+            }
+            Awaiting::Hello => {
+                self.next_message(now, shared, outgoing);
+                return positive;
+            }
+            Awaiting::From => {
+                self.awaiting = Awaiting::Recipient;
+                self.send_command(1, shared, outgoing);
+            }
+            Awaiting::Recipient => {
+                self.awaiting = Awaiting::Data;
+                self.send_command(2, shared, outgoing);
+            }
+            Awaiting::Data if positive => {
+                self.awaiting = Awaiting::Body;
+                outgoing.extend_from_slice(&shared.body);
+            }
+            Awaiting::Data | Awaiting::Body => {
+                self.messages += 1;
+                shared.count(self.refused, self.begun, now);
+                self.next_message(now, shared, outgoing);
+            }
+            Awaiting::Goodbye => return false,
+        }
+        true
+    }
+}
+
+impl Conversation<Shared> for Session {
+    fn connected(&mut self, _shared: &mut Shared, _outgoing: &mut Vec<u8>) {}
+
+    fn received(
+        &mut self,
+        bytes: &[u8],
+        now: Nanoseconds,
+        shared: &mut Shared,
+        outgoing: &mut Vec<u8>,
+    ) -> Received {
+        let mut taken = 0;
+        while let Some(end) = memchr(b'\n', &bytes[taken..]) {
+            let line = bytes[taken..taken + end].trim_ascii_end();
+            taken += end + 1;
+            self.pipelining |= self.awaiting == Awaiting::Hello && line.ends_with(b"PIPELINING");
+            // All lines of a reply but the last have a dash after the code (RFC 5321 § 4.2.1).
+            if line.get(3) == Some(&b'-') {
+                continue;
+            }
+            if !self.reply(line, now, shared, outgoing) {
+                return Received::Finished;
+            }
+        }
+        if bytes.len() - taken > LINE_MAX_BYTES {
+            return Received::Broken;
+        }
+        Received::Taken(taken)
+    }
+
+    fn closed(&mut self, reason: Closed, shared: &mut Shared) {
+        if self.awaiting != Awaiting::Goodbye {
+            shared.broken += u64::from(clock::now() >= shared.measure_from);
+            shared
+                .failure
+                .get_or_insert_with(|| format!("{reason:?} awaiting {:?}", self.awaiting));
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! Is it the page that we mean to measure?
+
+use crate::error::BenchError;
+use crate::target::Target;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// An answer that takes longer is no answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Fetches a page once: the figures of an error page, or of a page whose insertion point was sent
+/// as it is written, would be worth nothing.
+pub(super) fn check_page(
+    target: &Target,
+    address: SocketAddr,
+    request: &[u8],
+) -> Result<(), BenchError> {
+    let fetch = || -> std::io::Result<Vec<u8>> {
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+        stream.write_all(request)?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer)?;
+        Ok(answer)
+    };
+    let answer = fetch().map_err(|error| BenchError::server(target, error.to_string()))?;
+    let text = String::from_utf8_lossy(&answer);
+    let line = text.lines().next().unwrap_or_default();
+    let status = line
+        .split(' ')
+        .nth(1)
+        .and_then(|code| code.parse::<u16>().ok());
+    if !status.is_some_and(|code| (200..300).contains(&code)) {
+        let path = String::from_utf8_lossy(request)
+            .lines()
+            .next()
+            .unwrap_or_default()
+            .to_owned();
+        return Err(BenchError::server(
+            target,
+            format!("answered {line:?} to {path:?}"),
+        ));
+    }
+    if text.contains("{{ now()") || text.contains("<!--#echo") {
+        return Err(BenchError::server(
+            target,
+            "the insertion point was sent, not its value",
+        ));
+    }
+    Ok(())
+}

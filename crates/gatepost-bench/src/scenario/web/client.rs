@@ -1,0 +1,132 @@
+//! One client: a request, its response, the next, each with what it took.
+
+use crate::clock::{self, Nanoseconds};
+use crate::latency::Latencies;
+use crate::load::{Closed, Conversation, Part, Received, ResponseReader};
+use crate::timeline::Timeline;
+use std::sync::Arc;
+
+/// What all clients write to.
+pub(super) struct Shared {
+    request: Arc<[u8]>,
+    keep_alive: bool,
+    /// Requests that end earlier do not count.
+    pub(super) measure_from: Nanoseconds,
+    /// Clients that need a new connection.
+    pub(super) idle: Vec<usize>,
+    pub(super) hits: u64,
+    pub(super) errors: u64,
+    pub(super) bytes: u64,
+    pub(super) response: Latencies,
+    pub(super) connect: Latencies,
+    pub(super) timeline: Timeline,
+    /// Nanoseconds spent in requests, by all clients.
+    pub(super) in_requests: Nanoseconds,
+}
+
+impl Shared {
+    pub(super) fn new(
+        request: Vec<u8>,
+        keep_alive: bool,
+        clients: usize,
+        measure_from: Nanoseconds,
+    ) -> Self {
+        Self {
+            request: request.into(),
+            keep_alive,
+            measure_from,
+            idle: (0..clients).collect(),
+            hits: 0,
+            errors: 0,
+            bytes: 0,
+            response: Latencies::default(),
+            connect: Latencies::default(),
+            timeline: Timeline::from(measure_from),
+            in_requests: 0,
+        }
+    }
+}
+
+/// One client's request in progress.
+pub(super) struct Client {
+    number: usize,
+    begun: Nanoseconds,
+    reader: ResponseReader,
+    whole: bool,
+}
+
+impl Client {
+    pub(super) fn new(number: usize, begun: Nanoseconds) -> Self {
+        Self {
+            number,
+            begun,
+            reader: ResponseReader::default(),
+            whole: false,
+        }
+    }
+
+    /// How long it has been in its request since the measurement began.
+    pub(super) fn in_request(&self, now: Nanoseconds, shared: &Shared) -> Nanoseconds {
+        now.saturating_sub(self.begun.max(shared.measure_from))
+    }
+
+    fn count(&self, now: Nanoseconds, shared: &mut Shared) {
+        if now < shared.measure_from {
+            return;
+        }
+        shared.in_requests += self.in_request(now, shared);
+        if self.whole && (200..300).contains(&self.reader.status) {
+            shared.hits += 1;
+            shared.bytes += self.reader.bytes;
+            shared.response.record(now - self.begun);
+            shared.timeline.add(now, 1);
+        } else {
+            shared.errors += 1;
+        }
+    }
+}
+
+impl Conversation<Shared> for Client {
+    fn connected(&mut self, shared: &mut Shared, outgoing: &mut Vec<u8>) {
+        let now = clock::now();
+        if now >= shared.measure_from {
+            shared.connect.record(now - self.begun);
+        }
+        outgoing.extend_from_slice(&shared.request);
+    }
+
+    fn received(
+        &mut self,
+        bytes: &[u8],
+        now: Nanoseconds,
+        shared: &mut Shared,
+        outgoing: &mut Vec<u8>,
+    ) -> Received {
+        match self.reader.read(bytes) {
+            Part::More(taken) => Received::Taken(taken),
+            Part::Malformed => Received::Broken,
+            Part::Whole(taken) => {
+                self.whole = true;
+                if !shared.keep_alive {
+                    return Received::Finished;
+                }
+                self.count(now, shared);
+                self.whole = false;
+                self.reader.reset();
+                self.begun = now;
+                outgoing.extend_from_slice(&shared.request);
+                Received::Taken(taken)
+            }
+        }
+    }
+
+    fn closed(&mut self, reason: Closed, shared: &mut Shared) {
+        self.whole |= reason == Closed::ByServer && self.reader.ends_with_connection();
+        // A kept connection that the server ends between two responses is no failed request.
+        let between = shared.keep_alive && reason == Closed::ByServer && self.reader.bytes == 0;
+        if !between {
+            self.count(clock::now(), shared);
+        }
+        shared.idle.push(self.number);
+    }
+}

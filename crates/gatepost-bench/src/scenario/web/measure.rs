@@ -1,0 +1,127 @@
+//! One size: clients fetch back to back for a fixed time, and WebStone's figures of it.
+
+use super::client::{Client, Shared};
+use super::{WebArguments, rate_name};
+use crate::clock::{self, Nanoseconds};
+use crate::error::BenchError;
+use crate::interrupt::interrupted;
+use crate::load::{Dialer, Loop};
+use crate::outcome::Outcome;
+use std::net::SocketAddr;
+
+/// One size, measured.
+pub(super) struct Measured {
+    pub(super) seconds: f64,
+    pub(super) shared: Shared,
+}
+
+/// Fetches; `tell` hears how far it is, and the rate.
+pub(super) fn measure(
+    arguments: &WebArguments,
+    address: SocketAddr,
+    request: Vec<u8>,
+    mut tell: impl FnMut(f64, f64),
+) -> Result<Measured, BenchError> {
+    let mut clients: Loop<Client> = Loop::new()?;
+    let mut dialer = Dialer::new(address);
+    let begin = clock::now() + clock::from_seconds(arguments.warm_up);
+    let end = begin + clock::from_seconds(arguments.seconds);
+    let mut shared = Shared::new(
+        request,
+        arguments.keep_alive,
+        arguments.clients.get(),
+        begin,
+    );
+    loop {
+        let now = clock::now();
+        if now >= end || interrupted() {
+            break;
+        }
+        let measured = now.saturating_sub(begin);
+        tell(
+            measured as f64 / (end - begin) as f64,
+            rate(shared.hits, measured),
+        );
+        while let Some(number) = shared.idle.pop() {
+            let begun = clock::now();
+            let Ok(socket) = dialer.dial() else {
+                shared.errors += 1;
+                shared.idle.push(number);
+                break;
+            };
+            clients.add(socket, Client::new(number, begun))?;
+        }
+        clients.turn(end.min(now + clock::SECOND / 10), &mut shared)?;
+    }
+    let finish = clock::now();
+    // Requests cut off by the end count for the load factor only.
+    let cut_off = clients
+        .conversations()
+        .map(|client| client.in_request(finish, &shared));
+    shared.in_requests += cut_off.sum::<u64>();
+    Ok(Measured {
+        seconds: clock::seconds(finish.saturating_sub(begin).max(1)),
+        shared,
+    })
+}
+
+fn rate(hits: u64, span: Nanoseconds) -> f64 {
+    hits as f64 / clock::seconds(span.max(1))
+}
+
+/// The line above the lines of all sizes.
+pub(super) fn heading() -> String {
+    format!(
+        "{:>7} {:>9} {:>10} {:>12} {:>8} {:>8} {:>11} {:>11} {:>6}",
+        "size",
+        "response",
+        "conn/s",
+        "bytes/s",
+        "err/s",
+        "Mbit/s",
+        "response ms",
+        "connect ms",
+        "load"
+    )
+}
+
+impl Measured {
+    /// WebStone's figures.
+    pub(super) fn report(&self, size: usize, server_cpu: Option<f64>, outcome: &mut Outcome) {
+        let Self { seconds, shared } = self;
+        let per_second = shared.hits as f64 / seconds;
+        let bytes_per_second = shared.bytes as f64 / seconds;
+        let errors_per_second = shared.errors as f64 / seconds;
+        let megabits = bytes_per_second * 8.0 / 1e6;
+        let (response, connect) = (shared.response.summary(), shared.connect.summary());
+        let load = clock::seconds(shared.in_requests) / seconds;
+        let length = shared.bytes / shared.hits.max(1);
+        outcome.original.push(format!(
+            "{size:>7} {length:>9} {per_second:>10.2} {bytes_per_second:>12.0} \
+             {errors_per_second:>8.2} {megabits:>8.1} {:>11.3} {:>11.3} {load:>6.2}",
+            response.mean_us / 1e3,
+            connect.mean_us / 1e3,
+        ));
+        outcome.higher(rate_name(size), per_second, "/s");
+        outcome.higher(format!("{size} B throughput"), megabits, "Mbit/s");
+        outcome.lower(
+            format!("{size} B errors per second"),
+            errors_per_second,
+            "/s",
+        );
+        outcome.neutral(format!("{size} B load factor"), load, "");
+        if let Some(cpu) = server_cpu {
+            let per_hit = cpu / shared.hits.max(1) as f64 * 1e6;
+            outcome.lower(format!("{size} B server CPU per page"), per_hit, "µs");
+        }
+        outcome.latency(format!("{size} B response"), &shared.response);
+        if shared.connect.count() > 0 {
+            outcome.latency(format!("{size} B connect"), &shared.connect);
+        }
+        outcome.counts_by_second.extend(shared.timeline.seconds());
+        outcome.warn_if_unsteady(shared.timeline.parts());
+        if shared.errors > 0 {
+            outcome.warn(format!("{size} B: {} requests failed", shared.errors));
+        }
+    }
+}

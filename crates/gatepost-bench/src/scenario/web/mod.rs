@@ -1,0 +1,267 @@
+//! WEB: pages with one dynamic insertion point, in nine sizes, fetched as WebStone does.
+//!
+//! A few clients fetch back to back for a fixed time; by default each request has a connection
+//! of its own, as the original's did. WebStone's figures: connections per second, errors per
+//! second, Mbit/s with headers, response time from before `socket()` to after `close()`, connect
+//! time, and Little's load factor (time spent in requests divided by test time).
+
+mod check;
+mod client;
+mod measure;
+
+use super::{FloorOf, Scenario, page};
+use crate::error::BenchError;
+use crate::interrupt::interrupted;
+use crate::outcome::{Headline, Outcome};
+use crate::peer::Definition;
+use crate::process::Sampler;
+use crate::progress::Progress;
+use crate::sweep::{Parameter, Sweepable, Swept};
+use crate::target::Target;
+use serde::Serialize;
+use std::fs;
+use std::path::Path;
+
+const SIZES: &str = "317,1337,2357,5417,10517,20717,51317,102317,204317";
+/// Size of the response, hits per second, as published in 1998.
+const ORIGINAL: [(usize, f64); 9] = [
+    (317, 84.18),
+    (1_337, 81.04),
+    (2_357, 78.62),
+    (5_417, 70.13),
+    (10_517, 59.24),
+    (20_717, 43.18),
+    (51_317, 22.52),
+    (102_317, 13.09),
+    (204_317, 6.49),
+];
+/// Settings of WEB.
+#[derive(Debug, Clone, clap::Args, Serialize)]
+pub struct WebArguments {
+    /// Response sizes; {size} in the URL stands for each, a URL without it is fetched as it is
+    #[arg(long, value_delimiter = ',', default_value = SIZES)]
+    sizes: Vec<usize>,
+    /// Clients that fetch at the same time
+    #[arg(long, value_name = "N", default_value = "5")]
+    clients: Swept<usize>,
+    /// Seconds for each size
+    #[arg(long, default_value_t = 5.0)]
+    seconds: f64,
+    /// Seconds to run before measuring each size
+    #[arg(long, default_value_t = 0.5)]
+    warm_up: f64,
+    /// Fetch many pages over each connection, instead of one
+    #[arg(long)]
+    keep_alive: bool,
+}
+
+impl Sweepable for WebArguments {
+    fn parameters(&mut self) -> Vec<(&'static str, &mut dyn Parameter)> {
+        vec![("clients", &mut self.clients)]
+    }
+}
+
+/// WEB.
+pub struct Web {
+    arguments: WebArguments,
+}
+
+impl Web {
+    /// With these settings.
+    pub fn new(arguments: WebArguments) -> Result<Self, BenchError> {
+        if arguments.clients.get() == 0 || arguments.sizes.is_empty() {
+            return Err(BenchError::Settings("clients must be above 0".into()));
+        }
+        Ok(Self { arguments })
+    }
+}
+
+impl Scenario for Web {
+    fn name(&self) -> &'static str {
+        "web"
+    }
+
+    fn settings(&self) -> serde_json::Value {
+        serde_json::json!(self.arguments)
+    }
+
+    fn headlines(&self) -> Vec<Headline> {
+        let source = "PicLan-IP Coyote, 1998: two Pentium 200 MMX, WebStone with 5 threads";
+        let headline = |(size, rate): &(usize, f64)| Headline::new(rate_name(*size), *rate, source);
+        ORIGINAL.iter().map(headline).collect()
+    }
+
+    fn floors(&self) -> Vec<FloorOf> {
+        let exchange = "send and receive of 100 bytes on loopback";
+        let connect = "connect, accept, close on loopback";
+        let operations: &[&str] = if self.arguments.keep_alive {
+            &[exchange]
+        } else {
+            &[connect, exchange]
+        };
+        let of_size =
+            |size: &usize| FloorOf::new(format!("{size} B server CPU per page"), operations);
+        self.arguments.sizes.iter().map(of_size).collect()
+    }
+
+    fn prepare_peer(&self, peer: &Definition, folder: &Path) -> Result<(), BenchError> {
+        let Some(web) = &peer.web else { return Ok(()) };
+        for &size in &self.arguments.sizes {
+            let path = folder.join(web.file.replace("{size}", &size.to_string()));
+            let write = || {
+                fs::create_dir_all(path.parent().unwrap_or(folder))?;
+                fs::write(&path, page::page(size, &web.insertion))
+            };
+            write().map_err(|error| BenchError::File {
+                path: path.clone(),
+                error,
+            })?;
+        }
+        Ok(())
+    }
+
+    fn run(&self, target: &Target, progress: &Progress) -> Result<Outcome, BenchError> {
+        let url = target.url("web", &["http"], "http://HOST:PORT/PATH")?;
+        let address = url.address()?;
+        let mut outcome = Outcome::default();
+        let sampler = Sampler::start(target.watched.clone());
+        outcome.original.push(measure::heading());
+        let mut pages = 0;
+        let mut sizes = self.arguments.sizes.as_slice();
+        if !url.path.contains("{size}") {
+            sizes = &sizes[..1.min(sizes.len())];
+        }
+        for (number, &size) in sizes.iter().enumerate() {
+            let path = url.path.replace("{size}", &size.to_string());
+            let path = if path.is_empty() {
+                "/".to_owned()
+            } else {
+                path
+            };
+            check::check_page(target, address, &request(&url.host, &path, false))?;
+            let before = target.usage();
+            let done = number as f64 / sizes.len() as f64;
+            let request = request(&url.host, &path, self.arguments.keep_alive);
+            let measured = measure::measure(&self.arguments, address, request, |share, hits| {
+                progress.update(done + share / sizes.len() as f64, || {
+                    format!("{size} B, {hits:.0}/s")
+                });
+            })?;
+            let after = target.usage();
+            let cpu = before
+                .zip(after)
+                .map(|(b, a)| a.cpu_seconds() - b.cpu_seconds());
+            pages += measured.shared.hits;
+            measured.report(size, cpu, &mut outcome);
+            if interrupted() {
+                outcome.interrupted = true;
+                break;
+            }
+        }
+        outcome.set_costs(sampler.finish(), "page", pages);
+        Ok(outcome)
+    }
+}
+
+fn rate_name(size: usize) -> String {
+    format!("{size} B pages per second")
+}
+
+fn request(host: &str, path: &str, keep_alive: bool) -> Vec<u8> {
+    let connection = if keep_alive { "keep-alive" } else { "close" };
+    format!(
+        "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: gatepost-bench\r\n\
+         Connection: {connection}\r\n\r\n"
+    )
+    .into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::client::Shared;
+    use super::measure::Measured;
+    use super::*;
+    use crate::clock;
+    use std::io::{Read, Write};
+    use std::net::{SocketAddr, TcpListener};
+    use std::thread;
+
+    /// A server that answers every n-th request with an error, the rest with a short page.
+    fn server(every_nth_fails: usize) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        thread::spawn(move || {
+            let mut number = 0_usize;
+            for mut stream in listener.incoming().flatten() {
+                let mut request = [0; 1024];
+                while let Ok(1..) = stream.read(&mut request) {
+                    number += 1;
+                    let fails = number.is_multiple_of(every_nth_fails);
+                    let status = if fails { "500 Oh" } else { "200 OK" };
+                    let answer = format!("HTTP/1.1 {status}\r\nContent-Length: 4\r\n\r\npage");
+                    if stream.write_all(answer.as_bytes()).is_err()
+                        || !text_of(&request).contains("keep-alive")
+                    {
+                        break;
+                    }
+                }
+            }
+        });
+        address
+    }
+
+    fn text_of(bytes: &[u8]) -> String {
+        String::from_utf8_lossy(bytes).into_owned()
+    }
+
+    fn arguments(clients: usize, keep_alive: bool) -> WebArguments {
+        WebArguments {
+            sizes: vec![317],
+            clients: Swept::one(clients),
+            seconds: 0.2,
+            warm_up: 0.0,
+            keep_alive,
+        }
+    }
+
+    fn measure(address: SocketAddr, keep_alive: bool) -> Measured {
+        let arguments = arguments(if keep_alive { 1 } else { 3 }, keep_alive);
+        let request = request("localhost", "/", keep_alive);
+        measure::measure(&arguments, address, request, |_, _| {}).expect("measured")
+    }
+
+    #[test]
+    fn pages_are_counted_and_so_are_errors() {
+        for keep_alive in [false, true] {
+            let measured = measure(server(10), keep_alive);
+            let Shared {
+                hits,
+                errors,
+                bytes,
+                ..
+            } = &measured.shared;
+            assert!(*hits > 20, "{hits} with keep-alive {keep_alive}");
+            // One in ten, and up to three requests cut off by the end.
+            assert!((*hits / 9).abs_diff(*errors) <= 3, "{hits} and {errors}");
+            assert_eq!(
+                *bytes,
+                hits * "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\npage".len() as u64
+            );
+            assert_eq!(
+                measured.shared.timeline.seconds().iter().sum::<u64>(),
+                *hits
+            );
+            let load = clock::seconds(measured.shared.in_requests) / measured.seconds;
+            assert!(load > 0.5 && load < 3.2, "{load}");
+        }
+    }
+
+    #[test]
+    fn an_error_page_is_found_before_the_measurement() {
+        let address = server(1);
+        let target = Target::given(format!("http://{address}/page").parse().expect("a URL"));
+        let web = Web::new(arguments(1, false)).expect("settings");
+        let error = web.run(&target, &Progress::hidden()).expect_err("500");
+        assert!(error.to_string().contains("500 Oh"), "{error}");
+    }
+}

@@ -1,0 +1,117 @@
+//! Where a series of results changed, by Welch's test and the rank test.
+
+use super::{Sample, mann_whitney, welch};
+
+/// Values on either side of a change that are needed to show it.
+const VALUES_MIN: usize = 3;
+
+/// A place where the values before and after differ.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Change {
+    /// The first result that differs, by its place in the series.
+    pub at: usize,
+    /// Mean after over mean before.
+    pub ratio: f64,
+    /// The probability of so clear a difference without a change, guarded for all places tried.
+    pub probability: f64,
+}
+
+/// All changes in a series of results, each of which has one or more values, in order of time.
+///
+/// The series is read as it grew: with each result added, the clearest place since the last change
+/// is sought, and as soon as it is proven the search goes on from there. So a change that was
+/// taken back later is still two changes. Each place tried is a chance to err, so its probability
+/// is multiplied by their number (Bonferroni). Both tests must agree: Welch's for the size, Mann
+/// and Whitney's so that one outlier is no change.
+pub fn changes(series: &[Vec<f64>], confidence: f64) -> Vec<Change> {
+    let places = series.len() * series.len().saturating_sub(1) / 2;
+    let mut found: Vec<Change> = Vec::new();
+    let mut start = 0;
+    let mut end = 2;
+    while end <= series.len() {
+        let tried = (start + 1..end).filter_map(|at| change_at(series, start, at, end));
+        let clearest = tried.min_by(|a, b| a.probability.total_cmp(&b.probability));
+        let guarded = clearest.map(|change| Change {
+            probability: (change.probability * places as f64).min(1.0),
+            ..change
+        });
+        match guarded.filter(|change| change.probability < 1.0 - confidence) {
+            Some(change) => {
+                start = change.at;
+                found.push(change);
+            }
+            None => end += 1,
+        }
+    }
+    with_whole_ratios(series, &mut found);
+    found
+}
+
+/// Mean of the whole stretch after each change over that before it.
+fn with_whole_ratios(series: &[Vec<f64>], found: &mut [Change]) {
+    let mean = |from: usize, to: usize| {
+        let sample = Sample::new(series[from..to].concat());
+        sample.map_or(f64::NAN, |sample| sample.mean())
+    };
+    let places: Vec<usize> = found.iter().map(|change| change.at).collect();
+    for (number, change) in found.iter_mut().enumerate() {
+        let before = if number == 0 { 0 } else { places[number - 1] };
+        let after = places.get(number + 1).copied().unwrap_or(series.len());
+        change.ratio = mean(change.at, after) / mean(before, change.at);
+    }
+}
+
+/// A change between `at` and the result before it, seen in those from `start` to before `end`.
+fn change_at(series: &[Vec<f64>], start: usize, at: usize, end: usize) -> Option<Change> {
+    let before = Sample::new(series[start..at].concat())?;
+    let after = Sample::new(series[at..end].concat())?;
+    if before.count().min(after.count()) < VALUES_MIN {
+        return None;
+    }
+    let by_mean = match welch(&before, &after) {
+        Some(test) => test.probability,
+        // Neither side varies: any difference is one.
+        None if before.median().total_cmp(&after.median()).is_ne() => 0.0,
+        None => 1.0,
+    };
+    let by_rank = mann_whitney(&before, &after).probability;
+    Some(Change {
+        at,
+        ratio: after.mean() / before.mean(),
+        probability: by_mean.max(by_rank),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn series(means: &[f64]) -> Vec<Vec<f64>> {
+        let around = |mean: &f64| [-0.8, -0.3, 0.1, 0.4, 0.6].map(|off| mean + off).to_vec();
+        means.iter().map(around).collect()
+    }
+
+    #[test]
+    fn the_first_that_differs_is_found() {
+        let found = changes(&series(&[100.0, 100.2, 99.9, 90.0, 90.1, 89.8]), 0.95);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].at, 3);
+        assert!((found[0].ratio - 0.9).abs() < 0.005);
+    }
+
+    #[test]
+    fn there_and_back_are_two() {
+        let found = changes(&series(&[100.0, 100.1, 120.0, 120.2, 100.0, 99.9]), 0.95);
+        let places: Vec<usize> = found.iter().map(|change| change.at).collect();
+        assert_eq!(places, [2, 4]);
+    }
+
+    #[test]
+    fn noise_and_one_outlier_are_no_change() {
+        assert_eq!(changes(&series(&[100.0, 100.1, 99.9, 100.0]), 0.95), []);
+        let mut spiked = series(&[100.0, 100.1, 99.9, 100.0]);
+        spiked[2][4] = 300.0;
+        assert_eq!(changes(&spiked, 0.95), []);
+        assert_eq!(changes(&[vec![1.0], vec![2.0]], 0.95), []);
+    }
+}

@@ -1,0 +1,270 @@
+//! Settings that may be a list or a range: `--subscribers 10,100,1000`, `--subscribers 10..19000`.
+//!
+//! A scenario is always run with one value of each setting; where the command line gives several,
+//! it is run for each, and for each combination where several settings have several.
+
+use crate::error::BenchError;
+use serde::{Serialize, Serializer};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+/// Steps of a range, unless told.
+pub const DEFAULT_STEPS: usize = 5;
+/// A range over at least this factor is walked in equal ratios, a narrower one in equal steps.
+const RATIO_FOR_GEOMETRIC: f64 = 10.0;
+/// More runs than this are a mistake.
+const POINTS_MAX: usize = 1_000;
+
+/// A number that a setting can have.
+pub trait Number: Copy + PartialEq + FromStr + fmt::Display + Serialize {
+    /// As a point on an axis.
+    fn to_f64(self) -> f64;
+    /// The number nearest to a point.
+    fn from_f64(value: f64) -> Self;
+}
+
+macro_rules! number {
+    ($($type:ty),*) => {
+        $(impl Number for $type {
+            #[allow(clippy::cast_lossless)]
+            fn to_f64(self) -> f64 {
+                self as f64
+            }
+
+            fn from_f64(value: f64) -> Self {
+                value.round() as Self
+            }
+        })*
+    };
+}
+number!(u16, usize, u64);
+
+impl Number for f64 {
+    fn to_f64(self) -> f64 {
+        self
+    }
+
+    fn from_f64(value: f64) -> Self {
+        value
+    }
+}
+
+/// One value, or several to be tried.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Swept<T> {
+    /// These, in this order; at least one.
+    List(Vec<T>),
+    /// From one to another, both included.
+    Range(T, T),
+}
+
+impl<T: Number> Swept<T> {
+    /// Just this one.
+    pub fn one(value: T) -> Self {
+        Self::List(vec![value])
+    }
+
+    /// The value that a run has; where there are several, the first.
+    pub fn get(&self) -> T {
+        match self {
+            Self::List(values) => values[0],
+            Self::Range(from, _) => *from,
+        }
+    }
+
+    fn points(&self, steps: usize) -> Vec<f64> {
+        let (from, to) = match self {
+            Self::List(values) => return values.iter().map(|value| value.to_f64()).collect(),
+            Self::Range(from, to) => (from.to_f64(), to.to_f64()),
+        };
+        let steps = steps.max(2);
+        let geometric = from > 0.0 && to / from >= RATIO_FOR_GEOMETRIC;
+        let at = |step: usize| {
+            let share = step as f64 / (steps - 1) as f64;
+            let value = if geometric {
+                from * (to / from).powf(share)
+            } else {
+                from + (to - from) * share
+            };
+            T::from_f64(value).to_f64()
+        };
+        let mut points: Vec<f64> = (0..steps).map(at).collect();
+        points.dedup();
+        points
+    }
+}
+
+impl<T: Number> FromStr for Swept<T> {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parse = |text: &str| {
+            let digits = text.trim().replace('_', "");
+            digits.parse().map_err(|_| {
+                format!("'{text}' is no number; write 10, a list 10,100 or a range 10..1000")
+            })
+        };
+        if let Some((from, to)) = text.split_once("..") {
+            let (from, to): (T, T) = (parse(from)?, parse(to)?);
+            if from.to_f64() >= to.to_f64() {
+                return Err("a range goes from the smaller to the larger".into());
+            }
+            return Ok(Self::Range(from, to));
+        }
+        text.split(',')
+            .map(parse)
+            .collect::<Result<_, _>>()
+            .map(Self::List)
+    }
+}
+
+impl<T: Number> Serialize for Swept<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::List(values) if values.len() == 1 => values[0].serialize(serializer),
+            Self::List(values) => values.serialize(serializer),
+            Self::Range(from, to) => format!("{from}..{to}").serialize(serializer),
+        }
+    }
+}
+
+/// A setting, whatever its type.
+pub trait Parameter {
+    /// All values to be tried.
+    fn points(&self, steps: usize) -> Vec<f64>;
+    /// Settles on one of them.
+    fn fix(&mut self, value: f64);
+}
+
+impl<T: Number> Parameter for Swept<T> {
+    fn points(&self, steps: usize) -> Vec<f64> {
+        Self::points(self, steps)
+    }
+
+    fn fix(&mut self, value: f64) {
+        *self = Self::one(T::from_f64(value));
+    }
+}
+
+impl<T: Number> Parameter for Option<Swept<T>> {
+    fn points(&self, steps: usize) -> Vec<f64> {
+        self.as_ref()
+            .map(|swept| swept.points(steps))
+            .unwrap_or_default()
+    }
+
+    fn fix(&mut self, value: f64) {
+        *self = Some(Swept::one(T::from_f64(value)));
+    }
+}
+
+/// Settings some of which may be swept.
+pub trait Sweepable: Clone {
+    /// Those, by the names of their flags.
+    fn parameters(&mut self) -> Vec<(&'static str, &mut dyn Parameter)>;
+}
+
+/// The values that swept settings have in one run, by name; empty where nothing is swept.
+pub type Point = BTreeMap<String, f64>;
+
+/// All combinations, each with settings of one value.
+pub fn points<A: Sweepable>(arguments: &A, steps: usize) -> Result<Vec<(Point, A)>, BenchError> {
+    let mut all = vec![(Point::new(), arguments.clone())];
+    let mut template = arguments.clone();
+    for (index, (name, parameter)) in template.parameters().into_iter().enumerate() {
+        let values = parameter.points(steps);
+        if values.len() < 2 {
+            continue;
+        }
+        if all.len() * values.len() > POINTS_MAX {
+            return Err(BenchError::Settings(format!(
+                "the sweep has more than {POINTS_MAX} points"
+            )));
+        }
+        let with = |(point, arguments): &(Point, A), value: f64| {
+            let (mut point, mut arguments) = (point.clone(), arguments.clone());
+            point.insert(name.to_owned(), value);
+            arguments.parameters()[index].1.fix(value);
+            (point, arguments)
+        };
+        all = all
+            .iter()
+            .flat_map(|one| {
+                values
+                    .iter()
+                    .map(|&value| with(one, value))
+                    .collect::<Vec<_>>()
+            })
+            .collect();
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Clone)]
+    struct Settings {
+        users: Swept<usize>,
+        rate: Option<Swept<f64>>,
+    }
+
+    impl Sweepable for Settings {
+        fn parameters(&mut self) -> Vec<(&'static str, &mut dyn Parameter)> {
+            vec![("users", &mut self.users), ("rate", &mut self.rate)]
+        }
+    }
+
+    fn swept<T: Number>(text: &str) -> Swept<T> {
+        text.parse().expect(text)
+    }
+
+    #[test]
+    fn wide_ranges_go_by_ratios_narrow_ones_by_steps() {
+        assert_eq!(
+            swept::<usize>("10..10000").points(4),
+            [10.0, 100.0, 1_000.0, 10_000.0]
+        );
+        assert_eq!(swept::<usize>("10..20").points(3), [10.0, 15.0, 20.0]);
+        assert_eq!(swept::<usize>("1..3").points(9), [1.0, 2.0, 3.0]);
+        assert_eq!(swept::<f64>("0.5,2").points(9), [0.5, 2.0]);
+        for text in ["", "a", "5..5", "9..1", "1,", "-1"] {
+            assert!(text.parse::<Swept<usize>>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn every_combination_is_a_point() {
+        let one = Settings {
+            users: swept("10"),
+            rate: None,
+        };
+        let all = points(&one, 3).expect("points");
+        assert_eq!((all.len(), all[0].0.len()), (1, 0));
+        let many = Settings {
+            users: swept("10,20"),
+            rate: Some(swept("1..3")),
+        };
+        let all = points(&many, 3).expect("points");
+        assert_eq!(all.len(), 6);
+        let (point, settings) = &all[5];
+        assert_eq!((point["users"], point["rate"]), (20.0, 3.0));
+        assert_eq!(settings.users.get(), 20);
+        assert_eq!(settings.rate.as_ref().map(Swept::get), Some(3.0));
+        let huge = Settings {
+            users: swept("1..10000"),
+            rate: None,
+        };
+        assert!(points(&huge, 5_000).is_err());
+    }
+
+    #[test]
+    fn settings_are_stored_as_they_were_given() {
+        let json = |text: &str| serde_json::to_value(swept::<usize>(text)).expect("JSON");
+        assert_eq!(json("10"), 10);
+        assert_eq!(json("10,20"), serde_json::json!([10, 20]));
+        assert_eq!(json("10..1_000"), "10..1000");
+    }
+}
