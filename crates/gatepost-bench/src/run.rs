@@ -132,12 +132,14 @@ fn run_all(
             return Ok(());
         }
         let offers = |name: &String, definition: &peer::Definition| {
-            let wanted = if arguments.peer.is_empty() {
-                definition.find_programs(name).is_ok()
+            let Some(offer) = definition.offers.get(scenario.name()) else {
+                return false;
+            };
+            if arguments.peer.is_empty() {
+                definition.find_programs(name, offer).is_ok()
             } else {
                 arguments.peer.contains(name)
-            };
-            wanted && definition.offers.contains_key(scenario.name())
+            }
         };
         let mut peer: Vec<String> = definitions
             .iter()
@@ -174,7 +176,7 @@ fn list_peers(folder: Option<&Path>, show: Option<&str>) -> Result<(), BenchErro
         return Ok(());
     }
     for (name, definition) in definitions.iter() {
-        let state = match definition.find_programs(name) {
+        let state = match definition.find_program(name) {
             Ok(_) => "installed",
             Err(_) => "-",
         };

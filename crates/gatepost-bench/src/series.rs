@@ -13,6 +13,7 @@ use crate::run::Points;
 use crate::scenario::{Scenario, floor};
 use crate::sweep::Point;
 use crate::target::{Endpoint, Target};
+use std::fmt::Write as _;
 
 /// What a target is before its run: given, or a peer that is started for each run.
 enum Candidate {
@@ -109,7 +110,8 @@ fn label(
         run + 1
     );
     for (name, value) in point {
-        label.push_str(&format!(" {name}={value}"));
+        // Writing to a String cannot fail.
+        let _ = write!(label, " {name}={value}");
     }
     label
 }
@@ -134,15 +136,15 @@ fn candidates(
     };
     for name in &arguments.peer {
         let definition = definitions.get(name)?;
-        definition.find_programs(name)?;
-        if !definition.offers.contains_key(&key) {
+        let Some(offer) = definition.offers.get(&key) else {
             let offers: Vec<&str> = definition.offers.keys().map(String::as_str).collect();
             return Err(BenchError::NoOffer {
                 peer: name.clone(),
                 wanted: key,
                 offers: offers.join(", "),
             });
-        }
+        };
+        definition.find_programs(name, offer)?;
         candidates.push(Candidate::Peer(Peer {
             name: name.clone(),
             definition: Box::new(definition.clone()),
@@ -186,7 +188,14 @@ fn run_once(
             let prepare = |folder: &std::path::Path| scenario.prepare_peer(definition, folder);
             let processors = arguments.pin.as_ref().map(|pinning| &pinning.server);
             let words = scenario.words();
-            let running = Running::start(&peer.name, definition, &words, processors, prepare)?;
+            let running = Running::start(
+                &peer.name,
+                definition,
+                peer.offer(),
+                &words,
+                processors,
+                prepare,
+            )?;
             let publish = definition.publish.get(&peer.key).map(String::as_str);
             scenario.run(&running.target(peer.offer(), publish)?, progress)
         }

@@ -26,7 +26,7 @@ fn command(words: &str) -> BenchCommand {
 }
 
 fn target(faults: Faults) -> Target {
-    let url = format!("mqtt://{}", broker::start(faults));
+    let url = format!("mqtt://{}", broker::start_counting("127.0.0.1", faults).0);
     Target::given(url.parse().expect("a URL"))
 }
 

@@ -258,7 +258,7 @@ impl Conductor {
         let gathered = Gathered {
             agents: std::mem::take(&mut self.agents),
             begin,
-            measured_seconds: clock::seconds(stopped.min(end).saturating_sub(measure).max(1)),
+            seconds: clock::seconds(stopped.min(end).saturating_sub(measure).max(1)),
             interrupted: interrupted(),
         };
         Ok(gathered.outcome(plan))

@@ -18,7 +18,7 @@ const EARLY_SHARE: u64 = 1_000;
 pub(super) struct Gathered {
     pub(super) agents: BTreeMap<String, Agent>,
     pub(super) begin: Nanoseconds,
-    pub(super) measured_seconds: f64,
+    pub(super) seconds: f64,
     pub(super) interrupted: bool,
 }
 
@@ -60,7 +60,7 @@ impl Gathered {
             tally,
             slip,
             unacknowledged,
-            measured_seconds: self.measured_seconds,
+            seconds: self.seconds,
             costs: Costs {
                 server,
                 generator,

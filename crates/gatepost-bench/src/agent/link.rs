@@ -22,6 +22,8 @@ use std::time::Duration;
 const PACKET_MAX_BYTES: usize = 16 * 1024 * 1024;
 /// How long the broker may take to answer.
 const ANSWER_SECONDS: u64 = 10;
+/// One read takes up to this.
+const READ_BYTES: usize = 64 * 1024;
 const VERSION: Version = Version::Mqtt311;
 
 /// One side of it.
@@ -177,7 +179,7 @@ impl Link {
         }
         self.stream
             .set_read_timeout(Some(Duration::from_nanos(left)))?;
-        let mut buffer = [0; 64 * 1024];
+        let mut buffer = vec![0; READ_BYTES];
         match self.stream.read(&mut buffer) {
             Ok(0) => Err(self.failed("it closed the connection")),
             Ok(count) => {

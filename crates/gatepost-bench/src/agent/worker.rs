@@ -46,7 +46,7 @@ pub fn run(arguments: &AgentArguments) -> Result<(), BenchError> {
         running: None,
         runs: 0,
     };
-    while !interrupted() && !(arguments.once && agent.runs > 0) {
+    while !interrupted() && (!arguments.once || agent.runs == 0) {
         agent.turn()?;
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! What a definition file says.
 
 use crate::error::BenchError;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 use std::env;
 use std::fs;
@@ -43,9 +43,9 @@ pub struct Definition {
     /// Added to the environment.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
-    /// The port that accepts connections once the server is ready.
-    #[serde(default)]
-    pub ready: Option<String>,
+    /// The ports that accept connections once the server is ready: one name or a list.
+    #[serde(default, deserialize_with = "one_or_many")]
+    pub ready: Vec<String>,
     /// Seconds to wait for that.
     #[serde(default = "default_ready_seconds")]
     pub ready_seconds: u64,
@@ -86,6 +86,19 @@ pub struct WebPages {
     pub insertion: String,
 }
 
+fn one_or_many<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum OneOrMany {
+        One(String),
+        Many(Vec<String>),
+    }
+    Ok(match OneOrMany::deserialize(deserializer)? {
+        OneOrMany::One(name) => vec![name],
+        OneOrMany::Many(names) => names,
+    })
+}
+
 const fn default_ready_seconds() -> u64 {
     30
 }
@@ -108,14 +121,22 @@ impl Definition {
         find(peer, &self.program, self.program_variable.as_deref())
     }
 
-    /// The paths of all programs, by the word that stands for each.
-    pub fn find_programs(&self, peer: &str) -> Result<Vec<(String, PathBuf)>, BenchError> {
+    /// The paths of the programs that an offer needs, by the word that stands for each: the server,
+    /// and those that the offer, or what comes before it, names.
+    pub fn find_programs(
+        &self,
+        peer: &str,
+        offer: &str,
+    ) -> Result<Vec<(String, PathBuf)>, BenchError> {
         let mut found = vec![("program".to_owned(), self.find_program(peer)?)];
+        let texts = self.prepare.iter().flatten().chain(&self.command);
+        let texts: Vec<&str> = texts.map(String::as_str).chain([offer]).collect();
         for (word, other) in &self.programs {
-            found.push((
-                word.clone(),
-                find(peer, &other.program, other.variable.as_deref())?,
-            ));
+            let place = format!("{{{word}}}");
+            if texts.iter().any(|text| text.contains(&place)) {
+                let path = find(peer, &other.program, other.variable.as_deref())?;
+                found.push((word.clone(), path));
+            }
         }
         Ok(found)
     }
@@ -223,10 +244,8 @@ fn parse(name: &str, text: &str) -> Result<Definition, BenchError> {
             reason: error.to_string(),
         })?;
     text.clone_into(&mut definition.text);
-    let unknown_port = definition
-        .ready
-        .as_ref()
-        .filter(|ready| !definition.ports.contains(ready));
+    let mut ready = definition.ready.iter();
+    let unknown_port = ready.find(|ready| !definition.ports.contains(ready));
     if let Some(ready) = unknown_port {
         return Err(BenchError::Definition {
             name: name.to_owned(),

@@ -1,7 +1,7 @@
 //! A peer that was started, and is stopped when it is dropped.
 
 use super::Definition;
-use crate::clock;
+use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
 use crate::process::{Processors, Watched};
 use crate::target::Target;
@@ -21,6 +21,9 @@ const STOP_SECONDS: u64 = 10;
 /// Between two looks at a server that is starting or ending.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
+/// Where in its folder a server's output goes.
+const LOG: &str = "output.log";
+
 /// A started peer. Its folder and its processes go when it does.
 pub struct Running {
     name: String,
@@ -31,16 +34,17 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts a peer and waits until it is ready. `more` are words to be replaced beside the
+    /// Starts a peer for one of its offers and waits until it is ready. `more` are words to be replaced beside the
     /// standard ones; it runs on `processors` only, where given; `before_start` may put files into its folder.
     pub fn start(
         name: &str,
         definition: &Definition,
+        offer: &str,
         more: &[(&str, String)],
         processors: Option<&Processors>,
         before_start: impl FnOnce(&Path) -> Result<(), BenchError>,
     ) -> Result<Self, BenchError> {
-        let programs = definition.find_programs(name)?;
+        let programs = definition.find_programs(name, offer)?;
         let folder = Folder::create()?;
         let mut words: BTreeMap<String, String> = more
             .iter()
@@ -144,8 +148,7 @@ impl Running {
         definition: &Definition,
         processors: Option<&Processors>,
     ) -> Result<(), BenchError> {
-        let log_path = self.folder.0.join("output.log");
-        let log = File::create(&log_path)?;
+        let log = File::create(self.folder.0.join(LOG))?;
         let mut command = self.command(&definition.command);
         for (key, value) in &definition.environment {
             command.env(key, self.replace(value));
@@ -162,15 +165,19 @@ impl Running {
         };
         let child = spawned.map_err(|error| self.not_ready(error.to_string()))?;
         self.child = Some(child);
-        let Some(port) = definition
-            .ready
-            .as_ref()
-            .and_then(|name| self.words.get(name))
-        else {
-            return Ok(());
-        };
-        let address = SocketAddr::from(([127, 0, 0, 1], port.parse().unwrap_or(0)));
         let deadline = started + definition.ready_seconds * clock::SECOND;
+        for name in &definition.ready {
+            let port = self.words.get(name).and_then(|port| port.parse().ok());
+            self.wait_for_port(port.unwrap_or(0), deadline)?;
+        }
+        if !definition.ready.is_empty() {
+            self.start_seconds = Some(clock::seconds(clock::now() - started));
+        }
+        Ok(())
+    }
+
+    fn wait_for_port(&mut self, port: u16, deadline: Nanoseconds) -> Result<(), BenchError> {
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
         while TcpStream::connect(address).is_err() {
             let ended = self
                 .child
@@ -182,11 +189,11 @@ impl Running {
                 } else {
                     "it does not accept connections"
                 };
-                return Err(self.not_ready(format!("{what}; it said: {}", tail(&log_path))));
+                let said = tail(&self.folder.0.join(LOG));
+                return Err(self.not_ready(format!("{what}; it said: {said}")));
             }
             std::thread::sleep(LOOK_AGAIN);
         }
-        self.start_seconds = Some(clock::seconds(clock::now() - started));
         Ok(())
     }
 }
@@ -298,7 +305,7 @@ mod tests {
         let text = "about=\"x\"\nprogram=\"sh\"\nports=[\"p\"]\nready=\"p\"\n\
             command=[\"{program}\",\"-c\",\"echo no such port {p}\"]\n[offers]\n";
         let definition: Definition = toml::from_str(text).expect("a definition");
-        let Err(error) = Running::start("mine", &definition, &[], None, |_| Ok(())) else {
+        let Err(error) = Running::start("mine", &definition, "", &[], None, |_| Ok(())) else {
             panic!("it cannot be ready");
         };
         assert!(

@@ -38,13 +38,13 @@ pub(super) fn upgrade(authority: &str, path: &str, out: &mut Vec<u8>) {
 pub(super) fn frame(payload: &[u8], out: &mut Vec<u8>) {
     out.push(FINAL | BINARY);
     match payload.len() {
-        short @ 0..=125 => out.push(MASKED | short as u8),
+        short @ 0..=125 => out.push(MASKED | (short as u8)),
         middle @ 126..=0xffff => {
-            out.push(MASKED | 126);
+            out.push(MASKED | 0x7e);
             out.extend_from_slice(&(middle as u16).to_be_bytes());
         }
         long => {
-            out.push(MASKED | 127);
+            out.push(MASKED | 0x7f);
             out.extend_from_slice(&(long as u64).to_be_bytes());
         }
     }
@@ -92,7 +92,7 @@ impl Frames {
         let mut taken = 0;
         loop {
             if !self.carried.is_empty() && self.carried_is_whole()? {
-                return self.from_carried(taken);
+                return self.next_carried(taken);
             }
             let rest = &bytes[taken..];
             if self.left == 0 {
@@ -161,7 +161,7 @@ impl Frames {
         Ok(matches!(step, Step::Event(..)))
     }
 
-    fn from_carried(&mut self, taken: usize) -> Result<Step<'_>, String> {
+    fn next_carried(&mut self, taken: usize) -> Result<Step<'_>, String> {
         match mqtt::next(self.version, &self.carried)? {
             Step::Event(event, length) => {
                 self.carried_taken = length;

@@ -131,7 +131,7 @@ impl Projection {
         let share = (value - self.low) / (self.high - self.low);
         value
             .is_finite()
-            .then(|| self.from + share * (self.to - self.from))
+            .then_some(self.from + share * (self.to - self.from))
     }
 
     fn ticks(&self, axis: &Axis) -> Vec<(f64, String)> {

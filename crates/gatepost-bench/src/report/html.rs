@@ -110,11 +110,15 @@ fn list(lines: &[String], page: &mut String) {
     if lines.is_empty() {
         return;
     }
-    let items: String = lines
-        .iter()
-        .map(|line| format!("<li>{}</li>", escaped(line)))
-        .collect();
-    let _ = writeln!(page, "<ul>{items}</ul>");
+    page.push_str("<ul>");
+    for line in lines {
+        // Writing to a String cannot fail.
+        let _ = write!(page, "<li>{}</li>", escaped(line));
+    }
+    page.push_str(
+        "</ul>
+",
+    );
 }
 
 fn charts(report: &Report, columns: &[Column<'_>]) -> Vec<Chart> {

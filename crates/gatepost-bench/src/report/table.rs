@@ -18,7 +18,8 @@ const COLUMNS_MAX: usize = 4;
 pub fn print_run(progress: &Progress, scenario: &str, target: &str, run: usize, outcome: &Outcome) {
     let mut head = format!("-- {scenario}: {target}, run {}", run + 1);
     for (name, value) in &outcome.parameters {
-        head.push_str(&format!(", {name} {}", number(*value)));
+        // Writing to a String cannot fail.
+        let _ = write!(head, ", {name} {}", number(*value));
     }
     progress.line(&head);
     for line in &outcome.original {

@@ -5,7 +5,7 @@ use crate::latency::Latencies;
 use crate::outcome::{Better, Outcome};
 use crate::statistics::{Growth, growth};
 use crate::sweep::Point;
-use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 /// Runs below which a comparison says little.
 const RUNS_ENOUGH: usize = 5;
@@ -68,7 +68,8 @@ impl Column<'_> {
     pub(super) fn label(&self) -> String {
         let mut label = self.name.to_owned();
         for (name, value) in &self.point {
-            label.push_str(&format!(" {name}={}", number(*value)));
+            // Writing to a String cannot fail.
+            let _ = write!(label, " {name}={}", number(*value));
         }
         label
     }
@@ -131,32 +132,36 @@ pub(super) struct Curve {
 
 /// The curves of all figures, where exactly one setting was swept over enough values.
 pub(super) fn curves(report: &Report) -> Vec<Curve> {
-    let mut curves = Vec::new();
+    let mut curves: Vec<Curve> = Vec::new();
+    let columns = columns(report);
     for figure in figure_names(report) {
-        let mut by_target: BTreeMap<usize, (String, String, Vec<(f64, f64)>)> = BTreeMap::new();
-        for column in columns(report) {
+        let first = curves.len();
+        for column in &columns {
             let mut parameters = column.point.iter();
-            let (Some((parameter, value)), None) = (parameters.next(), parameters.next()) else {
+            let (Some((parameter, &value)), None) = (parameters.next(), parameters.next()) else {
                 continue;
             };
-            if let Some(spread) = column.spread(&figure.name) {
-                let entry = by_target.entry(column.target);
-                let curve =
-                    entry.or_insert_with(|| (column.name.into(), parameter.clone(), Vec::new()));
-                curve.2.push((*value, spread.median));
-            }
-        }
-        for (target, parameter, points) in by_target.into_values() {
-            if points.len() >= POINTS_MIN {
-                curves.push(Curve {
-                    target,
-                    parameter,
+            let Some(spread) = column.spread(&figure.name) else {
+                continue;
+            };
+            let known = curves[first..]
+                .iter_mut()
+                .find(|curve| curve.target == column.name);
+            match known {
+                Some(curve) => curve.points.push((value, spread.median)),
+                None => curves.push(Curve {
+                    target: column.name.to_owned(),
+                    parameter: parameter.clone(),
                     figure: figure.clone(),
-                    growth: growth(&points),
-                    points,
-                });
+                    points: vec![(value, spread.median)],
+                    growth: None,
+                }),
             }
         }
+    }
+    curves.retain(|curve| curve.points.len() >= POINTS_MIN);
+    for curve in &mut curves {
+        curve.growth = growth(&curve.points);
     }
     curves
 }

@@ -6,6 +6,7 @@ use gatepost_mqtt::{Connack, Packet, Properties, Publish, Reason, Suback, Versio
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -31,7 +32,7 @@ pub(crate) struct Faults {
 #[derive(Default)]
 struct Topics {
     subscribers: HashMap<String, Vec<Subscriber>>,
-    published: u64,
+    published: Arc<AtomicU64>,
     subscriptions: u64,
 }
 
@@ -109,23 +110,20 @@ impl Subscriber {
     }
 }
 
-/// Starts the broker; it lives as long as the test.
-pub(crate) fn start(faults: Faults) -> SocketAddr {
-    start_at("127.0.0.1", faults)
-}
-
-/// The same at another address of this machine.
-pub(crate) fn start_at(host: &str, faults: Faults) -> SocketAddr {
+/// Starts the broker at an address of this machine; it lives as long as the test. Beside where it
+/// is, gives how many messages were published.
+pub(crate) fn start_counting(host: &str, faults: Faults) -> (SocketAddr, Arc<AtomicU64>) {
     let listener = TcpListener::bind((host, 0)).expect("a port");
     let address = listener.local_addr().expect("an address");
     let topics = Arc::new(Mutex::new(Topics::default()));
+    let published = Arc::clone(&topics.lock().expect("nobody else has it yet").published);
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
             let topics = Arc::clone(&topics);
             thread::spawn(move || serve(stream, &topics, faults));
         }
     });
-    address
+    (address, published)
 }
 
 /// Serves one client, and publishes its will when it is gone.
@@ -211,9 +209,9 @@ fn handle(packet: &Packet<'_>, stream: &mut TcpStream, topics: &Mutex<Topics>, f
             send(stream, &Packet::Suback(suback));
         }
         Packet::Publish(publish) => {
-            topics.published += 1;
+            let published = topics.published.fetch_add(1, Ordering::Relaxed) + 1;
             if let Some((at, span)) = faults.stall
-                && topics.published == at
+                && published == at
             {
                 thread::sleep(span);
             }

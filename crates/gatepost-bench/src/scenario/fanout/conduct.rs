@@ -53,7 +53,7 @@ pub(super) fn run(
             received,
             unacknowledged: conducted.published.unacknowledged(),
             slip: conducted.published.slip,
-            measured_seconds: conducted.measured_seconds,
+            seconds: conducted.seconds,
             server_cpu_seconds: conducted.server_cpu_seconds,
             costs: conducted.costs,
             interrupted: conducted.interrupted,
@@ -65,7 +65,7 @@ pub(super) fn run(
 /// What the conductor saw of a run.
 struct Conducted<'plan> {
     published: Published<'plan>,
-    measured_seconds: f64,
+    seconds: f64,
     server_cpu_seconds: Option<f64>,
     costs: Costs,
     interrupted: bool,
@@ -111,7 +111,7 @@ fn conduct<'plan>(
     Ok(Conducted {
         server_cpu_seconds,
         published,
-        measured_seconds: clock::seconds(measured_until.min(end) - measure),
+        seconds: clock::seconds(measured_until.min(end) - measure),
         costs,
         interrupted: interrupted(),
     })

@@ -86,7 +86,7 @@ pub(crate) struct Measured {
     /// How late messages were sent.
     pub(crate) slip: Latencies,
     pub(crate) unacknowledged: u64,
-    pub(crate) measured_seconds: f64,
+    pub(crate) seconds: f64,
     /// Of the server, from the first measured message to the last delivery.
     pub(crate) server_cpu_seconds: Option<f64>,
     pub(crate) costs: Costs,
@@ -103,7 +103,7 @@ impl Measured {
             ..Outcome::default()
         };
         let (received, tally) = (&self.received, &self.tally);
-        let rate = received.in_time as f64 / self.measured_seconds;
+        let rate = received.in_time as f64 / self.seconds;
         outcome.higher("deliveries per second", rate, "/s");
         outcome.neutral("offered", plan.rate * plan.subscribers as f64, "/s");
         outcome.lower("lost", tally.lost as f64, "");

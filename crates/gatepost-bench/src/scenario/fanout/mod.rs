@@ -49,14 +49,14 @@ impl Fanout {
         let arguments = &self.arguments;
         let plan = arguments.plan(target, rate)?;
         if arguments.hosts.is_several() {
-            let url = target.endpoint.to_string();
-            let publish_url = arguments.publish_url(target, target.url("fanout", &[], "")?)?;
+            let (url, publish_url) = arguments.urls(target)?;
             let seconds = agent::Seconds {
                 warm_up: arguments.warm_up,
                 measure: arguments.seconds,
                 drain: arguments.drain,
             };
-            let orders = agent::Orders::of(&plan, url, publish_url.to_string(), seconds);
+            let orders =
+                agent::Orders::of(&plan, url.to_string(), publish_url.to_string(), seconds);
             return agent::conduct(&arguments.hosts, orders, &plan, progress);
         }
         let measured = conduct::run(arguments, &plan, target, progress)?;

@@ -108,15 +108,14 @@ impl FanoutArguments {
 
     /// Everything at this host, as most often.
     pub(super) fn plan(&self, target: &Target, rate: f64) -> Result<Plan, BenchError> {
-        let url = target.url("fanout", &SCHEMES, TAKES)?;
-        let publish_url = self.publish_url(target, url)?;
+        let (url, publish_url) = self.urls(target)?;
         let unusable = || BenchError::Target {
             scenario: "fanout",
             target: publish_url.to_string(),
             takes: TAKES,
         };
         Ok(Plan {
-            subscribe_at: Broker::of(url)?.ok_or_else(unusable)?,
+            subscribe_at: Broker::of(&url)?.ok_or_else(unusable)?,
             publish_at: Broker::of(&publish_url)?.ok_or_else(unusable)?,
             qos: self.qos(),
             publishers: self.publishers.get(),
@@ -130,8 +129,14 @@ impl FanoutArguments {
         })
     }
 
+    /// Where subscribers go, and where publishers do.
+    pub(super) fn urls(&self, target: &Target) -> Result<(Url, Url), BenchError> {
+        let url = target.url("fanout", &SCHEMES, TAKES)?;
+        Ok((url.clone(), self.publish_url(target, url)?))
+    }
+
     /// As told; beside a stream of events, the same path without its query takes POST requests.
-    pub(super) fn publish_url(&self, target: &Target, url: &Url) -> Result<Url, BenchError> {
+    fn publish_url(&self, target: &Target, url: &Url) -> Result<Url, BenchError> {
         let told = match &self.publish {
             Some(text) => Some(text.parse::<Endpoint>()?),
             None => target.publish.clone(),
