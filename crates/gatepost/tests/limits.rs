@@ -1,0 +1,313 @@
+//! The limits that need a whole server: each is set low, reached, and answered in the protocol's
+//! words; what stays below it is served. (Limits of one conversation are cases of the listeners'
+//! own tests, those of a mail's structure of the rules'.)
+
+mod support;
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use socket2::{Domain, Socket, Type};
+use support::{Gateway, PATIENCE, await_some, run, send_raw, text_of};
+
+/// With the small rule set: none of these asks for more.
+fn start(settings: &str) -> Gateway {
+    Gateway::start(&format!("rules.paths = []\n{settings}"))
+}
+
+/// A connection that waits long enough for any answer.
+fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).expect("a connection");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    stream
+}
+
+/// Writes, and reads until the answer holds `part`.
+fn converse(stream: &mut TcpStream, bytes: &[u8], part: &[u8]) -> Vec<u8> {
+    stream.write_all(bytes).expect("the server reads");
+    let mut answer = Vec::new();
+    let mut buffer = [0; 4096];
+    while !holds(&answer, part) {
+        let count = stream
+            .read(&mut buffer)
+            .expect("an answer within the limit");
+        assert!(
+            count > 0,
+            "closed after {}",
+            String::from_utf8_lossy(&answer)
+        );
+        answer.extend_from_slice(&buffer[..count]);
+    }
+    answer
+}
+
+/// All that the server says until it closes.
+fn to_the_end(stream: &mut TcpStream) -> Vec<u8> {
+    let mut answer = Vec::new();
+    // A reset after the last word is a way of closing, too.
+    if let Err(error) = stream.read_to_end(&mut answer) {
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{answer:02x?}");
+    }
+    answer
+}
+
+fn holds(answer: &[u8], part: &[u8]) -> bool {
+    part.is_empty() || answer.windows(part.len()).any(|window| window == part)
+}
+
+/// An MQTT 5 CONNECT with these properties and this client id.
+fn connect_packet(properties: &[u8], client: &str, keep_alive_seconds: u16) -> Vec<u8> {
+    let mut rest = b"\0\x04MQTT\x05\x02".to_vec();
+    rest.extend(keep_alive_seconds.to_be_bytes());
+    rest.push(u8::try_from(properties.len()).expect("few"));
+    rest.extend(properties);
+    rest.extend(u16::try_from(client.len()).expect("short").to_be_bytes());
+    rest.extend(client.as_bytes());
+    let mut packet = vec![0x10];
+    let mut length = rest.len();
+    while length > 127 {
+        packet.push(length as u8 & 0x7f | 0x80);
+        length >>= 7;
+    }
+    packet.push(length as u8);
+    packet.extend(rest);
+    packet
+}
+
+/// A listener's name, what a client says, and parts of what it is answered and of the refusal of one
+/// connection too many. An empty refusal: it is closed without a word.
+type Listener = (&'static str, &'static [u8], &'static [u8], &'static [u8]);
+
+const LISTENERS: [Listener; 6] = [
+    ("smtp", b"NOOP\r\n", b"250 ", b"421 "),
+    ("lmtp", b"NOOP\r\n", b"250 ", b"421 "),
+    ("spamd", b"PING SPAMC/1.5\r\n\r\n", b"PONG", b"SPAMD/"),
+    ("call", b"CALL/1 /noop\n\n", b"DONE accept", b"FAIL "),
+    (
+        "mqtt",
+        b"\x10\x0d\0\x04MQTT\x05\x02\0\0\0\0\0",
+        b"\x20",
+        b"",
+    ),
+    (
+        "http",
+        b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"200 OK",
+        b"",
+    ),
+];
+
+/// Waits until the server has closed one of the connections, takes it out and returns what it was
+/// told. Which one is refused is the server's choice: its workers accept side by side.
+fn take_refused(streams: &mut Vec<TcpStream>) -> Vec<u8> {
+    for stream in streams.iter() {
+        stream.set_nonblocking(true).expect("a mode");
+    }
+    let mut told = vec![Vec::new(); streams.len()];
+    let refused = await_some("a connection is refused", || {
+        streams
+            .iter_mut()
+            .zip(&mut told)
+            .position(|(stream, told)| {
+                let mut buffer = [0; 512];
+                loop {
+                    match stream.read(&mut buffer) {
+                        Ok(0) => return true,
+                        Ok(count) => told.extend_from_slice(&buffer[..count]),
+                        Err(error) => return error.kind() != ErrorKind::WouldBlock,
+                    }
+                }
+            })
+    });
+    streams.remove(refused);
+    for stream in streams.iter() {
+        stream.set_nonblocking(false).expect("a mode");
+    }
+    told.swap_remove(refused)
+}
+
+#[test]
+fn connections_max() {
+    let settings =
+        LISTENERS.map(|(listener, ..)| format!("listeners.{listener}.connections_max = 2\n"));
+    let gateway = start(&settings.concat());
+    for (listener, hello, welcome, refusal) in LISTENERS {
+        let address = gateway.address(listener);
+        let mut streams: Vec<_> = (0..3).map(|_| connect(address)).collect();
+        let told = take_refused(&mut streams);
+        assert!(
+            holds(&told, refusal),
+            "{listener}: {}",
+            String::from_utf8_lossy(&told)
+        );
+        // The others are served, and a place that becomes free is given away again.
+        for mut stream in streams {
+            converse(&mut stream, hello, welcome);
+        }
+        await_some(listener, || {
+            let answer = send_raw(address, hello);
+            holds(&answer, welcome).then_some(())
+        });
+    }
+}
+
+#[test]
+fn connections_per_address_max() {
+    let limited = ["smtp", "spamd", "call", "mqtt"];
+    let settings =
+        limited.map(|listener| format!("listeners.{listener}.connections_per_address_max = 1\n"));
+    let gateway = start(&settings.concat());
+    for (listener, hello, welcome, refusal) in LISTENERS {
+        if !limited.contains(&listener) {
+            continue;
+        }
+        let address = gateway.address(listener);
+        let mut streams = vec![connect(address), connect(address)];
+        let told = take_refused(&mut streams);
+        assert!(
+            holds(&told, refusal),
+            "{listener}: {}",
+            String::from_utf8_lossy(&told)
+        );
+        // Another address of this machine is another client's.
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+        let other: SocketAddr = "127.0.0.2:0".parse().expect("an address");
+        socket
+            .bind(&other.into())
+            .expect("an address of the loopback");
+        socket.connect(&address.into()).expect("a connection");
+        socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        converse(&mut TcpStream::from(socket), hello, welcome);
+    }
+}
+
+#[test]
+fn mqtt_limits() {
+    let gateway = start(
+        "listeners.mqtt.packet_max = \"100B\"\nlisteners.mqtt.client_id_bytes_max = 8\nlisteners.mqtt.receive_max = 3\n\
+         listeners.mqtt.topic_alias_max = 2\nlisteners.mqtt.keep_alive_max_seconds = 30\n",
+    );
+    let address = gateway.address("mqtt");
+    let mut stream = connect(address);
+    let welcome = converse(
+        &mut stream,
+        &connect_packet(&[], "short", 600),
+        b"\x13\0\x1e",
+    );
+    // CONNACK tells each limit (section 3.2.2.3): receive maximum 0x21, maximum packet size 0x27,
+    // topic alias maximum 0x22, server keep alive 0x13.
+    for property in [
+        &b"\x21\0\x03"[..],
+        b"\x27\0\0\0\x64",
+        b"\x22\0\x02",
+        b"\x13\0\x1e",
+    ] {
+        assert!(
+            holds(&welcome, property),
+            "{property:02x?} in {welcome:02x?}"
+        );
+    }
+    // A packet over the limit: DISCONNECT 0x95, packet too large.
+    let mut large = vec![0x30, 0x7f];
+    large.extend([0; 127]);
+    stream.write_all(&large).expect("the server reads");
+    assert!(holds(&to_the_end(&mut stream), b"\x95"));
+
+    // An alias over the limit: DISCONNECT 0x94, topic alias invalid.
+    let mut stream = connect(address);
+    converse(&mut stream, &connect_packet(&[], "a", 0), b"\x20");
+    stream
+        .write_all(b"\x30\x07\0\x01a\x03\x23\0\x03")
+        .expect("the server reads");
+    assert!(holds(&to_the_end(&mut stream), b"\x94"));
+
+    // More QoS 2 publishes without their PUBREL than the receive maximum: DISCONNECT 0x93.
+    let mut stream = connect(address);
+    converse(&mut stream, &connect_packet(&[], "b", 0), b"\x20");
+    for id in 1..=4 {
+        // A refusal may come before the last is written.
+        let _ = stream.write_all(&[0x34, 6, 0, 1, b'a', 0, id, 0]);
+    }
+    assert!(holds(&to_the_end(&mut stream), b"\x93"));
+
+    // A client id over the limit: CONNACK 0x85.
+    let mut stream = connect(address);
+    stream
+        .write_all(&connect_packet(&[], "much-too-long", 0))
+        .expect("the server reads");
+    assert!(holds(&to_the_end(&mut stream), b"\x85"));
+}
+
+#[test]
+fn mqtt_connect_timeout() {
+    let gateway = start("listeners.mqtt.connect_timeout = \"50ms\"\n");
+    let mut silent = connect(gateway.address("mqtt"));
+    silent.write_all(b"\x10").expect("the server reads");
+    assert_eq!(
+        to_the_end(&mut silent),
+        b"",
+        "closed, since no CONNECT came"
+    );
+}
+
+#[test]
+fn smtp_line_max_and_message_timeout() {
+    let gateway =
+        start("listeners.smtp.line_max = \"1KiB\"\nlisteners.lmtp.message_timeout = \"50ms\"\n");
+    let begin = b"EHLO x\r\nMAIL FROM:<a@example.org>\r\nRCPT TO:<alarms@localhost>\r\nDATA\r\n";
+    let line = |length: usize| {
+        [
+            &begin[..],
+            b"Subject: x\r\n\r\n",
+            &vec![b'x'; length],
+            b"\r\n.\r\nQUIT\r\n",
+        ]
+        .concat()
+    };
+    let taken = send_raw(gateway.address("smtp"), &line(1000));
+    assert!(
+        holds(&taken, b"\r\n250 2."),
+        "{}",
+        String::from_utf8_lossy(&taken)
+    );
+    let refused = send_raw(gateway.address("smtp"), &line(2000));
+    let refused = String::from_utf8_lossy(&refused);
+    assert!(refused.contains("line"), "{refused}");
+
+    // A message that drips for longer than a whole message may take.
+    let mut stream = connect(gateway.address("lmtp"));
+    let begin = String::from_utf8_lossy(begin).replace("EHLO", "LHLO");
+    converse(&mut stream, begin.as_bytes(), b"354 ");
+    let mut refused = false;
+    for _ in 0..600 {
+        std::thread::sleep(Duration::from_millis(20));
+        if stream.write_all(b"x\r\n").is_err() {
+            refused = true;
+            break;
+        }
+    }
+    assert!(refused, "a drip is not read for ever");
+}
+
+#[test]
+fn what_the_rules_read_of_a_message() {
+    let gateway = start("rules.max_size = \"64KiB\"\n");
+    // GTUBE is 100,000 bytes into the message, or near its begin.
+    let gtube = "XJS*C4JDBQADN1.NSBN3*2IDNEN*GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X";
+    for (filler, spam) in [(100_000, false), (10_000, true)] {
+        let text = "filler words\n".repeat(filler / 13);
+        let message = format!("Subject: x\n\n{text}\n{gtube}\n");
+        let output = run(
+            "spamc",
+            &["-c", "-p", &gateway.port("spamd"), "-s", "1000000"],
+            message.as_bytes(),
+        );
+        assert_eq!(
+            output.status.code(),
+            Some(i32::from(spam)),
+            "{}",
+            text_of(&output)
+        );
+    }
+}
