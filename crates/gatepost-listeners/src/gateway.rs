@@ -13,6 +13,7 @@ use gatepost_message::{Action, Message, Publication, Topic, Verdict};
 use gatepost_procedures::Procedures;
 use gatepost_store::{Change, JournalEntry, QuarantineEntry, Store, StoreError, Ticket};
 
+mod aside;
 mod counters;
 pub mod journal;
 mod mail;

@@ -1,4 +1,4 @@
-//! One module for each protocol: smtp, spamd, mqtt, http, call.
+//! One module for each protocol: smtp, milter, spamd, mqtt, http, call.
 
 pub mod acceptor;
 pub mod admission;
@@ -6,6 +6,8 @@ pub mod call;
 pub mod entry;
 pub mod gateway;
 pub mod http;
+pub mod marks;
+pub mod milter;
 pub mod mqtt;
 pub mod proxy_protocol;
 mod service;

@@ -1,4 +1,4 @@
-//! The listeners under clients that we did not write: spamc, swaks, Python's smtplib.
+//! The listeners under clients that we did not write: spamc, swaks, Python's smtplib, miltertest.
 
 mod support;
 
@@ -223,4 +223,23 @@ async fn smtplib_sends_many_over_one_connection() {
         .any(|one| one.topic.as_str() == "b\u{fc}ro");
     assert!(utf8, "the mail with SMTPUTF8");
     world.shut_down().await;
+}
+
+#[tokio::test]
+async fn miltertest_finds_every_step_and_verdict() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/milter");
+    for (script, settings) in [
+        ("steps.lua", ""),
+        (
+            "verdicts.lua",
+            "message_max = \"50KB\"\nmarks.subject = \"[SPAM]\"",
+        ),
+    ] {
+        let world = World::new();
+        let port = format!("port={}", world.listen("milter", settings).port());
+        let script = format!("{folder}/{script}");
+        let output = run("miltertest", &["-D", &port, "-s", &script], "").await;
+        let said = text(&output.stdout) + &text(&output.stderr);
+        assert!(output.status.success(), "{script}: {said}");
+    }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use gatepost_listeners::acceptor::Acceptor;
 use gatepost_listeners::call::{self, CallContext, CallSettings};
 use gatepost_listeners::gateway::{Gateway, Handed, Outlet, journal};
+use gatepost_listeners::milter::{self, MilterContext, MilterSettings};
 use gatepost_listeners::smtp::{self, LmtpSettings, SmtpContext, SmtpSettings};
 use gatepost_listeners::spamd::{self, SpamdContext, SpamdSettings};
 use gatepost_listeners::workers::Workers;
@@ -70,7 +71,7 @@ impl World {
         });
         configuration.scopes.push(ScopeSettings {
             path: "/mail".to_owned(),
-            listeners: vec![Listener::Smtp, Listener::Lmtp],
+            listeners: vec![Listener::Smtp, Listener::Lmtp, Listener::Milter],
             run: vec!["/judge".to_owned()],
             ..ScopeSettings::default()
         });
@@ -106,6 +107,16 @@ impl World {
                 let settings: LmtpSettings = toml::from_str(settings).expect("settings");
                 let context = SmtpContext::lmtp(settings, "gate.example", gateway);
                 tokio::spawn(smtp::serve(acceptor, Arc::new(context), workers, shutdown));
+            }
+            "milter" => {
+                let settings: MilterSettings = toml::from_str(settings).expect("settings");
+                let context = MilterContext::new(settings, "gate.example", gateway);
+                tokio::spawn(milter::serve(
+                    acceptor,
+                    Arc::new(context),
+                    workers,
+                    shutdown,
+                ));
             }
             "spamd" => {
                 let settings: SpamdSettings = toml::from_str(settings).expect("settings");

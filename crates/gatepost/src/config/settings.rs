@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use gatepost_broker::BrokerSettings;
 use gatepost_listeners::call::CallSettings;
 use gatepost_listeners::http::HttpSettings;
+use gatepost_listeners::milter::MilterSettings;
 use gatepost_listeners::mqtt::MqttSettings;
 use gatepost_listeners::smtp::{LmtpSettings, SmtpSettings};
 use gatepost_listeners::spamd::SpamdSettings;
@@ -81,6 +82,7 @@ fn mail_scope() -> ScopeSettings {
 pub(crate) struct ListenersSettings {
     pub(crate) smtp: SmtpSettings,
     pub(crate) lmtp: LmtpSettings,
+    pub(crate) milter: MilterSettings,
     pub(crate) spamd: SpamdSettings,
     pub(crate) call: CallSettings,
     pub(crate) mqtt: MqttSettings,
@@ -89,10 +91,11 @@ pub(crate) struct ListenersSettings {
 
 impl ListenersSettings {
     /// Each listener's name and addresses.
-    pub(crate) fn binds(&self) -> [(Listener, &[Bind]); 6] {
+    pub(crate) fn binds(&self) -> [(Listener, &[Bind]); 7] {
         [
             (Listener::Smtp, &self.smtp.bind),
             (Listener::Lmtp, &self.lmtp.bind),
+            (Listener::Milter, &self.milter.bind),
             (Listener::Spamd, &self.spamd.bind),
             (Listener::Call, &self.call.bind),
             (Listener::Mqtt, &self.mqtt.bind),

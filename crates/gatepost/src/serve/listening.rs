@@ -9,6 +9,7 @@ use std::time::Duration;
 use gatepost_listeners::acceptor::Acceptor;
 use gatepost_listeners::call::{self, CallContext};
 use gatepost_listeners::http::{self, HttpContext, WebSocketHandler};
+use gatepost_listeners::milter::{self, MilterContext};
 use gatepost_listeners::mqtt::{self, MqttContext};
 use gatepost_listeners::smtp::{self, SmtpContext};
 use gatepost_listeners::spamd::{self, SpamdContext};
@@ -79,6 +80,10 @@ impl Listening {
         let lmtp = Protocol::new(&Arc::new(lmtp), smtp::serve, |c| {
             c.admission().open().into()
         });
+        let milter = MilterContext::new(settings.milter.clone(), &hostname(), gateway.clone());
+        let milter = Protocol::new(&Arc::new(milter), milter::serve, |c| {
+            c.admission().open().into()
+        });
         let spamd = SpamdContext::new(settings.spamd.clone(), gateway.clone());
         let spamd = Protocol::new(&Arc::new(spamd), spamd::serve, |c| {
             c.admission().open().into()
@@ -101,6 +106,7 @@ impl Listening {
             let protocol = match listener {
                 Listener::Smtp => &smtp,
                 Listener::Lmtp => &lmtp,
+                Listener::Milter => &milter,
                 Listener::Spamd => &spamd,
                 Listener::Call => &call,
                 Listener::Mqtt => &mqtt,

@@ -2,6 +2,8 @@
 
 #![allow(dead_code)] // each test file uses its own part
 
+pub(crate) mod postfix;
+
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,6 +14,9 @@ use std::time::{Duration, Instant};
 
 /// How long anything may take that is not measured: generous, so that a busy machine fails nothing.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Each listener that can be given an address.
+const LISTENERS: [&str; 7] = ["smtp", "lmtp", "milter", "spamd", "call", "mqtt", "http"];
 
 /// A running `gatepost serve`, on free ports of the loopback, with a folder of its own.
 pub(crate) struct Gateway {
@@ -35,7 +40,7 @@ impl Gateway {
     pub(crate) fn start_in(folder: &Path, settings: &str) -> Self {
         let config = folder.join("gatepost.toml");
         // A listener whose addresses the settings name is left to them.
-        let binds = ["smtp", "lmtp", "spamd", "call", "mqtt", "http"].map(|listener| {
+        let binds = LISTENERS.map(|listener| {
             let key = format!("listeners.{listener}.bind");
             if settings.contains(&key) {
                 String::new()

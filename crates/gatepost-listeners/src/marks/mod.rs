@@ -1,0 +1,296 @@
+//! What mail is told about its verdict: the fields that procedures ask for (`X-Spam-Status` and
+//! its like), `Authentication-Results` (RFC 8601), and a rewritten subject.
+//!
+//! A listener that hands a mail on asks here which changes its head gets, and makes them in its
+//! own way: a milter names them to the mail server, forwarding writes them. What came in under
+//! our own names is taken away first, since anyone could have written it.
+
+pub(crate) mod head;
+
+use gatepost_message::{Action, Verdict};
+use serde::{Deserialize, Serialize};
+
+use head::{Change, Field};
+
+/// The fields of this kind are SpamAssassin's, whoever judged.
+const SPAM_FIELDS: &str = "X-Spam-";
+/// These tell what an earlier judge did to the message, not what it thought.
+const KEPT_SPAM_FIELDS: &str = "X-Spam-Prev-";
+
+/// `listeners.NAME.marks`: what mail that is handed on is told about its verdict.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct MarkSettings {
+    /// Whether the fields that procedures ask for are added, `X-Spam-Status` and its like.
+    pub fields: bool,
+    /// Whether `Authentication-Results` is added: who logged in, and what the rules found of SPF
+    /// and DKIM.
+    pub authentication_results: bool,
+    /// What stands in front of the subject of tagged mail, such as `"[SPAM]"`; empty leaves
+    /// subjects alone.
+    pub subject: String,
+}
+
+impl Default for MarkSettings {
+    fn default() -> Self {
+        Self {
+            fields: true,
+            authentication_results: true,
+            subject: String::new(),
+        }
+    }
+}
+
+/// What is known of a mail beside its content.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Known<'a> {
+    /// Our name, the "authentication service identifier".
+    pub(crate) hostname: &'a str,
+    /// Who logged in to send it.
+    pub(crate) user: Option<&'a str>,
+    /// Its reverse path.
+    pub(crate) sender: Option<&'a str>,
+}
+
+/// The changes that mark a mail with this head.
+pub(crate) fn changes(
+    settings: &MarkSettings,
+    fields: &[Field<'_>],
+    verdict: &Verdict,
+    known: Known<'_>,
+) -> Vec<Change> {
+    let mut changes = Vec::new();
+    let tags: Vec<_> = verdict.tags.iter().filter(|tag| is_name(&tag.0)).collect();
+    if settings.fields && !tags.is_empty() {
+        remove(&mut changes, fields, |field| {
+            tags.iter().any(|(name, _)| field.is(name)) || is_spam_field(field)
+        });
+    }
+    if settings.authentication_results {
+        remove(&mut changes, fields, |field| is_our_result(field, known));
+        changes.push(Change::Insert {
+            name: "Authentication-Results".to_owned(),
+            value: authentication_results(verdict, known).into_bytes(),
+        });
+    }
+    if settings.fields {
+        changes.extend(tags.into_iter().map(|(name, value)| Change::Insert {
+            name: name.clone(),
+            value: printable(value).into_bytes(),
+        }));
+    }
+    if !settings.subject.is_empty() && verdict.action == Action::Tag {
+        changes.extend(subject(&settings.subject, fields));
+    }
+    changes
+}
+
+/// Takes away what `unwanted` says; the last first, so that the numbers of those before stay.
+fn remove(changes: &mut Vec<Change>, fields: &[Field<'_>], unwanted: impl Fn(&Field<'_>) -> bool) {
+    for (place, field) in fields.iter().enumerate().rev() {
+        if !unwanted(field) {
+            continue;
+        }
+        let name = String::from_utf8_lossy(field.name).into_owned();
+        let before = fields.get(..place).unwrap_or_default();
+        let occurrence = before.iter().filter(|other| other.is(&name)).count() as u32 + 1;
+        changes.push(Change::Remove { name, occurrence });
+    }
+}
+
+/// RFC 5322 § 2.2: a procedure may ask for anything, a head takes names only.
+fn is_name(name: &str) -> bool {
+    !name.is_empty()
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_graphic() && byte != b':')
+}
+
+/// A value of several lines stays folded; no other control character passes.
+fn printable(value: &str) -> String {
+    let mut lines = Vec::new();
+    for line in value.lines() {
+        let text: String = line
+            .chars()
+            .map(|character| {
+                if character.is_control() {
+                    ' '
+                } else {
+                    character
+                }
+            })
+            .collect();
+        lines.push(text.trim().to_owned());
+    }
+    lines.retain(|line| !line.is_empty());
+    lines.join("\n\t")
+}
+
+fn is_spam_field(field: &Field<'_>) -> bool {
+    let begins = |prefix: &str| {
+        field
+            .name
+            .get(..prefix.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(prefix.as_bytes()))
+    };
+    begins(SPAM_FIELDS) && !begins(KEPT_SPAM_FIELDS)
+}
+
+/// RFC 8601 § 5: a field that claims to be ours and came from outside is removed.
+fn is_our_result(field: &Field<'_>, known: Known<'_>) -> bool {
+    let text = String::from_utf8_lossy(field.value);
+    let service = text.trim_start().split([';', ' ', '\t', '\r', '\n']).next();
+    field.is("Authentication-Results")
+        && service.is_some_and(|service| service.eq_ignore_ascii_case(known.hostname))
+}
+
+/// The rules' own names for what an authentication gave.
+const RESULTS_BY_RULE: [(&str, &str, &str); 7] = [
+    ("SPF_PASS", "spf", "pass"),
+    ("SPF_FAIL", "spf", "fail"),
+    ("SPF_SOFTFAIL", "spf", "softfail"),
+    ("SPF_NEUTRAL", "spf", "neutral"),
+    ("SPF_NONE", "spf", "none"),
+    ("DKIM_VALID", "dkim", "pass"),
+    ("DKIM_INVALID", "dkim", "fail"),
+];
+
+fn authentication_results(verdict: &Verdict, known: Known<'_>) -> String {
+    let mut text = known.hostname.to_owned();
+    let mut results = Vec::new();
+    if let Some(user) = known.user {
+        results.push(format!("auth=pass smtp.auth={}", value(user)));
+    }
+    for (rule, method, result) in RESULTS_BY_RULE {
+        if verdict.hits.iter().any(|hit| hit.name == rule) {
+            let sender = known.sender.filter(|sender| !sender.is_empty());
+            results.push(match sender {
+                Some(sender) if method == "spf" => {
+                    format!("spf={result} smtp.mailfrom={}", value(sender))
+                }
+                _ => format!("{method}={result}"),
+            });
+        }
+    }
+    if results.is_empty() {
+        return text + "; none";
+    }
+    for result in results {
+        text += ";\n\t";
+        text += &result;
+    }
+    text
+}
+
+/// RFC 8601 § 2.2 `pvalue`: a token, an address, or a quoted string.
+fn value(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-^_`{|}~.@".contains(&byte);
+    if !text.is_empty() && text.bytes().all(plain) {
+        return text.to_owned();
+    }
+    let escaped: String = text
+        .chars()
+        .filter(|character| !character.is_control())
+        .flat_map(|character| {
+            let escape = matches!(character, '"' | '\\').then_some('\\');
+            escape.into_iter().chain([character])
+        })
+        .collect();
+    format!("\"{escaped}\"")
+}
+
+fn subject(mark: &str, fields: &[Field<'_>]) -> Option<Change> {
+    let name = "Subject".to_owned();
+    let Some(field) = fields.iter().find(|field| field.is("Subject")) else {
+        let value = mark.as_bytes().to_vec();
+        return Some(Change::Insert { name, value });
+    };
+    let old = field.value.trim_ascii();
+    if old.starts_with(mark.as_bytes()) {
+        return None;
+    }
+    Some(Change::Replace {
+        name,
+        occurrence: 1,
+        value: [mark.as_bytes(), b" ", old].concat(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gatepost_message::RuleHit;
+
+    const KNOWN: Known<'_> = Known {
+        hostname: "gate.example",
+        user: Some("anna b"),
+        sender: Some("anna@example.org"),
+    };
+
+    fn marked(settings: &MarkSettings, mail: &str, verdict: &Verdict) -> String {
+        let (fields, _) = head::split(mail.as_bytes());
+        let changes = changes(settings, &fields, verdict, KNOWN);
+        String::from_utf8(head::apply(mail.as_bytes(), &changes)).expect("text")
+    }
+
+    fn tagged() -> Verdict {
+        let mut verdict = Verdict::new(Action::Tag, "");
+        verdict.tags = vec![
+            ("X-Spam-Flag".to_owned(), "YES".to_owned()),
+            ("X-Odd Name".to_owned(), "left out".to_owned()),
+            ("X-Tag".to_owned(), "a\r\nBcc: b\n\n\tc\0".to_owned()),
+        ];
+        verdict.hits = vec![RuleHit {
+            name: "SPF_PASS".into(),
+            score: -0.1,
+        }];
+        verdict
+    }
+
+    #[test]
+    fn forged_marks_go_and_ours_come() {
+        let mail = "X-Spam-Status: No\r\nX-Spam-Prev-Subject: a\r\n\
+            Authentication-Results: GATE.example; dkim=pass\r\n\
+            Authentication-Results: other.example; dkim=pass\r\nx-tag: z\r\nSubject: y\r\n\r\nz\r\n";
+        let settings = MarkSettings {
+            subject: "[SPAM]".to_owned(),
+            ..MarkSettings::default()
+        };
+        let expected = "Authentication-Results: gate.example;\r\n\tauth=pass smtp.auth=\"anna b\";\r\n\
+            \tspf=pass smtp.mailfrom=anna@example.org\r\nX-Spam-Flag: YES\r\n\
+            X-Tag: a\r\n\tBcc: b\r\n\tc\r\nX-Spam-Prev-Subject: a\r\n\
+            Authentication-Results: other.example; dkim=pass\r\nSubject: [SPAM] y\r\n\r\nz\r\n";
+        assert_eq!(marked(&settings, mail, &tagged()), expected);
+    }
+
+    #[test]
+    fn what_is_switched_off_leaves_no_trace() {
+        let settings = MarkSettings {
+            fields: false,
+            authentication_results: false,
+            subject: String::new(),
+        };
+        let mail = "X-Spam-Status: No\r\nSubject: y\r\n\r\nz\r\n";
+        assert_eq!(marked(&settings, mail, &tagged()), mail);
+    }
+
+    #[test]
+    fn a_subject_is_marked_once_and_made_where_there_is_none() {
+        let settings = MarkSettings {
+            fields: false,
+            authentication_results: false,
+            subject: "[SPAM]".to_owned(),
+        };
+        for (mail, expected) in [
+            ("Subject: [SPAM] y\r\n\r\n", "Subject: [SPAM] y\r\n\r\n"),
+            ("From: a\r\n\r\n", "Subject: [SPAM]\r\nFrom: a\r\n\r\n"),
+        ] {
+            assert_eq!(marked(&settings, mail, &tagged()), expected);
+        }
+        let accepted = Verdict::accept();
+        assert_eq!(
+            marked(&settings, "Subject: y\r\n\r\n", &accepted),
+            "Subject: y\r\n\r\n"
+        );
+    }
+}

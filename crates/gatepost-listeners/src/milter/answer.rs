@@ -1,0 +1,248 @@
+//! The answer to a whole message: what to change, then the verdict in the protocol's words.
+//!
+//! A change that the mail server did not offer is left out: its own settings decide what filters
+//! may do, and the verdict holds without the marks.
+
+use gatepost_message::{Action, Verdict};
+
+use super::negotiation::{Agreement, action, step};
+use super::packet::{self, CHUNK_BYTES_MAX};
+use crate::marks::head::Change;
+
+/// Longer reasons are cut: a reply line has at most 512 octets (RFC 5321 § 4.5.3.1.5).
+const TEXT_BYTES_MAX: usize = 450;
+
+/// "Go on": to a step that asks.
+pub(super) fn write_continue(output: &mut Vec<u8>) {
+    packet::write(output, b'c', &[]);
+}
+
+/// "Send no more of the body."
+pub(super) fn write_skip(output: &mut Vec<u8>) {
+    packet::write(output, b's', &[]);
+}
+
+/// "Still judging": keeps the mail server waiting.
+pub(super) fn write_progress(output: &mut Vec<u8>) {
+    packet::write(output, b'p', &[]);
+}
+
+/// What becomes of a message that goes on.
+#[derive(Debug, Default)]
+pub(super) struct Changes<'a> {
+    pub(super) head: &'a [Change],
+    /// A body in place of the one that came.
+    pub(super) body: Option<&'a [u8]>,
+    /// Recipients that do not get it, as the mail server wrote them.
+    pub(super) without: &'a [String],
+}
+
+/// Appends the answer to a message; `held` says that the mail server is to keep a quarantined one.
+pub(super) fn write(
+    output: &mut Vec<u8>,
+    agreement: Agreement,
+    verdict: &Verdict,
+    changes: &Changes<'_>,
+    held: bool,
+) {
+    match verdict.action {
+        Action::Accept | Action::Tag => write_changes(output, agreement, changes),
+        Action::Quarantine if held && agreement.may(action::QUARANTINE) => {
+            write_changes(output, agreement, changes);
+            let reason = reason(verdict, "quarantined");
+            packet::write(output, b'q', &[reason.as_bytes(), &[0]]);
+        }
+        // Kept by us, or dropped: the sender sees success either way.
+        Action::Quarantine | Action::Drop => return packet::write(output, b'd', &[]),
+        Action::Reject => return write_reply(output, "550 5.7.1", &reason(verdict, "refused")),
+        Action::Defer => {
+            let reason = reason(verdict, "not now, try again later");
+            return write_reply(output, "451 4.7.1", &reason);
+        }
+    }
+    write_continue(output);
+}
+
+/// A refusal in words of ours.
+pub(super) fn write_reply(output: &mut Vec<u8>, codes: &str, text: &str) {
+    // Mail servers undo one doubling of percent signs, as sendmail's library has it.
+    let text = text.replace('%', "%%");
+    packet::write(
+        output,
+        b'y',
+        &[codes.as_bytes(), b" ", text.as_bytes(), &[0]],
+    );
+}
+
+fn reason(verdict: &Verdict, otherwise: &str) -> String {
+    let reason = match verdict.reason.as_str() {
+        "" => otherwise,
+        reason => reason,
+    };
+    let mut text = String::new();
+    for character in reason.chars() {
+        if text.len() + character.len_utf8() > TEXT_BYTES_MAX {
+            break;
+        }
+        text.push(if character.is_control() {
+            ' '
+        } else {
+            character
+        });
+    }
+    text
+}
+
+fn write_changes(output: &mut Vec<u8>, agreement: Agreement, changes: &Changes<'_>) {
+    if agreement.may(action::CHANGE_HEADERS) {
+        for change in changes.head {
+            write_head_change(output, agreement, change);
+        }
+    }
+    if agreement.may(action::ADD_HEADERS) {
+        // Each goes in front of the last one, so that the first ends topmost.
+        for change in changes.head.iter().rev() {
+            if let Change::Insert { name, value } = change {
+                write_insertion(output, agreement, name, value);
+            }
+        }
+    }
+    if let Some(body) = changes.body.filter(|_| agreement.may(action::CHANGE_BODY)) {
+        for chunk in body.chunks(CHUNK_BYTES_MAX) {
+            packet::write(output, b'b', &[chunk]);
+        }
+        if body.is_empty() {
+            packet::write(output, b'b', &[]);
+        }
+    }
+    if agreement.may(action::DELETE_RECIPIENTS) {
+        for recipient in changes.without {
+            packet::write(output, b'-', &[recipient.as_bytes(), &[0]]);
+        }
+    }
+}
+
+fn write_head_change(output: &mut Vec<u8>, agreement: Agreement, change: &Change) {
+    let (name, occurrence, value) = match change {
+        Change::Remove { name, occurrence } => (name, occurrence, None),
+        Change::Replace {
+            name,
+            occurrence,
+            value,
+        } => (name, occurrence, Some(value)),
+        Change::Insert { .. } => return,
+    };
+    // An empty value removes, so that a removal has no leading blank either.
+    let value = value.map_or_else(Vec::new, |value| spaced(agreement, value));
+    let index = occurrence.to_be_bytes();
+    packet::write(output, b'm', &[&index, name.as_bytes(), &[0], &value, &[0]]);
+}
+
+fn write_insertion(output: &mut Vec<u8>, agreement: Agreement, name: &str, value: &[u8]) {
+    let value = spaced(agreement, value);
+    if agreement.version < 6 {
+        // Inserting came with the later versions; before, a field can only be appended.
+        return packet::write(output, b'h', &[name.as_bytes(), &[0], &value, &[0]]);
+    }
+    let top = 0_u32.to_be_bytes();
+    packet::write(output, b'i', &[&top, name.as_bytes(), &[0], &value, &[0]]);
+}
+
+/// Where leading blanks are the sender's matter, we are the sender.
+fn spaced(agreement: Agreement, value: &[u8]) -> Vec<u8> {
+    let space: &[u8] = if agreement.has(step::LEADING_SPACE) {
+        b" "
+    } else {
+        b""
+    };
+    let value: Vec<u8> = value
+        .iter()
+        .copied()
+        .filter(|&b| b != 0 && b != b'\r')
+        .collect();
+    [space, &value].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::BytesMut;
+
+    fn agreement(actions: u32, steps: u32) -> Agreement {
+        let offer = [6, actions, steps].map(u32::to_be_bytes).concat();
+        Agreement::from_offer(&offer).expect("an offer")
+    }
+
+    /// The packets as text, NUL as `|`.
+    fn written(agreement: Agreement, verdict: &Verdict, changes: &Changes<'_>) -> Vec<String> {
+        let mut output = Vec::new();
+        write(&mut output, agreement, verdict, changes, true);
+        let mut input = BytesMut::from(&output[..]);
+        let mut packets = Vec::new();
+        while let Some(packet) = packet::take(&mut input, 1 << 20).expect("well formed") {
+            let data = String::from_utf8_lossy(&packet.data).replace('\0', "|");
+            packets.push(format!("{}{data}", char::from(packet.command)));
+        }
+        packets
+    }
+
+    #[test]
+    fn verdicts_have_their_words() {
+        let all = agreement(0x1ff, 0);
+        for (action, reason, expected) in [
+            (Action::Accept, "", vec!["c"]),
+            (
+                Action::Reject,
+                "100% spam\r\n",
+                vec!["y550 5.7.1 100%% spam  |"],
+            ),
+            (Action::Reject, "", vec!["y550 5.7.1 refused|"]),
+            (Action::Defer, "later", vec!["y451 4.7.1 later|"]),
+            (Action::Drop, "", vec!["d"]),
+            (Action::Quarantine, "odd", vec!["qodd|", "c"]),
+        ] {
+            let verdict = Verdict::new(action, reason);
+            assert_eq!(written(all, &verdict, &Changes::default()), expected);
+        }
+        let cannot_hold = agreement(0x1, 0);
+        let verdict = Verdict::new(Action::Quarantine, "odd");
+        assert_eq!(written(cannot_hold, &verdict, &Changes::default()), ["d"]);
+    }
+
+    #[test]
+    fn changes_come_before_the_verdict() {
+        let head = [
+            Change::Remove {
+                name: "X-Spam".to_owned(),
+                occurrence: 2,
+            },
+            Change::Insert {
+                name: "X-One".to_owned(),
+                value: b"1\r\n\t2".to_vec(),
+            },
+            Change::Insert {
+                name: "X-Two".to_owned(),
+                value: b"2".to_vec(),
+            },
+        ];
+        let without = ["<a@b>".to_owned()];
+        let changes = Changes {
+            head: &head,
+            body: Some(b"new"),
+            without: &without,
+        };
+        let verdict = Verdict::accept();
+        assert_eq!(
+            written(agreement(0x1ff, 0x10_0000), &verdict, &changes),
+            [
+                "m||||\u{2}X-Spam||".replace("||||", "|||"),
+                "i||||X-Two| 2|".to_owned(),
+                "i||||X-One| 1\n\t2|".to_owned(),
+                "bnew".to_owned(),
+                "-<a@b>|".to_owned(),
+                "c".to_owned(),
+            ]
+        );
+        assert_eq!(written(agreement(0, 0), &verdict, &changes), ["c"]);
+    }
+}

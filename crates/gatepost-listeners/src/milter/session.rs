@@ -1,0 +1,457 @@
+//! What the mail server tells, packet by packet, until a message is whole. Without I/O.
+//!
+//! The order of packets is the mail server's matter: each one is taken for what it is, a new
+//! sender begins a new message, and an end of message without a beginning is judged as it is.
+
+use std::net::{IpAddr, SocketAddr};
+
+use bytes::Bytes;
+use gatepost_message::Peer;
+
+use super::negotiation::{Agreement, step};
+use super::packet::{self, Malformed, Packet};
+
+/// Macros beyond these are not kept: no mail server sends so many.
+const MACROS_MAX: usize = 256;
+const MACRO_BYTES_MAX: usize = 4_096;
+
+/// How much of a message is taken.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    pub(super) message_bytes_max: usize,
+    pub(super) recipients_max: usize,
+}
+
+/// One connection of a mail server.
+#[derive(Debug)]
+pub(super) struct Session {
+    limits: Limits,
+    agreement: Option<Agreement>,
+    host: Host,
+    macros: Vec<(Bytes, Bytes)>,
+    transaction: Transaction,
+}
+
+/// The SMTP client at the mail server.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Host {
+    pub(super) name: String,
+    pub(super) address: Option<SocketAddr>,
+    pub(super) helo: Option<String>,
+}
+
+/// A message on its way.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Transaction {
+    pub(super) sender: Option<String>,
+    /// As the mail server wrote them, with their angle brackets: that is how they are deleted.
+    pub(super) recipients: Vec<String>,
+    pub(super) head: Vec<u8>,
+    pub(super) body: Vec<u8>,
+    pub(super) excess: Option<Excess>,
+}
+
+/// Which limit a message exceeds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Excess {
+    Size,
+    Recipients,
+}
+
+/// What happens after a packet.
+#[derive(Debug)]
+pub(super) enum Next {
+    /// The mail server goes on by itself.
+    Silence,
+    /// It waits for this answer.
+    Agree(Agreement),
+    /// It waits to hear that it may go on.
+    Continue,
+    /// It need not send the rest of the body.
+    Skip,
+    /// A message is whole, and waits for its verdict.
+    Judge(Box<Whole>),
+    /// It has left.
+    End,
+}
+
+/// A whole message with all that is known of it.
+#[derive(Debug)]
+pub(super) struct Whole {
+    pub(super) agreement: Agreement,
+    pub(super) host: Host,
+    pub(super) user: Option<String>,
+    /// The mail server's own name, and its id for the message.
+    pub(super) server: Option<String>,
+    pub(super) queue_id: Option<String>,
+    pub(super) transaction: Transaction,
+}
+
+impl Session {
+    pub(super) fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            agreement: None,
+            host: Host::default(),
+            macros: Vec::new(),
+            transaction: Transaction::default(),
+        }
+    }
+
+    /// Whether a message has begun and is not whole.
+    pub(super) fn is_within_message(&self) -> bool {
+        self.transaction.sender.is_some()
+    }
+
+    /// Takes one packet.
+    pub(super) fn take(&mut self, packet: &Packet) -> Result<Next, Malformed> {
+        let data = &packet.data;
+        if packet.command == b'O' {
+            let agreement = Agreement::from_offer(data)?;
+            self.agreement = Some(agreement);
+            return Ok(Next::Agree(agreement));
+        }
+        let agreement = self.agreement.ok_or(Malformed::NotNegotiated)?;
+        let silent_step = match packet.command {
+            b'D' => {
+                self.take_macros(data);
+                return Ok(Next::Silence);
+            }
+            b'A' => {
+                self.transaction = Transaction::default();
+                return Ok(Next::Silence);
+            }
+            b'Q' => return Ok(Next::End),
+            // The next client of the mail server follows on this connection.
+            b'K' => {
+                self.forget_client();
+                return Ok(Next::Silence);
+            }
+            b'E' => {
+                self.body(data);
+                return Ok(Next::Judge(Box::new(self.whole(agreement))));
+            }
+            b'C' => {
+                self.connect(data)?;
+                step::SILENT_CONNECT
+            }
+            b'H' => {
+                self.host.helo = packet::strings(data).next().map(packet::text);
+                step::SILENT_HELO
+            }
+            b'M' => {
+                self.mail(data)?;
+                step::SILENT_MAIL
+            }
+            b'R' => {
+                self.recipient(data)?;
+                step::SILENT_RECIPIENT
+            }
+            b'L' => {
+                self.header(data, agreement)?;
+                step::SILENT_HEADER
+            }
+            b'B' => {
+                self.body(data);
+                if agreement.has(step::SKIP)
+                    && !agreement.has(step::SILENT_BODY)
+                    && self.transaction.excess.is_some()
+                {
+                    return Ok(Next::Skip);
+                }
+                step::SILENT_BODY
+            }
+            b'T' => step::SILENT_DATA,
+            b'N' => step::SILENT_END_OF_HEADERS,
+            b'U' => step::SILENT_UNKNOWN,
+            other => return Err(Malformed::Unknown(char::from(other))),
+        };
+        Ok(if agreement.has(silent_step) {
+            Next::Silence
+        } else {
+            Next::Continue
+        })
+    }
+
+    fn whole(&mut self, agreement: Agreement) -> Whole {
+        Whole {
+            agreement,
+            host: self.host.clone(),
+            user: self.value_of("{auth_authen}"),
+            server: self.value_of("j"),
+            queue_id: self.value_of("i"),
+            transaction: std::mem::take(&mut self.transaction),
+        }
+    }
+
+    fn forget_client(&mut self) {
+        self.host = Host::default();
+        self.macros.clear();
+        self.transaction = Transaction::default();
+    }
+
+    /// The step whose macros they are, then names and values in turn.
+    fn take_macros(&mut self, data: &Bytes) {
+        let Some(pairs) = data.get(1..) else { return };
+        let mut strings = packet::strings(pairs);
+        while let (Some(name), Some(value)) = (strings.next(), strings.next()) {
+            if name.len() + value.len() > MACRO_BYTES_MAX {
+                continue;
+            }
+            let value = Bytes::copy_from_slice(value);
+            if let Some(known) = self.macros.iter_mut().find(|known| known.0 == name) {
+                known.1 = value;
+            } else if self.macros.len() < MACROS_MAX {
+                self.macros.push((Bytes::copy_from_slice(name), value));
+            }
+        }
+    }
+
+    fn value_of(&self, name: &str) -> Option<String> {
+        let bare = name.trim_matches(['{', '}']);
+        let (_, value) = self.macros.iter().find(|(known, _)| {
+            // One-letter names come without braces, but some mail servers write them with.
+            known == name || known.strip_prefix(b"{") == Some(format!("{bare}}}").as_bytes())
+        })?;
+        (!value.is_empty()).then(|| packet::text(value))
+    }
+
+    fn connect(&mut self, data: &[u8]) -> Result<(), Malformed> {
+        self.forget_message_macros();
+        let name = packet::strings(data).next().ok_or(Malformed::Short('C'))?;
+        let rest = data.get(name.len() + 1..).unwrap_or_default();
+        self.host = Host {
+            name: packet::text(name),
+            address: address(rest),
+            helo: None,
+        };
+        Ok(())
+    }
+
+    /// The macros of a connection are told before it; what an earlier one left is gone by then.
+    fn forget_message_macros(&mut self) {
+        self.macros
+            .retain(|(name, _)| name != "i" && name != "{auth_authen}");
+        self.transaction = Transaction::default();
+    }
+
+    fn mail(&mut self, data: &[u8]) -> Result<(), Malformed> {
+        let sender = packet::strings(data).next().ok_or(Malformed::Short('M'))?;
+        self.transaction = Transaction {
+            sender: Some(bare(&packet::text(sender)).to_owned()),
+            ..Transaction::default()
+        };
+        Ok(())
+    }
+
+    fn recipient(&mut self, data: &[u8]) -> Result<(), Malformed> {
+        let recipient = packet::strings(data).next().ok_or(Malformed::Short('R'))?;
+        if self.transaction.recipients.len() >= self.limits.recipients_max {
+            self.transaction.excess.get_or_insert(Excess::Recipients);
+        } else {
+            let recipient = packet::text(recipient);
+            self.transaction.recipients.push(recipient);
+        }
+        Ok(())
+    }
+
+    /// Name and value; the lines of a folded value are separated by LF.
+    fn header(&mut self, data: &[u8], agreement: Agreement) -> Result<(), Malformed> {
+        let mut strings = packet::strings(data);
+        let (Some(name), Some(value)) = (strings.next(), strings.next()) else {
+            return Err(Malformed::Short('L'));
+        };
+        if !self.takes(name.len() + value.len() + 4) {
+            return Ok(());
+        }
+        let head = &mut self.transaction.head;
+        head.extend_from_slice(name);
+        // With the agreement the blank behind the colon belongs to the value.
+        let colon: &[u8] = if agreement.has(step::LEADING_SPACE) {
+            b":"
+        } else {
+            b": "
+        };
+        head.extend_from_slice(colon);
+        for line in value.split_inclusive(|&byte| byte == b'\n') {
+            let text = line.strip_suffix(b"\n");
+            head.extend_from_slice(text.map_or(line, |text| text.trim_ascii_end()));
+            if text.is_some() {
+                head.extend_from_slice(b"\r\n");
+            }
+        }
+        head.extend_from_slice(b"\r\n");
+        Ok(())
+    }
+
+    fn body(&mut self, chunk: &[u8]) {
+        if self.takes(chunk.len()) {
+            self.transaction.body.extend_from_slice(chunk);
+        }
+    }
+
+    /// Whether so many bytes more still fit; what does not fit is not kept any longer.
+    fn takes(&mut self, bytes: usize) -> bool {
+        let transaction = &mut self.transaction;
+        let held = transaction.head.len() + transaction.body.len();
+        if held + bytes > self.limits.message_bytes_max {
+            transaction.excess.get_or_insert(Excess::Size);
+            transaction.body = Vec::new();
+        }
+        transaction.excess != Some(Excess::Size)
+    }
+}
+
+/// Family, port, address: `4`, two bytes, `192.0.2.1` NUL.
+fn address(data: &[u8]) -> Option<SocketAddr> {
+    let (family, rest) = data.split_first()?;
+    if !matches!(family, b'4' | b'6') {
+        return None;
+    }
+    let (port, rest) = rest.split_first_chunk::<2>()?;
+    let text = std::str::from_utf8(packet::strings(rest).next()?).ok()?;
+    let text = text.strip_prefix("IPv6:").unwrap_or(text);
+    let address: IpAddr = text.parse().ok()?;
+    Some(SocketAddr::new(address, u16::from_be_bytes(*port)))
+}
+
+/// An address without its angle brackets.
+pub(super) fn bare(path: &str) -> &str {
+    path.strip_prefix('<')
+        .and_then(|path| path.strip_suffix('>'))
+        .unwrap_or(path)
+}
+
+impl Host {
+    pub(super) fn peer(&self) -> Peer {
+        self.address.map_or(Peer::Local, Peer::Address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const LIMITS: Limits = Limits {
+        message_bytes_max: 100,
+        recipients_max: 2,
+    };
+
+    fn packet(command: u8, data: &[u8]) -> Packet {
+        Packet {
+            command,
+            data: Bytes::copy_from_slice(data),
+        }
+    }
+
+    fn session(steps: u32) -> Session {
+        let mut session = Session::new(LIMITS);
+        let offer = [6, 0x1ff, steps].map(u32::to_be_bytes).concat();
+        session.take(&packet(b'O', &offer)).expect("negotiated");
+        session
+    }
+
+    fn feed(session: &mut Session, packets: &[(u8, &[u8])]) -> Option<Box<Whole>> {
+        let mut whole = None;
+        for (command, data) in packets {
+            match session.take(&packet(*command, data)).expect("well formed") {
+                Next::Judge(message) => whole = Some(message),
+                next => assert!(matches!(next, Next::Silence | Next::Continue | Next::Skip)),
+            }
+        }
+        whole
+    }
+
+    #[test]
+    fn a_message_is_gathered() {
+        let mut session = session(0);
+        let whole = feed(
+            &mut session,
+            &[
+                (b'D', b"Cj\0mx.example\0{client_name}\0host\0"),
+                (b'C', b"host.example\x004\x10\x01192.0.2.9\0"),
+                (b'H', b"helo.example\0"),
+                (b'D', b"M{auth_authen}\0anna\0i\0Q1\0"),
+                (b'M', b"<a@example.org>\0SIZE=9\0"),
+                (b'R', b"<b@example.org>\0"),
+                (b'L', b"Subject\0one\n\ttwo\0"),
+                (b'N', b""),
+                (b'B', b"body\r\n"),
+                (b'E', b""),
+            ],
+        );
+        let whole = whole.expect("a message");
+        let told = &whole.transaction;
+        assert_eq!(told.head, b"Subject: one\r\n\ttwo\r\n");
+        assert_eq!(told.body, b"body\r\n");
+        assert_eq!(told.sender.as_deref(), Some("a@example.org"));
+        assert_eq!(told.recipients, ["<b@example.org>"]);
+        assert_eq!(whole.host.peer().to_string(), "192.0.2.9:4097");
+        assert_eq!(whole.host.helo.as_deref(), Some("helo.example"));
+        assert_eq!(whole.user.as_deref(), Some("anna"));
+        assert_eq!(whole.server.as_deref(), Some("mx.example"));
+        assert_eq!(whole.queue_id.as_deref(), Some("Q1"));
+        assert!(!session.is_within_message());
+    }
+
+    #[test]
+    fn limits_are_kept_and_remembered_for_the_end() {
+        let mut session = session(0);
+        let whole = feed(
+            &mut session,
+            &[
+                (b'M', b"<>\0"),
+                (b'R', b"<b@c>\0"),
+                (b'B', &[b'x'; 90]),
+                (b'B', &[b'x'; 90]),
+                (b'B', b"small"),
+                (b'E', b""),
+            ],
+        );
+        let whole = whole.expect("a message");
+        assert_eq!(whole.transaction.excess, Some(Excess::Size));
+        assert!(whole.transaction.body.is_empty());
+        let many: [(u8, &[u8]); 5] = [
+            (b'M', b"<>\0"),
+            (b'R', b"<b@c>\0"),
+            (b'R', b"<d@c>\0"),
+            (b'R', b"<e@c>\0"),
+            (b'E', b""),
+        ];
+        let whole = feed(&mut session, &many).expect("a message");
+        assert_eq!(whole.transaction.excess, Some(Excess::Recipients));
+        assert_eq!(whole.transaction.recipients.len(), 2);
+    }
+
+    #[test]
+    fn an_abort_or_a_new_client_forgets() {
+        let mut session = session(0);
+        let begun: [(u8, &[u8]); 3] = [(b'M', b"<a@b>\0"), (b'B', b"x"), (b'A', b"")];
+        assert!(feed(&mut session, &begun).is_none());
+        assert!(!session.is_within_message());
+        let next: [(u8, &[u8]); 3] = [(b'H', b"me\0"), (b'K', b""), (b'E', b"")];
+        let whole = feed(&mut session, &next).expect("a message");
+        assert_eq!(whole.host.helo, None);
+        assert!(whole.transaction.body.is_empty());
+    }
+
+    #[test]
+    fn nothing_comes_before_the_negotiation() {
+        let refused = Session::new(LIMITS).take(&packet(b'C', b"x\0U"));
+        assert_eq!(refused.err(), Some(Malformed::NotNegotiated));
+    }
+
+    proptest! {
+        #[test]
+        fn any_packets_are_taken_or_refused(
+            packets in proptest::collection::vec((any::<u8>(), proptest::collection::vec(any::<u8>(), 0..40)), 0..20),
+        ) {
+            let mut session = session(0);
+            for (command, data) in packets {
+                let _ = session.take(&packet(command, &data)).is_ok();
+                prop_assert!(session.transaction.head.len() + session.transaction.body.len() <= 200);
+            }
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! A Postfix of its own: a private config, queue and mailboxes in a folder, on a free port of this
+//! machine, ended with its folder. It needs root's rights, by `sudo` where the test has them not.
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use super::{await_some, text_of};
+
+/// A running Postfix.
+pub(crate) struct Postfix {
+    folder: tempfile::TempDir,
+    port: u16,
+}
+
+/// The mail of this domain goes to mailboxes; any other to the next hop that the settings name.
+pub(crate) const DOMAIN: &str = "boxes.example";
+const USERS: [&str; 3] = ["anna", "bert", "carla"];
+
+impl Postfix {
+    /// Starts with `settings`, lines of `main.cf`, after those that make it private.
+    pub(crate) fn start(settings: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let root = folder.path().to_owned();
+        // Its daemons run as another user and must get there.
+        fs::set_permissions(&root, fs::Permissions::from_mode(0o755)).expect("permissions");
+        for name in ["etc", "spool", "data", "boxes"] {
+            fs::create_dir(root.join(name)).expect("a folder");
+        }
+        let port = free_port();
+        let postfix = Self { folder, port };
+        fs::write(root.join("etc/main.cf"), main_cf(&root, settings)).expect("main.cf");
+        fs::write(root.join("etc/master.cf"), master_cf(port)).expect("master.cf");
+        let boxes = USERS
+            .map(|user| format!("{user}@{DOMAIN} {user}/\n"))
+            .concat();
+        fs::write(root.join("etc/boxes"), boxes).expect("the mailboxes");
+        for name in ["data", "boxes"] {
+            let owned = as_root("chown")
+                .arg("postfix")
+                .arg(root.join(name))
+                .output();
+            assert!(owned.is_ok_and(|output| output.status.success()), "chown");
+        }
+        let started = postfix.control("start");
+        assert!(started.status.success(), "{}", text_of(&started));
+        await_some("Postfix listens", || {
+            TcpStream::connect(postfix.address()).ok()
+        });
+        postfix
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        ([127, 0, 0, 1], self.port).into()
+    }
+
+    /// `postfix COMMAND` on this instance.
+    pub(crate) fn control(&self, command: &str) -> Output {
+        let mut postfix = as_root("postfix");
+        postfix.arg("-c").arg(self.folder.path().join("etc"));
+        postfix.arg(command).output().expect("postfix runs")
+    }
+
+    /// A program of Postfix's own, such as `postqueue`, on this instance.
+    pub(crate) fn program(&self, name: &str, arguments: &[&str]) -> Output {
+        let mut program = as_root(name);
+        program.arg("-c").arg(self.folder.path().join("etc"));
+        program.args(arguments).output().expect("it runs")
+    }
+
+    /// A message given to `sendmail` on standard input.
+    pub(crate) fn sendmail(&self, arguments: &[&str], message: &[u8]) -> Output {
+        let etc = self.folder.path().join("etc");
+        let etc = etc.to_str().expect("UTF-8");
+        let all = [&["-C", etc], arguments].concat();
+        super::run("sendmail", &all, message)
+    }
+
+    /// All messages in the mailbox of a user at [`DOMAIN`].
+    pub(crate) fn mailbox(&self, user: &str) -> Vec<String> {
+        let new = self.folder.path().join("boxes").join(user).join("new");
+        let Ok(files) = fs::read_dir(new) else {
+            return Vec::new();
+        };
+        let mut paths: Vec<PathBuf> = files.map(|file| file.expect("a file").path()).collect();
+        paths.sort();
+        let read =
+            |path: &PathBuf| String::from_utf8_lossy(&fs::read(path).expect("mail")).into_owned();
+        paths.iter().map(read).collect()
+    }
+
+    /// Waits until a mailbox holds so many messages.
+    pub(crate) fn await_mail(&self, user: &str, count: usize) -> Vec<String> {
+        await_some(&format!("{count} messages for {user}"), || {
+            let mail = self.mailbox(user);
+            (mail.len() >= count).then_some(mail)
+        })
+    }
+
+    /// What `postqueue -p` shows.
+    pub(crate) fn queue(&self) -> String {
+        text_of(&self.program("postqueue", &["-p"]))
+    }
+
+    /// What it logged.
+    pub(crate) fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("data/log")).unwrap_or_default()
+    }
+}
+
+impl Drop for Postfix {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the log of Postfix:\n{}", self.log());
+        }
+        self.control("abort");
+        // What belongs to root and postfix is not ours to remove otherwise.
+        let _ = as_root("rm").arg("-rf").arg(self.folder.path()).output();
+    }
+}
+
+fn as_root(program: &str) -> Command {
+    if rustix::process::getuid().is_root() {
+        return super::command(program);
+    }
+    let mut command = super::command("sudo");
+    command.arg("-n").arg(program);
+    command
+}
+
+/// A port that nobody listens on at this moment.
+pub(crate) fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("an address").port()
+}
+
+fn main_cf(root: &Path, settings: &str) -> String {
+    let root = root.display();
+    format!(
+        "compatibility_level = 3.6
+queue_directory = {root}/spool
+data_directory = {root}/data
+maillog_file = {root}/data/log
+maillog_file_prefixes = {root}
+multi_instance_enable = no
+inet_interfaces = 127.0.0.1
+inet_protocols = ipv4
+myhostname = mx.example
+mydestination =
+mynetworks = 127.0.0.0/8
+smtp_address_preference = ipv4
+smtp_host_lookup = native
+disable_dns_lookups = yes
+alias_maps =
+local_recipient_maps =
+smtpd_peername_lookup = no
+virtual_mailbox_domains = {DOMAIN}
+virtual_mailbox_base = {root}/boxes
+virtual_mailbox_maps = texthash:{root}/etc/boxes
+virtual_minimum_uid = 1
+virtual_uid_maps = static:{uid}
+virtual_gid_maps = static:{uid}
+queue_run_delay = 1s
+minimal_backoff_time = 1s
+maximal_backoff_time = 1s
+{settings}
+",
+        uid = postfix_uid(),
+    )
+}
+
+fn postfix_uid() -> String {
+    let output = super::run("id", &["-u", "postfix"], b"");
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+fn master_cf(port: u16) -> String {
+    format!(
+        "127.0.0.1:{port} inet n - n - - smtpd
+pickup unix n - n 1 1 pickup
+cleanup unix n - n - 0 cleanup
+qmgr unix n - n 1 1 qmgr
+rewrite unix - - n - - trivial-rewrite
+bounce unix - - n - 0 bounce
+defer unix - - n - 0 bounce
+trace unix - - n - 0 bounce
+verify unix - - n - 1 verify
+flush unix n - n 1000? 0 flush
+proxymap unix - - n - - proxymap
+smtp unix - - n - - smtp
+lmtp unix - - n - - lmtp
+relay unix - - n - - smtp
+showq unix n - n - - showq
+error unix - - n - - error
+retry unix - - n - - error
+discard unix - - n - - discard
+virtual unix - n n - - virtual
+anvil unix - - n - 1 anvil
+scache unix - - n - 1 scache
+tlsmgr unix - - n 1000? 1 tlsmgr
+postlog unix-dgram n - n - 1 postlogd
+"
+    )
+}
