@@ -15,6 +15,7 @@ pub mod smtp;
 pub mod spamd;
 pub mod stream;
 pub mod tls;
+mod together;
 pub mod websocket;
 mod wire;
 pub mod workers;

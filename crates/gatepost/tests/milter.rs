@@ -23,12 +23,27 @@ end"#;
 fn gateway(folder: &Path, settings: &str) -> Gateway {
     let procedures = folder.join("procedures");
     std::fs::create_dir_all(&procedures).expect("a folder");
-    std::fs::write(procedures.join("judge.luau"), JUDGE).expect("written");
+    let fixed = |action: &str| format!("return function() return '{action}' end");
+    for (name, code) in [
+        ("judge", JUDGE.to_owned()),
+        ("drop", fixed("drop")),
+        ("keep", fixed("quarantine")),
+    ] {
+        std::fs::write(procedures.join(format!("{name}.luau")), code).expect("written");
+    }
     let scope = r#"
 rules.paths = []
 listeners.milter.hostname = "gate.example"
 listeners.milter.marks.subject = "[SPAM]"
 procedures.luau.time_max = "20s"
+[[scope]]
+path = "/dropped"
+recipients = ["bert@boxes.example"]
+run = ["/drop"]
+[[scope]]
+path = "/kept"
+recipients = ["carla@boxes.example"]
+run = ["/keep"]
 [[scope]]
 path = "/mail"
 listeners = ["milter"]
@@ -70,6 +85,40 @@ fn send(postfix: &Postfix, verdict: &str, body: &str) -> String {
         body,
     ];
     text_of(&run("swaks", &arguments, b""))
+}
+
+/// The messages in quarantine, as Python prints them.
+fn quarantined(folder: &Path) -> String {
+    let select = "import sqlite3; c = sqlite3.connect('gatepost-data/gatepost.db'); \
+        print(c.execute('select body from quarantine').fetchall())";
+    let mut python = std::process::Command::new("python3");
+    let output = python.args(["-c", select]).current_dir(folder).output();
+    text_of(&output.expect("python3"))
+}
+
+#[test]
+fn each_recipient_has_its_own_verdict() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let gateway = gateway(folder.path(), "");
+    let postfix = Postfix::start(&milters(&gateway, ""));
+    let server = postfix.address().to_string();
+    let all = "anna@boxes.example,bert@boxes.example,carla@boxes.example";
+    let arguments = [
+        "--server",
+        &server,
+        "--from",
+        "otto@example.org",
+        "--to",
+        all,
+        "--body",
+        "for all",
+    ];
+    let transcript = text_of(&run("swaks", &arguments, b""));
+    assert!(transcript.contains("250 2.0.0"), "{transcript}");
+    postfix.await_mail("anna", 1);
+    assert!(quarantined(folder.path()).contains("for all"));
+    assert!(postfix.queue().contains("empty"), "{}", postfix.queue());
+    assert!(postfix.mailbox("bert").is_empty() && postfix.mailbox("carla").is_empty());
 }
 
 #[test]
@@ -226,13 +275,7 @@ fn a_quarantine_of_ours_keeps_what_the_mail_server_discards() {
     let postfix = Postfix::start(&milters(&gateway, ""));
     let transcript = send(&postfix, "quarantine", "odd");
     assert!(transcript.contains("250 2.0.0"), "{transcript}");
-    let count = "import sqlite3; c = sqlite3.connect('gatepost-data/gatepost.db'); \
-        print(c.execute('select body from quarantine').fetchall())";
-    let listed = std::process::Command::new("python3")
-        .args(["-c", count])
-        .current_dir(folder.path())
-        .output();
-    let listed = text_of(&listed.expect("python3"));
+    let listed = quarantined(folder.path());
     assert!(listed.contains("X-Verdict: quarantine"), "{listed}");
     assert!(postfix.queue().contains("empty"), "{}", postfix.queue());
 }

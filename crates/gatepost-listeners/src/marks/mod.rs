@@ -1,16 +1,17 @@
 //! What mail is told about its verdict: the fields that procedures ask for (`X-Spam-Status` and
 //! its like), `Authentication-Results` (RFC 8601), and a rewritten subject.
 //!
-//! A listener that hands a mail on asks here which changes its head gets, and makes them in its
-//! own way: a milter names them to the mail server, forwarding writes them. What came in under
+//! A listener that hands a mail on asks here which edits it gets, and makes them in its own way:
+//! a milter names them to the mail server, forwarding writes them. What came in under
 //! our own names is taken away first, since anyone could have written it.
 
 pub(crate) mod head;
 
-use gatepost_message::{Action, Verdict};
+use bytes::Bytes;
+use gatepost_message::{Action, Edit, Field, Verdict, edit};
 use serde::{Deserialize, Serialize};
 
-use head::{Change, Field};
+use head::Field as Present;
 
 /// The fields of this kind are SpamAssassin's, whoever judged.
 const SPAM_FIELDS: &str = "X-Spam-";
@@ -52,81 +53,68 @@ pub(crate) struct Known<'a> {
     pub(crate) sender: Option<&'a str>,
 }
 
-/// The changes that mark a mail with this head.
-pub(crate) fn changes(
+/// What procedures change of a mail, and then the marks.
+pub(crate) fn edits(
     settings: &MarkSettings,
-    fields: &[Field<'_>],
+    mail: &Bytes,
     verdict: &Verdict,
     known: Known<'_>,
-) -> Vec<Change> {
-    let mut changes = Vec::new();
-    let tags: Vec<_> = verdict.tags.iter().filter(|tag| is_name(&tag.0)).collect();
-    if settings.fields && !tags.is_empty() {
-        remove(&mut changes, fields, |field| {
-            tags.iter().any(|(name, _)| field.is(name)) || is_spam_field(field)
-        });
+) -> Vec<Edit> {
+    let mut edits = verdict.edits.clone();
+    let edited = edit::apply(mail, &edits);
+    edits.extend(marks(settings, &head::fields(&edited), verdict, known));
+    edits
+}
+
+fn marks(
+    settings: &MarkSettings,
+    present: &[Present<'_>],
+    verdict: &Verdict,
+    known: Known<'_>,
+) -> Vec<Edit> {
+    let tags: Vec<_> = verdict.tags.iter().filter_map(field).collect();
+    let with_tags = settings.fields && !tags.is_empty();
+    let mut edits = remove(present, |field| {
+        let replaced = tags.iter().any(|tag| field.is(tag.name()));
+        (with_tags && (replaced || is_spam_field(field)))
+            || (settings.authentication_results && is_our_result(field, known))
+    });
+    if !settings.subject.is_empty() && verdict.action == Action::Tag {
+        edits.extend(subject(&settings.subject, present));
+    }
+    // Each is put before the last one: what is to stand topmost comes at the end.
+    if settings.fields {
+        edits.extend(tags.into_iter().rev().map(Edit::PrependField));
     }
     if settings.authentication_results {
-        remove(&mut changes, fields, |field| is_our_result(field, known));
-        changes.push(Change::Insert {
-            name: "Authentication-Results".to_owned(),
-            value: authentication_results(verdict, known).into_bytes(),
-        });
+        let results = authentication_results(verdict, known);
+        let field = Field::new("Authentication-Results", &results);
+        edits.extend(field.ok().map(Edit::PrependField));
     }
-    if settings.fields {
-        changes.extend(tags.into_iter().map(|(name, value)| Change::Insert {
-            name: name.clone(),
-            value: printable(value).into_bytes(),
-        }));
-    }
-    if !settings.subject.is_empty() && verdict.action == Action::Tag {
-        changes.extend(subject(&settings.subject, fields));
-    }
-    changes
+    edits
+}
+
+/// A procedure may ask for anything, a head takes names only.
+fn field((name, value): &(String, String)) -> Option<Field> {
+    Field::new(name, value).ok()
 }
 
 /// Takes away what `unwanted` says; the last first, so that the numbers of those before stay.
-fn remove(changes: &mut Vec<Change>, fields: &[Field<'_>], unwanted: impl Fn(&Field<'_>) -> bool) {
-    for (place, field) in fields.iter().enumerate().rev() {
+fn remove(present: &[Present<'_>], unwanted: impl Fn(&Present<'_>) -> bool) -> Vec<Edit> {
+    let mut edits = Vec::new();
+    for (place, field) in present.iter().enumerate().rev() {
         if !unwanted(field) {
             continue;
         }
         let name = String::from_utf8_lossy(field.name).into_owned();
-        let before = fields.get(..place).unwrap_or_default();
+        let before = present.get(..place).unwrap_or_default();
         let occurrence = before.iter().filter(|other| other.is(&name)).count() as u32 + 1;
-        changes.push(Change::Remove { name, occurrence });
+        edits.push(Edit::RemoveField { name, occurrence });
     }
+    edits
 }
 
-/// RFC 5322 § 2.2: a procedure may ask for anything, a head takes names only.
-fn is_name(name: &str) -> bool {
-    !name.is_empty()
-        && name
-            .bytes()
-            .all(|byte| byte.is_ascii_graphic() && byte != b':')
-}
-
-/// A value of several lines stays folded; no other control character passes.
-fn printable(value: &str) -> String {
-    let mut lines = Vec::new();
-    for line in value.lines() {
-        let text: String = line
-            .chars()
-            .map(|character| {
-                if character.is_control() {
-                    ' '
-                } else {
-                    character
-                }
-            })
-            .collect();
-        lines.push(text.trim().to_owned());
-    }
-    lines.retain(|line| !line.is_empty());
-    lines.join("\n\t")
-}
-
-fn is_spam_field(field: &Field<'_>) -> bool {
+fn is_spam_field(field: &Present<'_>) -> bool {
     let begins = |prefix: &str| {
         field
             .name
@@ -137,7 +125,7 @@ fn is_spam_field(field: &Field<'_>) -> bool {
 }
 
 /// RFC 8601 § 5: a field that claims to be ours and came from outside is removed.
-fn is_our_result(field: &Field<'_>, known: Known<'_>) -> bool {
+fn is_our_result(field: &Present<'_>, known: Known<'_>) -> bool {
     let text = String::from_utf8_lossy(field.value);
     let service = text.trim_start().split([';', ' ', '\t', '\r', '\n']).next();
     field.is("Authentication-Results")
@@ -176,7 +164,7 @@ fn authentication_results(verdict: &Verdict, known: Known<'_>) -> String {
         return text + "; none";
     }
     for result in results {
-        text += ";\n\t";
+        text += "; ";
         text += &result;
     }
     text
@@ -199,20 +187,18 @@ fn value(text: &str) -> String {
     format!("\"{escaped}\"")
 }
 
-fn subject(mark: &str, fields: &[Field<'_>]) -> Option<Change> {
-    let name = "Subject".to_owned();
-    let Some(field) = fields.iter().find(|field| field.is("Subject")) else {
-        let value = mark.as_bytes().to_vec();
-        return Some(Change::Insert { name, value });
+fn subject(mark: &str, present: &[Present<'_>]) -> Option<Edit> {
+    let Some(old) = present.iter().find(|field| field.is("Subject")) else {
+        return Field::new("Subject", mark).ok().map(Edit::PrependField);
     };
-    let old = field.value.trim_ascii();
-    if old.starts_with(mark.as_bytes()) {
+    let old = String::from_utf8_lossy(old.value.trim_ascii());
+    if old.starts_with(mark) {
         return None;
     }
-    Some(Change::Replace {
-        name,
+    let field = Field::new("Subject", &format!("{mark} {old}")).ok()?;
+    Some(Edit::ReplaceField {
+        field,
         occurrence: 1,
-        value: [mark.as_bytes(), b" ", old].concat(),
     })
 }
 
@@ -228,9 +214,9 @@ mod tests {
     };
 
     fn marked(settings: &MarkSettings, mail: &str, verdict: &Verdict) -> String {
-        let (fields, _) = head::split(mail.as_bytes());
-        let changes = changes(settings, &fields, verdict, KNOWN);
-        String::from_utf8(head::apply(mail.as_bytes(), &changes)).expect("text")
+        let mail = Bytes::copy_from_slice(mail.as_bytes());
+        let edits = edits(settings, &mail, verdict, KNOWN);
+        String::from_utf8(edit::apply(&mail, &edits).to_vec()).expect("text")
     }
 
     fn tagged() -> Verdict {
@@ -256,9 +242,9 @@ mod tests {
             subject: "[SPAM]".to_owned(),
             ..MarkSettings::default()
         };
-        let expected = "Authentication-Results: gate.example;\r\n\tauth=pass smtp.auth=\"anna b\";\r\n\
-            \tspf=pass smtp.mailfrom=anna@example.org\r\nX-Spam-Flag: YES\r\n\
-            X-Tag: a\r\n\tBcc: b\r\n\tc\r\nX-Spam-Prev-Subject: a\r\n\
+        let expected = "Authentication-Results: gate.example; auth=pass smtp.auth=\"anna b\"; spf=pass\r\n \
+            smtp.mailfrom=anna@example.org\r\nX-Spam-Flag: YES\r\n\
+            X-Tag: a  Bcc: b   c\r\nX-Spam-Prev-Subject: a\r\n\
             Authentication-Results: other.example; dkim=pass\r\nSubject: [SPAM] y\r\n\r\nz\r\n";
         assert_eq!(marked(&settings, mail, &tagged()), expected);
     }

@@ -3,11 +3,10 @@
 //! A change that the mail server did not offer is left out: its own settings decide what filters
 //! may do, and the verdict holds without the marks.
 
-use gatepost_message::{Action, Verdict};
+use gatepost_message::{Action, Edit, Field, Verdict};
 
 use super::negotiation::{Agreement, action, step};
 use super::packet::{self, CHUNK_BYTES_MAX};
-use crate::marks::head::Change;
 
 /// Longer reasons are cut: a reply line has at most 512 octets (RFC 5321 § 4.5.3.1.5).
 const TEXT_BYTES_MAX: usize = 450;
@@ -27,12 +26,11 @@ pub(super) fn write_progress(output: &mut Vec<u8>) {
     packet::write(output, b'p', &[]);
 }
 
-/// What becomes of a message that goes on.
+/// What is different of a message that goes on.
 #[derive(Debug, Default)]
 pub(super) struct Changes<'a> {
-    pub(super) head: &'a [Change],
-    /// A body in place of the one that came.
-    pub(super) body: Option<&'a [u8]>,
+    /// In order; counted as if our own trace stood on top of the head.
+    pub(super) edits: &'a [Edit],
     /// Recipients that do not get it, as the mail server wrote them.
     pub(super) without: &'a [String],
 }
@@ -94,25 +92,20 @@ fn reason(verdict: &Verdict, otherwise: &str) -> String {
 }
 
 fn write_changes(output: &mut Vec<u8>, agreement: Agreement, changes: &Changes<'_>) {
-    if agreement.may(action::CHANGE_HEADERS) {
-        for change in changes.head {
-            write_head_change(output, agreement, change);
-        }
-    }
-    if agreement.may(action::ADD_HEADERS) {
-        // Each goes in front of the last one, so that the first ends topmost.
-        for change in changes.head.iter().rev() {
-            if let Change::Insert { name, value } = change {
-                write_insertion(output, agreement, name, value);
+    for edit in changes.edits {
+        match edit {
+            Edit::PrependField(field) => write_insertion(output, agreement, field),
+            Edit::AppendField(field) => write_addition(output, agreement, field),
+            Edit::ReplaceField { field, occurrence } => {
+                let value = spaced(agreement, &value(field));
+                write_change(output, agreement, field.name(), *occurrence, &value);
             }
-        }
-    }
-    if let Some(body) = changes.body.filter(|_| agreement.may(action::CHANGE_BODY)) {
-        for chunk in body.chunks(CHUNK_BYTES_MAX) {
-            packet::write(output, b'b', &[chunk]);
-        }
-        if body.is_empty() {
-            packet::write(output, b'b', &[]);
+            // An empty value removes.
+            Edit::RemoveField { name, occurrence } => {
+                write_change(output, agreement, name, *occurrence, &[]);
+            }
+            Edit::ReplaceBody(body) => write_body(output, agreement, body),
+            Edit::SetPayload { .. } => {}
         }
     }
     if agreement.may(action::DELETE_RECIPIENTS) {
@@ -122,30 +115,58 @@ fn write_changes(output: &mut Vec<u8>, agreement: Agreement, changes: &Changes<'
     }
 }
 
-fn write_head_change(output: &mut Vec<u8>, agreement: Agreement, change: &Change) {
-    let (name, occurrence, value) = match change {
-        Change::Remove { name, occurrence } => (name, occurrence, None),
-        Change::Replace {
-            name,
-            occurrence,
-            value,
-        } => (name, occurrence, Some(value)),
-        Change::Insert { .. } => return,
-    };
-    // An empty value removes, so that a removal has no leading blank either.
-    let value = value.map_or_else(Vec::new, |value| spaced(agreement, value));
-    let index = occurrence.to_be_bytes();
-    packet::write(output, b'm', &[&index, name.as_bytes(), &[0], &value, &[0]]);
+fn write_change(
+    output: &mut Vec<u8>,
+    agreement: Agreement,
+    name: &str,
+    occurrence: u32,
+    value: &[u8],
+) {
+    // The topmost Received field of the judged message is ours and not the mail server's.
+    let ours = u32::from(name.eq_ignore_ascii_case("Received"));
+    let occurrence = occurrence.saturating_sub(ours);
+    if agreement.may(action::CHANGE_HEADERS) && occurrence > 0 {
+        let index = occurrence.to_be_bytes();
+        packet::write(output, b'm', &[&index, name.as_bytes(), &[0], value, &[0]]);
+    }
 }
 
-fn write_insertion(output: &mut Vec<u8>, agreement: Agreement, name: &str, value: &[u8]) {
-    let value = spaced(agreement, value);
+fn write_insertion(output: &mut Vec<u8>, agreement: Agreement, field: &Field) {
     if agreement.version < 6 {
         // Inserting came with the later versions; before, a field can only be appended.
-        return packet::write(output, b'h', &[name.as_bytes(), &[0], &value, &[0]]);
+        return write_addition(output, agreement, field);
     }
-    let top = 0_u32.to_be_bytes();
-    packet::write(output, b'i', &[&top, name.as_bytes(), &[0], &value, &[0]]);
+    if agreement.may(action::ADD_HEADERS) {
+        let top = 0_u32.to_be_bytes();
+        let (name, value) = (field.name().as_bytes(), spaced(agreement, &value(field)));
+        packet::write(output, b'i', &[&top, name, &[0], &value, &[0]]);
+    }
+}
+
+fn write_addition(output: &mut Vec<u8>, agreement: Agreement, field: &Field) {
+    if agreement.may(action::ADD_HEADERS) {
+        let (name, value) = (field.name().as_bytes(), spaced(agreement, &value(field)));
+        packet::write(output, b'h', &[name, &[0], &value, &[0]]);
+    }
+}
+
+fn write_body(output: &mut Vec<u8>, agreement: Agreement, body: &[u8]) {
+    if !agreement.may(action::CHANGE_BODY) {
+        return;
+    }
+    if body.is_empty() {
+        packet::write(output, b'b', &[]);
+    }
+    for chunk in body.chunks(CHUNK_BYTES_MAX) {
+        packet::write(output, b'b', &[chunk]);
+    }
+}
+
+/// The value as the protocol has it: folded lines end with LF, the last with nothing.
+fn value(field: &Field) -> Vec<u8> {
+    let whole = field.write(b"\n");
+    let value = whole.get(field.name().len() + 1..).unwrap_or_default();
+    value.trim_ascii().to_vec()
 }
 
 /// Where leading blanks are the sender's matter, we are the sender.
@@ -211,36 +232,40 @@ mod tests {
 
     #[test]
     fn changes_come_before_the_verdict() {
-        let head = [
-            Change::Remove {
-                name: "X-Spam".to_owned(),
-                occurrence: 2,
+        let field = |name: &str, value: &str| Field::new(name, value).expect("a field");
+        let remove = |name: &str, occurrence| Edit::RemoveField {
+            name: name.to_owned(),
+            occurrence,
+        };
+        let edits = [
+            remove("X-Spam", 2),
+            remove("Received", 1),
+            remove("received", 2),
+            Edit::ReplaceField {
+                field: field("Subject", "new"),
+                occurrence: 1,
             },
-            Change::Insert {
-                name: "X-One".to_owned(),
-                value: b"1\r\n\t2".to_vec(),
-            },
-            Change::Insert {
-                name: "X-Two".to_owned(),
-                value: b"2".to_vec(),
-            },
+            Edit::PrependField(field("X-One", "1")),
+            Edit::AppendField(field("X-Two", "2")),
+            Edit::ReplaceBody("text".into()),
         ];
         let without = ["<a@b>".to_owned()];
         let changes = Changes {
-            head: &head,
-            body: Some(b"new"),
+            edits: &edits,
             without: &without,
         };
         let verdict = Verdict::accept();
         assert_eq!(
             written(agreement(0x1ff, 0x10_0000), &verdict, &changes),
             [
-                "m||||\u{2}X-Spam||".replace("||||", "|||"),
-                "i||||X-Two| 2|".to_owned(),
-                "i||||X-One| 1\n\t2|".to_owned(),
-                "bnew".to_owned(),
-                "-<a@b>|".to_owned(),
-                "c".to_owned(),
+                "m|||\u{2}X-Spam||",
+                "m|||\u{1}received||",
+                "m|||\u{1}Subject| new|",
+                "i||||X-One| 1|",
+                "hX-Two| 2|",
+                "btext",
+                "-<a@b>|",
+                "c",
             ]
         );
         assert_eq!(written(agreement(0, 0), &verdict, &changes), ["c"]);

@@ -2,11 +2,10 @@
 
 use std::io;
 use std::pin::pin;
-use std::sync::Arc;
-use std::time::Duration;
 
-use bytes::BytesMut;
-use gatepost_message::{Action, Envelope, Format, Listener, Message, MessageId, Peer, Verdict};
+use bytes::{Bytes, BytesMut};
+use gatepost_message::{Envelope, Format, Listener, Message, MessageId, Peer};
+use gatepost_procedures::ScopeId;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
 use tokio::sync::watch;
@@ -15,9 +14,10 @@ use tokio::time::Instant;
 use super::MilterContext;
 use super::answer::{self, Changes};
 use super::packet;
-use super::session::{Excess, Limits, Next, Session, Transaction, Whole, bare};
-use super::settings::Keeper;
-use crate::marks::{self, Known, head};
+use super::session::{Excess, Limits, Next, Session, Whole, bare};
+use super::verdicts;
+use crate::gateway::JudgedMail;
+use crate::marks::{self, Known};
 use crate::stream::Stream;
 use crate::wire;
 
@@ -113,48 +113,67 @@ impl Connection<'_> {
             }
             None => {}
         }
-        let Whole {
-            agreement,
-            host,
-            user,
-            server,
-            queue_id,
-            transaction,
-        } = whole;
         let id = MessageId::next();
-        let trace = received_field(
-            &host,
-            user.is_some(),
-            server.as_deref(),
-            queue_id.as_deref(),
-        );
-        let message = Arc::new(message(id, &host, user, &transaction, &trace));
-        if let Some(queue_id) = &queue_id {
-            tracing::debug!(target: "milter", message = %id, queue_id, "judged for the mail server");
+        let trace = received_field(id, &whole);
+        let transaction = &whole.transaction;
+        let parts = [
+            trace.as_bytes(),
+            &transaction.head,
+            b"\r\n",
+            &transaction.body,
+        ];
+        let mail = Bytes::from(parts.concat());
+        let mut judged = Vec::new();
+        for group in self.groups(&transaction.recipients) {
+            let recipients = group.iter().map(|path| bare(path).to_owned()).collect();
+            let message = message(&whole, recipients, mail.clone());
+            judged.push((self.judged(message).await?, group));
         }
-        let (verdict, duration) = self.verdict(&message).await?;
-        let verdict = self.note(&message, verdict, duration).await;
-        let (fields, _) = head::split(&transaction.head);
+        let answer = verdicts::settle(self.context, judged, whole.agreement).await;
         let known = Known {
             hostname: &self.context.hostname,
-            user: message.envelope.user.as_deref(),
-            sender: transaction.sender.as_deref(),
+            user: whole.user.as_deref(),
+            sender: whole.transaction.sender.as_deref(),
         };
-        let changes = marks::changes(&self.context.settings.marks, &fields, &verdict, known);
+        let edits = marks::edits(&self.context.settings.marks, &mail, &answer.verdict, known);
         let changes = Changes {
-            head: &changes,
-            ..Changes::default()
+            edits: &edits,
+            without: &answer.without,
         };
-        let held = self.context.settings.quarantine == Keeper::MailServer;
-        answer::write(&mut self.output, agreement, &verdict, &changes, held);
+        let held = answer.held;
+        answer::write(
+            &mut self.output,
+            whole.agreement,
+            &answer.verdict,
+            &changes,
+            held,
+        );
         Ok(())
     }
 
+    /// The recipients that one scope judges, together; at least one group, though it be empty.
+    fn groups(&self, recipients: &[String]) -> Vec<Vec<String>> {
+        let procedures = self.context.gateway.procedures();
+        let mut groups: Vec<(Option<ScopeId>, Vec<String>)> = Vec::new();
+        for recipient in recipients {
+            let address = [bare(recipient).to_owned()];
+            let scope = procedures.scope_for(Listener::Milter, None, &address);
+            match groups.iter_mut().find(|(known, _)| *known == scope) {
+                Some((_, group)) => group.push(recipient.clone()),
+                None => groups.push((scope, vec![recipient.clone()])),
+            }
+        }
+        if groups.is_empty() {
+            groups.push((None, Vec::new()));
+        }
+        groups.into_iter().map(|(_, group)| group).collect()
+    }
+
     /// Waits for the verdict and keeps the mail server waiting with us.
-    async fn verdict(&mut self, message: &Arc<Message>) -> io::Result<(Verdict, Duration)> {
+    async fn judged(&mut self, message: Message) -> io::Result<JudgedMail> {
         let context = self.context;
         let interval = context.settings.progress_interval.duration();
-        let mut judged = pin!(context.gateway.judge_only(message));
+        let mut judged = pin!(context.gateway.judge_mail(message, Vec::new()));
         loop {
             match tokio::time::timeout(interval, judged.as_mut()).await {
                 Ok(judged) => return Ok(judged),
@@ -165,74 +184,52 @@ impl Connection<'_> {
             }
         }
     }
-
-    /// Notes the message; one that we keep ourselves is on disk before the mail server discards
-    /// its copy.
-    async fn note(&self, message: &Message, verdict: Verdict, duration: Duration) -> Verdict {
-        let gateway = &self.context.gateway;
-        let ours = self.context.settings.quarantine == Keeper::Gatepost;
-        if verdict.action == Action::Quarantine && ours {
-            return gateway.keep_aside(message, verdict, duration).await;
-        }
-        gateway.note(message, &verdict, duration);
-        verdict
-    }
 }
 
-fn message(
-    id: MessageId,
-    host: &super::session::Host,
-    user: Option<String>,
-    transaction: &Transaction,
-    trace: &str,
-) -> Message {
-    let recipients = transaction.recipients.iter();
+fn message(whole: &Whole, recipients: Vec<String>, mail: Bytes) -> Message {
     let envelope = Envelope {
-        client: host.helo.clone(),
-        user,
-        sender: Some(transaction.sender.clone().unwrap_or_default()),
-        recipients: recipients.map(|path| bare(path).to_owned()).collect(),
-        ..Envelope::new(Listener::Milter, host.peer())
+        client: whole.host.helo.clone(),
+        user: whole.user.clone(),
+        sender: Some(whole.transaction.sender.clone().unwrap_or_default()),
+        recipients,
+        ..Envelope::new(Listener::Milter, whole.host.peer())
     };
-    let parts = [
-        trace.as_bytes(),
-        &transaction.head,
-        b"\r\n",
-        &transaction.body,
-    ];
-    let mut message = Message::new(envelope, None, Format::Mail, parts.concat().into());
-    message.id = id;
+    let message = Message::new(envelope, None, Format::Mail, mail);
+    if let Some(queue_id) = &whole.queue_id {
+        tracing::debug!(target: "milter", message = %message.id, queue_id, "judged for the mail server");
+    }
     message
 }
 
 /// The mail server shows filters every field but its own Received, which rules must see to know
 /// the client. This one is judged with the message and never sent.
-fn received_field(
-    host: &super::session::Host,
-    authenticated: bool,
-    server: Option<&str>,
-    queue_id: Option<&str>,
-) -> String {
+fn received_field(id: MessageId, whole: &Whole) -> String {
     let clean = |text: &str| -> String {
         let keep = |&character: &char| !character.is_control() && !"()<>[];".contains(character);
         text.chars().filter(keep).collect()
     };
-    let address = match host.peer() {
+    let address = match whole.host.peer() {
         Peer::Address(address) => address.ip().to_string(),
         Peer::Local => "127.0.0.1".to_owned(),
     };
-    let name = match host.name.as_str() {
+    let name = match whole.host.name.as_str() {
         name if name.is_empty() || name.starts_with('[') => "unknown".to_owned(),
         name => clean(name),
     };
-    let helo = clean(host.helo.as_deref().unwrap_or("unknown"));
-    let server = clean(server.unwrap_or("localhost"));
-    let protocol = if authenticated { "ESMTPA" } else { "ESMTP" };
-    let id = queue_id.map_or_else(String::new, |id| format!(" id {}", clean(id)));
-    let date = OffsetDateTime::now_utc()
-        .format(&Rfc2822)
-        .unwrap_or_default();
+    let helo = clean(whole.host.helo.as_deref().unwrap_or("unknown"));
+    let server = clean(whole.server.as_deref().unwrap_or("localhost"));
+    let protocol = if whole.user.is_some() {
+        "ESMTPA"
+    } else {
+        "ESMTP"
+    };
+    let queue_id = match &whole.queue_id {
+        Some(queue_id) => clean(queue_id),
+        None => id.to_string(),
+    };
+    let time = OffsetDateTime::from(id.time());
+    let date = time.format(&Rfc2822).unwrap_or_default();
     format!(
-        "Received: from {helo} ({name} [{address}])\r\n\tby {server} (Gatepost milter) with {protocol}{id};\r\n\t{date}\r\n"
+        "Received: from {helo} ({name} [{address}])\r\n\tby {server} (Gatepost milter) with {protocol} id {queue_id};\r\n\t{date}\r\n"
     )
 }

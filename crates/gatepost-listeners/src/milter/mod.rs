@@ -3,7 +3,7 @@
 //!
 //! The mail server keeps the message and does what we say with it: nothing is published here.
 //! `packet` reads and writes packets, `negotiation` agrees on what is spoken, `session` gathers a
-//! message, `answer` says the verdict, `connection` does the I/O.
+//! message, `verdicts` makes one of several, `answer` says it, `connection` does the I/O.
 
 mod answer;
 mod connection;
@@ -11,6 +11,7 @@ mod negotiation;
 mod packet;
 mod session;
 mod settings;
+mod verdicts;
 
 use std::sync::Arc;
 

@@ -19,7 +19,6 @@ use super::dialect::Dialect;
 use super::path::Mailbox;
 use super::reply::{self, Reply};
 use super::session::{Client, Next, Session, Transaction};
-use super::together;
 use super::trace;
 use crate::stream::Stream;
 use crate::wire;
@@ -198,7 +197,7 @@ impl Connection<'_> {
             places.push(group.places);
         }
         if self.context.dialect == Dialect::Smtp {
-            together::agree(&mut mails);
+            crate::together::agree(&mut mails);
         }
         let mut replies = Vec::new();
         for (mail, places) in mails.into_iter().zip(places) {

@@ -17,7 +17,6 @@ mod recipients;
 mod reply;
 mod session;
 mod settings;
-mod together;
 mod trace;
 
 use std::sync::Arc;

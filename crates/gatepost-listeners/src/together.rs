@@ -12,7 +12,7 @@ use gatepost_message::{Action, Verdict};
 use crate::gateway::JudgedMail;
 
 /// Has one refusal hold for all. What may be tried again comes first: a later try tells the rest.
-pub(super) fn agree(mails: &mut [JudgedMail]) {
+pub(crate) fn agree(mails: &mut [JudgedMail]) {
     if mails.len() < 2 {
         return;
     }

@@ -1,0 +1,85 @@
+//! One answer for a message whose recipients several scopes judged.
+//!
+//! A refusal holds for all, as the mail server has one reply to give ([`crate::together`]). Where
+//! the message goes on for some, the recipients for whom it was dropped or quarantined are taken
+//! off it; what they would have got is in our quarantine, since the mail server holds whole
+//! messages only.
+
+use gatepost_message::{Action, Verdict};
+
+use super::MilterContext;
+use super::negotiation::{Agreement, action};
+use super::settings::Keeper;
+use crate::gateway::JudgedMail;
+use crate::together;
+
+/// What the mail server is told.
+pub(super) struct Settled {
+    pub(super) verdict: Verdict,
+    /// Recipients that do not get it.
+    pub(super) without: Vec<String>,
+    /// Whether a quarantined message is to be held by the mail server.
+    pub(super) held: bool,
+}
+
+/// Notes every verdict, keeps what we are to keep, and makes one answer of them. Each verdict
+/// comes with the recipients that it is for, as the mail server wrote them.
+pub(super) async fn settle(
+    context: &MilterContext,
+    judged: Vec<(JudgedMail, Vec<String>)>,
+    agreement: Agreement,
+) -> Settled {
+    let (mut mails, groups): (Vec<_>, Vec<_>) = judged.into_iter().unzip();
+    together::agree(&mut mails);
+    if !agreement.may(action::DELETE_RECIPIENTS) {
+        strictest_for_all(&mut mails);
+    }
+    let is_one = mails
+        .windows(2)
+        .all(|pair| matches!(pair, [a, b] if a.verdict().action == b.verdict().action));
+    let held = is_one && context.settings.quarantine == Keeper::MailServer;
+    let mut settled = Settled {
+        verdict: Verdict::new(Action::Drop, ""),
+        without: Vec::new(),
+        held,
+    };
+    let mut decided = false;
+    for (mail, recipients) in mails.iter().zip(groups) {
+        let verdict = note(context, mail, held).await;
+        // The disk failed: the mail server keeps the message, for everybody.
+        if verdict.action == Action::Defer {
+            settled.verdict = verdict;
+            return settled;
+        }
+        if !is_one && !verdict.action.delivers() {
+            settled.without.extend(recipients);
+            continue;
+        }
+        if !decided || verdict.action > settled.verdict.action {
+            settled.verdict = verdict;
+            decided = true;
+        }
+    }
+    settled
+}
+
+async fn note(context: &MilterContext, mail: &JudgedMail, held: bool) -> Verdict {
+    let verdict = mail.verdict();
+    if verdict.action == Action::Quarantine && !held {
+        return context.gateway.keep_aside(mail).await;
+    }
+    context.gateway.note_mail(mail);
+    verdict.clone()
+}
+
+fn strictest_for_all(mails: &mut [JudgedMail]) {
+    let strictest = mails.iter().max_by_key(|mail| mail.verdict().action);
+    let Some(verdict) = strictest.map(|mail| mail.verdict().clone()) else {
+        return;
+    };
+    if !verdict.action.delivers() {
+        mails
+            .iter_mut()
+            .for_each(|mail| mail.overrule(verdict.clone()));
+    }
+}
