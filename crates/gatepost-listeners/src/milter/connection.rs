@@ -175,13 +175,11 @@ impl Connection<'_> {
         let interval = context.settings.progress_interval.duration();
         let mut judged = pin!(context.gateway.judge_mail(message, Vec::new()));
         loop {
-            match tokio::time::timeout(interval, judged.as_mut()).await {
-                Ok(judged) => return Ok(judged),
-                Err(_) => {
-                    answer::write_progress(&mut self.output);
-                    self.flush().await?;
-                }
+            if let Ok(judged) = tokio::time::timeout(interval, judged.as_mut()).await {
+                return Ok(judged);
             }
+            answer::write_progress(&mut self.output);
+            self.flush().await?;
         }
     }
 }

@@ -19,10 +19,10 @@ use tokio::sync::watch;
 
 pub use settings::{Keeper, MilterSettings};
 
+use crate::acceptor::Acceptor;
 use crate::admission::Admission;
 use crate::gateway::Gateway;
 use crate::service::{self, Arrival};
-use crate::stream::Acceptor;
 use crate::workers::Workers;
 
 /// The parser alone, for fuzzing: what a mail server's bytes come to, in words.

@@ -78,8 +78,8 @@ fn strictest_for_all(mails: &mut [JudgedMail]) {
         return;
     };
     if !verdict.action.delivers() {
-        mails
-            .iter_mut()
-            .for_each(|mail| mail.overrule(verdict.clone()));
+        for mail in mails {
+            mail.overrule(verdict.clone());
+        }
     }
 }

@@ -111,8 +111,8 @@ impl Listening {
                 Listener::Call => &call,
                 Listener::Mqtt => &mqtt,
                 Listener::Http => &http,
-                // `binds` names no other.
-                _ => continue,
+                // `binds` does not name it.
+                Listener::Pop3 => continue,
             };
             let bind = acceptor.local().clone();
             let counted = protocol.connections.clone();
