@@ -18,6 +18,7 @@ mod counters;
 pub mod journal;
 mod mail;
 mod outlet;
+mod release;
 
 pub use counters::{Counters, ListenerCounts};
 pub use mail::MailPayload;

@@ -74,15 +74,16 @@ pub(crate) async fn accept<S, F>(
             }
         })
     };
-    on_every_worker(name, acceptor, workers, down, take).await;
+    on_every_worker(name, acceptor, &workers, down, take).await;
 }
 
 /// Has every worker accept until `shutdown` becomes true. `take` either deals with a connection
 /// at once, or gives the future that serves it, which opens it on the worker where it runs.
+/// Whoever waits for connections to end must keep `workers` meanwhile.
 pub(crate) async fn on_every_worker<T, F>(
     name: &'static str,
     acceptor: Acceptor,
-    workers: Workers,
+    workers: &Workers,
     shutdown: watch::Receiver<bool>,
     take: T,
 ) where

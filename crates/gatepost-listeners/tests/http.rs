@@ -20,6 +20,10 @@ mod case;
 #[allow(unreachable_pub)]
 #[path = "http/client.rs"]
 mod client;
+#[path = "http/guards.rs"]
+mod guards;
+#[path = "http/versions.rs"]
+mod versions;
 #[allow(unreachable_pub)] // shared with the example
 #[path = "http/world.rs"]
 mod world;

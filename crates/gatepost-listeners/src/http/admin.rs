@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
+mod quarantine;
+
 use super::HttpContext;
+use super::access;
 use super::error::HttpError;
 use super::request::Request;
 use super::response::Response;
@@ -13,7 +16,24 @@ pub(super) async fn respond(
     context: &Arc<HttpContext>,
     request: &Request,
 ) -> Result<Response, HttpError> {
+    access::expect_admin(context, request)?;
+    let operations = context.operations.as_deref();
+    if let Some(operations) = operations {
+        let path = request.path.as_str();
+        if let Some(rest) = below(path, "/admin/quarantine") {
+            return quarantine::respond(context, operations, request, rest).await;
+        }
+        if let Some(id) = below(path, "/admin/messages") {
+            let id = (!id.is_empty()).then_some(id);
+            return quarantine::messages(operations, request, id).await;
+        }
+    }
     match request.path.as_str() {
+        "/admin/users" => {
+            expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
+            let operations = operations.ok_or_else(|| HttpError::NotFound(request.path.clone()))?;
+            Ok(Response::json(200, &operations.users()))
+        }
         "/admin/state" => {
             expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
             Ok(Response::json(200, &context.rooms.state().await))
@@ -21,6 +41,15 @@ pub(super) async fn respond(
         "/admin/procedures" => procedures(context, request),
         other => Err(HttpError::NotFound(other.to_owned())),
     }
+}
+
+/// What follows `folder` and a slash; empty for the folder itself.
+fn below<'a>(path: &'a str, folder: &str) -> Option<&'a str> {
+    let rest = path.strip_prefix(folder)?;
+    if rest.is_empty() {
+        return Some(rest);
+    }
+    rest.strip_prefix('/').filter(|rest| !rest.is_empty())
 }
 
 /// `/healthz`: the process answers. `/readyz`: and is not about to end.

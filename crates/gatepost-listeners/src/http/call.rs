@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use gatepost_message::{Action, Envelope, Format, Listener, Message};
+use gatepost_message::{Action, Format, Message};
 
 use super::HttpContext;
 use super::error::HttpError;
@@ -19,8 +19,12 @@ pub(super) async fn respond(
     procedure: &str,
 ) -> Result<Response, HttpError> {
     expect_method(request, &["POST", "PUT"], "POST, PUT")?;
-    let envelope = Envelope::new(Listener::Http, request.peer);
-    let message = Message::new(envelope, None, format_of(request), request.body.clone());
+    let message = Message::new(
+        request.envelope(),
+        None,
+        format_of(request),
+        request.body.clone(),
+    );
     let id = message.id;
     let path = format!("/{procedure}");
     let verdict = context

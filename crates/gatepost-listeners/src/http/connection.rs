@@ -29,6 +29,7 @@ use super::HttpContext;
 use super::error::HttpError;
 use super::first;
 use super::head::{self, Framing};
+use super::limits::PACED_BYTES;
 use super::log;
 use super::output::Output;
 use super::quick;
@@ -72,6 +73,8 @@ pub(super) struct Connection {
     tail_unparsed: bool,
     /// Bytes that the socket did not take yet.
     unsent: VecDeque<Bytes>,
+    /// Nothing was parsed yet: it may still become HTTP/2.
+    is_new: bool,
     /// Nothing more is read; the connection ends when everything is written.
     closing: bool,
     /// Whether the client said that its last request was the last one, and nothing came after it:
@@ -86,6 +89,8 @@ pub(super) struct Connection {
 pub(super) enum Next {
     /// A request that cannot be answered at once.
     Request(Box<Pending>),
+    /// HTTP/2 from here on; its preface is in `tail`.
+    Http2,
     /// The end of the connection.
     Close,
 }
@@ -105,6 +110,7 @@ enum Batch {
     /// Something was answered; there may be more.
     Answered,
     Request(Box<Pending>),
+    Http2,
     Close,
 }
 
@@ -122,6 +128,7 @@ impl Connection {
             tail: Vec::new(),
             tail_unparsed: false,
             unsent: VecDeque::new(),
+            is_new: true,
             closing: false,
             orderly: false,
             timer: Box::pin(tokio::time::sleep_until(now + idle)),
@@ -164,6 +171,7 @@ impl Connection {
                 Batch::Idle => return self.poll_timer(task),
                 Batch::Answered => self.since = Instant::now(),
                 Batch::Request(pending) => return Poll::Ready(Next::Request(pending)),
+                Batch::Http2 => return Poll::Ready(Next::Http2),
                 Batch::Close => self.closing = true,
             }
         }
@@ -188,6 +196,22 @@ impl Connection {
             }
         }
         self.tail_unparsed = false;
+        if self.is_new {
+            match preface(input.get(..filled).unwrap_or_default()) {
+                Preface::Whole => {
+                    self.keep_tail(input.get(..filled).unwrap_or_default());
+                    return Batch::Http2;
+                }
+                Preface::Begun => {
+                    if kept == 0 {
+                        self.start_head_timer();
+                    }
+                    self.keep_tail(input.get(..filled).unwrap_or_default());
+                    return Batch::Answered;
+                }
+                Preface::None => self.is_new = false,
+            }
+        }
         let (used, result) = self.answer(input.get(..filled).unwrap_or_default(), output);
         let was_waiting = !self.tail.is_empty();
         self.keep_tail(input.get(used..filled).unwrap_or_default());
@@ -341,6 +365,22 @@ impl Connection {
 
     /// Writes what is queued; a reader that takes nothing for `write_timeout` is an error.
     pub(super) async fn flush(&mut self) -> io::Result<()> {
+        if !self.context.limits.caps_bandwidth() {
+            return self.flush_all().await;
+        }
+        for mut bytes in std::mem::take(&mut self.unsent) {
+            while !bytes.is_empty() {
+                let part = bytes.split_to(bytes.len().min(PACED_BYTES));
+                let context = Arc::clone(&self.context);
+                context.limits.pace(self.peer, part.len()).await;
+                self.unsent.push_back(part);
+                self.flush_all().await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn flush_all(&mut self) -> io::Result<()> {
         let limit = self.context.settings.write_timeout.duration();
         loop {
             let before = self.unsent.len();
@@ -373,6 +413,25 @@ impl Connection {
     /// From here on bytes in `tail` are to be parsed as requests again.
     pub(super) fn resume(&mut self) {
         self.tail_unparsed = !self.tail.is_empty();
+    }
+}
+
+/// How HTTP/2 begins (RFC 9113 § 3.4). No HTTP/1 request does: there is no method PRI.
+pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+enum Preface {
+    Whole,
+    Begun,
+    None,
+}
+
+fn preface(input: &[u8]) -> Preface {
+    if input.starts_with(PREFACE) {
+        Preface::Whole
+    } else if PREFACE.starts_with(input) {
+        Preface::Begun
+    } else {
+        Preface::None
     }
 }
 

@@ -6,6 +6,7 @@
 use gatepost_message::TopicError;
 use gatepost_pages::RenderError;
 use gatepost_settings::MalformedPeriod;
+use gatepost_users::Denied;
 
 use super::response::Response;
 
@@ -35,6 +36,16 @@ pub(super) enum HttpError {
     Method { path: String, allow: &'static str },
     #[error("{0}")]
     RequestTimeout(&'static str),
+    #[error("{0}")]
+    Denied(Denied),
+    #[error("{0} may not do this")]
+    Forbidden(String),
+    #[error("the message has no topic to be released to")]
+    NoTopic,
+    #[error("{0}")]
+    Unavailable(String),
+    #[error("more requests than are allowed in a second; try again in {0} s")]
+    TooManyRequests(u64),
     #[error("a precondition of the request does not hold")]
     PreconditionFailed,
     #[error("a body has at most {0} bytes")]
@@ -59,7 +70,7 @@ pub(super) enum HttpError {
     UnknownMethod(String),
     #[error("{0}")]
     Busy(&'static str),
-    #[error("HTTP/1.0 and HTTP/1.1 are spoken here")]
+    #[error("HTTP/1.0, HTTP/1.1 and HTTP/2 are spoken here")]
     Version,
 }
 
@@ -84,6 +95,14 @@ impl HttpError {
             Self::Chunk(_) => (400, 4, "malformed chunked body"),
             Self::Topic(_) => (400, 5, "malformed topic"),
             Self::Parameter { .. } => (400, 6, "malformed parameter"),
+            Self::Denied(Denied::Malformed(_)) => (400, 7, "malformed login"),
+            Self::Denied(Denied::Anonymous | Denied::Credentials) => (401, 1, "a login is needed"),
+            Self::Denied(Denied::Disabled) => (403, 2, "the user is switched off"),
+            Self::Denied(Denied::TooMany { .. }) => (429, 2, "too many failed logins"),
+            Self::Denied(Denied::Busy) => (503, 2, "too many logins at once"),
+            Self::Forbidden(_) => (403, 3, "not allowed"),
+            Self::NoTopic => (409, 1, "there is nowhere to release it to"),
+            Self::Unavailable(_) => (503, 3, "not available"),
             Self::CrossOrigin(_) => (403, 1, "refused to a page of another origin"),
             Self::NotFound(_) => (404, 1, "not found"),
             Self::NoProcedure(_) => (404, 2, "no such procedure"),
@@ -95,6 +114,7 @@ impl HttpError {
             Self::Range(_) => (416, 1, "range not satisfiable"),
             Self::Expectation(_) => (417, 1, "expectation not understood"),
             Self::Upgrade(_) => (426, 1, "upgrade required"),
+            Self::TooManyRequests(_) => (429, 1, "too many requests"),
             Self::HeadTooLarge(_) => (431, 1, "request head too large"),
             Self::TooManyFields(_) => (431, 2, "too many header fields"),
             Self::Internal(_) => (500, 1, "internal error"),
@@ -140,6 +160,16 @@ impl HttpError {
         match self {
             Self::Method { allow, .. } => response.field("Allow", *allow),
             Self::Range(length) => response.field("Content-Range", format!("bytes */{length}")),
+            Self::Denied(Denied::Anonymous | Denied::Credentials) => {
+                let challenge = "Basic realm=\"Gatepost\", charset=\"UTF-8\"";
+                response.field("WWW-Authenticate", challenge);
+            }
+            Self::Denied(Denied::TooMany { retry_after }) => {
+                response.field("Retry-After", retry_after.as_secs().max(1).to_string());
+            }
+            Self::TooManyRequests(seconds) => {
+                response.field("Retry-After", seconds.to_string());
+            }
             Self::Busy(_) => response.field("Retry-After", "1"),
             Self::Upgrade(_) => response.field("Upgrade", "websocket"),
             _ => {}

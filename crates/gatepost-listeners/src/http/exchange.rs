@@ -7,11 +7,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::io::AsyncWriteExt;
 
+use crate::tls::TlsSession;
+
 use super::chunked::ChunkedDecoder;
 use super::connection::{Connection, Next, Pending, timeout};
 use super::error::HttpError;
 use super::head::Framing;
+use super::http2;
 use super::log;
+use super::request::Version;
 use super::response::{Body, Response};
 use super::routes;
 use super::wire::{self, Length};
@@ -35,7 +39,15 @@ impl Connection {
         let context = Arc::clone(&self.context);
         let waker = std::future::poll_fn(|task| std::task::Poll::Ready(task.waker().clone())).await;
         let registered = context.drain.register(&waker);
-        while let Next::Request(pending) = self.next().await {
+        if self.stream.tls().is_some_and(TlsSession::speaks_http2) {
+            return http2::serve(self).await;
+        }
+        loop {
+            let pending = match self.next().await {
+                Next::Request(pending) => pending,
+                Next::Http2 => return http2::serve(self).await,
+                Next::Close => break,
+            };
             match Box::pin(self.exchange(*pending)).await {
                 Ok(After::Continue) => self.resume(),
                 Ok(After::Close) => break,
@@ -59,7 +71,8 @@ impl Connection {
         let response = match result {
             Ok(body) => {
                 pending.request.body = body;
-                routes::respond(&self.context, &pending.request).await
+                pending.request.secure = self.stream.tls().is_some();
+                routes::respond(&self.context, &mut pending.request).await
             }
             Err(error) => {
                 keep_alive &= !error.ends_connection();
@@ -77,12 +90,12 @@ impl Connection {
         };
         log::answered(
             &self.context,
-            &self.peer_text,
+            (self.peer, &self.peer_text),
             &pending.request,
             &response,
             body_bytes,
         );
-        let chunked = pending.request.minor_version == 1;
+        let chunked = pending.request.version == Version::Http11;
         self.orderly = understood && !pending.keep_alive && self.tail.is_empty();
         self.write_response(response, is_head, keep_alive, chunked)
             .await

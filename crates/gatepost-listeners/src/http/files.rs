@@ -77,7 +77,7 @@ fn page_request(request: &Request) -> PageRequest {
             .fields()
             .map(|(name, value)| (name, value.to_owned()))
             .collect::<BTreeMap<_, _>>(),
-        user: None,
+        user: request.user().map(str::to_owned),
     }
 }
 
@@ -172,7 +172,7 @@ pub(super) async fn error_page(
         text.extend_from_slice(b"</p>");
     });
     let mut response = error.response();
-    response.fields.retain(|(name, _)| *name != "Content-Type");
+    response.fields.retain(|(name, _)| name != "Content-Type");
     response.field("Content-Type", "text/html; charset=utf-8");
     response.body = Body::Pieces(page.pieces);
     Some(response)

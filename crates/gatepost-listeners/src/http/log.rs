@@ -1,15 +1,12 @@
 //! Access log lines of the HTTP listener.
 
+use gatepost_message::Peer;
 use gatepost_pages::access_log::Line;
 
 use super::HttpContext;
 use super::head::Head;
-use super::request::Request;
+use super::request::{Request, Version};
 use super::response::Response;
-
-const fn version(minor: u8) -> &'static str {
-    if minor == 0 { "HTTP/1.0" } else { "HTTP/1.1" }
-}
 
 /// A request answered from the read buffer.
 pub(super) fn quick(
@@ -24,7 +21,7 @@ pub(super) fn quick(
         user: None,
         method: head.method,
         target: head.target,
-        version: version(head.minor_version),
+        version: Version::from(head).name(),
         status,
         body_bytes,
         referer: head.referer,
@@ -36,18 +33,18 @@ pub(super) fn quick(
 /// A request answered by a handler.
 pub(super) fn answered(
     context: &HttpContext,
-    peer: &str,
+    (peer, peer_text): (Peer, &str),
     request: &Request,
     response: &Response,
     body_bytes: u64,
 ) {
     context.requests.count(response.status);
     context.access_log.append(&Line {
-        peer,
-        user: None,
+        peer: &request.client(peer, peer_text),
+        user: request.user(),
         method: request.method(),
         target: request.target(),
-        version: version(request.minor_version),
+        version: request.version.name(),
         status: response.status,
         body_bytes,
         referer: request.field_bytes("referer").next(),

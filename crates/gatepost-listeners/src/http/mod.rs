@@ -4,6 +4,7 @@
 //! apart from the wire are in `request` and `response`, so that another version of HTTP is
 //! another driver beside it and nothing else. What the rooms behind do is [`rooms::Rooms`].
 
+mod access;
 mod admin;
 mod assets;
 mod call;
@@ -16,12 +17,18 @@ mod exchange;
 mod feed;
 mod files;
 mod first;
+mod forwarded;
 mod head;
+mod http2;
+mod limits;
 mod log;
 mod ntfy;
+mod openapi;
+pub mod operations;
 mod origin;
 mod output;
 mod quick;
+mod redirect;
 mod request;
 mod response;
 pub mod rooms;
@@ -69,6 +76,7 @@ use std::sync::Arc;
 
 use gatepost_message::Peer;
 use gatepost_pages::{AccessLog, AccessLogSettings, Pages, PagesSettings};
+use gatepost_users::Door;
 use tokio::sync::{mpsc, watch};
 
 use crate::acceptor::{Accepted, Acceptor};
@@ -77,6 +85,8 @@ use crate::stream::Stream;
 use crate::workers::Workers;
 use counters::Requests;
 use drain::Drain;
+use limits::Limits;
+use operations::Operations;
 use rooms::Rooms;
 
 /// What all connections share.
@@ -86,8 +96,14 @@ pub struct HttpContext {
     pages: Pages,
     access_log: AccessLog,
     drain: Drain,
+    limits: Limits,
+    /// Whether the read buffer's requests may be answered from memory: nothing is asked of them
+    /// that needs more than their path.
+    quick: bool,
     requests: Requests,
     websocket: Option<WebSocketHandler>,
+    door: Option<Door>,
+    operations: Option<Arc<dyn Operations>>,
 }
 
 /// Speaks on where a WebSocket handshake at `/mqtt` has ended: the socket, the peer, and what
@@ -104,7 +120,18 @@ impl HttpContext {
         rooms: Arc<dyn Rooms>,
     ) -> io::Result<Self> {
         let values: Arc<dyn gatepost_pages::Values> = rooms.clone();
+        if let Some(name) = settings.malformed_header() {
+            let detail = format!("listeners.http.headers.{name:?} cannot be sent as it stands");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, detail));
+        }
+        let limits = Limits::new(&settings);
+        let quick = settings.origins.is_empty()
+            && settings.trusted_proxies.is_empty()
+            && !settings.https_redirect
+            && !limits.any();
         Ok(Self {
+            limits,
+            quick,
             settings,
             pages: Pages::new(pages.clone(), values),
             access_log: AccessLog::start(access_log)?,
@@ -112,6 +139,8 @@ impl HttpContext {
             drain: Drain::default(),
             requests: Requests::default(),
             websocket: None,
+            door: None,
+            operations: None,
         })
     }
 
@@ -119,6 +148,20 @@ impl HttpContext {
     #[must_use]
     pub fn with_websocket(mut self, handler: WebSocketHandler) -> Self {
         self.websocket = Some(handler);
+        self
+    }
+
+    /// Asks for logins at `door`; without one nobody is asked.
+    #[must_use]
+    pub fn with_door(mut self, door: Door) -> Self {
+        self.door = Some(door);
+        self
+    }
+
+    /// What an operator can do by `/admin`; without it there is only looking.
+    #[must_use]
+    pub fn with_operations(mut self, operations: Arc<dyn Operations>) -> Self {
+        self.operations = Some(operations);
         self
     }
 
@@ -199,7 +242,7 @@ pub async fn serve(
             drop(alive);
         })
     };
-    service::on_every_worker("http", acceptor, workers, shutdown, take).await;
+    service::on_every_worker("http", acceptor, &workers, shutdown, take).await;
     context.drain.begin();
     let _ = tokio::time::timeout(context.settings.drain_timeout.duration(), all_gone.recv()).await;
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use gatepost_message::{Topic, TopicFilter};
 
 use super::HttpContext;
+use super::access;
 use super::error::HttpError;
 use super::request::Request;
 use super::response::Response;
@@ -74,6 +75,7 @@ async fn publish(
             properties.user.push((name.to_owned(), value));
         }
     }
+    access::expect_publish(request, topic, message.retain)?;
     let id = message.id;
     let shown = message.publication();
     let submitted = context.rooms.submit(message).await;
@@ -116,6 +118,7 @@ fn subscribe(
     let polls = request
         .parameter("poll")
         .is_some_and(|poll| topics::is_yes(&poll));
+    access::expect_subscribe(context, request, &filters)?;
     // A poll without a start wants what is there.
     let default = if polls { Since::Everything } else { Since::Now };
     let since = topics::since_of(request, default)?;

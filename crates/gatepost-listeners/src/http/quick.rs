@@ -16,7 +16,8 @@ pub(super) fn answer(
     output: &mut Output,
 ) -> bool {
     let is_get = head.method == "GET";
-    let simple = (is_get || head.method == "HEAD")
+    let simple = context.quick
+        && (is_get || head.method == "HEAD")
         && head.framing == Framing::Length(0)
         && !head.upgrade
         && !head.expects_continue
@@ -31,7 +32,7 @@ pub(super) fn answer(
     let mark = output.mark();
     let body_bytes = match &entry.content {
         Content::Page(page) => push_page(context, head, page, output, mark),
-        Content::File(file) if !head.conditional => push_file(head, file, output, mark),
+        Content::File(file) if !head.conditional => push_file(context, head, file, output, mark),
         _ => None,
     };
     let Some(body_bytes) = body_bytes else {
@@ -62,17 +63,18 @@ fn push_page(
         ("Content-Type", "text/html; charset=utf-8"),
         ("Cache-Control", "no-cache"),
     ];
-    Some(finish(head, output, mark, &fields))
+    Some(finish(context, head, output, mark, &fields))
 }
 
 fn push_file(
+    context: &HttpContext,
     head: &Head<'_, '_>,
     file: &StaticFile,
     output: &mut Output,
     mark: Mark,
 ) -> Option<u64> {
     output.shared(file.content.as_ref()?);
-    Some(finish(head, output, mark, &file_fields(file)))
+    Some(finish(context, head, output, mark, &file_fields(file)))
 }
 
 /// The fields of every answer that carries a file.
@@ -86,14 +88,24 @@ pub(super) fn file_fields(file: &StaticFile) -> [(&str, &str); 4] {
 }
 
 /// Puts the head before the body; returns the body's length.
-fn finish(head: &Head<'_, '_>, output: &mut Output, mark: Mark, fields: &[(&str, &str)]) -> u64 {
+fn finish(
+    context: &HttpContext,
+    head: &Head<'_, '_>,
+    output: &mut Output,
+    mark: Mark,
+    fields: &[(&str, &str)],
+) -> u64 {
     let body_bytes = output.since(mark) as u64;
     let length = Length::Known(body_bytes);
     if head.method == "HEAD" {
         output.truncate(mark);
     }
     output.insert_text(mark, |text| {
-        push_head(text, 200, fields.iter().copied(), length, head.keep_alive);
+        let fields = fields
+            .iter()
+            .copied()
+            .chain(context.settings.extra_fields());
+        push_head(text, 200, fields, length, head.keep_alive);
     });
     body_bytes
 }

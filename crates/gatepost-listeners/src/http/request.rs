@@ -4,13 +4,46 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use bytes::Bytes;
-use gatepost_message::Peer;
+use gatepost_message::{Envelope, Listener, Peer};
+use gatepost_users::Identity;
 
 use super::error::HttpError;
 use super::head::Head;
 
+/// The versions of HTTP that are spoken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Version {
+    /// HTTP/1.0
+    Http10,
+    /// HTTP/1.1
+    Http11,
+    /// HTTP/2
+    Http2,
+}
+
+impl Version {
+    /// As access logs name it.
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Http10 => "HTTP/1.0",
+            Self::Http11 => "HTTP/1.1",
+            Self::Http2 => "HTTP/2.0",
+        }
+    }
+}
+
+impl From<&Head<'_, '_>> for Version {
+    fn from(head: &Head<'_, '_>) -> Self {
+        if head.minor_version == 0 {
+            Self::Http10
+        } else {
+            Self::Http11
+        }
+    }
+}
+
 /// A whole request.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(super) struct Request {
     /// The texts of the head, one after the other; ranges below point into it.
     text: Bytes,
@@ -21,40 +54,57 @@ pub(super) struct Request {
     pub path: String,
     /// The query, still encoded.
     pub query: String,
-    /// The 0 or 1 of HTTP/1.x.
-    pub minor_version: u8,
+    /// What brought it.
+    pub version: Version,
+    /// Whether the client's connection is encrypted, as far as we or a trusted proxy know.
+    pub secure: bool,
     /// The body.
     pub body: Bytes,
     /// The other end.
     pub peer: Peer,
+    /// Who it is; `None` where nobody is asked.
+    pub identity: Option<Identity>,
 }
 
 impl Request {
     /// Copies what must outlive the read buffer.
     pub(super) fn from_head(head: &Head<'_, '_>, peer: Peer) -> Result<Self, HttpError> {
+        let fields = head.fields.iter().map(|field| (field.name, field.value));
+        let line = (head.method, head.target);
+        Self::new(line, (head.path, head.query), fields, head.into(), peer)
+    }
+
+    /// Of method and target, path and query, and the header fields.
+    pub(super) fn new<'a>(
+        (method, target): (&str, &str),
+        (path, query): (&str, &str),
+        fields: impl Iterator<Item = (&'a str, &'a [u8])>,
+        version: Version,
+        peer: Peer,
+    ) -> Result<Self, HttpError> {
         let mut text = Vec::with_capacity(512);
         let mut keep = |bytes: &[u8]| {
             let start = text.len() as u32;
             text.extend_from_slice(bytes);
             start..text.len() as u32
         };
-        let method = keep(head.method.as_bytes());
-        let target = keep(head.target.as_bytes());
-        let fields = head
-            .fields
-            .iter()
-            .map(|field| (keep(field.name.as_bytes()), keep(field.value)))
+        let method = keep(method.as_bytes());
+        let target = keep(target.as_bytes());
+        let fields = fields
+            .map(|(name, value)| (keep(name.as_bytes()), keep(value)))
             .collect();
         Ok(Self {
             method,
             target,
             fields,
             text: text.into(),
-            path: decode_path(head.path)?.into_owned(),
-            query: head.query.to_owned(),
-            minor_version: head.minor_version,
+            path: decode_path(path)?.into_owned(),
+            query: query.to_owned(),
+            version,
+            secure: false,
             body: Bytes::new(),
             peer,
+            identity: None,
         })
     }
 
@@ -72,6 +122,27 @@ impl Request {
     /// The target, as sent.
     pub(super) fn target(&self) -> &str {
         std::str::from_utf8(self.bytes(&self.target)).unwrap_or_default()
+    }
+
+    /// The user who logged in.
+    pub(super) fn user(&self) -> Option<&str> {
+        self.identity.as_ref()?.user()
+    }
+
+    /// Where a message of this request comes from.
+    pub(super) fn envelope(&self) -> Envelope {
+        let mut envelope = Envelope::new(Listener::Http, self.peer);
+        envelope.user = self.user().map(Into::into);
+        envelope
+    }
+
+    /// The client as access logs name it; `connection` is the name of the connection's peer.
+    pub(super) fn client<'a>(&self, peer: Peer, connection: &'a str) -> Cow<'a, str> {
+        match self.peer {
+            same if same == peer => Cow::Borrowed(connection),
+            Peer::Address(address) => Cow::Owned(address.ip().to_string()),
+            Peer::Local => Cow::Borrowed(connection),
+        }
     }
 
     /// Every field of this name, as bytes.

@@ -15,7 +15,7 @@ pub(super) struct Response {
     /// The status code.
     pub status: u16,
     /// Header fields beside those that the wire needs.
-    pub fields: Vec<(&'static str, Cow<'static, str>)>,
+    pub fields: Vec<(Cow<'static, str>, Cow<'static, str>)>,
     /// The body.
     pub body: Body,
     /// The message that the request made, for the log.
@@ -90,13 +90,17 @@ impl Response {
 
     /// Adds a header field. A value that would end its line is left out: nothing that a peer
     /// sent can add a field of its own.
-    pub(super) fn field(&mut self, name: &'static str, value: impl Into<Cow<'static, str>>) {
+    pub(super) fn field(
+        &mut self,
+        name: impl Into<Cow<'static, str>>,
+        value: impl Into<Cow<'static, str>>,
+    ) {
         let value = value.into();
         if value
             .bytes()
             .all(|byte| byte >= 0x20 && byte != 0x7f || byte == b'\t')
         {
-            self.fields.push((name, value));
+            self.fields.push((name.into(), value));
         }
     }
 
@@ -118,12 +122,18 @@ pub(super) const fn reason(status: u16) -> &'static str {
         204 => "No Content",
         206 => "Partial Content",
         301 => "Moved Permanently",
+        302 => "Found",
+        303 => "See Other",
         304 => "Not Modified",
+        307 => "Temporary Redirect",
+        308 => "Permanent Redirect",
         400 => "Bad Request",
+        401 => "Unauthorized",
         403 => "Forbidden",
         404 => "Not Found",
         405 => "Method Not Allowed",
         408 => "Request Timeout",
+        409 => "Conflict",
         412 => "Precondition Failed",
         413 => "Content Too Large",
         414 => "URI Too Long",
@@ -131,6 +141,7 @@ pub(super) const fn reason(status: u16) -> &'static str {
         417 => "Expectation Failed",
         422 => "Unprocessable Content",
         426 => "Upgrade Required",
+        429 => "Too Many Requests",
         431 => "Request Header Fields Too Large",
         500 => "Internal Server Error",
         501 => "Not Implemented",

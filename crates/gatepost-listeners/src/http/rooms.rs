@@ -67,8 +67,13 @@ pub trait Rooms: Values {
         arguments: Vec<(String, String)>,
     ) -> Promise<'a, Option<Verdict>>;
 
-    /// Subscribes to all of `filters`.
-    fn subscribe(&self, filters: &[TopicFilter], since: Since) -> Box<dyn Subscription>;
+    /// Subscribes to all of `filters`; `kind` is what the reader is called among the sessions.
+    fn subscribe(
+        &self,
+        filters: &[TopicFilter],
+        since: Since,
+        kind: &'static str,
+    ) -> Box<dyn Subscription>;
 
     /// What the dashboard starts from.
     fn state(&self) -> Promise<'_, State>;

@@ -1,7 +1,12 @@
 //! The settings of the HTTP listener. Every limit has a setting and a default.
 
+use std::collections::BTreeMap;
+
 use gatepost_settings::{Bind, ByteSize, Period};
+use gatepost_users::AnonymousAccess;
 use serde::{Deserialize, Serialize};
+
+use crate::entry::Network;
 
 /// `[listeners.http]`.
 #[derive(Deserialize, Serialize, Clone, Debug, PartialEq)]
@@ -9,6 +14,9 @@ use serde::{Deserialize, Serialize};
 pub struct HttpSettings {
     /// Where to listen.
     pub bind: Vec<Bind>,
+    /// Whether requests without a login are served: `"auto"` (as long as there is no user, on
+    /// addresses of this machine), `"yes"` or `"no"`.
+    pub anonymous: AnonymousAccess,
     /// How many connections may be open at once; more are closed at once.
     pub connections_max: usize,
     /// How large a request's head may be (request line and header fields together).
@@ -30,14 +38,51 @@ pub struct HttpSettings {
     /// Origins whose pages may publish, call and open WebSockets beside our own, such as
     /// `"https://example.org"`; `"*"` allows all.
     pub origins: Vec<String>,
+    /// Peers whose `Forwarded` or `X-Forwarded-For` is believed: addresses, networks, `"unix"`.
+    pub trusted_proxies: Vec<Network>,
+    /// Whether requests that come unencrypted are sent to the same place by https.
+    pub https_redirect: bool,
+    /// The port that they are sent to.
+    pub https_port: u16,
+    /// Header fields of every answer.
+    pub headers: BTreeMap<String, String>,
+    /// Requests in a second, all together; 0 for no limit. More are answered 429.
+    pub requests_per_second: u32,
+    /// Requests in a second from one address; 0 for no limit.
+    pub requests_per_second_per_address: u32,
+    /// Bytes of answers in a second, all together; 0 for no limit. More are written later.
+    pub bandwidth: ByteSize,
+    /// Bytes of answers in a second to one address; 0 for no limit.
+    pub bandwidth_per_address: ByteSize,
     /// The time after which a deferred sender is told to try again.
     pub retry_after: Period,
+}
+
+impl HttpSettings {
+    /// The header fields of every answer.
+    pub(super) fn extra_fields(&self) -> impl Iterator<Item = (&str, &str)> {
+        let fields = self.headers.iter();
+        fields.map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+
+    /// The first header field that cannot be sent as it stands.
+    pub fn malformed_header(&self) -> Option<&str> {
+        let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        let good = |(name, value): &(&str, &str)| {
+            !name.is_empty()
+                && name.bytes().all(token)
+                && value.bytes().all(|byte| byte >= 0x20 && byte != 0x7f)
+        };
+        let found = self.extra_fields().find(|field| !good(field));
+        found.map(|(name, _)| name)
+    }
 }
 
 impl Default for HttpSettings {
     fn default() -> Self {
         Self {
             bind: vec![Bind::Tcp(([127, 0, 0, 1], 8080).into())],
+            anonymous: AnonymousAccess::Auto,
             connections_max: 16_000,
             head_max: ByteSize::kibibytes(16),
             body_max: ByteSize::mebibytes(16),
@@ -48,6 +93,19 @@ impl Default for HttpSettings {
             keepalive: Period::seconds(15),
             drain_timeout: Period::seconds(10),
             origins: Vec::new(),
+            trusted_proxies: Vec::new(),
+            https_redirect: false,
+            https_port: 443,
+            headers: [
+                ("Referrer-Policy", "same-origin"),
+                ("X-Frame-Options", "SAMEORIGIN"),
+            ]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into(),
+            requests_per_second: 0,
+            requests_per_second_per_address: 0,
+            bandwidth: ByteSize::kibibytes(0),
+            bandwidth_per_address: ByteSize::kibibytes(0),
             retry_after: Period::seconds(30),
         }
     }

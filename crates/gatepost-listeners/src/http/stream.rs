@@ -43,6 +43,15 @@ pub(super) struct StreamFormat {
 }
 
 impl Shape {
+    /// What the reader is called among the sessions.
+    pub(super) const fn kind(self) -> &'static str {
+        match self {
+            Self::Sse | Self::SsePayload | Self::NtfySse => "sse",
+            Self::JsonLines | Self::NtfyJson => "jsonl",
+            Self::NtfyRaw => "raw",
+        }
+    }
+
     /// The response's type.
     pub(super) const fn content_type(self) -> &'static str {
         match self {

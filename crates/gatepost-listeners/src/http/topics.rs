@@ -7,13 +7,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
 use gatepost_message::{
-    Action, Envelope, Format, Listener, Message, MessageId, Properties, Qos, Topic, TopicFilter,
-    Verdict,
+    Action, Format, Message, MessageId, Properties, Qos, Topic, TopicFilter, Verdict,
 };
 use gatepost_settings::Period;
 use serde_json::{Value, json};
 
 use super::HttpContext;
+use super::access;
 use super::error::HttpError;
 use super::request::Request;
 use super::response::{Body, Response};
@@ -42,6 +42,7 @@ pub(super) async fn respond(
     match (request.method(), name) {
         ("POST" | "PUT", Some(name)) => {
             let message = message_of(request, Topic::new(name)?)?;
+            access::expect_publish(request, name, message.retain)?;
             let id = message.id;
             let submitted = context.rooms.submit(message).await;
             Ok(answer(context, id, &submitted))
@@ -73,6 +74,7 @@ fn read(
         .iter()
         .map(|name| TopicFilter::new(name))
         .collect::<Result<Vec<_>, _>>()?;
+    access::expect_subscribe(context, request, &filters)?;
     let payload_only = request.parameter("data").as_deref() == Some("payload");
     let shape = if request.accepts("text/event-stream") {
         if payload_only {
@@ -112,7 +114,7 @@ pub(super) fn stream(
         // Told to nginx: each event must pass at once.
         .with("X-Accel-Buffering", "no");
     response.body = Body::Stream {
-        subscription: context.rooms.subscribe(filters, since),
+        subscription: context.rooms.subscribe(filters, since, shape.kind()),
         format: StreamFormat {
             shape,
             ends,
@@ -184,7 +186,7 @@ fn parse_since(text: &str) -> Result<Since, HttpError> {
 /// fields or in the query: `Content-Type`; `Expiry` / `expiry=` (`60s`); `Retain` / `retain=`;
 /// `Response-Topic`; `Correlation-Data` (base64); `Property: name=value` / `property=`, repeated.
 pub(super) fn message_of(request: &Request, topic: Topic) -> Result<Message, HttpError> {
-    let envelope = Envelope::new(Listener::Http, request.peer);
+    let envelope = request.envelope();
     let body: Bytes = request.body.clone();
     let properties = properties_of(request)?;
     let mut message = Message::new(envelope, Some(topic), Format::Payload, body);

@@ -61,7 +61,7 @@ fn push_response_head(text: &mut Vec<u8>, response: &Response, length: Length, k
     let fields = response
         .fields
         .iter()
-        .map(|(name, value)| (*name, value.as_ref()));
+        .map(|(name, value)| (name.as_ref(), value.as_ref()));
     push_head(text, response.status, fields, length, keep_alive);
 }
 

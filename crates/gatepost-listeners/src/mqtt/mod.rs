@@ -128,7 +128,7 @@ pub async fn serve(
             }
         })
     };
-    service::on_every_worker("mqtt", acceptor, workers, shutdown, take).await;
+    service::on_every_worker("mqtt", acceptor, &workers, shutdown, take).await;
     let drained = async {
         while context.admission.open() > 0 {
             tokio::time::sleep(Duration::from_millis(20)).await;

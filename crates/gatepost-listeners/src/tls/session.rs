@@ -275,6 +275,11 @@ impl TlsSession {
         self.client_is_user.then(|| self.client_name()).flatten()
     }
 
+    /// Whether ALPN chose HTTP/2.
+    pub fn speaks_http2(&self) -> bool {
+        self.state.lock().connection.alpn_protocol() == Some(b"h2")
+    }
+
     /// Protocol version and cipher suite, for logs and Received fields: `TLS1.3 with …`.
     pub fn description(&self) -> String {
         let state = self.state.lock();

@@ -133,7 +133,12 @@ impl Rooms for World {
         })
     }
 
-    fn subscribe(&self, filters: &[TopicFilter], since: Since) -> Box<dyn Subscription> {
+    fn subscribe(
+        &self,
+        filters: &[TopicFilter],
+        since: Since,
+        _: &'static str,
+    ) -> Box<dyn Subscription> {
         let receiver = self.sender.subscribe();
         let matching = self.matching(filters);
         let mut first: Vec<_> = match since {

@@ -108,7 +108,7 @@ impl ListenersSettings {
     /// Whether the listener asks who is there, so that others may reach it: then it is
     /// `anonymous`, another explicit setting, that lets strangers in.
     pub(crate) const fn has_login(listener: Listener) -> bool {
-        matches!(listener, Listener::Mqtt)
+        matches!(listener, Listener::Mqtt | Listener::Http)
     }
 }
 

@@ -56,6 +56,11 @@ impl Lessons {
         *self.settings.lock() = settings;
     }
 
+    /// The settings that hold now.
+    pub(crate) fn settings(&self) -> LearningSettings {
+        self.settings.lock().clone()
+    }
+
     /// Hands over what is left and ends.
     pub(crate) fn end(&self) {
         if let Some((sender, thread)) = self.running.lock().take() {

@@ -30,6 +30,12 @@ impl<'a> Doors<'a> {
         self.door(Listener::Mqtt, anonymous, &[&listeners.http.bind])
     }
 
+    /// For HTTP.
+    pub(super) fn http(&self) -> Door {
+        let http = &self.config.listeners.http;
+        self.door(Listener::Http, http.anonymous, &[&http.bind])
+    }
+
     /// A door at these addresses. Where others can reach them and nobody could log in, all that
     /// come are refused; the log says how to mend that.
     fn door(&self, listener: Listener, anonymous: AnonymousAccess, binds: &[&[Bind]]) -> Door {

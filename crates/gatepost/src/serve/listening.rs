@@ -20,6 +20,7 @@ use tokio::sync::watch;
 
 use super::doors::Doors;
 use super::error::StartError;
+use super::operations::Operator;
 use super::rooms::Behind;
 use super::stats::Door;
 use crate::config::Config;
@@ -66,6 +67,7 @@ impl Listening {
     pub(super) fn open(
         config: &Config,
         behind: Arc<Behind>,
+        operator: Operator,
         workers: &Workers,
     ) -> Result<Self, StartError> {
         let acceptors = bind_all(config)?;
@@ -96,7 +98,8 @@ impl Listening {
         let doors = Doors::new(config, &behind.users);
         let mqtt = MqttContext::new(settings.mqtt.clone(), broker, Some(gateway));
         let mqtt = Arc::new(mqtt.with_doors(doors.mqtt(), doors.mqtt_in_websocket()));
-        let context = open_http(config, behind, websocket_to(&mqtt))?;
+        let door = doors.http();
+        let context = open_http(config, behind, operator, websocket_to(&mqtt), door)?;
         let mqtt = Protocol::new(&mqtt, mqtt::serve, |c| c.admission().open().into());
         let http = Protocol::new(&context, http::serve, |c| c.connections() as u64);
 
@@ -197,11 +200,14 @@ fn websocket_to(mqtt: &Arc<MqttContext>) -> WebSocketHandler {
 fn open_http(
     config: &Config,
     behind: Arc<Behind>,
+    operator: Operator,
     websocket: WebSocketHandler,
+    door: gatepost_users::Door,
 ) -> Result<Arc<HttpContext>, StartError> {
     let settings = config.listeners.http.clone();
     HttpContext::new(settings, &config.pages, &config.access_log, behind)
-        .map(|context| Arc::new(context.with_websocket(websocket)))
+        .map(|context| context.with_websocket(websocket).with_door(door))
+        .map(|context| Arc::new(context.with_operations(Arc::new(operator))))
         .map_err(|cause| StartError::AccessLog {
             path: config.access_log.path.display().to_string(),
             cause,

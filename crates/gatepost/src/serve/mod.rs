@@ -5,6 +5,7 @@ mod error;
 mod listening;
 mod logging;
 mod metrics;
+mod operations;
 mod reload;
 mod rooms;
 mod signals;
@@ -28,6 +29,7 @@ use crate::config::{Config, Origins};
 use crate::learning::{Learner, Lessons};
 use error::StartError;
 use listening::Listening;
+use operations::Operator;
 use rooms::Behind;
 use signals::{Signals, Wish};
 use stats::StatsKeeper;
@@ -60,6 +62,7 @@ async fn serve(config: Config, origins: &Origins, source: &ConfigSource) -> Resu
     let rules = reload::load_rules(&config.rules, &learner);
     let lessons = Lessons::start(learner.clone(), rules.learning_settings().clone())
         .map_err(StartError::Threads)?;
+    let lessons = Arc::new(lessons);
     let (procedures, problems) = Procedures::start(config.procedures(), rules)
         .map_err(|problems| StartError::Procedures(crate::config::told(origins, &problems)))?;
     for mistake in crate::config::told(origins, &problems) {
@@ -71,6 +74,14 @@ async fn serve(config: Config, origins: &Origins, source: &ConfigSource) -> Resu
     let stats = Arc::new(StatsKeeper::new(gateway.clone(), broker.clone()));
     let workers = Workers::start(&config.workers).map_err(StartError::Threads)?;
 
+    let operator = Operator {
+        gateway: gateway.clone(),
+        store: store.clone(),
+        users: users.clone(),
+        learner: learner.clone(),
+        lessons: lessons.clone(),
+        payload: config.listeners.smtp.payload,
+    };
     let behind = Behind {
         gateway,
         broker: broker.clone(),
@@ -78,7 +89,7 @@ async fn serve(config: Config, origins: &Origins, source: &ConfigSource) -> Resu
         users: users.clone(),
         stats: stats.clone(),
     };
-    let listening = Listening::open(&config, Arc::new(behind), &workers)?;
+    let listening = Listening::open(&config, Arc::new(behind), operator, &workers)?;
     tokio::spawn(stats.run(stats::stats_topic()));
     tokio::spawn(mqtt::follow_users(broker.clone(), users.clone()));
     let followed = users.clone();

@@ -98,7 +98,12 @@ impl Rooms for Behind {
         })
     }
 
-    fn subscribe(&self, filters: &[TopicFilter], since: Since) -> Box<dyn Subscription> {
+    fn subscribe(
+        &self,
+        filters: &[TopicFilter],
+        since: Since,
+        kind: &'static str,
+    ) -> Box<dyn Subscription> {
         let since = match since {
             Since::Now => gatepost_broker::Since::Now,
             Since::After(id) => gatepost_broker::Since::After(id),
@@ -107,7 +112,7 @@ impl Rooms for Behind {
         };
         let options = ReaderOptions {
             since,
-            kind: "http",
+            kind,
             ..ReaderOptions::default()
         };
         Box::new(Events(self.broker.subscribe_stream(filters, options)))

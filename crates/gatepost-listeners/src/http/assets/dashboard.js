@@ -260,6 +260,85 @@ function filter() {
   for (const { entry, row } of messages.values()) row.hidden = !matches(entry);
 }
 
+// --- Search in the whole journal -----------------------------------------------------------------
+
+async function searchAll() {
+  const query = new URLSearchParams({ search: $("search").value.trim(), verdict: $("verdict").value, count: MESSAGES_KEPT });
+  const answer = await fetch("/admin/messages?" + query);
+  if (!answer.ok) return;
+  const { messages: found } = await answer.json();
+  // What is shown already stays; older ones take their place by time.
+  for (const entry of found) {
+    if (messages.has(entry.id)) continue;
+    const row = messageRow(entry);
+    messages.set(entry.id, { entry, row });
+    const later = [...$("list").children].find((other) => other.dataset.id < entry.id);
+    $("list").insertBefore(row, later ?? null);
+  }
+  $("no-messages").hidden = messages.size > 0;
+  filter();
+}
+
+// --- Quarantine ----------------------------------------------------------------------------------
+
+const say = (words) => ($("quarantine-said").textContent = words);
+
+/** Asks the API; gives the answer, or says what went wrong. */
+async function ask(method, path, done) {
+  const answer = await fetch("/admin/quarantine" + path, { method });
+  const told = answer.status === 204 ? {} : await answer.json().catch(() => ({}));
+  if (answer.ok) say(done(told));
+  else say(told.detail ?? told.reason ?? `The server answered ${answer.status}.`);
+  return answer.ok ? told : null;
+}
+
+function quarantineActions(entry) {
+  const path = "/" + entry.id;
+  const button = (words, act) => {
+    const made = element("button", { type: "button" }, words);
+    made.addEventListener("click", async () => {
+      made.disabled = true;
+      await act().catch(() => say("The server does not answer."));
+      made.disabled = false;
+    });
+    return made;
+  };
+  const shown = element("pre", { class: "source", tabindex: "0", hidden: "", "aria-label": "What the message says" });
+  const show = (field) => async () => {
+    const answer = await fetch("/admin/quarantine" + path);
+    if (!answer.ok) return;
+    const message = await answer.json();
+    shown.textContent = message[field] || "(nothing)";
+    shown.hidden = false;
+  };
+  const learned = { new: "Learned", changed: "Learned anew", before: "Known before", off: "Bayes is switched off" };
+  const learn = (lesson) => () => ask("POST", `${path}/learn?as=${lesson}`, (told) => `${learned[told.learned]}: ${lesson}.`);
+  return element("div", { class: "wide" },
+    element("div", { class: "actions" },
+      button("Show text", show("text")),
+      button("Show source", show("source")),
+      button("Release", async () => (await ask("POST", path + "/release", (told) => `Released to ${told.subscribers} subscriber${told.subscribers === 1 ? "" : "s"}.`)) && loadQuarantine()),
+      button("Learn as spam", learn("spam")),
+      button("Learn as ham", learn("ham")),
+      button("Delete", async () => (await ask("DELETE", path, () => "Deleted.")) && loadQuarantine())),
+    shown);
+}
+
+async function loadQuarantine() {
+  const answer = await fetch("/admin/quarantine");
+  if (!answer.ok) return;
+  const { messages: kept } = await answer.json();
+  const before = new Map([...$("quarantine-list").children].map((row) => [row.dataset.id, row]));
+  $("quarantine-list").replaceChildren(...kept.map((entry) => {
+    if (before.has(entry.id)) return before.get(entry.id);
+    const row = messageRow(entry);
+    row.addEventListener("toggle", () => row.querySelector(".story")?.append(quarantineActions(entry)), { once: true });
+    return row;
+  }));
+  $("quarantine-count").textContent = number(kept.length);
+  $("no-quarantine").hidden = kept.length > 0;
+}
+
 // --- Start -------------------------------------------------------------------------------------
 
 let drawing = false;
@@ -284,6 +363,7 @@ async function loadState() {
   listeners = state.listeners ?? [];
   $("version").textContent = state.version;
   for (const sample of state.stats ?? []) addStats(sample);
+  await loadQuarantine();
   for (const entry of [...(state.journal ?? [])].reverse()) addMessage(entry, false);
   draw();
 }
@@ -303,7 +383,9 @@ function listen() {
     const { topic, payload } = JSON.parse(event.data);
     if (topic === STATS) addStats(JSON.parse(payload));
     else if (topic === JOURNAL) {
-      waiting.push(JSON.parse(payload));
+      const entry = JSON.parse(payload);
+      waiting.push(entry);
+      if (entry.action === "quarantine") loadQuarantine().catch(() => {});
       if (waiting.length > MESSAGES_KEPT) waiting.shift();
     }
     draw();
@@ -313,7 +395,10 @@ function listen() {
 $("example").textContent = `curl -d 'Hello' ${location.origin}/topics/alarms/test`;
 $("search").addEventListener("input", filter);
 $("verdict").addEventListener("change", filter);
-$("filters").addEventListener("submit", (event) => event.preventDefault());
+$("filters").addEventListener("submit", (event) => {
+  event.preventDefault();
+  searchAll().catch(() => {});
+});
 $("pause").addEventListener("click", () => {
   paused = !paused;
   $("pause").setAttribute("aria-pressed", paused);

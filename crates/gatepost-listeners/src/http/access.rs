@@ -1,0 +1,102 @@
+//! Who asks, and whether it may.
+//!
+//! The users' room decides; a listener without a [`Door`] asks nobody. Pages and static files are
+//! for everyone who reaches them; what they are given by their procedures is theirs to guard.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{URL_SAFE, URL_SAFE_NO_PAD};
+use gatepost_message::{Peer, TopicFilter};
+use gatepost_users::{Credentials, Denied, Identity};
+
+use super::HttpContext;
+use super::error::HttpError;
+use super::request::Request;
+
+/// Finds out who asks, from `Authorization` or from ntfy's `auth=`.
+pub(super) async fn identify(
+    context: &HttpContext,
+    request: &mut Request,
+) -> Result<(), HttpError> {
+    let Some(door) = &context.door else {
+        return Ok(());
+    };
+    let offered = request.field("authorization").map(str::to_owned);
+    let offered = offered.or_else(|| ntfy_authorization(request));
+    let credentials = match offered {
+        None => Credentials::Anonymous,
+        Some(value) => Credentials::from_authorization(&value).ok_or(HttpError::Denied(
+            Denied::Malformed("neither Basic nor Bearer"),
+        ))?,
+    };
+    let identity = door.authenticate(credentials, request.peer, None).await;
+    request.identity = Some(identity.map_err(HttpError::Denied)?);
+    Ok(())
+}
+
+/// `?auth=`: what `Authorization` would hold, in base64 for URLs. For event sources, which cannot
+/// set a header field.
+fn ntfy_authorization(request: &Request) -> Option<String> {
+    let value = request.parameter("auth")?;
+    let decoded = URL_SAFE_NO_PAD
+        .decode(&value)
+        .or_else(|_| URL_SAFE.decode(&value));
+    String::from_utf8(decoded.ok()?).ok()
+}
+
+/// Refuses whoever may not look at and change everything.
+pub(super) fn expect_admin(context: &HttpContext, request: &Request) -> Result<(), HttpError> {
+    let (Some(door), Some(identity)) = (&context.door, &request.identity) else {
+        return Ok(());
+    };
+    let beside_us = match request.peer {
+        Peer::Local => true,
+        Peer::Address(address) => address.ip().to_canonical().is_loopback(),
+    };
+    if identity.is_admin() || (!door.any_user() && beside_us) {
+        Ok(())
+    } else {
+        Err(forbidden(request.identity.as_ref()))
+    }
+}
+
+/// Refuses a publication that the rules forbid.
+pub(super) fn expect_publish(
+    request: &Request,
+    topic: &str,
+    retain: bool,
+) -> Result<(), HttpError> {
+    let identity = request.identity.as_ref();
+    if identity.is_none_or(|identity| identity.may_publish(topic, retain).is_allowed()) {
+        Ok(())
+    } else {
+        Err(forbidden(identity))
+    }
+}
+
+/// Refuses a subscription of which the rules forbid any part. The gateway's own topics tell of
+/// everybody's messages: they are the administrators'.
+pub(super) fn expect_subscribe(
+    context: &HttpContext,
+    request: &Request,
+    filters: &[TopicFilter],
+) -> Result<(), HttpError> {
+    let Some(identity) = &request.identity else {
+        return Ok(());
+    };
+    for filter in filters {
+        if filter.as_str().starts_with("$SYS/gatepost/") {
+            expect_admin(context, request)?;
+        } else if !identity.may_subscribe(filter.as_str()).is_allowed() {
+            return Err(forbidden(Some(identity)));
+        }
+    }
+    Ok(())
+}
+
+/// 401 asks for a login, 403 says that this one does not do.
+fn forbidden(identity: Option<&Identity>) -> HttpError {
+    match identity.and_then(Identity::user) {
+        None => HttpError::Denied(Denied::Anonymous),
+        Some(user) => HttpError::Forbidden(user.to_owned()),
+    }
+}

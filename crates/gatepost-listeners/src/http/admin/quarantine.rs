@@ -1,0 +1,162 @@
+//! `/admin/quarantine` and `/admin/messages`: what was judged and what was kept aside, and what an
+//! operator does with it.
+//!
+//! A quarantined message is hostile until proven otherwise: its source is sent as plain text that
+//! no browser interprets, and what is shown of it is text, never markup.
+
+use gatepost_message::MessageId;
+use serde_json::{Value, json};
+
+use super::super::HttpContext;
+use super::super::error::HttpError;
+use super::super::operations::{Lesson, OperationError, Operations, Search};
+use super::super::request::Request;
+use super::super::response::Response;
+use super::super::routes::expect_method;
+
+const COUNT_DEFAULT: usize = 100;
+const COUNT_MAX: usize = 1_000;
+
+/// `/admin/messages`, `/admin/messages/ID`
+pub(super) async fn messages(
+    operations: &dyn Operations,
+    request: &Request,
+    id: Option<&str>,
+) -> Result<Response, HttpError> {
+    expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
+    if let Some(id) = id {
+        return Ok(Response::json(
+            200,
+            &operations.story(message_id(request, id)?).await?,
+        ));
+    }
+    let search = Search {
+        text: request.parameter("search").unwrap_or_default(),
+        verdict: request.parameter("verdict").unwrap_or_default(),
+        count: count_of(request)?,
+    };
+    let messages = operations.messages(search).await?;
+    Ok(Response::json(200, &json!({ "messages": messages })))
+}
+
+/// `/admin/quarantine/…`
+pub(super) async fn respond(
+    context: &HttpContext,
+    operations: &dyn Operations,
+    request: &Request,
+    rest: &str,
+) -> Result<Response, HttpError> {
+    if rest.is_empty() {
+        expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
+        let messages = operations.quarantine(count_of(request)?).await?;
+        return Ok(Response::json(200, &json!({ "messages": messages })));
+    }
+    let (id, what) = rest.split_once('/').unwrap_or((rest, ""));
+    let id = message_id(request, id)?;
+    match what {
+        "" => one(operations, request, id).await,
+        "source" => source(operations, request, id).await,
+        "release" => {
+            expect_method(request, &["POST"], "POST")?;
+            let (verdict, subscribers) = operations.release(id).await?;
+            let mut answer = json!({
+                "id": id.to_string(),
+                "verdict": verdict.action.name(),
+                "subscribers": subscribers,
+            });
+            let status = super::super::topics::status_of(verdict.action);
+            if status != 200 {
+                answer["reason"] = Value::from(verdict.reason);
+            }
+            let mut response = Response::json(status, &answer);
+            if status == 503 {
+                let seconds = context.settings.retry_after.duration().as_secs();
+                response.field("Retry-After", seconds.to_string());
+            }
+            Ok(response)
+        }
+        "learn" => {
+            expect_method(request, &["POST"], "POST")?;
+            let lesson = match request.parameter("as").as_deref() {
+                Some("spam") => Lesson::Spam,
+                Some("ham") => Lesson::Ham,
+                _ => {
+                    return Err(HttpError::Parameter {
+                        name: "as",
+                        detail: "write spam or ham".to_owned(),
+                    });
+                }
+            };
+            let learned = operations.learn(id, lesson).await?;
+            Ok(Response::json(
+                200,
+                &json!({ "id": id.to_string(), "learned": learned }),
+            ))
+        }
+        _ => Err(HttpError::NotFound(request.path.clone())),
+    }
+}
+
+async fn one(
+    operations: &dyn Operations,
+    request: &Request,
+    id: MessageId,
+) -> Result<Response, HttpError> {
+    expect_method(request, &["GET", "HEAD", "DELETE"], "GET, HEAD, DELETE")?;
+    if request.method() == "DELETE" {
+        operations.delete(id).await?;
+        return Ok(Response::empty(204));
+    }
+    let message = operations.quarantined(id).await?;
+    let mut answer = message.story;
+    answer["text"] = Value::from(message.text);
+    answer["source"] = Value::from(String::from_utf8_lossy(&message.source).into_owned());
+    Ok(Response::json(200, &answer))
+}
+
+async fn source(
+    operations: &dyn Operations,
+    request: &Request,
+    id: MessageId,
+) -> Result<Response, HttpError> {
+    expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
+    let message = operations.quarantined(id).await?;
+    Ok(
+        Response::new(200, "application/octet-stream", message.source)
+            .with("Cache-Control", "no-store")
+            .with(
+                "Content-Disposition",
+                format!("attachment; filename=\"{id}.eml\""),
+            ),
+    )
+}
+
+fn message_id(request: &Request, text: &str) -> Result<MessageId, HttpError> {
+    // What is no id names nothing.
+    text.parse()
+        .map_err(|_| HttpError::NotFound(request.path.clone()))
+}
+
+fn count_of(request: &Request) -> Result<usize, HttpError> {
+    let Some(text) = request.parameter("count") else {
+        return Ok(COUNT_DEFAULT);
+    };
+    let count = text
+        .parse()
+        .ok()
+        .filter(|count| (1..=COUNT_MAX).contains(count));
+    count.ok_or_else(|| HttpError::Parameter {
+        name: "count",
+        detail: format!("write a number from 1 to {COUNT_MAX}"),
+    })
+}
+
+impl From<OperationError> for HttpError {
+    fn from(error: OperationError) -> Self {
+        match error {
+            OperationError::NotFound => Self::NotFound("this id".to_owned()),
+            OperationError::NoTopic => Self::NoTopic,
+            OperationError::Failed(detail) => Self::Unavailable(detail),
+        }
+    }
+}

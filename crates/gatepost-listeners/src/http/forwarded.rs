@@ -1,0 +1,150 @@
+//! What a trusted proxy says of the client behind it: `Forwarded` (RFC 7239), or the older
+//! `X-Forwarded-For` and `X-Forwarded-Proto`.
+//!
+//! Each proxy appends, so the list is read from its end for as long as those who wrote are
+//! trusted: what a client writes itself stands before that and is not believed.
+
+use std::net::{IpAddr, SocketAddr};
+
+use gatepost_message::Peer;
+
+use crate::entry::Network;
+
+use super::request::Request;
+
+/// Puts the client in the proxy's place, where the peer is one of `trusted`.
+pub(super) fn apply(trusted: &[Network], request: &mut Request) {
+    let is_trusted = |peer: Peer| trusted.iter().any(|network| network.holds(peer));
+    if !is_trusted(request.peer) {
+        return;
+    }
+    let hops = hops(request);
+    for hop in hops.iter().rev() {
+        if let Some(secure) = hop.secure {
+            request.secure = secure;
+        }
+        let Some(client) = hop.client else { return };
+        request.peer = Peer::Address(client);
+        if !is_trusted(request.peer) {
+            return;
+        }
+    }
+}
+
+/// What one proxy said of whom it got the request from.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Hop {
+    /// `None` where it said nothing usable: `unknown`, or a name of its own.
+    client: Option<SocketAddr>,
+    secure: Option<bool>,
+}
+
+fn hops(request: &Request) -> Vec<Hop> {
+    let listed = |name: &'static str| -> Vec<String> {
+        request
+            .field_bytes(name)
+            .filter_map(|value| std::str::from_utf8(value).ok())
+            .flat_map(|value| value.split(','))
+            .map(|part| part.trim().to_owned())
+            .collect()
+    };
+    let forwarded = listed("forwarded");
+    if !forwarded.is_empty() {
+        return forwarded
+            .iter()
+            .map(|element| element_of(element))
+            .collect();
+    }
+    let secure = listed("x-forwarded-proto")
+        .last()
+        .map(|scheme| scheme.eq_ignore_ascii_case("https"));
+    let mut hops: Vec<Hop> = listed("x-forwarded-for")
+        .iter()
+        .map(|text| Hop {
+            client: node(text),
+            secure: None,
+        })
+        .collect();
+    if let Some(last) = hops.last_mut() {
+        last.secure = secure;
+    }
+    hops
+}
+
+/// `for=192.0.2.43;proto=https;by=203.0.113.60` (RFC 7239 § 4)
+fn element_of(element: &str) -> Hop {
+    let mut hop = Hop::default();
+    for pair in element.split(';') {
+        let Some((name, value)) = pair.split_once('=') else {
+            continue;
+        };
+        let value = value.trim().trim_matches('"');
+        match name.trim() {
+            name if name.eq_ignore_ascii_case("for") => hop.client = node(value),
+            name if name.eq_ignore_ascii_case("proto") => {
+                hop.secure = Some(value.eq_ignore_ascii_case("https"));
+            }
+            _ => {}
+        }
+    }
+    hop
+}
+
+/// An address with or without port; IPv6 in brackets, or bare as `X-Forwarded-For` has it.
+fn node(text: &str) -> Option<SocketAddr> {
+    if let Ok(address) = text.parse::<SocketAddr>() {
+        return Some(address);
+    }
+    let bare = text.trim_start_matches('[').trim_end_matches(']');
+    bare.parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::request::Version;
+    use super::*;
+
+    fn client(peer: &str, fields: &[(&str, &str)]) -> (String, bool) {
+        let trusted: Vec<Network> = ["127.0.0.1", "10.0.0.0/8"]
+            .map(|text| text.parse().expect("a network"))
+            .into();
+        let fields = fields.iter().map(|(name, value)| (*name, value.as_bytes()));
+        let peer = Peer::Address(peer.parse().expect("an address"));
+        let mut request =
+            Request::new(("GET", "/"), ("/", ""), fields, Version::Http11, peer).expect("valid");
+        apply(&trusted, &mut request);
+        (request.peer.to_string(), request.secure)
+    }
+
+    #[test]
+    fn only_trusted_proxies_are_believed() {
+        let forwarded = [("Forwarded", "for=192.0.2.43;proto=https")];
+        let (name, secure) = client("127.0.0.1:5", &forwarded);
+        assert!(name.starts_with("192.0.2.43") && secure, "{name}");
+        let (name, secure) = client("203.0.113.1:5", &forwarded);
+        assert!(name.starts_with("203.0.113.1") && !secure, "{name}");
+    }
+
+    #[test]
+    fn what_the_client_wrote_itself_is_not_believed() {
+        for (field, value, expected) in [
+            (
+                "forwarded",
+                "for=1.1.1.1, for=192.0.2.1, for=10.0.0.7",
+                "192.0.2.1",
+            ),
+            (
+                "forwarded",
+                "for=1.1.1.1, for=unknown, for=10.0.0.7",
+                "10.0.0.7",
+            ),
+            ("forwarded", "For=\"[2001:db8::17]:4711\"", "[2001:db8::17]"),
+            ("x-forwarded-for", "1.1.1.1, 192.0.2.1", "192.0.2.1"),
+            ("x-forwarded-for", "2001:db8::17", "[2001:db8::17]"),
+            ("x-forwarded-for", "nonsense", "127.0.0.1"),
+        ] {
+            let (name, _) = client("127.0.0.1:5", &[(field, value)]);
+            assert!(name.starts_with(expected), "{value}: {name}");
+        }
+    }
+}

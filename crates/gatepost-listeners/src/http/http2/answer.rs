@@ -1,0 +1,160 @@
+//! Writing a response to a stream, as its windows allow.
+
+use std::future::poll_fn;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::task::Poll;
+
+use bytes::Bytes;
+use h2::SendStream;
+use h2::server::SendResponse;
+use tokio::time::{Instant, sleep_until};
+
+use super::super::connection::timeout;
+use super::super::limits::PACED_BYTES;
+use super::super::response::{Body, Response};
+use super::super::rooms::{Event, Subscription};
+use super::super::stream::{StreamFormat, encode_shared};
+use super::super::wire::{self, Length};
+use super::{Client, broken, head_of};
+
+/// How much of a file is in memory at once.
+const FILE_CHUNK_BYTES: u64 = 256 << 10;
+
+/// Writes a response, or only its head.
+pub(super) async fn write(
+    client: &Client,
+    mut response: Response,
+    is_head: bool,
+    respond: &mut SendResponse<Bytes>,
+) -> io::Result<()> {
+    let body = std::mem::replace(&mut response.body, Body::Pieces(Vec::new()));
+    let length = match &body {
+        Body::File { length, .. } => Length::Known(*length),
+        Body::Stream { .. } | Body::WebSocket { .. } => Length::None,
+        Body::Pieces(pieces) => match wire::body_length(&response) {
+            Length::None => Length::None,
+            _ => Length::Known(pieces.iter().map(|piece| piece.len() as u64).sum()),
+        },
+    };
+    let is_empty = match &body {
+        Body::Stream { .. } => false,
+        _ => matches!(length, Length::None | Length::Known(0)),
+    };
+    let ends = is_head || is_empty;
+    let head = head_of(&response, length).map_err(broken)?;
+    let stream = respond.send_response(head, ends).map_err(broken)?;
+    if ends {
+        return Ok(());
+    }
+    let mut output = Output { client, stream };
+    match body {
+        Body::Pieces(pieces) => {
+            for piece in pieces {
+                output.send(piece).await?;
+            }
+        }
+        Body::File {
+            file,
+            start,
+            length,
+        } => output.send_file(file, start, length).await?,
+        Body::Stream {
+            subscription,
+            format,
+        } => output.send_stream(subscription, &format).await?,
+        Body::WebSocket { .. } => {}
+    }
+    output.stream.send_data(Bytes::new(), true).map_err(broken)
+}
+
+struct Output<'a> {
+    client: &'a Client,
+    stream: SendStream<Bytes>,
+}
+
+impl Output<'_> {
+    /// Sends bytes as the windows open; a reader that takes nothing for `write_timeout` is an
+    /// error.
+    async fn send(&mut self, mut bytes: Bytes) -> io::Result<()> {
+        let limit = self.client.context.settings.write_timeout.duration();
+        while !bytes.is_empty() {
+            let limits = &self.client.context.limits;
+            let wanted = if limits.caps_bandwidth() {
+                let part = bytes.len().min(PACED_BYTES);
+                limits.pace(self.client.peer, part).await;
+                part
+            } else {
+                bytes.len()
+            };
+            self.stream.reserve_capacity(wanted);
+            let room = timeout(limit, poll_fn(|task| self.stream.poll_capacity(task))).await;
+            let room = match room {
+                None => return Err(io::ErrorKind::TimedOut.into()),
+                Some(None) => return Err(io::ErrorKind::BrokenPipe.into()),
+                Some(Some(room)) => room.map_err(broken)?,
+            };
+            let part = bytes.split_to(room.min(wanted));
+            if !part.is_empty() {
+                self.stream.send_data(part, false).map_err(broken)?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn send_file(&mut self, file: std::fs::File, start: u64, length: u64) -> io::Result<()> {
+        let file = Arc::new(file);
+        let mut position = start;
+        let end = start + length;
+        while position < end {
+            let size = (end - position).min(FILE_CHUNK_BYTES) as usize;
+            let reading = Arc::clone(&file);
+            let chunk = tokio::task::spawn_blocking(move || {
+                let mut chunk = vec![0; size];
+                reading.read_exact_at(&mut chunk, position)?;
+                io::Result::Ok(Bytes::from(chunk))
+            })
+            .await??;
+            position += size as u64;
+            self.send(chunk).await?;
+        }
+        Ok(())
+    }
+
+    /// Sends events until the broker ends, the client goes or a drain begins.
+    async fn send_stream(
+        &mut self,
+        mut subscription: Box<dyn Subscription>,
+        format: &StreamFormat,
+    ) -> io::Result<()> {
+        let shape = format.shape;
+        self.send(shape.opening(&format.topics).into()).await?;
+        let context = Arc::clone(&self.client.context);
+        let waker = poll_fn(|task| Poll::Ready(task.waker().clone())).await;
+        let _woken_to_drain = context.drain.watch(&waker);
+        let keepalive = context.settings.keepalive.duration();
+        loop {
+            let event: Option<Event> = if format.ends {
+                subscription.try_next()
+            } else {
+                tokio::select! {
+                    biased;
+                    event = subscription.next() => event,
+                    reset = poll_fn(|task| self.stream.poll_reset(task)) => {
+                        return reset.map(drop).map_err(broken);
+                    }
+                    () = sleep_until(Instant::now() + keepalive) => {
+                        self.send(shape.keepalive(&format.topics).into()).await?;
+                        continue;
+                    }
+                    () = context.drain.begun() => return Ok(()),
+                }
+            };
+            match event {
+                Some(event) => self.send(encode_shared(&event, shape, false)).await?,
+                None => return Ok(()),
+            }
+        }
+    }
+}

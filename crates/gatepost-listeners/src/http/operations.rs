@@ -1,0 +1,82 @@
+//! What an operator does by `/admin`: looks into the journal and the quarantine, releases,
+//! deletes, teaches. The binary wires it to store, gateway and learner.
+
+use gatepost_message::{MessageId, Verdict};
+use gatepost_pages::Promise;
+use serde_json::Value;
+
+/// What a search in the journal asks for; what is empty asks for nothing.
+#[derive(Debug, Clone, Default)]
+pub struct Search {
+    /// A part of subject, sender, recipient, topic, reason, rule or peer, in any case.
+    pub text: String,
+    /// The verdict's name.
+    pub verdict: String,
+    /// How many to give, newest first.
+    pub count: usize,
+}
+
+/// A message in quarantine.
+#[derive(Debug, Clone)]
+pub struct Quarantined {
+    /// Its story, as the journal has it.
+    pub story: Value,
+    /// The bytes as they arrived.
+    pub source: bytes::Bytes,
+    /// What a person would read of it, without markup.
+    pub text: String,
+}
+
+/// What a message is to be learned as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lesson {
+    /// Nobody wanted it.
+    Spam,
+    /// Somebody did.
+    Ham,
+}
+
+/// Why an operation was not done.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OperationError {
+    /// There is no such message.
+    #[error("there is no such message")]
+    NotFound,
+    /// It has no topic, so there is nowhere to release it to.
+    #[error("the message has no topic")]
+    NoTopic,
+    /// Something behind did not do its part.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// What an operation gives.
+pub type Done<'a, T> = Promise<'a, Result<T, OperationError>>;
+
+/// The operator's part of the rooms.
+pub trait Operations: Send + Sync {
+    /// Judged messages, newest first, as the journal has them.
+    fn messages(&self, search: Search) -> Done<'_, Vec<Value>>;
+
+    /// One message's story.
+    fn story(&self, id: MessageId) -> Done<'_, Value>;
+
+    /// The stories of the messages in quarantine, newest first.
+    fn quarantine(&self, count: usize) -> Done<'_, Vec<Value>>;
+
+    /// One of them, whole.
+    fn quarantined(&self, id: MessageId) -> Done<'_, Quarantined>;
+
+    /// Publishes it as if it had been accepted, and takes it out of quarantine; the number of
+    /// subscribers that it was handed to.
+    fn release(&self, id: MessageId) -> Done<'_, (Verdict, u64)>;
+
+    /// Deletes it.
+    fn delete(&self, id: MessageId) -> Done<'_, ()>;
+
+    /// Learns it; what came of that, in a word.
+    fn learn(&self, id: MessageId, lesson: Lesson) -> Done<'_, &'static str>;
+
+    /// The users, without their secrets.
+    fn users(&self) -> Value;
+}

@@ -1,0 +1,27 @@
+//! Sending a client to the same place by https.
+
+use super::error::HttpError;
+use super::request::Request;
+use super::response::Response;
+
+/// 308: the method and the body stay.
+pub(super) fn to_https(request: &Request, port: u16) -> Result<Response, HttpError> {
+    let host = request.field("host").unwrap_or_default();
+    let name = match host.rsplit_once(':') {
+        // The colons of an IPv6 address stand in brackets.
+        Some((name, digits)) if digits.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_[]:".contains(&byte);
+    if name.is_empty() || !name.bytes().all(plain) {
+        return Err(HttpError::Target("the Host field names no host"));
+    }
+    let port = match port {
+        443 => String::new(),
+        port => format!(":{port}"),
+    };
+    let target = request.target();
+    // Absolute form and the asterisk name no place of their own.
+    let target = if target.starts_with('/') { target } else { "/" };
+    Ok(Response::empty(308).with("Location", format!("https://{name}{port}{target}")))
+}
