@@ -57,3 +57,28 @@ pub fn run(words: impl Iterator<Item = OsString>) -> u8 {
 fn report(arguments: &Arguments, failure: &Failure) {
     eprintln!("gatepost-call: {}: {failure}", arguments.server);
 }
+
+/// The reader of message files alone, for fuzzing: what it makes of one, in words.
+#[doc(hidden)]
+pub fn fuzz_spool(path: &std::path::Path, has_mark: bool) -> String {
+    let layout = if has_mark {
+        spool::Layout::XmailOffline
+    } else {
+        spool::Layout::XmailSmtp
+    };
+    let mut body = 0;
+    let read = spool::MessageFile::open(path, layout).and_then(|mut message| {
+        message.copy_body(|block| {
+            body += block.len() as u64;
+            Ok(())
+        })?;
+        Ok((message.size, message.sender, message.recipients))
+    });
+    match read {
+        Ok(message) => {
+            assert_eq!(message.0, body, "the size that was promised");
+            format!("{message:?}")
+        }
+        Err(failure) => failure.to_string(),
+    }
+}

@@ -9,6 +9,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use gatepost_message::{Action, Message, Publication, Topic, Verdict};
 use gatepost_procedures::Procedures;
 use gatepost_store::{Change, JournalEntry, QuarantineEntry, Store, StoreError, Ticket};
@@ -74,7 +75,8 @@ impl Gateway {
         let judged = self.judge(&message).await;
         let rendered = Rendered::payload(&message, &judged.verdict);
         let topics = message.topic.as_slice();
-        self.finish(&message, topics, judged, &rendered).await
+        self.finish(&message, topics, Vec::new(), judged, &rendered)
+            .await
     }
 
     /// Takes a mail, to be published under each of `topics` in the form `payload`. The first
@@ -98,6 +100,7 @@ impl Gateway {
         JudgedMail {
             message,
             topics,
+            kept: Vec::new(),
             judged,
         }
     }
@@ -107,10 +110,12 @@ impl Gateway {
         let JudgedMail {
             message,
             topics,
+            kept,
             judged,
         } = mail;
         let rendered = mail::render(&message, payload, &judged.verdict).await;
-        self.finish(&message, &topics, judged, &rendered).await
+        self.finish(&message, &topics, kept, judged, &rendered)
+            .await
     }
 
     async fn judge(&self, message: &Arc<Message>) -> Judged {
@@ -126,6 +131,7 @@ impl Gateway {
         &self,
         message: &Message,
         topics: &[Topic],
+        kept: Vec<Change>,
         judged: Judged,
         rendered: &Rendered,
     ) -> Outcome {
@@ -138,6 +144,9 @@ impl Gateway {
                 let handed = self.0.outlet.publish(publication);
                 deliveries += handed.deliveries;
                 tickets.extend(handed.ticket);
+            }
+            if !kept.is_empty() {
+                tickets.push(self.0.store.submit(kept));
             }
         }
         let story = JournalEntry {
@@ -231,10 +240,21 @@ fn story(message: &Message, verdict: &Verdict, duration: Duration) -> JournalEnt
 pub struct JudgedMail {
     message: Arc<Message>,
     topics: Vec<Topic>,
+    /// What of it goes to mailboxes.
+    kept: Vec<Change>,
     judged: Judged,
 }
 
 impl JudgedMail {
+    /// Puts `mail` into the mailboxes of these users too, when it is carried out.
+    pub fn keep_in(&mut self, users: &[String], mail: &Bytes) {
+        let id = self.message.id;
+        let changes = users
+            .iter()
+            .map(|user| Change::deliver(user, id, mail.clone()));
+        self.kept.extend(changes);
+    }
+
     /// The mail as it arrived.
     pub fn message(&self) -> &Message {
         &self.message

@@ -1,15 +1,18 @@
-//! One module for each protocol: smtp, milter, spamd, mqtt, http, call.
+//! One module for each protocol: smtp, milter, pop3, spamd, mqtt, http, call.
 
 pub mod acceptor;
 pub mod admission;
 pub mod call;
 pub mod entry;
+pub mod forward;
 pub mod gateway;
 pub mod http;
 pub mod marks;
 pub mod milter;
 pub mod mqtt;
+pub mod pop3;
 pub mod proxy_protocol;
+mod sasl;
 mod service;
 pub mod smtp;
 pub mod spamd;

@@ -13,6 +13,7 @@
 mod change;
 mod error;
 mod group;
+mod mailbox;
 mod quarantine;
 mod read;
 mod recovery;
@@ -26,6 +27,7 @@ mod writer;
 pub use change::{Change, JournalEntry, QuarantineEntry};
 pub use error::StoreError;
 pub use group::Ticket;
+pub use mailbox::MailboxEntry;
 pub use recovery::Recovery;
 pub use session::{DeliveryRow, SessionChange, SessionRow, SubscriptionRow, WillRow};
 pub use settings::StoreSettings;

@@ -1,7 +1,8 @@
-//! Messages of which someone else decides what becomes: a mail server that only asks.
+//! Messages of which someone else decides what becomes (a mail server that only asks, the next
+//! hop), and mailboxes.
 
 use gatepost_message::{Action, Verdict};
-use gatepost_store::JournalEntry;
+use gatepost_store::{JournalEntry, StoreError};
 
 use super::{Gateway, JudgedMail, mail, story};
 
@@ -34,5 +35,13 @@ impl Gateway {
         let listener = message.envelope.listener;
         self.counters().count(listener, verdict.action);
         verdict
+    }
+
+    /// The bytes that a user's mailbox holds. Reads on a thread that may wait.
+    pub async fn mailbox_bytes(&self, user: String) -> Result<u64, StoreError> {
+        let store = self.0.store.clone();
+        let read = tokio::task::spawn_blocking(move || store.mailbox(&user)).await;
+        let entries = read.unwrap_or(Err(StoreError::Closed))?;
+        Ok(entries.iter().map(|entry| entry.size).sum())
     }
 }

@@ -1,7 +1,9 @@
 //! Commands: one line of the client, read without I/O.
 
+use super::parameters::{self, MailCommand};
 use super::path::{self, Mailbox};
 use super::reply::Reply;
+use super::told::Told;
 
 /// One command, its syntax checked; whether it fits the state is the session's matter.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,7 +16,18 @@ pub(super) enum Command {
     Mail(MailCommand),
     Rcpt {
         to: Mailbox,
+        /// NOTIFY and ORCPT (RFC 3461), as written.
+        parameters: Vec<String>,
     },
+    /// BDAT (RFC 3030): so many bytes of the message follow at once.
+    Chunk {
+        size: u64,
+        last: bool,
+    },
+    /// XFORWARD: what a trusted peer says of its client, for this connection.
+    Forwarded(Box<Told>),
+    /// XCLIENT: the connection begins anew, as this client's.
+    Client(Box<Told>),
     Data,
     Reset,
     Noop,
@@ -32,20 +45,19 @@ pub(super) enum Hello {
     Lhlo,
 }
 
-/// `MAIL FROM`, with its parameters.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct MailCommand {
-    /// `None` for the null reverse path of bounces.
-    pub(super) from: Option<Mailbox>,
-    /// RFC 1870: the size that the client announces, in bytes.
-    pub(super) size: Option<u64>,
-    /// RFC 6531: the addresses or the head may hold UTF-8.
-    pub(super) utf8: bool,
-}
-
 const NO_COMMAND: Reply = Reply::new(500, "5.5.1", "no such command");
-const NO_TEXT: Reply = Reply::new(500, "5.5.2", "the line is no UTF-8 text");
+pub(super) const NO_TEXT: Reply = Reply::new(500, "5.5.2", "the line is no UTF-8 text");
 const NOT_OFFERED: Reply = Reply::new(502, "5.5.1", "not offered here");
+const NO_QUEUE: Reply = Reply::new(
+    502,
+    "5.5.1",
+    "nothing is queued here, so nothing can be sent",
+);
+const BAD_CHUNK: Reply = Reply::new(
+    501,
+    "5.5.4",
+    "write the size of the chunk in bytes: BDAT 1000, or BDAT 1000 LAST",
+);
 const BAD_HELLO: Reply = Reply::new(
     501,
     "5.5.4",
@@ -62,8 +74,10 @@ const BAD_RCPT: Reply = Reply::new(
     "write the recipient in angle brackets: RCPT TO:<name@localhost>",
 );
 const NO_ARGUMENTS: Reply = Reply::new(501, "5.5.4", "the command takes no arguments");
-const BAD_PARAMETER: Reply = Reply::new(501, "5.5.4", "the parameter's value is malformed");
-const UNKNOWN_PARAMETER: Reply = Reply::new(555, "5.5.4", "a parameter is not known here");
+pub(super) const BAD_PARAMETER: Reply =
+    Reply::new(501, "5.5.4", "the parameter's value is malformed");
+pub(super) const UNKNOWN_PARAMETER: Reply =
+    Reply::new(555, "5.5.4", "a parameter is not known here");
 
 /// Reads one line, without its CR LF.
 pub(super) fn parse(line: &[u8]) -> Result<Command, Reply> {
@@ -93,7 +107,11 @@ pub(super) fn parse(line: &[u8]) -> Result<Command, Reply> {
         "NOOP" => Ok(Command::Noop),
         "VRFY" => Ok(Command::Verify),
         "HELP" => Ok(Command::Help),
-        "EXPN" | "ETRN" | "AUTH" | "STARTTLS" | "BDAT" | "TURN" => Err(NOT_OFFERED),
+        "BDAT" => chunk(arguments),
+        "XFORWARD" => Ok(Command::Forwarded(Box::new(Told::parse(arguments)?))),
+        "XCLIENT" => Ok(Command::Client(Box::new(Told::parse(arguments)?))),
+        "ETRN" => Err(NO_QUEUE),
+        "EXPN" | "AUTH" | "STARTTLS" | "TURN" => Err(NOT_OFFERED),
         _ => Err(NO_COMMAND),
     }
 }
@@ -118,59 +136,36 @@ fn after_keyword<'a>(arguments: &'a str, keyword: &str) -> Option<&'a str> {
         .then(|| rest.trim_start())
 }
 
-fn parameters(text: &str) -> impl Iterator<Item = (String, Option<&str>)> {
-    text.split(' ')
-        .filter(|parameter| !parameter.is_empty())
-        .map(|parameter| match parameter.split_once('=') {
-            Some((name, value)) => (name.to_ascii_uppercase(), Some(value)),
-            None => (parameter.to_ascii_uppercase(), None),
-        })
-}
-
 fn mail(arguments: &str) -> Result<Command, Reply> {
     let text = after_keyword(arguments, "FROM:").ok_or(BAD_MAIL)?;
     let (from, rest) = path::parse(text).ok_or(BAD_MAIL)?;
     if !rest.is_empty() && !rest.starts_with(' ') {
         return Err(BAD_MAIL);
     }
-    let mut command = MailCommand {
-        from,
-        ..MailCommand::default()
-    };
-    for (name, value) in parameters(rest) {
-        match (name.as_str(), value) {
-            ("SIZE", Some(text)) => command.size = Some(size(text)?),
-            ("BODY", Some(body))
-                if body.eq_ignore_ascii_case("8BITMIME") || body.eq_ignore_ascii_case("7BIT") => {}
-            ("SMTPUTF8", None) => command.utf8 = true,
-            ("SIZE" | "BODY" | "SMTPUTF8", _) => return Err(BAD_PARAMETER),
-            _ => return Err(UNKNOWN_PARAMETER),
-        }
-    }
-    Ok(Command::Mail(command))
-}
-
-/// RFC 1870 § 4: up to 20 digits. More than 64 bits is as much too large as 64 bits are.
-fn size(text: &str) -> Result<u64, Reply> {
-    let is_number = (1..=20).contains(&text.len()) && text.bytes().all(|it| it.is_ascii_digit());
-    if !is_number {
-        return Err(BAD_PARAMETER);
-    }
-    Ok(text.parse().unwrap_or(u64::MAX))
+    Ok(Command::Mail(parameters::of_mail(from, rest)?))
 }
 
 fn rcpt(arguments: &str) -> Result<Command, Reply> {
     let text = after_keyword(arguments, "TO:").ok_or(BAD_RCPT)?;
     let (to, rest) = path::parse(text).ok_or(BAD_RCPT)?;
     let to = to.ok_or(BAD_RCPT)?;
-    if parameters(rest).next().is_some() {
-        return Err(UNKNOWN_PARAMETER);
+    if !rest.is_empty() && !rest.starts_with(' ') {
+        return Err(BAD_RCPT);
     }
-    if rest.is_empty() {
-        Ok(Command::Rcpt { to })
-    } else {
-        Err(BAD_RCPT)
-    }
+    let parameters = parameters::of_rcpt(rest)?;
+    Ok(Command::Rcpt { to, parameters })
+}
+
+/// RFC 3030 § 2: the size in decimal, and LAST with the last one.
+fn chunk(arguments: &str) -> Result<Command, Reply> {
+    let (size, mark) = arguments.split_once(' ').unwrap_or((arguments, ""));
+    let size = parameters::size(size).map_err(|_| BAD_CHUNK)?;
+    let last = match mark.trim_start() {
+        "" => false,
+        mark if mark.eq_ignore_ascii_case("LAST") => true,
+        _ => return Err(BAD_CHUNK),
+    };
+    Ok(Command::Chunk { size, last })
 }
 
 #[cfg(test)]
@@ -179,26 +174,21 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn parameters_of_mail_are_read() {
-        let command = parse(b"mail from:<a@example.org> size=10 BODY=8BITMIME SMTPUTF8");
-        let Ok(Command::Mail(command)) = command else {
-            panic!("{command:?}")
-        };
-        assert_eq!(command.size, Some(10));
-        assert!(command.utf8);
-        let Ok(Command::Mail(command)) = parse(b"MAIL FROM:<a@b.c> SIZE=99999999999999999999")
-        else {
-            panic!("twenty digits are a size")
-        };
-        assert_eq!(command.size, Some(u64::MAX));
-        assert_eq!(parse(b"MAIL FROM:<a@b.c> SIZE=x"), Err(BAD_PARAMETER));
-        assert_eq!(parse(b"MAIL FROM:<a@b.c> SIZE=+1"), Err(BAD_PARAMETER));
-        assert_eq!(
-            parse(b"MAIL FROM:<a@b.c> BODY=BINARYMIME"),
-            Err(BAD_PARAMETER)
-        );
+    fn parameters_stand_behind_a_blank() {
         assert_eq!(parse(b"MAIL FROM:<a@b.c>SIZE=1"), Err(BAD_MAIL));
         assert_eq!(parse(b"RCPT TO:<>"), Err(BAD_RCPT));
+        assert_eq!(parse(b"RCPT TO:<a@b.c>NOTIFY=NEVER"), Err(BAD_RCPT));
+    }
+
+    #[test]
+    fn chunks_have_a_size_and_an_end() {
+        let chunk = |size, last| Ok(Command::Chunk { size, last });
+        assert_eq!(parse(b"BDAT 10"), chunk(10, false));
+        assert_eq!(parse(b"bdat 0 last"), chunk(0, true));
+        assert_eq!(parse(b"BDAT 99999999999999999999"), chunk(u64::MAX, false));
+        for wrong in ["BDAT", "BDAT x", "BDAT -1", "BDAT 1 FIRST", "BDAT LAST"] {
+            assert_eq!(parse(wrong.as_bytes()), Err(BAD_CHUNK), "{wrong}");
+        }
     }
 
     #[test]

@@ -138,6 +138,27 @@ impl DataReceiver {
     }
 }
 
+/// Whether a message that came in chunks is one of lines: RFC 3030 lets only BINARYMIME be none.
+pub(super) fn check_lines(message: &[u8], line_max: usize) -> Result<(), Reply> {
+    let mut line_start = 0;
+    let mut at = 0;
+    while let Some(found) = memchr2(b'\r', b'\n', message.get(at..).unwrap_or_default()) {
+        let end = at + found;
+        if message.get(end..end + 2) != Some(b"\r\n") {
+            return Err(reply::BARE_NEWLINE_IN_DATA);
+        }
+        if end + 2 - line_start > line_max {
+            return Err(reply::TEXT_LINE_TOO_LONG);
+        }
+        at = end + 2;
+        line_start = at;
+    }
+    if message.len() - line_start > line_max {
+        return Err(reply::TEXT_LINE_TOO_LONG);
+    }
+    Ok(())
+}
+
 /// How many Received fields the head of a message has: each hop adds one, a loop adds many.
 pub(super) fn received_fields(message: &[u8]) -> usize {
     let mut count = 0;
@@ -203,6 +224,26 @@ mod tests {
         );
         let long = [&b"x".repeat(300)[..], b"\r\n.\r\n"].concat();
         assert_eq!(receive(&long).1, Err(reply::TEXT_LINE_TOO_LONG));
+    }
+
+    #[test]
+    fn chunks_of_lines_are_told_from_others() {
+        assert_eq!(check_lines(b"a\r\nb", 10), Ok(()));
+        assert_eq!(check_lines(b"", 10), Ok(()));
+        for odd in ["a\nb", "a\rb", "\r", "a\r\r\n"] {
+            assert_eq!(
+                check_lines(odd.as_bytes(), 10),
+                Err(reply::BARE_NEWLINE_IN_DATA),
+                "{odd:?}"
+            );
+        }
+        for long in ["123456789\r\n", "a\r\n12345678901"] {
+            assert_eq!(
+                check_lines(long.as_bytes(), 10),
+                Err(reply::TEXT_LINE_TOO_LONG),
+                "{long:?}"
+            );
+        }
     }
 
     #[test]

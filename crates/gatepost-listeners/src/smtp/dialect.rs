@@ -57,8 +57,8 @@ impl Dialect {
 
     pub(super) const fn help(self) -> &'static str {
         match self {
-            Self::Smtp => "commands: EHLO HELO MAIL RCPT DATA RSET NOOP VRFY HELP QUIT",
-            Self::Lmtp => "commands: LHLO MAIL RCPT DATA RSET NOOP VRFY HELP QUIT",
+            Self::Smtp => "commands: EHLO HELO MAIL RCPT DATA BDAT RSET NOOP VRFY HELP QUIT",
+            Self::Lmtp => "commands: LHLO MAIL RCPT DATA BDAT RSET NOOP VRFY HELP QUIT",
         }
     }
 }

@@ -3,8 +3,12 @@
 use gatepost_settings::{Bind, ByteSize, Period};
 use serde::{Deserialize, Serialize};
 
-use super::settings::{SmtpSettings, TopicRule};
+use super::route::Route;
+use super::settings::SmtpSettings;
+use crate::entry::Network;
+use crate::forward::ForwardSettings;
 use crate::gateway::MailPayload;
+use crate::marks::MarkSettings;
 
 /// The settings of the LMTP listener. There are no domains among them: the mail server in front
 /// has decided which mail is ours. It must not be open to the world (RFC 2033 § 5).
@@ -15,9 +19,18 @@ pub struct LmtpSettings {
     pub bind: Vec<Bind>,
     /// The name in the greeting and in Received fields; empty takes the host's own.
     pub hostname: String,
-    /// Which recipients go to which topics; the first that fits counts. Without one that fits,
-    /// mail to `name+sub@host` goes to `name/sub`.
-    pub topics: Vec<TopicRule>,
+    /// Which recipients go where: to a topic, a mailbox or the next hop; the first that fits
+    /// counts. Without one that fits, mail to `name+sub@host` goes to the topic `name/sub`.
+    #[serde(alias = "topics")]
+    pub routes: Vec<Route>,
+    /// What mail that goes to a mailbox or the next hop is told about its verdict.
+    pub marks: MarkSettings,
+    /// How the next hop is spoken to.
+    pub forward: ForwardSettings,
+    /// Peers that are believed what they say of their own clients (XCLIENT, XFORWARD).
+    pub trusted: Vec<Network>,
+    /// How much a mailbox holds; more is refused with `452`.
+    pub mailbox_max: ByteSize,
     /// What subscribers get of a mail: `text`, `raw` or `json`.
     pub payload: MailPayload,
     /// How large a message may be.
@@ -42,7 +55,11 @@ impl Default for LmtpSettings {
         Self {
             bind: vec![Bind::Tcp(([127, 0, 0, 1], 2424).into())],
             hostname: smtp.hostname,
-            topics: smtp.topics,
+            routes: smtp.routes,
+            marks: smtp.marks,
+            forward: smtp.forward,
+            trusted: smtp.trusted,
+            mailbox_max: smtp.mailbox_max,
             payload: smtp.payload,
             message_max: smtp.message_max,
             recipients_max: smtp.recipients_max,
@@ -61,7 +78,11 @@ impl From<LmtpSettings> for SmtpSettings {
             bind: lmtp.bind,
             hostname: lmtp.hostname,
             domains: vec!["*".to_owned()],
-            topics: lmtp.topics,
+            routes: lmtp.routes,
+            marks: lmtp.marks,
+            forward: lmtp.forward,
+            trusted: lmtp.trusted,
+            mailbox_max: lmtp.mailbox_max,
             payload: lmtp.payload,
             message_max: lmtp.message_max,
             recipients_max: lmtp.recipients_max,

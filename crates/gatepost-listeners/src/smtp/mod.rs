@@ -1,22 +1,29 @@
-//! SMTP (RFC 5321), with PIPELINING (2920), SIZE (1870), 8BITMIME (6152), SMTPUTF8 (6531) and
-//! ENHANCEDSTATUSCODES (2034); and LMTP (2033), which differs by its hello and by answering for
+//! SMTP (RFC 5321), with PIPELINING (2920), SIZE (1870), 8BITMIME (6152), CHUNKING and BINARYMIME
+//! (3030), SMTPUTF8 (6531), ENHANCEDSTATUSCODES (2034), DSN (3461) where mail is handed on, LIMITS
+//! (9422), XCLIENT and XFORWARD; and LMTP (2033), which differs by its hello and by answering for
 //! each recipient.
 //!
-//! Mail is taken for our own domains only, each recipient's to a topic, and answered when it has
-//! been judged and what was promised is durable: a `250` is never taken back. Reading is split so
-//! that each part is tested without a socket: `command` and `path` read a line, `data` a message,
-//! `session` decides, `connection` does the I/O.
+//! Mail is taken for our own domains only, each recipient's to a topic, a mailbox or the next hop,
+//! and answered when it has been judged and what was promised is durable: a `250` is never taken
+//! back. Reading is split so that each part is tested without a socket: `command`, `parameters`,
+//! `path` and `told` read a line, `data` a message, `session` decides, `connection` and
+//! `receiving` do the I/O, `delivery` carries out what the verdicts say.
 
 mod command;
 mod connection;
 mod data;
+mod delivery;
 mod dialect;
 mod lmtp;
+mod parameters;
 mod path;
+mod receiving;
 mod recipients;
 mod reply;
+mod route;
 mod session;
 mod settings;
+mod told;
 mod trace;
 
 use std::sync::Arc;
@@ -25,7 +32,8 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 pub use lmtp::LmtpSettings;
-pub use settings::{SmtpSettings, TopicRule};
+pub use route::{Route, RouteTo};
+pub use settings::SmtpSettings;
 
 use crate::acceptor::Acceptor;
 use crate::admission::Admission;

@@ -1,10 +1,14 @@
-//! Which recipients are ours, and which topic a recipient's mail goes to.
+//! Which recipients are ours, and where a recipient's mail goes.
+
+use std::sync::Arc;
 
 use gatepost_message::Topic;
 
 use super::path::Mailbox;
 use super::reply::Reply;
-use super::settings::{SmtpSettings, TopicRule};
+use super::route::{Route, RouteTo};
+use super::settings::SmtpSettings;
+use crate::forward::NextHop;
 
 const NO_RELAY: Reply = Reply::new(
     550,
@@ -17,12 +21,27 @@ const NO_TOPIC: Reply = Reply::new(
     "the recipient makes no topic: no '#', no '$' in front, no empty name",
 );
 
-/// The map from recipients to topics.
+const NO_MAILBOX: Reply = Reply::new(
+    550,
+    "5.1.3",
+    "the recipient names no mailbox: letters, digits, '.', '-' and '_'",
+);
+
+/// Where one recipient's mail goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Destination {
+    Topic(Topic),
+    /// The mailbox of this user.
+    Mailbox(String),
+    Forward(Arc<NextHop>),
+}
+
+/// The map from recipients to destinations.
 #[derive(Debug, Clone)]
 pub(super) struct Recipients {
     domains: Vec<String>,
     any_domain: bool,
-    rules: Vec<TopicRule>,
+    routes: Vec<(Route, Option<Arc<NextHop>>)>,
 }
 
 impl Recipients {
@@ -37,28 +56,30 @@ impl Recipients {
         Self {
             any_domain: domains.iter().any(|domain| domain == "*"),
             domains,
-            rules: settings.topics.clone(),
+            routes: settings.routes.iter().map(with_next_hop).collect(),
         }
     }
 
-    /// The topic of this recipient's mail, or why it is not taken.
-    pub(super) fn topic(&self, to: &Mailbox) -> Result<Topic, Reply> {
+    /// Where this recipient's mail goes, or why it is not taken.
+    pub(super) fn destination(&self, to: &Mailbox) -> Result<Destination, Reply> {
         if !self.is_ours(to.domain()) {
             return Err(NO_RELAY);
         }
-        let topic = match self
-            .rules
+        let route = self
+            .routes
             .iter()
-            .find(|rule| matches(&rule.recipients, &to.address))
-        {
-            Some(rule) => fill(&rule.topic, to),
-            None => to.local().trim_matches('"').replace('+', "/"),
-        };
-        // `$` belongs to the server [MQTT-4.7.2-1].
-        if topic.starts_with('$') {
-            return Err(NO_TOPIC);
+            .find(|(route, _)| matches(&route.recipients, &to.address));
+        match route.map(|(route, next_hop)| (&route.to, next_hop)) {
+            Some((_, Some(next_hop))) => Ok(Destination::Forward(Arc::clone(next_hop))),
+            Some((RouteTo::Mailbox(template), _)) => mailbox(template, to),
+            Some((RouteTo::Topic(template), _)) => topic(&fill(template, to)),
+            _ => topic(&to.local().trim_matches('"').replace('+', "/")),
         }
-        Topic::new(&topic).map_err(|_| NO_TOPIC)
+    }
+
+    /// Whether any mail is handed on.
+    pub(super) fn forwards(&self) -> bool {
+        self.routes.iter().any(|(_, next_hop)| next_hop.is_some())
     }
 
     fn is_ours(&self, domain: &str) -> bool {
@@ -72,6 +93,33 @@ impl Recipients {
                 .iter()
                 .any(|ours| ours.eq_ignore_ascii_case(domain))
     }
+}
+
+fn with_next_hop(route: &Route) -> (Route, Option<Arc<NextHop>>) {
+    let next_hop = match &route.to {
+        RouteTo::Forward(next_hop) => Some(Arc::new(next_hop.clone())),
+        RouteTo::Topic(_) | RouteTo::Mailbox(_) => None,
+    };
+    (route.clone(), next_hop)
+}
+
+fn topic(name: &str) -> Result<Destination, Reply> {
+    // `$` belongs to the server [MQTT-4.7.2-1].
+    if name.starts_with('$') {
+        return Err(NO_TOPIC);
+    }
+    let topic = Topic::new(name).map_err(|_| NO_TOPIC)?;
+    Ok(Destination::Topic(topic))
+}
+
+/// Mailboxes have users' names, and those know no case here: mail to Anna is anna's.
+fn mailbox(template: &str, to: &Mailbox) -> Result<Destination, Reply> {
+    let name = fill(template, to).to_lowercase();
+    let is_name = |character: char| character.is_alphanumeric() || ".-_@".contains(character);
+    if name.is_empty() || !name.chars().all(is_name) {
+        return Err(NO_MAILBOX);
+    }
+    Ok(Destination::Mailbox(name))
 }
 
 fn fill(template: &str, to: &Mailbox) -> String {
@@ -116,9 +164,12 @@ mod tests {
     fn topic(settings: &SmtpSettings, address: &str) -> Result<String, Reply> {
         let (mailbox, _) = path::parse(&format!("<{address}>")).expect("a path");
         let recipients = Recipients::new(settings, "gate.example.org");
-        recipients
-            .topic(&mailbox.expect("a mailbox"))
-            .map(|topic| topic.to_string())
+        let destination = recipients.destination(&mailbox.expect("a mailbox"))?;
+        Ok(match destination {
+            Destination::Topic(topic) => topic.to_string(),
+            Destination::Mailbox(user) => format!("mailbox {user}"),
+            Destination::Forward(next_hop) => next_hop.to_string(),
+        })
     }
 
     #[test]
@@ -144,15 +195,22 @@ mod tests {
 
     #[test]
     fn the_first_rule_that_fits_names_the_topic() {
-        let rule = |recipients: &str, topic: &str| TopicRule {
+        let route = |recipients: &str, to: RouteTo| Route {
             recipients: recipients.to_owned(),
-            topic: topic.to_owned(),
+            to,
         };
+        let topic_of = |template: &str| RouteTo::Topic(template.to_owned());
+        let next_hop: NextHop = "smtp://127.0.0.1:10026".parse().expect("a next hop");
         let settings = SmtpSettings {
             domains: vec!["*".to_owned()],
-            topics: vec![
-                rule("*@cameras.example.org", "cameras/{user}/{detail}"),
-                rule("root@*", "system/{domain}"),
+            routes: vec![
+                route("*@cameras.example.org", topic_of("cameras/{user}/{detail}")),
+                route("root@*", topic_of("system/{domain}")),
+                route(
+                    "*@people.example.org",
+                    RouteTo::Mailbox("{user}".to_owned()),
+                ),
+                route("*@next.example.org", RouteTo::Forward(next_hop)),
             ],
             ..SmtpSettings::default()
         };
@@ -160,6 +218,8 @@ mod tests {
             ("door+night@Cameras.example.org", "cameras/door/night"),
             ("root@db.example.org", "system/db.example.org"),
             ("other@db.example.org", "other"),
+            ("Anna+x@people.example.org", "mailbox anna"),
+            ("x@next.example.org", "smtp://127.0.0.1:10026"),
         ] {
             assert_eq!(
                 topic(&settings, address),

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 
 use gatepost_message::{Action, Verdict};
 
+use crate::forward::{HopError, HopReply};
+
 /// One reply. Written as `550 5.7.1 text`; further lines only in the answer to EHLO.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Reply {
@@ -95,6 +97,22 @@ pub(super) fn of_verdict(id: impl std::fmt::Display, verdict: &Verdict) -> Reply
     }
 }
 
+/// What the next hop said, to our client. Where it closes its connection (421) ours goes on.
+pub(super) fn of_hop(reply: &HopReply) -> Reply {
+    let code = match reply.code {
+        421 => 451,
+        // An answer that fits no question of ours: nobody knows what it took.
+        300..=399 => 451,
+        code => code,
+    };
+    Reply::with(code, "", reply.text())
+}
+
+/// Why the next hop gave no answer, to our client, who keeps its mail.
+pub(super) fn of_hop_error(error: &HopError) -> Reply {
+    Reply::with(451, "4.4.1", format!("{error}; try again later"))
+}
+
 pub(super) const LINE_TOO_LONG: Reply = Reply::new(500, "5.5.2", "the line is too long");
 pub(super) const BARE_NEWLINE: Reply =
     Reply::new(500, "5.5.2", "a bare CR or LF; only CR LF ends a line");
@@ -107,6 +125,14 @@ pub(super) const TEXT_LINE_TOO_LONG: Reply =
     Reply::new(550, "5.6.0", "the message has a line that is too long");
 pub(super) const MESSAGE_TOO_LARGE: Reply =
     Reply::new(552, "5.3.4", "the message is larger than is taken here");
+pub(super) const MAILBOX_FULL: Reply = Reply::new(452, "4.2.2", "the mailbox is full");
+pub(super) const NOT_NOW: Reply = Reply::new(451, "4.3.0", "not now, try again later");
+/// The recipients left go with the client's next transaction, as RFC 5321 § 4.5.3.1.10 has it.
+pub(super) const ONE_NEXT_HOP: Reply = Reply::new(
+    452,
+    "4.5.3",
+    "recipients of another next hop; send to them apart",
+);
 pub(super) const LOOP: Reply = Reply::new(
     554,
     "5.4.6",

@@ -1,13 +1,18 @@
 //! The conversation: which command fits which state, and what it answers. Without I/O.
 
-use gatepost_message::Topic;
+use std::net::SocketAddr;
 
-use super::command::{self, Command, Hello, MailCommand};
+use gatepost_message::{Listener, Peer};
+
+use super::command::{self, Command, Hello};
 use super::dialect::Dialect;
+use super::parameters::MailCommand;
 use super::path::Mailbox;
-use super::recipients::Recipients;
+use super::recipients::{Destination, Recipients};
 use super::reply::Reply;
 use super::settings::SmtpSettings;
+use super::told::{self, Told};
+use crate::forward::Body;
 
 /// One client's conversation.
 #[derive(Debug)]
@@ -16,6 +21,10 @@ pub(super) struct Session<'a> {
     settings: &'a SmtpSettings,
     recipients: &'a Recipients,
     hostname: &'a str,
+    peer: Peer,
+    /// Whether the peer is believed what it tells of its client.
+    is_trusted: bool,
+    told: Told,
     client: Option<Client>,
     transaction: Option<Transaction>,
 }
@@ -27,22 +36,45 @@ pub(super) struct Client {
     pub(super) extended: bool,
 }
 
-/// A message on its way: sender and recipients, before DATA.
+/// A message on its way: sender and recipients, before its text.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Transaction {
     /// `None` is the null reverse path.
     pub(super) from: Option<Mailbox>,
     pub(super) utf8: bool,
-    /// Each recipient with the topic that its mail goes to.
-    pub(super) to: Vec<(Mailbox, Topic)>,
+    pub(super) body: Body,
+    pub(super) size: Option<u64>,
+    /// RET and ENVID, for the next hop.
+    pub(super) dsn: Vec<String>,
+    pub(super) to: Vec<Recipient>,
+    /// What came by BDAT so far; nothing where no chunk has come.
+    pub(super) chunks: Option<Vec<u8>>,
+}
+
+/// An accepted recipient.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Recipient {
+    pub(super) mailbox: Mailbox,
+    pub(super) destination: Destination,
+    /// NOTIFY and ORCPT, for the next hop.
+    pub(super) dsn: Vec<String>,
 }
 
 /// What happens after a command.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next {
     Reply(Reply),
+    /// Someone else must say whether this recipient is taken: the next hop, or the mailbox.
+    Ask(Box<Recipient>),
     /// The reply says "go ahead", and the message follows.
     Data(Reply),
+    /// So many bytes of the message follow at once; `refusal` is the answer to them whatever
+    /// they are.
+    Chunk {
+        size: u64,
+        last: bool,
+        refusal: Option<Reply>,
+    },
     /// The connection ends after the reply.
     End(Reply),
 }
@@ -69,6 +101,14 @@ const CANNOT_VERIFY: Reply = Reply::new(
     "2.1.5",
     "recipients are not looked up; send, and it will be seen",
 );
+const NOT_TRUSTED: Reply = Reply::new(
+    550,
+    "5.7.0",
+    "only peers in listeners.smtp.trusted may speak for others",
+);
+const WITHIN_TRANSACTION: Reply = Reply::new(503, "5.5.1", "not within a transaction");
+const CHUNKS_BEGUN: Reply = Reply::new(503, "5.5.1", "the message has begun with BDAT; go on so");
+const BINARY_NEEDS_CHUNKS: Reply = Reply::new(503, "5.5.1", "BODY=BINARYMIME is sent with BDAT");
 const NEEDS_UTF8: Reply = Reply::new(
     553,
     "5.6.7",
@@ -81,12 +121,16 @@ impl<'a> Session<'a> {
         settings: &'a SmtpSettings,
         recipients: &'a Recipients,
         hostname: &'a str,
+        peer: Peer,
     ) -> Self {
         Self {
             dialect,
             settings,
             recipients,
             hostname,
+            peer,
+            is_trusted: settings.trusted.iter().any(|network| network.holds(peer)),
+            told: Told::default(),
             client: None,
             transaction: None,
         }
@@ -108,9 +152,38 @@ impl<'a> Session<'a> {
             Ok(Command::Data) => match &self.transaction {
                 None => Next::Reply(MAIL_FIRST),
                 Some(transaction) if transaction.to.is_empty() => Next::Reply(RCPT_FIRST),
+                Some(transaction) if transaction.chunks.is_some() => Next::Reply(CHUNKS_BEGUN),
+                // RFC 3030 § 3: lines and dots mean nothing in such a message.
+                Some(transaction) if transaction.body == Body::Binary => {
+                    Next::Reply(BINARY_NEEDS_CHUNKS)
+                }
                 Some(_) => Next::Data(GO_AHEAD),
             },
+            Ok(Command::Rcpt { to, parameters }) => self.rcpt(to, parameters),
+            Ok(Command::Chunk { size, last }) => self.chunk(size, last),
             Ok(command) => Next::Reply(self.reply_to(command)),
+        }
+    }
+
+    /// The bytes follow whatever we think of them, so they are named with a refusal too.
+    fn chunk(&mut self, size: u64, last: bool) -> Next {
+        let refusal = match &self.transaction {
+            None => Some(MAIL_FIRST),
+            Some(transaction) if transaction.to.is_empty() => Some(RCPT_FIRST),
+            Some(transaction) => {
+                let held = transaction.chunks.as_ref().map_or(0, Vec::len) as u64;
+                let whole = held.saturating_add(size);
+                (whole > self.settings.message_max.bytes()).then_some(TOO_LARGE)
+            }
+        };
+        if refusal.is_some() {
+            // RFC 3030 § 2: after a failed chunk the transaction is over.
+            self.transaction = None;
+        }
+        Next::Chunk {
+            size,
+            last,
+            refusal,
         }
     }
 
@@ -118,14 +191,20 @@ impl<'a> Session<'a> {
         match command {
             Command::Hello { verb, name } => self.hello(verb, name),
             Command::Mail(command) => self.mail(command),
-            Command::Rcpt { to } => self.rcpt(to),
             Command::Reset => {
                 self.transaction = None;
                 OK
             }
             Command::Verify => CANNOT_VERIFY,
             Command::Help => Reply::new(214, "2.0.0", self.dialect.help()),
-            Command::Noop | Command::Data | Command::Quit => OK,
+            Command::Forwarded(told) => self.forwarded(*told),
+            Command::Client(told) => self.begin_anew(*told),
+            // These have been answered.
+            Command::Noop
+            | Command::Data
+            | Command::Quit
+            | Command::Rcpt { .. }
+            | Command::Chunk { .. } => OK,
         }
     }
 
@@ -137,16 +216,56 @@ impl<'a> Session<'a> {
         // RFC 5321 § 4.1.4: a new greeting starts anew.
         self.transaction = None;
         let text = if extended {
-            format!(
-                "{} greets {name}\nPIPELINING\nSIZE {}\n8BITMIME\nSMTPUTF8\nENHANCEDSTATUSCODES\nHELP",
-                self.hostname,
-                self.settings.message_max.bytes()
-            )
+            self.extensions(&name)
         } else {
             format!("{} greets {name}", self.hostname)
         };
         self.client = Some(Client { name, extended });
         Reply::with(250, "", text)
+    }
+
+    fn extensions(&self, name: &str) -> String {
+        let settings = self.settings;
+        let mut text = format!(
+            "{} greets {name}\nPIPELINING\nSIZE {}\n8BITMIME\nBINARYMIME\nCHUNKING\nSMTPUTF8\n\
+             ENHANCEDSTATUSCODES\nLIMITS RCPTMAX={}",
+            self.hostname,
+            settings.message_max.bytes(),
+            settings.recipients_max,
+        );
+        // Who delivers must send the reports that DSN asks for; who hands on, hands on the wish.
+        if self.recipients.forwards() {
+            text += "\nDSN";
+        }
+        if self.is_trusted {
+            text += &format!("\nXFORWARD {}", told::FORWARD_NAMES);
+            text += &format!("\nXCLIENT {}", told::CLIENT_NAMES);
+        }
+        text + "\nHELP"
+    }
+
+    fn forwarded(&mut self, told: Told) -> Reply {
+        if !self.is_trusted {
+            return NOT_TRUSTED;
+        }
+        if self.transaction.is_some() {
+            return WITHIN_TRANSACTION;
+        }
+        self.told.learn(told);
+        OK
+    }
+
+    /// From here on the connection is another client's, which greets as at its beginning.
+    fn begin_anew(&mut self, told: Told) -> Reply {
+        if !self.is_trusted {
+            return NOT_TRUSTED;
+        }
+        if self.transaction.is_some() {
+            return WITHIN_TRANSACTION;
+        }
+        self.told.learn(told);
+        self.client = None;
+        self.greeting()
     }
 
     fn mail(&mut self, command: MailCommand) -> Reply {
@@ -173,28 +292,56 @@ impl<'a> Session<'a> {
         self.transaction = Some(Transaction {
             from: command.from,
             utf8: command.utf8,
-            to: Vec::new(),
+            body: command.body,
+            size: command.size,
+            dsn: command.dsn,
+            ..Transaction::default()
         });
         OK
     }
 
-    fn rcpt(&mut self, to: Mailbox) -> Reply {
-        let Some(transaction) = &mut self.transaction else {
-            return MAIL_FIRST;
+    fn rcpt(&mut self, to: Mailbox, dsn: Vec<String>) -> Next {
+        let Some(transaction) = &self.transaction else {
+            return Next::Reply(MAIL_FIRST);
         };
         if transaction.to.len() >= self.settings.recipients_max {
-            return TOO_MANY_RECIPIENTS;
+            return Next::Reply(TOO_MANY_RECIPIENTS);
         }
         if !to.address.is_ascii() && !transaction.utf8 {
-            return NEEDS_UTF8;
+            return Next::Reply(NEEDS_UTF8);
         }
-        match self.recipients.topic(&to) {
-            Ok(topic) => {
-                transaction.to.push((to, topic));
-                OK
-            }
-            Err(reply) => reply,
+        let destination = match self.recipients.destination(&to) {
+            Ok(destination) => destination,
+            Err(reply) => return Next::Reply(reply),
+        };
+        let recipient = Recipient {
+            mailbox: to,
+            destination,
+            dsn,
+        };
+        match recipient.destination {
+            Destination::Topic(_) => Next::Reply(self.accept(recipient)),
+            Destination::Mailbox(_) | Destination::Forward(_) => Next::Ask(Box::new(recipient)),
         }
+    }
+
+    /// Takes a recipient that was asked about.
+    pub(super) fn accept(&mut self, recipient: Recipient) -> Reply {
+        if let Some(transaction) = &mut self.transaction {
+            transaction.to.push(recipient);
+        }
+        OK
+    }
+
+    /// The transaction under way.
+    pub(super) const fn transaction(&self) -> Option<&Transaction> {
+        self.transaction.as_ref()
+    }
+
+    /// Where BDAT's bytes go.
+    pub(super) fn chunks(&mut self) -> Option<&mut Vec<u8>> {
+        let transaction = self.transaction.as_mut()?;
+        Some(transaction.chunks.get_or_insert_default())
     }
 
     /// The transaction that DATA completed; the next command starts without one.
@@ -202,7 +349,32 @@ impl<'a> Session<'a> {
         self.transaction.take().unwrap_or_default()
     }
 
-    pub(super) const fn client(&self) -> Option<&Client> {
-        self.client.as_ref()
+    /// The other end, as far as it is known: a trusted peer's client, or the peer itself.
+    pub(super) fn peer(&self) -> Peer {
+        match self.told.address {
+            Some(address) => Peer::Address(SocketAddr::new(address, self.told.port.unwrap_or(0))),
+            None => self.peer,
+        }
+    }
+
+    /// What the client calls itself.
+    pub(super) fn helo(&self) -> Option<&str> {
+        let own = self.client.as_ref().map(|client| client.name.as_str());
+        self.told.helo.as_deref().or(own)
+    }
+
+    /// Who has logged in.
+    pub(super) fn user(&self) -> Option<&str> {
+        self.told.user.as_deref()
+    }
+
+    pub(super) const fn listener(&self) -> Listener {
+        self.dialect.listener()
+    }
+
+    /// The protocol's name in a Received field.
+    pub(super) fn protocol(&self, utf8: bool) -> &'static str {
+        let extended = self.client.as_ref().is_some_and(|client| client.extended);
+        self.dialect.trace_name(utf8, extended)
     }
 }

@@ -3,7 +3,11 @@
 use gatepost_settings::{Bind, ByteSize, Period};
 use serde::{Deserialize, Serialize};
 
+use super::route::Route;
+use crate::entry::Network;
+use crate::forward::ForwardSettings;
 use crate::gateway::MailPayload;
+use crate::marks::MarkSettings;
 
 /// `[listeners.smtp]`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -16,9 +20,19 @@ pub struct SmtpSettings {
     /// The domains that mail is taken for; `"*"` takes all. The host's own name, `localhost` and
     /// address literals are always among them. Other mail is refused: this is no open relay.
     pub domains: Vec<String>,
-    /// Which recipients go to which topics; the first that fits counts. Without one that fits,
-    /// mail to `name+sub@host` goes to `name/sub`.
-    pub topics: Vec<TopicRule>,
+    /// Which recipients go where: to a topic, a mailbox or the next hop; the first that fits
+    /// counts. Without one that fits, mail to `name+sub@host` goes to the topic `name/sub`.
+    #[serde(alias = "topics")]
+    pub routes: Vec<Route>,
+    /// What mail that goes to a mailbox or the next hop is told about its verdict.
+    pub marks: MarkSettings,
+    /// How the next hop is spoken to.
+    pub forward: ForwardSettings,
+    /// Peers that are believed what they say of their own clients (XCLIENT, XFORWARD): addresses,
+    /// networks, or `"unix"`.
+    pub trusted: Vec<Network>,
+    /// How much a mailbox holds; more is refused with `452`.
+    pub mailbox_max: ByteSize,
     /// What subscribers get of a mail: `text` (subject, empty line, the text that a person would
     /// read), `raw` or `json`.
     pub payload: MailPayload,
@@ -52,10 +66,14 @@ impl Default for SmtpSettings {
             bind: vec![Bind::Tcp(([127, 0, 0, 1], 2525).into())],
             hostname: String::new(),
             domains: Vec::new(),
-            topics: Vec::new(),
+            routes: Vec::new(),
+            marks: MarkSettings::default(),
+            forward: ForwardSettings::default(),
+            trusted: Vec::new(),
+            mailbox_max: ByteSize::megabytes(1_000),
             payload: MailPayload::default(),
             message_max: ByteSize::megabytes(25),
-            recipients_max: 1_000,
+            recipients_max: 10_000,
             command_max: ByteSize::kibibytes(4),
             line_max: ByteSize::kibibytes(100),
             received_max: 100,
@@ -68,15 +86,4 @@ impl Default for SmtpSettings {
             message_timeout: Period::seconds(1800),
         }
     }
-}
-
-/// One element of `listeners.smtp.topics`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TopicRule {
-    /// The recipients, with `*` for any text: `"*@cameras.example.org"`. Case does not count.
-    pub recipients: String,
-    /// The topic, in which `{user}`, `{detail}`, `{local}` and `{domain}` stand for parts of the
-    /// recipient: of `alarms+hall/3@host`, the user is `alarms` and the detail `hall/3`.
-    pub topic: String,
 }

@@ -5,29 +5,25 @@ use gatepost_message::{MessageId, Peer};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
 
-use super::dialect::Dialect;
-use super::session::{Client, Transaction};
+use super::session::{Session, Transaction};
 
 /// The field, with its CR LF.
 pub(super) fn received_field(
-    dialect: Dialect,
     hostname: &str,
-    client: Option<&Client>,
-    peer: Peer,
+    session: &Session<'_>,
     transaction: &Transaction,
     id: MessageId,
 ) -> String {
-    let name = client.map_or("unknown", |client| client.name.as_str());
-    let address = match peer {
+    let name = session.helo().unwrap_or("unknown");
+    let address = match session.peer() {
         Peer::Address(address) if address.is_ipv6() => format!("[IPv6:{}]", address.ip()),
         Peer::Address(address) => format!("[{}]", address.ip()),
         Peer::Local => "localhost".to_owned(),
     };
-    let extended = client.is_some_and(|client| client.extended);
-    let protocol = dialect.trace_name(transaction.utf8, extended);
+    let protocol = session.protocol(transaction.utf8);
     // With more recipients the field would show hidden ones to all (§ 7.2).
     let recipient = match &transaction.to[..] {
-        [(only, _)] => format!("\r\n\tfor <{}>", only.address),
+        [only] => format!("\r\n\tfor <{}>", only.mailbox.address),
         _ => String::new(),
     };
     let date = OffsetDateTime::from(id.time())

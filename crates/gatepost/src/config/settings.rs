@@ -7,6 +7,7 @@ use gatepost_listeners::call::CallSettings;
 use gatepost_listeners::http::HttpSettings;
 use gatepost_listeners::milter::MilterSettings;
 use gatepost_listeners::mqtt::MqttSettings;
+use gatepost_listeners::pop3::Pop3Settings;
 use gatepost_listeners::smtp::{LmtpSettings, SmtpSettings};
 use gatepost_listeners::spamd::SpamdSettings;
 use gatepost_listeners::workers::WorkersSettings;
@@ -83,6 +84,7 @@ pub(crate) struct ListenersSettings {
     pub(crate) smtp: SmtpSettings,
     pub(crate) lmtp: LmtpSettings,
     pub(crate) milter: MilterSettings,
+    pub(crate) pop3: Pop3Settings,
     pub(crate) spamd: SpamdSettings,
     pub(crate) call: CallSettings,
     pub(crate) mqtt: MqttSettings,
@@ -91,11 +93,12 @@ pub(crate) struct ListenersSettings {
 
 impl ListenersSettings {
     /// Each listener's name and addresses.
-    pub(crate) fn binds(&self) -> [(Listener, &[Bind]); 7] {
+    pub(crate) fn binds(&self) -> [(Listener, &[Bind]); 8] {
         [
             (Listener::Smtp, &self.smtp.bind),
             (Listener::Lmtp, &self.lmtp.bind),
             (Listener::Milter, &self.milter.bind),
+            (Listener::Pop3, &self.pop3.bind),
             (Listener::Spamd, &self.spamd.bind),
             (Listener::Call, &self.call.bind),
             (Listener::Mqtt, &self.mqtt.bind),
@@ -108,7 +111,7 @@ impl ListenersSettings {
     /// Whether the listener asks who is there, so that others may reach it: then it is
     /// `anonymous`, another explicit setting, that lets strangers in.
     pub(crate) const fn has_login(listener: Listener) -> bool {
-        matches!(listener, Listener::Mqtt | Listener::Http)
+        matches!(listener, Listener::Mqtt | Listener::Http | Listener::Pop3)
     }
 }
 

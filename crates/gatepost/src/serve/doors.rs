@@ -36,6 +36,12 @@ impl<'a> Doors<'a> {
         self.door(Listener::Http, http.anonymous, &[&http.bind])
     }
 
+    /// For POP3, where nobody has a mailbox without being a user.
+    pub(super) fn pop3(&self) -> Door {
+        let nobody_else = AnonymousAccess::No;
+        Door::new(self.users.clone(), Listener::Pop3, nobody_else, false)
+    }
+
     /// A door at these addresses. Where others can reach them and nobody could log in, all that
     /// come are refused; the log says how to mend that.
     fn door(&self, listener: Listener, anonymous: AnonymousAccess, binds: &[&[Bind]]) -> Door {

@@ -11,6 +11,7 @@ use gatepost_listeners::call::{self, CallContext};
 use gatepost_listeners::http::{self, HttpContext, WebSocketHandler};
 use gatepost_listeners::milter::{self, MilterContext};
 use gatepost_listeners::mqtt::{self, MqttContext};
+use gatepost_listeners::pop3::{self, Pop3Context};
 use gatepost_listeners::smtp::{self, SmtpContext};
 use gatepost_listeners::spamd::{self, SpamdContext};
 use gatepost_listeners::workers::Workers;
@@ -96,6 +97,11 @@ impl Listening {
         });
         let broker = behind.broker.clone();
         let doors = Doors::new(config, &behind.users);
+        let store = behind.store.clone();
+        let pop3 = Pop3Context::new(settings.pop3.clone(), store, doors.pop3(), None);
+        let pop3 = Protocol::new(&Arc::new(pop3), pop3::serve, |c| {
+            c.admission().open().into()
+        });
         let mqtt = MqttContext::new(settings.mqtt.clone(), broker, Some(gateway));
         let mqtt = Arc::new(mqtt.with_doors(doors.mqtt(), doors.mqtt_in_websocket()));
         let door = doors.http();
@@ -114,8 +120,7 @@ impl Listening {
                 Listener::Call => &call,
                 Listener::Mqtt => &mqtt,
                 Listener::Http => &http,
-                // `binds` does not name it.
-                Listener::Pop3 => continue,
+                Listener::Pop3 => &pop3,
             };
             let bind = acceptor.local().clone();
             let counted = protocol.connections.clone();

@@ -16,7 +16,9 @@ use std::time::{Duration, Instant};
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Each listener that can be given an address.
-const LISTENERS: [&str; 7] = ["smtp", "lmtp", "milter", "spamd", "call", "mqtt", "http"];
+const LISTENERS: [&str; 8] = [
+    "smtp", "lmtp", "milter", "pop3", "spamd", "call", "mqtt", "http",
+];
 
 /// A running `gatepost serve`, on free ports of the loopback, with a folder of its own.
 pub(crate) struct Gateway {

@@ -63,6 +63,20 @@ impl Postfix {
         postfix.arg(command).output().expect("postfix runs")
     }
 
+    /// `kill -9` of all its processes.
+    pub(crate) fn kill(&self) {
+        let file = self.folder.path().join("spool/pid/master.pid");
+        let master = fs::read_to_string(file).expect("a running Postfix");
+        let master = master.trim().to_owned();
+        // The master first, so that it starts no others.
+        let children = super::run("pgrep", &["-P", &master], b"");
+        let children = String::from_utf8_lossy(&children.stdout).into_owned();
+        for process in std::iter::once(master.as_str()).chain(children.split_whitespace()) {
+            // A child may have ended with its work meanwhile.
+            let _ = as_root("kill").args(["-9", process]).output();
+        }
+    }
+
     /// A program of Postfix's own, such as `postqueue`, on this instance.
     pub(crate) fn program(&self, name: &str, arguments: &[&str]) -> Output {
         let mut program = as_root(name);

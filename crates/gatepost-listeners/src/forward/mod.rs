@@ -1,0 +1,59 @@
+//! Handing mail on to the next hop, as a proxy before its queue: the client's transaction and one
+//! at the next hop run side by side, and the client hears success only after the next hop did.
+//! Nothing of the mail is ours to lose: there is no queue here.
+//!
+//! `next_hop` names it, `reply` reads what it answers, `hop` is a connection to it, `pool` keeps
+//! idle ones, `relay` is one transaction.
+
+mod hop;
+mod next_hop;
+mod pool;
+mod relay;
+mod reply;
+
+use gatepost_settings::Period;
+use serde::{Deserialize, Serialize};
+
+pub(crate) use hop::HopError;
+pub use next_hop::{MalformedNextHop, NextHop};
+pub(crate) use relay::{Begun, Body, Mail, Origin, Relay};
+pub(crate) use reply::HopReply;
+
+/// The parser of a next hop's replies alone, for fuzzing.
+#[doc(hidden)]
+pub fn fuzz_reply(input: &[u8]) -> String {
+    let mut input = bytes::BytesMut::from(input);
+    format!("{:?}", reply::take(&mut input))
+}
+
+/// `listeners.smtp.forward`: how the next hop is spoken to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ForwardSettings {
+    /// Whether it is told the client's own name and address (XFORWARD), where it offers that.
+    pub xforward: bool,
+    /// How long connecting and greeting may take.
+    pub connect_timeout: Period,
+    /// How long it may take for a command.
+    pub command_timeout: Period,
+    /// How long it may take for its answer to a whole message.
+    pub message_timeout: Period,
+    /// How many idle connections each worker keeps for the next message.
+    pub idle_connections_max: usize,
+    /// How long one may be idle and is still used.
+    pub idle_time_max: Period,
+}
+
+impl Default for ForwardSettings {
+    fn default() -> Self {
+        Self {
+            xforward: true,
+            connect_timeout: Period::seconds(30),
+            // RFC 5321 § 4.5.3.2.
+            command_timeout: Period::seconds(300),
+            message_timeout: Period::seconds(600),
+            idle_connections_max: 20,
+            idle_time_max: Period::seconds(30),
+        }
+    }
+}

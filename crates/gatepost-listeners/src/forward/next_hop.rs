@@ -1,0 +1,113 @@
+//! The name of a next hop: `smtp://HOST:PORT`, `lmtp://HOST:PORT`, `lmtp://unix:/PATH`.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// A mail server that takes what we hand on.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct NextHop {
+    pub(super) speaks_lmtp: bool,
+    pub(super) place: Place,
+}
+
+/// Where it listens.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Place {
+    /// A name or an address, with its port.
+    Tcp(String),
+    Unix(PathBuf),
+}
+
+/// The text names no next hop.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "'{0}' names no next hop; write smtp://127.0.0.1:10026, lmtp://127.0.0.1:24 or lmtp://unix:/run/lmtp"
+)]
+pub struct MalformedNextHop(String);
+
+impl FromStr for NextHop {
+    type Err = MalformedNextHop;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let malformed = || MalformedNextHop(text.chars().take(80).collect());
+        let (scheme, place) = text.split_once("://").ok_or_else(malformed)?;
+        let speaks_lmtp = match scheme {
+            "smtp" => false,
+            "lmtp" => true,
+            _ => return Err(malformed()),
+        };
+        let place = if let Some(path) = place.strip_prefix("unix:") {
+            if !path.starts_with('/') {
+                return Err(malformed());
+            }
+            Place::Unix(PathBuf::from(path))
+        } else {
+            let (host, port) = place.rsplit_once(':').ok_or_else(malformed)?;
+            let is_host = |byte: u8| byte.is_ascii_alphanumeric() || b".-_:[]".contains(&byte);
+            let fits = !host.is_empty() && host.bytes().all(is_host);
+            if !fits || port.parse::<u16>().is_err() {
+                return Err(malformed());
+            }
+            Place::Tcp(place.to_owned())
+        };
+        Ok(Self { speaks_lmtp, place })
+    }
+}
+
+impl fmt::Display for NextHop {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.speaks_lmtp { "lmtp" } else { "smtp" };
+        match &self.place {
+            Place::Tcp(place) => write!(formatter, "{scheme}://{place}"),
+            Place::Unix(path) => write!(formatter, "{scheme}://unix:{}", path.display()),
+        }
+    }
+}
+
+impl TryFrom<String> for NextHop {
+    type Error = MalformedNextHop;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<NextHop> for String {
+    fn from(next_hop: NextHop) -> Self {
+        next_hop.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_and_written_alike() {
+        for name in [
+            "smtp://127.0.0.1:10026",
+            "smtp://[::1]:25",
+            "lmtp://mail.example.org:24",
+            "lmtp://unix:/run/dovecot/lmtp",
+        ] {
+            let next_hop: NextHop = name.parse().expect(name);
+            assert_eq!(next_hop.to_string(), name);
+        }
+        for name in [
+            "",
+            "127.0.0.1:25",
+            "smtp://127.0.0.1",
+            "smtp://:25",
+            "smtp://a b:25",
+            "smtp://a:70000",
+            "http://a:80",
+            "lmtp://unix:relative",
+        ] {
+            assert!(name.parse::<NextHop>().is_err(), "{name}");
+        }
+    }
+}

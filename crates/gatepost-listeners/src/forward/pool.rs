@@ -1,0 +1,56 @@
+//! Idle connections to next hops, kept for the next message.
+//!
+//! Each worker thread has its own, since a socket belongs to its thread's reactor: no lock, and
+//! no wake-up across threads.
+
+use std::cell::RefCell;
+
+use tokio::time::Instant;
+
+use super::ForwardSettings;
+use super::hop::Hop;
+use super::next_hop::NextHop;
+
+struct Idle {
+    next_hop: NextHop,
+    hop: Hop,
+    since: Instant,
+}
+
+thread_local! {
+    static IDLE: RefCell<Vec<Idle>> = const { RefCell::new(Vec::new()) };
+}
+
+/// An idle connection to this next hop, the one used last.
+pub(super) fn take(next_hop: &NextHop, settings: &ForwardSettings) -> Option<Hop> {
+    IDLE.with_borrow_mut(|idle| {
+        let limit = settings.idle_time_max.duration();
+        idle.retain(|one| one.since.elapsed() < limit);
+        loop {
+            let place = idle.iter().rposition(|one| one.next_hop == *next_hop)?;
+            let mut hop = idle.remove(place).hop;
+            if !hop.has_spoken() {
+                return Some(hop);
+            }
+        }
+    })
+}
+
+/// Keeps a connection whose transaction has ended.
+pub(super) fn put(next_hop: &NextHop, hop: Hop, settings: &ForwardSettings) {
+    IDLE.with_borrow_mut(|idle| {
+        let limit = settings.idle_time_max.duration();
+        idle.retain(|one| one.since.elapsed() < limit);
+        if idle.len() >= settings.idle_connections_max {
+            if idle.is_empty() {
+                return;
+            }
+            idle.remove(0);
+        }
+        idle.push(Idle {
+            next_hop: next_hop.clone(),
+            hop,
+            since: Instant::now(),
+        });
+    });
+}

@@ -1,0 +1,346 @@
+//! One transaction at the next hop, beside the client's own.
+//!
+//! Dropped before its end, it closes the connection, and the next hop forgets what it had: a
+//! client that leaves takes its mail along on both sides.
+
+use std::io::Write;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use memchr::memchr_iter;
+
+use super::hop::{Hop, HopError};
+use super::next_hop::NextHop;
+use super::reply::HopReply;
+use super::{ForwardSettings, pool};
+
+/// How the body's bytes are to be taken (RFC 6152, RFC 3030).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Body {
+    /// The client said nothing, or 7BIT.
+    #[default]
+    SevenBit,
+    EightBit,
+    /// Any bytes, lines or none.
+    Binary,
+}
+
+/// The client's MAIL.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Mail {
+    /// Without angle brackets; empty for the null reverse path.
+    pub(crate) from: String,
+    pub(crate) body: Body,
+    pub(crate) utf8: bool,
+    pub(crate) size: Option<u64>,
+    /// DSN's RET and ENVID (RFC 3461), as written.
+    pub(crate) parameters: Vec<String>,
+}
+
+/// Who the client is, for XFORWARD.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Origin {
+    pub(crate) address: Option<IpAddr>,
+    pub(crate) helo: Option<String>,
+    pub(crate) protocol: &'static str,
+}
+
+/// An open transaction.
+pub(crate) struct Relay {
+    hop: Hop,
+    next_hop: Arc<NextHop>,
+    settings: ForwardSettings,
+    mail: Mail,
+    /// The recipients that the next hop accepted, with their parameters.
+    accepted: Vec<(String, Vec<String>)>,
+    has_mail: bool,
+}
+
+/// How the next hop took MAIL.
+pub(crate) enum Begun {
+    /// It waits for recipients.
+    Open(Box<Relay>),
+    /// It refused.
+    Refused(HopReply),
+}
+
+/// What our marks may add to a message, for the size that is announced.
+const MARKS_BYTES: u64 = 8 * 1024;
+
+impl Relay {
+    /// Begins a transaction: over an idle connection if there is one.
+    pub(crate) async fn begin(
+        next_hop: &Arc<NextHop>,
+        settings: &ForwardSettings,
+        hostname: &str,
+        origin: &Origin,
+        mail: Mail,
+    ) -> Result<Begun, HopError> {
+        if let Some(hop) = pool::take(next_hop, settings) {
+            // One that the other side gives up at this moment is no reason to refuse anything.
+            if let Ok(begun) = Self::begin_over(hop, next_hop, settings, origin, mail.clone()).await
+            {
+                return Ok(begun);
+            }
+        }
+        let hop = Hop::open(next_hop, settings, hostname).await?;
+        Self::begin_over(hop, next_hop, settings, origin, mail).await
+    }
+
+    async fn begin_over(
+        hop: Hop,
+        next_hop: &Arc<NextHop>,
+        settings: &ForwardSettings,
+        origin: &Origin,
+        mail: Mail,
+    ) -> Result<Begun, HopError> {
+        let mut relay = Self {
+            hop,
+            next_hop: Arc::clone(next_hop),
+            settings: settings.clone(),
+            mail,
+            accepted: Vec::new(),
+            has_mail: false,
+        };
+        if settings.xforward && relay.hop.offers.xforward {
+            let limit = settings.command_timeout.duration();
+            relay.hop.command(&xforward(origin), limit).await?;
+        }
+        let reply = relay.mail().await?;
+        if reply.code == 421 {
+            return Err(HopError::Refused(reply.code, reply.text()));
+        }
+        if reply.is_positive() {
+            return Ok(Begun::Open(Box::new(relay)));
+        }
+        relay.end().await;
+        Ok(Begun::Refused(reply))
+    }
+
+    async fn mail(&mut self) -> Result<HopReply, HopError> {
+        let offers = self.hop.offers;
+        let unfit = match self.mail.body {
+            Body::Binary if !(offers.binary && offers.chunking) => {
+                Some("5.6.3 the next hop takes no BINARYMIME")
+            }
+            Body::EightBit if !offers.eight_bit => Some("5.6.3 the next hop takes no 8BITMIME"),
+            _ if self.mail.utf8 && !offers.utf8 => Some("5.6.7 the next hop takes no SMTPUTF8"),
+            _ => None,
+        };
+        if let Some(reason) = unfit {
+            return Ok(HopReply {
+                code: 554,
+                lines: vec![reason.to_owned()],
+            });
+        }
+        let mut line = format!("MAIL FROM:<{}>", self.mail.from);
+        match self.mail.body {
+            Body::SevenBit => {}
+            Body::EightBit => line += " BODY=8BITMIME",
+            Body::Binary => line += " BODY=BINARYMIME",
+        }
+        if self.mail.utf8 {
+            line += " SMTPUTF8";
+        }
+        if let Some(size) = self.mail.size.filter(|_| offers.size) {
+            line += &format!(" SIZE={}", size.saturating_add(MARKS_BYTES));
+        }
+        if offers.dsn {
+            for parameter in &self.mail.parameters {
+                line += " ";
+                line += parameter;
+            }
+        }
+        let limit = self.settings.command_timeout.duration();
+        let reply = self.hop.command(&line, limit).await?;
+        self.has_mail = reply.is_positive();
+        Ok(reply)
+    }
+
+    pub(crate) const fn next_hop(&self) -> &Arc<NextHop> {
+        &self.next_hop
+    }
+
+    /// Asks for one recipient.
+    pub(crate) async fn recipient(
+        &mut self,
+        address: &str,
+        parameters: &[String],
+    ) -> Result<HopReply, HopError> {
+        let reply = self.ask(address, parameters).await?;
+        if reply.is_positive() {
+            let recipient = (address.to_owned(), parameters.to_vec());
+            self.accepted.push(recipient);
+        }
+        Ok(reply)
+    }
+
+    async fn ask(&mut self, address: &str, parameters: &[String]) -> Result<HopReply, HopError> {
+        let mut line = format!("RCPT TO:<{address}>");
+        if self.hop.offers.dsn {
+            for parameter in parameters {
+                line += " ";
+                line += parameter;
+            }
+        }
+        let limit = self.settings.command_timeout.duration();
+        self.hop.command(&line, limit).await
+    }
+
+    /// Whether these are all that the next hop accepted.
+    pub(crate) fn is_for(&self, addresses: &[String]) -> bool {
+        self.has_mail
+            && self.accepted.len() == addresses.len()
+            && addresses
+                .iter()
+                .zip(&self.accepted)
+                .all(|(a, (b, _))| a == b)
+    }
+
+    /// Begins anew for some of the accepted recipients, since the others get something else.
+    /// A reply says that the next hop has thought better of it.
+    pub(crate) async fn narrow(
+        &mut self,
+        addresses: &[String],
+    ) -> Result<Option<HopReply>, HopError> {
+        let limit = self.settings.command_timeout.duration();
+        if self.has_mail {
+            self.hop.command("RSET", limit).await?;
+        }
+        let reply = self.mail().await?;
+        if !reply.is_positive() {
+            return Ok(Some(reply));
+        }
+        for (address, parameters) in self.accepted.clone() {
+            if addresses.contains(&address) {
+                let reply = self.ask(&address, &parameters).await?;
+                if !reply.is_positive() {
+                    return Ok(Some(reply));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Sends the message. Gives one reply, or with LMTP one for each of the `recipients`.
+    pub(crate) async fn deliver(
+        &mut self,
+        message: &[u8],
+        recipients: usize,
+    ) -> Result<Vec<HopReply>, HopError> {
+        let limit = self.settings.command_timeout.duration();
+        self.has_mail = false;
+        if self.mail.body == Body::Binary {
+            let head = format!("BDAT {} LAST\r\n", message.len());
+            self.hop.send(head.as_bytes(), limit).await?;
+            self.hop.send(message, limit).await?;
+        } else {
+            let reply = self.hop.command("DATA", limit).await?;
+            if reply.code != 354 {
+                return Ok(vec![reply; recipients.max(1)]);
+            }
+            self.hop.send(&stuffed(message), limit).await?;
+        }
+        let replies = if self.hop.speaks_lmtp { recipients } else { 1 };
+        let limit = self.settings.message_timeout.duration();
+        let mut answers = Vec::new();
+        for _ in 0..replies.max(1) {
+            answers.push(self.hop.reply(limit).await?);
+        }
+        Ok(answers)
+    }
+
+    /// Ends the transaction, delivered or not, and keeps the connection for the next.
+    pub(crate) async fn end(mut self) {
+        if self.has_mail {
+            let limit = self.settings.command_timeout.duration();
+            let reset = self.hop.command("RSET", limit).await;
+            if !reset.is_ok_and(|reply| reply.is_positive()) {
+                return;
+            }
+        }
+        pool::put(&self.next_hop, self.hop, &self.settings);
+    }
+}
+
+/// `XFORWARD NAME=… ADDR=… PROTO=… HELO=…`, values as xtext (RFC 1891 § 5).
+fn xforward(origin: &Origin) -> String {
+    let unavailable = || "[UNAVAILABLE]".to_owned();
+    let address = match origin.address.map(|address| address.to_canonical()) {
+        Some(IpAddr::V4(address)) => address.to_string(),
+        Some(IpAddr::V6(address)) => format!("IPv6:{address}"),
+        None => unavailable(),
+    };
+    let helo = origin.helo.as_deref().map_or_else(unavailable, xtext);
+    let protocol = origin.protocol;
+    format!("XFORWARD NAME=[UNAVAILABLE] ADDR={address} PROTO={protocol} HELO={helo}")
+}
+
+fn xtext(text: &str) -> String {
+    let mut encoded = Vec::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_graphic() && byte != b'+' && byte != b'=' {
+            encoded.push(byte);
+        } else {
+            // Writing to memory cannot fail.
+            let _ = write!(encoded, "+{byte:02X}");
+        }
+    }
+    String::from_utf8(encoded).unwrap_or_default()
+}
+
+/// The message as DATA has it: dots at the start of lines doubled, and the end behind.
+fn stuffed(message: &[u8]) -> Vec<u8> {
+    let mut output = Vec::with_capacity(message.len() + message.len() / 64 + 8);
+    let mut from = 0;
+    if message.first() == Some(&b'.') {
+        output.push(b'.');
+    }
+    for end in memchr_iter(b'\n', message) {
+        output.extend_from_slice(message.get(from..=end).unwrap_or_default());
+        from = end + 1;
+        if message.get(from) == Some(&b'.') {
+            output.push(b'.');
+        }
+    }
+    output.extend_from_slice(message.get(from..).unwrap_or_default());
+    if !message.is_empty() && !message.ends_with(b"\r\n") {
+        output.extend_from_slice(b"\r\n");
+    }
+    output.extend_from_slice(b".\r\n");
+    output
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dots_are_doubled_and_the_end_is_on_its_own_line() {
+        for (message, expected) in [
+            ("", ".\r\n"),
+            (".", "..\r\n.\r\n"),
+            ("a\r\n.\r\n..b\r\n", "a\r\n..\r\n...b\r\n.\r\n"),
+            ("a.b", "a.b\r\n.\r\n"),
+        ] {
+            assert_eq!(
+                stuffed(message.as_bytes()),
+                expected.as_bytes(),
+                "{message:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_client_is_named_without_a_way_out_of_its_value() {
+        let origin = Origin {
+            address: Some("2001:db8::1".parse().expect("an address")),
+            helo: Some("a b=c\r\nQUIT".to_owned()),
+            protocol: "ESMTP",
+        };
+        assert_eq!(
+            xforward(&origin),
+            "XFORWARD NAME=[UNAVAILABLE] ADDR=IPv6:2001:db8::1 PROTO=ESMTP HELO=a+20b+3Dc+0D+0AQUIT"
+        );
+    }
+}

@@ -1,0 +1,117 @@
+//! Commands of POP3: one line, read without I/O.
+
+/// One command (RFC 1939, RFC 2449, RFC 2595, RFC 5034).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Command {
+    User(String),
+    Pass(String),
+    Auth {
+        mechanism: String,
+        initial: Option<String>,
+    },
+    Capabilities,
+    StartTls,
+    Stat,
+    /// LIST and UIDL, of one message or of all.
+    List(Option<usize>),
+    Uidl(Option<usize>),
+    Retr(usize),
+    Top {
+        number: usize,
+        lines: usize,
+    },
+    Dele(usize),
+    Reset,
+    Noop,
+    Quit,
+}
+
+/// What is wrong with a line, as the client is told.
+pub(super) type Mistake = &'static str;
+
+/// Reads one line, without its line end.
+pub(super) fn parse(line: &[u8]) -> Result<Command, Mistake> {
+    let line = std::str::from_utf8(line).map_err(|_| "the line is no UTF-8 text")?;
+    if line.contains(|character: char| character.is_control()) {
+        return Err("no such command");
+    }
+    let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
+    // A password may begin or end with a blank (RFC 1939 § 7, PASS).
+    let mut words = rest.split(' ').filter(|word| !word.is_empty());
+    let command = match verb.to_ascii_uppercase().as_str() {
+        "PASS" => return Ok(Command::Pass(rest.to_owned())),
+        "USER" => Command::User(words.next().ok_or("write a name: USER anna")?.to_owned()),
+        "AUTH" => Command::Auth {
+            mechanism: words
+                .next()
+                .ok_or("write a mechanism: AUTH PLAIN")?
+                .to_owned(),
+            initial: words.next().map(str::to_owned),
+        },
+        "CAPA" => Command::Capabilities,
+        "STLS" => Command::StartTls,
+        "STAT" => Command::Stat,
+        "LIST" => Command::List(words.next().map(number).transpose()?),
+        "UIDL" => Command::Uidl(words.next().map(number).transpose()?),
+        "RETR" => Command::Retr(number(words.next().unwrap_or_default())?),
+        "DELE" => Command::Dele(number(words.next().unwrap_or_default())?),
+        "TOP" => Command::Top {
+            number: number(words.next().unwrap_or_default())?,
+            lines: number(words.next().unwrap_or_default())?,
+        },
+        "RSET" => Command::Reset,
+        "NOOP" => Command::Noop,
+        "QUIT" => Command::Quit,
+        _ => return Err("no such command"),
+    };
+    match words.next() {
+        None => Ok(command),
+        Some(_) => Err("too many arguments"),
+    }
+}
+
+fn number(word: &str) -> Result<usize, Mistake> {
+    let is_number = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
+    match word.parse() {
+        Ok(number) if is_number => Ok(number),
+        _ => Err("write the number of a message"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn commands_are_read() {
+        for (line, expected) in [
+            ("user anna", Ok(Command::User("anna".to_owned()))),
+            ("PASS  a b ", Ok(Command::Pass(" a b ".to_owned()))),
+            ("LIST", Ok(Command::List(None))),
+            ("uidl 2", Ok(Command::Uidl(Some(2)))),
+            (
+                "TOP 1 0",
+                Ok(Command::Top {
+                    number: 1,
+                    lines: 0,
+                }),
+            ),
+            ("RETR", Err("write the number of a message")),
+            ("RETR +1", Err("write the number of a message")),
+            ("TOP 1", Err("write the number of a message")),
+            ("STAT 1", Err("too many arguments")),
+            ("XTND", Err("no such command")),
+            ("", Err("no such command")),
+        ] {
+            assert_eq!(parse(line.as_bytes()), expected, "{line}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_line_is_read_or_refused(line in proptest::collection::vec(any::<u8>(), 0..60)) {
+            let _ = parse(&line).is_ok();
+        }
+    }
+}

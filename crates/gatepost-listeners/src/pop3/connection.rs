@@ -1,0 +1,494 @@
+//! The conversation: greeting, login, the maildrop, and the update at QUIT.
+
+use std::fmt::Write as _;
+use std::io;
+
+use bytes::{Bytes, BytesMut};
+use gatepost_message::{MessageId, Peer};
+use gatepost_store::StoreError;
+use gatepost_users::{Credentials, Denied, Identity, Secret};
+use memchr::memchr;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::command::{self, Command};
+use super::maildrop::{self, Kind, Maildrop};
+use super::{Pop3Context, Taken};
+use crate::sasl::{self, Exchange, Step};
+use crate::service::Arrival;
+use crate::stream::Stream;
+use crate::wire;
+
+/// Serves one client until it quits, errs too often or is silent for too long.
+pub(super) async fn serve(arrival: Arrival, context: &Pop3Context) -> io::Result<()> {
+    let mut connection = Connection {
+        stream: Some(arrival.stream),
+        peer: arrival.peer,
+        context,
+        shutdown: arrival.shutdown,
+        input: BytesMut::new(),
+        output: Vec::new(),
+        errors: 0,
+    };
+    let outcome = match arrival.admitted {
+        Ok(_place) => {
+            connection.say("+OK Gatepost");
+            connection.converse().await
+        }
+        Err(refusal) => {
+            connection.say(&format!("-ERR [SYS/TEMP] {refusal}"));
+            Ok(())
+        }
+    };
+    // What was answered is said, also when the conversation ended with an error.
+    connection.flush().await?;
+    outcome
+}
+
+struct Connection<'a> {
+    /// Nothing only while TLS is negotiated.
+    stream: Option<Stream>,
+    peer: Peer,
+    context: &'a Pop3Context,
+    shutdown: watch::Receiver<bool>,
+    input: BytesMut,
+    output: Vec<u8>,
+    errors: usize,
+}
+
+/// Where the conversation stands (RFC 1939 § 3).
+enum State {
+    /// AUTHORIZATION, with the name that USER gave.
+    Login { user: Option<String> },
+    /// TRANSACTION.
+    Open { maildrop: Maildrop, _taken: Taken },
+}
+
+const NO_MESSAGE: &str = "-ERR no such message";
+
+impl Connection<'_> {
+    async fn converse(&mut self) -> io::Result<()> {
+        let mut state = State::Login { user: None };
+        while let Some(line) = self.line().await? {
+            let command = match command::parse(&line) {
+                Ok(Command::Quit) => return self.quit(&state).await,
+                Ok(command) => command,
+                Err(mistake) => {
+                    self.refuse(&format!("-ERR {mistake}"));
+                    if self.errors > self.context.settings.errors_max {
+                        self.say("-ERR too many errors, good bye");
+                        return Ok(());
+                    }
+                    continue;
+                }
+            };
+            match &mut state {
+                State::Login { user } => {
+                    let name = user.take();
+                    let opened = self.authorize(command, name, user).await?;
+                    if let Some((maildrop, taken)) = opened {
+                        let (count, size) = maildrop.sum();
+                        self.say(&format!("+OK {count} messages, {size} bytes"));
+                        state = State::Open {
+                            maildrop,
+                            _taken: taken,
+                        };
+                    }
+                }
+                State::Open { maildrop, .. } => self.transact(command, maildrop).await,
+            }
+            if self.errors > self.context.settings.errors_max {
+                self.say("-ERR too many errors, good bye");
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// A command before the login; gives the maildrop of one that succeeded.
+    async fn authorize(
+        &mut self,
+        command: Command,
+        named: Option<String>,
+        next: &mut Option<String>,
+    ) -> io::Result<Option<(Maildrop, Taken)>> {
+        match command {
+            Command::Capabilities => self.capabilities(),
+            Command::StartTls => self.start_tls().await?,
+            Command::User(_) | Command::Pass(_) | Command::Auth { .. } if !self.may_login() => {
+                self.refuse("-ERR [AUTH] not without TLS: say STLS first");
+            }
+            Command::User(name) => {
+                *next = Some(name);
+                self.say("+OK");
+            }
+            Command::Pass(password) => match named {
+                None => self.refuse("-ERR name yourself first: USER anna"),
+                Some(name) => {
+                    let (user, kind) = maildrop::asked_for(&name);
+                    let credentials = Credentials::Password {
+                        user: user.to_owned(),
+                        password: Secret::from(password.as_str()),
+                    };
+                    let door = &self.context.door;
+                    let identity = door.authenticate(credentials, self.peer, None).await;
+                    return Ok(self.admit(identity, kind).await);
+                }
+            },
+            Command::Auth { mechanism, initial } => {
+                return match self.authenticate(&mechanism, initial).await? {
+                    Some(identity) => Ok(self.admit(identity, Kind::Mailbox).await),
+                    None => Ok(None),
+                };
+            }
+            _ => self.refuse("-ERR log in first"),
+        }
+        Ok(None)
+    }
+
+    /// A password is not heard in clear text from another machine, unless that is set.
+    fn may_login(&self) -> bool {
+        let is_here = self
+            .peer
+            .ip()
+            .is_none_or(|address| address.to_canonical().is_loopback());
+        let is_encrypted = self
+            .stream
+            .as_ref()
+            .is_some_and(|stream| stream.tls().is_some());
+        is_encrypted || is_here || self.context.settings.plain_login
+    }
+
+    fn may_start_tls(&self) -> bool {
+        let is_plain = self
+            .stream
+            .as_ref()
+            .is_some_and(|stream| stream.tls().is_none());
+        is_plain && self.context.tls.is_some()
+    }
+
+    fn capabilities(&mut self) {
+        let mut text =
+            String::from("+OK\r\nTOP\r\nUIDL\r\nRESP-CODES\r\nAUTH-RESP-CODE\r\nPIPELINING\r\n");
+        if self.may_login() {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "USER\r\nSASL {}\r\n", sasl::MECHANISMS);
+        }
+        if self.may_start_tls() {
+            text += "STLS\r\n";
+        }
+        let version = env!("CARGO_PKG_VERSION");
+        let _ = write!(text, "IMPLEMENTATION Gatepost-{version}\r\n.");
+        self.say(&text);
+    }
+
+    /// RFC 2595 § 4. What came in plain text behind the command is forgotten: anyone on the way
+    /// could have put it there.
+    async fn start_tls(&mut self) -> io::Result<()> {
+        let Some(tls) = self.context.tls.clone().filter(|_| self.may_start_tls()) else {
+            self.refuse("-ERR TLS is not offered");
+            return Ok(());
+        };
+        self.say("+OK begin TLS");
+        self.flush().await?;
+        self.input.clear();
+        if let Some(stream) = self.stream.take() {
+            self.stream = Some(tls.accept(stream).await?);
+        }
+        Ok(())
+    }
+
+    /// RFC 5034; `None` where it failed before there was anybody to judge.
+    async fn authenticate(
+        &mut self,
+        mechanism: &str,
+        initial: Option<String>,
+    ) -> io::Result<Option<Result<Identity, Denied>>> {
+        let door = &self.context.door;
+        let Some(mut exchange) = Exchange::begin(mechanism, door, self.peer) else {
+            self.refuse("-ERR the mechanism is not known here; see CAPA");
+            return Ok(None);
+        };
+        let mut response = initial;
+        loop {
+            let text = if let Some(text) = response.take() {
+                text
+            } else {
+                let invitation = exchange.invitation();
+                match self.challenge(&invitation).await? {
+                    Some(text) => text,
+                    None => return Ok(None),
+                }
+            };
+            match exchange.respond(&text, door, self.peer).await {
+                Ok(Step::Done(identity)) => return Ok(Some(Ok(*identity))),
+                Err(denied) => return Ok(Some(Err(denied))),
+                Ok(Step::Challenge(challenge, next)) => {
+                    exchange = next;
+                    response = self.challenge(&challenge).await?;
+                    if response.is_none() {
+                        return Ok(None);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sends a challenge and waits for the response; `None` where the client gives up.
+    async fn challenge(&mut self, challenge: &str) -> io::Result<Option<String>> {
+        self.say(&format!("+ {challenge}"));
+        let Some(line) = self.line().await? else {
+            return Ok(None);
+        };
+        let text = String::from_utf8_lossy(&line).into_owned();
+        if text == "*" || text.len() > sasl::RESPONSE_BYTES_MAX {
+            self.refuse("-ERR [AUTH] given up");
+            return Ok(None);
+        }
+        Ok(Some(text))
+    }
+
+    /// Opens the maildrop of whoever logged in.
+    async fn admit(
+        &mut self,
+        identity: Result<Identity, Denied>,
+        kind: Kind,
+    ) -> Option<(Maildrop, Taken)> {
+        let identity = match identity {
+            Ok(identity) => identity,
+            Err(denied) => {
+                let code = match denied {
+                    Denied::Busy | Denied::TooMany { .. } => "SYS/TEMP",
+                    _ => "AUTH",
+                };
+                self.refuse(&format!("-ERR [{code}] {denied}"));
+                return None;
+            }
+        };
+        let Some(user) = identity.user().map(str::to_lowercase) else {
+            self.refuse("-ERR [AUTH] log in as a user");
+            return None;
+        };
+        let Some(taken) = self.context.take(&user, kind) else {
+            self.refuse("-ERR [IN-USE] another client has the mailbox open");
+            return None;
+        };
+        let store = self.context.store.clone();
+        let opened = blocking(move || Maildrop::open(store, &user, kind)).await;
+        match opened {
+            Ok(maildrop) => Some((maildrop, taken)),
+            Err(error) => {
+                self.failed(&error);
+                None
+            }
+        }
+    }
+
+    /// A command within the maildrop.
+    async fn transact(&mut self, command: Command, maildrop: &mut Maildrop) {
+        match command {
+            Command::Stat => {
+                let (count, size) = maildrop.sum();
+                self.say(&format!("+OK {count} {size}"));
+            }
+            Command::List(number) => self.list(maildrop, number, |entry| entry.size.to_string()),
+            Command::Uidl(number) => self.list(maildrop, number, |entry| entry.id.to_string()),
+            Command::Retr(number) => self.message(maildrop, number, None).await,
+            Command::Top { number, lines } => self.message(maildrop, number, Some(lines)).await,
+            Command::Dele(_) if maildrop.is_read_only() => {
+                self.refuse("-ERR [SYS/PERM] the quarantine is only to look at");
+            }
+            Command::Dele(number) if maildrop.delete(number) => self.say("+OK"),
+            Command::Dele(_) => self.refuse(NO_MESSAGE),
+            Command::Reset => {
+                maildrop.reset();
+                self.say("+OK");
+            }
+            Command::Noop => self.say("+OK"),
+            Command::Capabilities => self.capabilities(),
+            _ => self.refuse("-ERR you are logged in"),
+        }
+    }
+
+    fn list(
+        &mut self,
+        maildrop: &Maildrop,
+        number: Option<usize>,
+        value: impl Fn(&maildrop::Entry) -> String,
+    ) {
+        if let Some(number) = number {
+            match maildrop.entry(number) {
+                Some(entry) => self.say(&format!("+OK {number} {}", value(entry))),
+                None => self.refuse(NO_MESSAGE),
+            }
+            return;
+        }
+        self.say("+OK");
+        for (number, entry) in maildrop.entries() {
+            self.say(&format!("{number} {}", value(entry)));
+        }
+        self.say(".");
+    }
+
+    /// The message, or its head and so many lines of its body.
+    async fn message(&mut self, maildrop: &Maildrop, number: usize, lines: Option<usize>) {
+        let Some(id) = maildrop.entry(number).map(|entry| entry.id) else {
+            self.refuse(NO_MESSAGE);
+            return;
+        };
+        match self.content(maildrop, id).await {
+            Ok(Some(content)) => {
+                self.say("+OK");
+                write_message(&mut self.output, &content, lines);
+            }
+            Ok(None) => self.refuse("-ERR [SYS/TEMP] the message is gone"),
+            Err(error) => self.failed(&error),
+        }
+    }
+
+    async fn content(
+        &self,
+        maildrop: &Maildrop,
+        id: MessageId,
+    ) -> Result<Option<Bytes>, StoreError> {
+        let maildrop = maildrop.clone();
+        blocking(move || maildrop.content(id)).await
+    }
+
+    /// RFC 1939 § 6: only a client that quits has its marked messages removed.
+    async fn quit(&mut self, state: &State) -> io::Result<()> {
+        if let State::Open { maildrop, .. } = state
+            && let Err(error) = maildrop.update().await
+        {
+            tracing::error!(target: "pop3", %error, "messages could not be removed");
+            self.say("-ERR [SYS/TEMP] some messages could not be removed");
+            return Ok(());
+        }
+        self.say("+OK good bye");
+        Ok(())
+    }
+
+    fn say(&mut self, text: &str) {
+        self.output.extend_from_slice(text.as_bytes());
+        self.output.extend_from_slice(b"\r\n");
+    }
+
+    fn refuse(&mut self, text: &str) {
+        self.errors += 1;
+        self.say(text);
+    }
+
+    fn failed(&mut self, error: &StoreError) {
+        tracing::error!(target: "pop3", %error, "a mailbox could not be read");
+        self.refuse("-ERR [SYS/TEMP] the mailbox cannot be read now");
+    }
+
+    /// The next line, without its line end; `None` at the end, or when the server ends.
+    async fn line(&mut self) -> io::Result<Option<BytesMut>> {
+        let limit = self.context.settings.command_max.as_usize();
+        let deadline = Instant::now() + self.context.settings.idle_time_max.duration();
+        loop {
+            if let Some(end) = memchr(b'\n', &self.input) {
+                let mut line = self.input.split_to(end + 1);
+                let length = line.trim_ascii_end().len();
+                // A password may end with a blank; only the line end goes.
+                let end = line.len() - 1;
+                let end = if line[..end].ends_with(b"\r") {
+                    end - 1
+                } else {
+                    end
+                };
+                line.truncate(end.max(length));
+                return Ok(Some(line));
+            }
+            if self.input.len() > limit {
+                self.say("-ERR the line is too long");
+                return Ok(None);
+            }
+            self.flush().await?;
+            let Some(stream) = &self.stream else {
+                return Ok(None);
+            };
+            let read = tokio::select! {
+                biased;
+                read = wire::read(stream, &mut self.input, deadline) => read,
+                _ = self.shutdown.wait_for(|&down| down) => return Ok(None),
+            };
+            match read {
+                Ok(0) => return Ok(None),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn flush(&mut self) -> io::Result<()> {
+        if let Some(stream) = self.stream.as_ref().filter(|_| !self.output.is_empty()) {
+            let deadline = Instant::now() + self.context.settings.idle_time_max.duration();
+            wire::write(stream, &self.output, deadline).await?;
+            self.output.clear();
+        }
+        Ok(())
+    }
+}
+
+/// Reading from the disk is a blocking thread's work.
+async fn blocking<T: Send + 'static>(
+    read: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, StoreError> {
+    let task = tokio::task::spawn_blocking(read).await;
+    task.unwrap_or(Err(StoreError::Closed))
+}
+
+/// With dots at the start of lines doubled, CR LF behind each line, and the end. `lines` are
+/// those of the body.
+fn write_message(output: &mut Vec<u8>, message: &[u8], lines: Option<usize>) {
+    let mut left = None;
+    for line in message.split_inclusive(|&byte| byte == b'\n') {
+        if left == Some(0) {
+            break;
+        }
+        let text = line.strip_suffix(b"\n").unwrap_or(line);
+        let text = text.strip_suffix(b"\r").unwrap_or(text);
+        if text.starts_with(b".") {
+            output.push(b'.');
+        }
+        output.extend_from_slice(text);
+        output.extend_from_slice(b"\r\n");
+        left = match left {
+            Some(count) => Some(count - 1),
+            // The empty line ends the head.
+            None if text.is_empty() => lines,
+            None => None,
+        };
+    }
+    output.extend_from_slice(b".\r\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(message: &str, lines: Option<usize>) -> String {
+        let mut output = Vec::new();
+        write_message(&mut output, message.as_bytes(), lines);
+        String::from_utf8(output).expect("text")
+    }
+
+    #[test]
+    fn messages_are_stuffed_and_cut_where_asked() {
+        let message = "A: b\r\n\r\n.one\ntwo\r\nthree";
+        assert_eq!(
+            written(message, None),
+            "A: b\r\n\r\n..one\r\ntwo\r\nthree\r\n.\r\n"
+        );
+        assert_eq!(written(message, Some(0)), "A: b\r\n\r\n.\r\n");
+        assert_eq!(
+            written(message, Some(2)),
+            "A: b\r\n\r\n..one\r\ntwo\r\n.\r\n"
+        );
+        assert_eq!(written("A: b\r\n", Some(9)), "A: b\r\n.\r\n");
+        assert_eq!(written("", None), ".\r\n");
+    }
+}

@@ -1,0 +1,166 @@
+//! A maildrop: the messages of one user as they are at login (RFC 1939 § 3: they are numbered then
+//! and stay so).
+//!
+//! A user's mailbox can be emptied; their quarantine is another maildrop, to look at only, since
+//! what becomes of mail there is decided by releasing or deleting it.
+
+use bytes::Bytes;
+use gatepost_message::MessageId;
+use gatepost_store::{Change, Store, StoreError};
+
+/// Behind a user's name: the maildrop of what was quarantined.
+const QUARANTINE: &str = "+quarantine";
+
+/// The maildrop that a login asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Kind {
+    Mailbox,
+    Quarantine,
+}
+
+/// A user's name without what it asks for, and that.
+pub(super) fn asked_for(name: &str) -> (&str, Kind) {
+    match name.strip_suffix(QUARANTINE) {
+        Some(user) => (user, Kind::Quarantine),
+        None => (name, Kind::Mailbox),
+    }
+}
+
+/// One message.
+#[derive(Debug, Clone)]
+pub(super) struct Entry {
+    pub(super) id: MessageId,
+    pub(super) size: u64,
+    pub(super) is_deleted: bool,
+}
+
+/// The messages of one login.
+#[derive(Clone)]
+pub(super) struct Maildrop {
+    store: Store,
+    user: String,
+    kind: Kind,
+    entries: Vec<Entry>,
+}
+
+impl Maildrop {
+    /// Reads which messages there are; waits for the disk.
+    pub(super) fn open(store: Store, user: &str, kind: Kind) -> Result<Self, StoreError> {
+        let entries = match kind {
+            Kind::Mailbox => store
+                .mailbox(user)?
+                .into_iter()
+                .map(|entry| (entry.id, entry.size))
+                .collect(),
+            Kind::Quarantine => quarantined(&store, user)?,
+        };
+        let entry = |(id, size)| Entry {
+            id,
+            size,
+            is_deleted: false,
+        };
+        Ok(Self {
+            user: user.to_owned(),
+            kind,
+            entries: entries.into_iter().map(entry).collect(),
+            store,
+        })
+    }
+
+    pub(super) const fn is_read_only(&self) -> bool {
+        matches!(self.kind, Kind::Quarantine)
+    }
+
+    /// The message of this number, from 1, unless it is marked as deleted.
+    pub(super) fn entry(&self, number: usize) -> Option<&Entry> {
+        let entry = self.entries.get(number.checked_sub(1)?)?;
+        (!entry.is_deleted).then_some(entry)
+    }
+
+    /// Every message that is not marked as deleted, with its number.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (usize, &Entry)> {
+        let numbered = self.entries.iter().enumerate();
+        numbered
+            .filter(|(_, entry)| !entry.is_deleted)
+            .map(|(place, entry)| (place + 1, entry))
+    }
+
+    /// How many they are, and their bytes.
+    pub(super) fn sum(&self) -> (usize, u64) {
+        let entries = self.entries();
+        entries.fold((0, 0), |(count, size), (_, entry)| {
+            (count + 1, size + entry.size)
+        })
+    }
+
+    /// Marks a message; false where there is none.
+    pub(super) fn delete(&mut self, number: usize) -> bool {
+        let exists = self.entry(number).is_some();
+        if let Some(entry) = self.entries.get_mut(number.wrapping_sub(1)) {
+            entry.is_deleted = true;
+        }
+        exists
+    }
+
+    /// Takes all marks away.
+    pub(super) fn reset(&mut self) {
+        for entry in &mut self.entries {
+            entry.is_deleted = false;
+        }
+    }
+
+    /// A message's content; waits for the disk. `None` where it is gone meanwhile.
+    pub(super) fn content(&self, id: MessageId) -> Result<Option<Bytes>, StoreError> {
+        match self.kind {
+            Kind::Mailbox => self.store.mailbox_mail(&self.user, id),
+            Kind::Quarantine => Ok(self.store.quarantined(id)?.map(|entry| entry.body)),
+        }
+    }
+
+    /// Takes out what is marked; returns when that is on disk.
+    pub(super) async fn update(&self) -> Result<(), StoreError> {
+        let marked = self.entries.iter().filter(|entry| entry.is_deleted);
+        let changes: Vec<Change> = marked
+            .map(|entry| Change::take_out(&self.user, entry.id))
+            .collect();
+        self.store.submit(changes)?.committed().await
+    }
+}
+
+fn quarantined(store: &Store, user: &str) -> Result<Vec<(MessageId, u64)>, StoreError> {
+    let mut entries = Vec::new();
+    for story in store.quarantine_of(|recipient| is_for(recipient, user))? {
+        if let Some(size) = store.quarantined_size(story.id)? {
+            entries.push((story.id, size));
+        }
+    }
+    Ok(entries)
+}
+
+/// Whether mail to this recipient is the user's: `anna@host` and `anna+detail@host` are anna's, as
+/// is an address that is the user's name.
+fn is_for(recipient: &str, user: &str) -> bool {
+    let (local, _) = recipient.rsplit_once('@').unwrap_or((recipient, ""));
+    let (name, _) = local.split_once('+').unwrap_or((local, ""));
+    name.eq_ignore_ascii_case(user) || recipient.eq_ignore_ascii_case(user)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mail_is_whose_name_it_is_to() {
+        for (recipient, expected) in [
+            ("anna@example.org", true),
+            ("Anna+lists@example.org", true),
+            ("annabel@example.org", false),
+            ("otto+anna@example.org", false),
+            ("anna", true),
+        ] {
+            assert_eq!(is_for(recipient, "anna"), expected, "{recipient}");
+        }
+        assert_eq!(asked_for("anna+quarantine"), ("anna", Kind::Quarantine));
+        assert_eq!(asked_for("anna"), ("anna", Kind::Mailbox));
+    }
+}

@@ -1,0 +1,107 @@
+//! POP3 (RFC 1939) with CAPA (2449), STLS (2595), AUTH (5034), UIDL and TOP: a user's mailbox, and
+//! as user `NAME+quarantine` what was quarantined for them, to look at.
+//!
+//! `command` reads a line, `maildrop` is what is there, `connection` is the conversation.
+
+mod command;
+mod connection;
+mod maildrop;
+mod settings;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use gatepost_store::Store;
+use gatepost_users::Door;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+pub use settings::Pop3Settings;
+
+use crate::acceptor::Acceptor;
+use crate::admission::Admission;
+use crate::service::{self, Arrival};
+use crate::tls::Tls;
+use crate::workers::Workers;
+use maildrop::Kind;
+
+/// The parser alone, for fuzzing: what it makes of a line, in words.
+#[doc(hidden)]
+pub fn fuzz_command(line: &[u8]) -> String {
+    format!("{:?}", command::parse(line))
+}
+
+/// What all connections share.
+pub struct Pop3Context {
+    settings: Pop3Settings,
+    store: Store,
+    door: Door,
+    tls: Option<Tls>,
+    admission: Admission,
+    /// The maildrops that are open: each is one client's at a time (RFC 1939 § 4).
+    open: Arc<Mutex<HashSet<(String, Kind)>>>,
+}
+
+impl Pop3Context {
+    /// With `tls`, clients may ask for it by STLS.
+    pub fn new(settings: Pop3Settings, store: Store, door: Door, tls: Option<Tls>) -> Self {
+        Self {
+            admission: Admission::new(
+                settings.connections_max,
+                settings.connections_per_address_max,
+            ),
+            settings,
+            store,
+            door,
+            tls,
+            open: Arc::default(),
+        }
+    }
+
+    /// Who is connected.
+    pub const fn admission(&self) -> &Admission {
+        &self.admission
+    }
+
+    /// Takes a maildrop for one client; `None` while another has it.
+    fn take(&self, user: &str, kind: Kind) -> Option<Taken> {
+        let name = (user.to_owned(), kind);
+        let is_free = self.open.lock().insert(name.clone());
+        is_free.then(|| Taken {
+            open: Arc::clone(&self.open),
+            name,
+        })
+    }
+}
+
+/// A maildrop that is one client's until this is dropped.
+struct Taken {
+    open: Arc<Mutex<HashSet<(String, Kind)>>>,
+    name: (String, Kind),
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.open.lock().remove(&self.name);
+    }
+}
+
+/// Serves connections until `shutdown` becomes true; those open by then end with their present
+/// command.
+pub async fn serve(
+    acceptor: Acceptor,
+    context: Arc<Pop3Context>,
+    workers: Workers,
+    shutdown: watch::Receiver<bool>,
+) {
+    let admission = context.admission.clone();
+    let connection = move |arrival| Box::pin(serve_connection(arrival, Arc::clone(&context)));
+    service::accept("pop3", acceptor, workers, admission, shutdown, connection).await;
+}
+
+async fn serve_connection(arrival: Arrival, context: Arc<Pop3Context>) {
+    let peer = arrival.peer;
+    if let Err(error) = connection::serve(arrival, &context).await {
+        tracing::debug!(target: "pop3", %peer, %error, "the connection broke off");
+    }
+}

@@ -1,0 +1,50 @@
+//! The settings of the POP3 listener.
+
+use gatepost_settings::{Bind, ByteSize, Period};
+use serde::{Deserialize, Serialize};
+
+use crate::entry::Network;
+use crate::tls::TlsSettings;
+
+/// `[listeners.pop3]`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Pop3Settings {
+    /// Where to listen. Clients log in as users; there is no mailbox without a user.
+    pub bind: Vec<Bind>,
+    /// Certificates: with them STLS is offered, and `tls.bind` are addresses that speak TLS at once.
+    pub tls: TlsSettings,
+    /// Proxies in front that begin each connection with a PROXY header (version 1 or 2): their
+    /// addresses, networks, `"unix"`. Whoever is not named here is taken for the client itself.
+    pub proxy_protocol: Vec<Network>,
+    /// Whether a password may come without TLS from another machine.
+    pub plain_login: bool,
+    /// How long a command line may be.
+    pub command_max: ByteSize,
+    /// How many errors a connection may make before it is closed.
+    pub errors_max: usize,
+    /// How many connections may be open at once; 0 does not limit.
+    pub connections_max: u32,
+    /// How many of them from one address; 0 does not limit.
+    pub connections_per_address_max: u32,
+    /// How long a client may be silent.
+    pub idle_time_max: Period,
+}
+
+impl Default for Pop3Settings {
+    fn default() -> Self {
+        Self {
+            bind: vec![Bind::Tcp(([127, 0, 0, 1], 1110).into())],
+            tls: TlsSettings::default(),
+            proxy_protocol: Vec::new(),
+            plain_login: false,
+            // The responses of SASL are longer than RFC 1939's commands.
+            command_max: ByteSize::kibibytes(16),
+            errors_max: 20,
+            connections_max: 1_000,
+            connections_per_address_max: 50,
+            // RFC 1939 § 3: at least ten minutes.
+            idle_time_max: Period::seconds(600),
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! A whole message: judged, handed on, published, kept; and the replies that end its transaction.
+//!
+//! The order is what the promise needs: every scope says its verdict, then the next hop takes its
+//! part, and only then is anything published or kept here, since the next hop's refusal must
+//! reach a client who was told of no success.
+
+use std::cmp::Reverse;
+use std::io;
+
+use bytes::Bytes;
+use gatepost_message::{
+    Action, Edit, Envelope, Field, Format, Message, MessageId, Qos, Topic, Verdict, edit,
+};
+use gatepost_procedures::ScopeId;
+
+use super::connection::Connection;
+use super::dialect::Dialect;
+use super::recipients::Destination;
+use super::reply::{self, Reply};
+use super::session::{Recipient, Session, Transaction};
+use super::trace;
+use crate::forward::{HopError, HopReply};
+use crate::gateway::JudgedMail;
+use crate::marks::{self, Known};
+use crate::together;
+
+/// Has the message judged, once for each scope among its recipients, and answers: once, or in
+/// LMTP for each recipient.
+pub(super) async fn deliver(
+    connection: &mut Connection<'_>,
+    session: &Session<'_>,
+    transaction: Transaction,
+    body: Vec<u8>,
+) -> io::Result<()> {
+    // What was answered before is said while the judges think.
+    connection.flush().await?;
+    let context = connection.context;
+    let delivery = Delivery::new(session, &transaction);
+    let body = delivery.traced(connection, session, &transaction, body);
+    let mut parts = Vec::new();
+    for group in groups(connection, transaction.to) {
+        let mut message = delivery.message(connection, &group, body.clone());
+        message.qos = Qos::AtLeastOnce;
+        let mail = context
+            .gateway
+            .judge_mail(message, group.topics.clone())
+            .await;
+        parts.push((mail, group));
+    }
+    if context.dialect == Dialect::Smtp {
+        let (mut mails, groups): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
+        together::agree(&mut mails);
+        parts = mails.into_iter().zip(groups).collect();
+    }
+    let mut replies = delivery.hand_on(connection, &mut parts).await;
+    for (mail, group) in parts {
+        let said = delivery.carry_out(connection, mail, &group).await;
+        for &(place, forwarded) in &group.places {
+            // What the next hop said of a recipient is what its client hears.
+            if !(forwarded && replies.iter().any(|(known, _)| *known == place)) {
+                replies.push((place, said.clone()));
+            }
+        }
+    }
+    answer(connection, replies);
+    Ok(())
+}
+
+fn answer(connection: &mut Connection<'_>, mut replies: Vec<(usize, Reply)>) {
+    match connection.context.dialect {
+        Dialect::Smtp => {
+            // A refusal of one group is told before another group's success.
+            let one = replies.into_iter().max_by_key(|(place, reply)| {
+                (reply.code >= 400, reply.code < 500, Reverse(*place))
+            });
+            if let Some((_, reply)) = one {
+                connection.answer(&reply);
+            }
+        }
+        Dialect::Lmtp => {
+            replies.sort_by_key(|(place, _)| *place);
+            for (_, reply) in &replies {
+                connection.answer(reply);
+            }
+        }
+    }
+}
+
+/// What is known of a message before its recipients are parted.
+struct Delivery {
+    id: MessageId,
+    envelope: Envelope,
+}
+
+/// One part of a message: the recipients of one scope, and its verdict.
+type Part = (JudgedMail, Group);
+
+impl Delivery {
+    fn new(session: &Session<'_>, transaction: &Transaction) -> Self {
+        let sender = transaction.from.as_ref();
+        let sender = sender.map(|from| from.address.clone());
+        Self {
+            id: MessageId::next(),
+            envelope: Envelope {
+                client: session.helo().map(str::to_owned),
+                user: session.user().map(str::to_owned),
+                sender: Some(sender.unwrap_or_default()),
+                ..Envelope::new(session.listener(), session.peer())
+            },
+        }
+    }
+
+    /// The message with our Received field in front.
+    fn traced(
+        &self,
+        connection: &Connection<'_>,
+        session: &Session<'_>,
+        transaction: &Transaction,
+        body: Vec<u8>,
+    ) -> Bytes {
+        let hostname = &connection.context.hostname;
+        let field = trace::received_field(hostname, session, transaction, self.id);
+        let mut message = field.into_bytes();
+        message.extend_from_slice(&body);
+        message.into()
+    }
+
+    fn message(&self, connection: &Connection<'_>, group: &Group, body: Bytes) -> Message {
+        debug_assert_eq!(
+            self.envelope.listener,
+            connection.context.dialect.listener()
+        );
+        let envelope = Envelope {
+            recipients: group.recipients.clone(),
+            ..self.envelope.clone()
+        };
+        Message::new(envelope, None, Format::Mail, body)
+    }
+
+    /// Hands every part that goes on to the next hop. A refusal by it becomes the part's verdict,
+    /// and in SMTP everybody's.
+    async fn hand_on(
+        &self,
+        connection: &mut Connection<'_>,
+        parts: &mut [Part],
+    ) -> Vec<(usize, Reply)> {
+        let mut replies = Vec::new();
+        for number in 0..parts.len() {
+            let Some((mail, group)) = parts.get(number) else {
+                continue;
+            };
+            if group.forwards.is_empty() || !mail.verdict().action.delivers() {
+                continue;
+            }
+            let marked = self.marked(connection, mail);
+            let said = match send(connection, group, &marked).await {
+                Ok(said) => said.iter().map(reply::of_hop).collect(),
+                Err(error) => {
+                    connection.relay = None;
+                    tracing::warn!(target: "smtp", message = %mail.message().id, "not handed on: {error}");
+                    vec![reply::of_hop_error(&error)]
+                }
+            };
+            let places = group.places.iter().filter(|(_, forwarded)| *forwarded);
+            for (turn, (place, _)) in places.enumerate() {
+                // One reply is for all; LMTP gave one for each.
+                if let Some(reply) = said.get(turn).or(said.last()) {
+                    replies.push((*place, reply.clone()));
+                }
+            }
+            let refusal = said
+                .iter()
+                .filter(|reply| reply.code >= 400)
+                .max_by_key(|it| it.code < 500);
+            let Some(refusal) = refusal else { continue };
+            let verdict = verdict_of(refusal);
+            if connection.context.dialect == Dialect::Smtp {
+                for (mail, _) in parts.iter_mut() {
+                    mail.overrule(verdict.clone());
+                }
+                break;
+            }
+            if let Some((mail, _)) = parts.get_mut(number) {
+                mail.overrule(verdict);
+            }
+        }
+        if let Some(relay) = connection.relay.take() {
+            relay.end().await;
+        }
+        replies
+    }
+
+    /// The mail as it is handed on or kept: with the procedures' changes and our marks.
+    fn marked(&self, connection: &Connection<'_>, mail: &JudgedMail) -> Bytes {
+        let context = connection.context;
+        let known = Known {
+            hostname: &context.hostname,
+            user: self.envelope.user.as_deref(),
+            sender: self.envelope.sender.as_deref(),
+        };
+        let body = &mail.message().body;
+        let edits = marks::edits(&context.settings.marks, body, mail.verdict(), known);
+        edit::apply(body, &edits)
+    }
+
+    /// Publishes, keeps and notes what is ours of a part; the reply for its recipients.
+    async fn carry_out(
+        &self,
+        connection: &Connection<'_>,
+        mut mail: JudgedMail,
+        group: &Group,
+    ) -> Reply {
+        let gateway = &connection.context.gateway;
+        let delivers = mail.verdict().action.delivers();
+        let is_ours = !group.topics.is_empty() || !group.mailboxes.is_empty();
+        let id = mail.message().id;
+        if delivers && !is_ours {
+            // All of it is the next hop's now: nothing of ours must be on disk first.
+            gateway.note_mail(&mail);
+            return reply::of_verdict(id, mail.verdict());
+        }
+        if delivers && !group.mailboxes.is_empty() {
+            let kept = self.with_return_path(self.marked(connection, &mail));
+            mail.keep_in(&group.mailboxes, &kept);
+        }
+        let payload = connection.context.settings.payload;
+        let outcome = gateway.carry_out(mail, payload).await;
+        reply::of_verdict(id, &outcome.verdict)
+    }
+
+    /// RFC 5321 § 4.4: who delivers at last says where bounces would have gone.
+    fn with_return_path(&self, mail: Bytes) -> Bytes {
+        let sender = self.envelope.sender.as_deref().unwrap_or_default();
+        let field = Field::new("Return-Path", &format!("<{sender}>"));
+        match field {
+            Ok(field) => edit::apply(&mail, &[Edit::PrependField(field)]),
+            Err(_) => mail,
+        }
+    }
+}
+
+/// Gives the next hop a part of the message; anew where the open transaction is for more than it.
+async fn send(
+    connection: &mut Connection<'_>,
+    group: &Group,
+    message: &[u8],
+) -> Result<Vec<HopReply>, HopError> {
+    let Some(relay) = &mut connection.relay else {
+        return Err(HopError::Broken(io::ErrorKind::NotConnected.into()));
+    };
+    if !relay.is_for(&group.forwards)
+        && let Some(refusal) = relay.narrow(&group.forwards).await?
+    {
+        return Ok(vec![refusal]);
+    }
+    relay.deliver(message, group.forwards.len()).await
+}
+
+/// What a refusal by the next hop is in our words, for the journal.
+fn verdict_of(refusal: &Reply) -> Verdict {
+    let action = if refusal.code < 500 {
+        Action::Defer
+    } else {
+        Action::Reject
+    };
+    let text = refusal.text.replace('\n', " ");
+    Verdict::new(action, format!("the next hop said {} {text}", refusal.code))
+}
+
+/// The recipients that are judged together.
+fn groups(connection: &Connection<'_>, to: Vec<Recipient>) -> Vec<Group> {
+    let procedures = connection.context.gateway.procedures();
+    let listener = connection.context.dialect.listener();
+    let mut groups: Vec<Group> = Vec::new();
+    for (place, recipient) in to.into_iter().enumerate() {
+        let address = [recipient.mailbox.address];
+        let topic = match &recipient.destination {
+            Destination::Topic(topic) => Some(topic.as_str()),
+            Destination::Mailbox(_) | Destination::Forward(_) => None,
+        };
+        let scope = procedures.scope_for(listener, topic, &address);
+        let known = groups.iter().position(|group| group.scope == scope);
+        let place_of_group = known.unwrap_or_else(|| {
+            groups.push(Group {
+                scope,
+                ..Group::default()
+            });
+            groups.len() - 1
+        });
+        if let Some(group) = groups.get_mut(place_of_group) {
+            group.add(place, address, recipient.destination);
+        }
+    }
+    groups
+}
+
+/// Recipients whose mail has one verdict.
+#[derive(Debug, Default)]
+struct Group {
+    scope: Option<ScopeId>,
+    /// Which of the accepted recipients they are, and whether the next hop has them.
+    places: Vec<(usize, bool)>,
+    recipients: Vec<String>,
+    topics: Vec<Topic>,
+    /// Users.
+    mailboxes: Vec<String>,
+    /// Addresses at the next hop.
+    forwards: Vec<String>,
+}
+
+impl Group {
+    fn add(&mut self, place: usize, address: [String; 1], destination: Destination) {
+        let forwarded = matches!(destination, Destination::Forward(_));
+        self.places.push((place, forwarded));
+        match destination {
+            Destination::Topic(topic) if !self.topics.contains(&topic) => self.topics.push(topic),
+            Destination::Mailbox(user) if !self.mailboxes.contains(&user) => {
+                self.mailboxes.push(user);
+            }
+            Destination::Topic(_) | Destination::Mailbox(_) => {}
+            Destination::Forward(_) => self.forwards.extend(address.clone()),
+        }
+        self.recipients.extend(address);
+    }
+}

@@ -1,0 +1,103 @@
+//! `listeners.smtp.routes`: which recipients' mail goes where.
+
+use serde::{Deserialize, Serialize};
+
+use crate::forward::NextHop;
+
+/// One element of the map.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "Written", into = "Written")]
+pub struct Route {
+    /// The recipients, with `*` for any text: `"*@cameras.example.org"`. Case does not count.
+    pub recipients: String,
+    /// Where their mail goes.
+    pub to: RouteTo,
+}
+
+/// Where mail goes. In templates `{user}`, `{detail}`, `{local}` and `{domain}` stand for parts of
+/// the recipient: of `alarms+hall/3@host`, the user is `alarms` and the detail `hall/3`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RouteTo {
+    /// `topic`: to the subscribers of the topic of this template.
+    Topic(String),
+    /// `mailbox`: to the mailbox of the user of this template.
+    Mailbox(String),
+    /// `forward`: to this next hop.
+    Forward(NextHop),
+}
+
+/// As it stands in the config.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    recipients: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    topic: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    mailbox: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    forward: Option<NextHop>,
+}
+
+/// The route does not say where to, or says it twice.
+#[derive(Debug, thiserror::Error)]
+#[error("a route has one of topic, mailbox and forward")]
+struct Ambiguous;
+
+impl TryFrom<Written> for Route {
+    type Error = Ambiguous;
+
+    fn try_from(written: Written) -> Result<Self, Self::Error> {
+        let to = match (written.topic, written.mailbox, written.forward) {
+            (Some(topic), None, None) => RouteTo::Topic(topic),
+            (None, Some(mailbox), None) => RouteTo::Mailbox(mailbox),
+            (None, None, Some(next_hop)) => RouteTo::Forward(next_hop),
+            _ => return Err(Ambiguous),
+        };
+        Ok(Self {
+            recipients: written.recipients,
+            to,
+        })
+    }
+}
+
+impl From<Route> for Written {
+    fn from(route: Route) -> Self {
+        let mut written = Self {
+            recipients: route.recipients,
+            topic: None,
+            mailbox: None,
+            forward: None,
+        };
+        match route.to {
+            RouteTo::Topic(topic) => written.topic = Some(topic),
+            RouteTo::Mailbox(mailbox) => written.mailbox = Some(mailbox),
+            RouteTo::Forward(next_hop) => written.forward = Some(next_hop),
+        }
+        written
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_route_leads_to_one_place() {
+        for (text, expected) in [
+            ("recipients = 'a'\ntopic = 't'", true),
+            ("recipients = 'a'\nmailbox = '{user}'", true),
+            ("recipients = 'a'\nforward = 'smtp://127.0.0.1:10026'", true),
+            ("recipients = 'a'", false),
+            ("recipients = 'a'\ntopic = 't'\nmailbox = 'm'", false),
+            ("recipients = 'a'\nforward = 'nowhere'", false),
+        ] {
+            let route = toml::from_str::<Route>(text);
+            assert_eq!(route.is_ok(), expected, "{text}");
+            if let Ok(route) = route {
+                let again = toml::to_string(&route).expect("written");
+                assert_eq!(toml::from_str::<Route>(&again), Ok(route));
+            }
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! What a trusted peer tells of its own client: XCLIENT and XFORWARD, as Postfix defines them.
+//! Both are a list of `NAME=value`, the values as xtext.
+
+use std::net::IpAddr;
+
+use super::command::BAD_PARAMETER;
+use super::reply::Reply;
+
+/// The client behind a peer. What is not known is `None`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct Told {
+    pub(super) address: Option<IpAddr>,
+    pub(super) port: Option<u16>,
+    pub(super) helo: Option<String>,
+    /// Who has logged in there.
+    pub(super) user: Option<String>,
+}
+
+/// The names that are understood, as EHLO's answer lists them.
+pub(super) const CLIENT_NAMES: &str = "NAME ADDR PORT PROTO HELO LOGIN DESTADDR DESTPORT";
+pub(super) const FORWARD_NAMES: &str = "NAME ADDR PORT PROTO HELO IDENT SOURCE";
+
+impl Told {
+    pub(super) fn parse(arguments: &str) -> Result<Self, Reply> {
+        let mut told = Self::default();
+        if arguments.is_empty() {
+            return Err(BAD_PARAMETER);
+        }
+        for pair in arguments.split(' ').filter(|pair| !pair.is_empty()) {
+            let (name, value) = pair.split_once('=').ok_or(BAD_PARAMETER)?;
+            let value = decoded(value).ok_or(BAD_PARAMETER)?;
+            let known = match value.to_ascii_uppercase().as_str() {
+                "[UNAVAILABLE]" | "[TEMPUNAVAIL]" => None,
+                _ => Some(value),
+            };
+            match name.to_ascii_uppercase().as_str() {
+                "ADDR" => told.address = parsed(known.as_deref().map(without_family))?,
+                "PORT" => told.port = parsed(known.as_deref())?,
+                "HELO" => told.helo = known,
+                "LOGIN" => told.user = known,
+                "NAME" | "PROTO" | "IDENT" | "SOURCE" | "DESTADDR" | "DESTPORT" => {}
+                _ => return Err(BAD_PARAMETER),
+            }
+        }
+        Ok(told)
+    }
+
+    /// Takes over what the later word knows.
+    pub(super) fn learn(&mut self, later: Self) {
+        self.address = later.address.or(self.address);
+        self.port = later.port.or(self.port);
+        self.helo = later.helo.or(self.helo.take());
+        self.user = later.user.or(self.user.take());
+    }
+}
+
+fn parsed<T: std::str::FromStr>(text: Option<&str>) -> Result<Option<T>, Reply> {
+    text.map(str::parse).transpose().map_err(|_| BAD_PARAMETER)
+}
+
+fn without_family(address: &str) -> &str {
+    match address.get(..5) {
+        Some(prefix) if prefix.eq_ignore_ascii_case("IPv6:") => &address[prefix.len()..],
+        _ => address,
+    }
+}
+
+/// Undoes xtext; nothing that could end a line comes out of it.
+fn decoded(text: &str) -> Option<String> {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let Some((&byte, behind)) = rest.split_first() {
+        rest = behind;
+        if byte == b'+' {
+            let (digits, behind) = rest.split_at_checked(2)?;
+            let digits = std::str::from_utf8(digits).ok()?;
+            bytes.push(u8::from_str_radix(digits, 16).ok()?);
+            rest = behind;
+        } else {
+            bytes.push(byte);
+        }
+    }
+    let text = String::from_utf8(bytes).ok()?;
+    (!text.contains(char::is_control)).then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_is_read() {
+        let text = "NAME=host ADDR=IPv6:2001:db8::1 PORT=4000 HELO=a+20b PROTO=ESMTP";
+        let told = Told::parse(text).expect("told");
+        assert_eq!(told.address, "2001:db8::1".parse().ok());
+        assert_eq!((told.port, told.helo.as_deref()), (Some(4000), Some("a b")));
+        let unknown = Told::parse("addr=[UNAVAILABLE] LOGIN=[tempunavail]");
+        assert_eq!(unknown, Ok(Told::default()));
+        for wrong in [
+            "",
+            "ADDR",
+            "ADDR=x",
+            "PORT=70000",
+            "HELO=+2",
+            "HELO=a+0Ab",
+            "COLOR=red",
+        ] {
+            assert_eq!(Told::parse(wrong), Err(BAD_PARAMETER), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Forwarding between real mail servers: Postfix on both sides, swaks and Python as clients.
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use support::postfix::{Postfix, free_port};
+use support::{Gateway, await_some, run, text_of};
+
+/// A procedure that says what the message's `X-Verdict` field asks for.
+const JUDGE: &str = r#"
+return function(message)
+    local asked = message:header("X-Verdict")
+    if asked == nil then return "accept" end
+    return {action = asked, reason = "asked to " .. asked, tags = {["X-Tag"] = "1"}}
+end"#;
+
+/// A gateway that hands mail for the mailboxes' domain on to `next_hop`.
+fn gateway(folder: &Path, next_hop: &str, more: &str) -> Gateway {
+    let procedures = folder.join("procedures");
+    std::fs::create_dir_all(&procedures).expect("a folder");
+    std::fs::write(procedures.join("judge.luau"), JUDGE).expect("written");
+    let settings = format!(
+        r#"
+{more}
+rules.paths = []
+listeners.smtp.hostname = "gate.example"
+listeners.smtp.domains = ["boxes.example"]
+listeners.smtp.marks.subject = "[SPAM]"
+[[listeners.smtp.routes]]
+recipients = "*@boxes.example"
+forward = "smtp://{next_hop}"
+[[scope]]
+path = "/mail"
+listeners = ["smtp"]
+run = ["/judge", "/spamcheck"]
+"#
+    );
+    Gateway::start_in(folder, &settings)
+}
+
+fn send(server: &str, to: &str, more: &[&str]) -> String {
+    let mut arguments = vec![
+        "--server",
+        server,
+        "--helo",
+        "client.example",
+        "--from",
+        "otto@example.org",
+        "--to",
+        to,
+        "--header",
+        "Subject: hello",
+    ];
+    arguments.extend(more);
+    text_of(&run("swaks", &arguments, b""))
+}
+
+#[test]
+fn the_client_hears_what_the_next_hop_says() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let next_hop = Postfix::start("");
+    let gateway = gateway(folder.path(), &next_hop.address().to_string(), "");
+    let server = gateway.address("smtp").to_string();
+
+    let transcript = send(
+        &server,
+        "anna@boxes.example",
+        &["--header", "X-Verdict: tag"],
+    );
+    assert!(
+        transcript.contains("250 2.0.0 Ok: queued as"),
+        "{transcript}"
+    );
+    let mail = next_hop.await_mail("anna", 1);
+    assert!(mail[0].contains("\nX-Tag: 1\n"), "{mail:?}");
+    assert!(mail[0].contains("\nSubject: [SPAM] hello\n"), "{mail:?}");
+    assert!(
+        mail[0].contains("\nAuthentication-Results: gate.example; none\n"),
+        "{mail:?}"
+    );
+    assert!(
+        mail[0].contains("by gate.example (Gatepost) with ESMTP"),
+        "{mail:?}"
+    );
+    assert!(mail[0].contains("\nX-Spam-Status: No, score="), "{mail:?}");
+
+    // One recipient is refused by the next hop and the other is not.
+    let transcript = send(&server, "nobody@boxes.example,bert@boxes.example", &[]);
+    assert!(
+        transcript.contains("550 5.1.1 <nobody@boxes.example>"),
+        "{transcript}"
+    );
+    assert!(
+        transcript.contains("250 2.0.0 Ok: queued as"),
+        "{transcript}"
+    );
+    next_hop.await_mail("bert", 1);
+
+    // What is refused here never gets there, and who is no recipient of ours is refused.
+    let transcript = send(
+        &server,
+        "bert@boxes.example",
+        &["--header", "X-Verdict: reject"],
+    );
+    assert!(
+        transcript.contains("550 5.7.1 asked to reject"),
+        "{transcript}"
+    );
+    let transcript = send(&server, "bert@elsewhere.example", &[]);
+    assert!(transcript.contains("550 5.7.1 not a relay"), "{transcript}");
+    let transcript = send(&server, "carla@boxes.example", &[]);
+    assert!(transcript.contains("250 2.0.0"), "{transcript}");
+    next_hop.await_mail("carla", 1);
+    assert_eq!(next_hop.mailbox("bert").len(), 1);
+}
+
+#[test]
+fn connections_to_the_next_hop_are_used_again() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let next_hop = Postfix::start("");
+    let gateway = gateway(folder.path(), &next_hop.address().to_string(), "");
+    let server = format!("inet:{}", gateway.address("smtp"));
+    // A connection of its own for each message.
+    let output = run(
+        "smtp-source",
+        &[
+            "-m",
+            "30",
+            "-s",
+            "2",
+            "-f",
+            "otto@example.org",
+            "-t",
+            "anna@boxes.example",
+            &server,
+        ],
+        b"",
+    );
+    assert!(output.status.success(), "{}", text_of(&output));
+    next_hop.await_mail("anna", 30);
+    // One was the test's own, to see whether Postfix listens.
+    let connections = next_hop.log().matches(": connect from").count();
+    assert!(
+        connections <= 6,
+        "{connections} connections for 30 messages"
+    );
+}
+
+#[test]
+fn a_next_hop_that_is_away_leaves_the_mail_with_its_sender() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let nobody = format!("127.0.0.1:{}", free_port());
+    let gateway = gateway(folder.path(), &nobody, "");
+    let transcript = send(
+        &gateway.address("smtp").to_string(),
+        "anna@boxes.example",
+        &[],
+    );
+    assert!(
+        transcript.contains("451 4.4.1 the next hop cannot be reached"),
+        "{transcript}"
+    );
+}
+
+#[test]
+fn postfix_asks_before_its_queue_and_names_its_client() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let behind = Postfix::start("smtpd_authorized_xforward_hosts = 127.0.0.0/8");
+    let trusted = "listeners.smtp.trusted = [\"127.0.0.1\"]";
+    let gateway = gateway(folder.path(), &behind.address().to_string(), trusted);
+    let proxy = format!("smtpd_proxy_filter = 127.0.0.1:{}", gateway.port("smtp"));
+    let in_front = Postfix::start(&format!(
+        "{proxy}\nsmtpd_authorized_xclient_hosts = 127.0.0.0/8"
+    ));
+    let server = in_front.address().to_string();
+    // The client of Postfix is told to be another, as a relay in front of it would.
+    let client = ["--xclient", "ADDR=192.0.2.77 HELO=far.example"];
+    let transcript = send(&server, "anna@boxes.example", &client);
+    assert!(
+        transcript.contains("250 2.0.0 Ok: queued as"),
+        "{transcript}"
+    );
+    let mail = behind.await_mail("anna", 1);
+    assert!(mail[0].contains("[192.0.2.77]"), "{mail:?}");
+    assert!(
+        behind.log().contains("client=unknown[192.0.2.77]"),
+        "{}",
+        behind.log()
+    );
+    let refused = send(
+        &server,
+        "anna@boxes.example",
+        &["--header", "X-Verdict: reject"],
+    );
+    assert!(refused.contains("550 5.7.1 asked to reject"), "{refused}");
+}
+
+/// Sends so many numbered messages to a Postfix over one connection.
+fn send_numbered(server: &Postfix, count: usize) {
+    let script = format!(
+        "import smtplib\nserver = smtplib.SMTP('127.0.0.1', {})\nfor number in range({count}):\n    \
+         server.sendmail('otto@example.org', ['anna@boxes.example'], \
+         f'Subject: numbered {{number}}.\\r\\n\\r\\n' + 'text\\r\\n' * 500)\n",
+        server.address().port()
+    );
+    let output = run("python3", &["-c", &script], b"");
+    assert!(output.status.success(), "{}", text_of(&output));
+}
+
+/// The numbers that arrived.
+fn numbers(mail: &[String]) -> BTreeSet<usize> {
+    let number = |mail: &String| {
+        let (_, rest) = mail.split_once("Subject: numbered ")?;
+        rest.split_once('.')?.0.parse().ok()
+    };
+    mail.iter().filter_map(number).collect()
+}
+
+const MESSAGES: usize = 60;
+
+fn await_all(next_hop: &Postfix, sender: &Postfix) {
+    await_some("every message", || {
+        let mail = next_hop.mailbox("anna");
+        (numbers(&mail).len() == MESSAGES).then_some(())
+    });
+    let count = next_hop.mailbox("anna").len();
+    // Each of the 20 deliveries at once can have been accepted without its sender hearing it.
+    assert!(count <= MESSAGES + 20, "{count} for {MESSAGES}");
+    await_some("an empty queue", || {
+        sender.queue().contains("empty").then_some(())
+    });
+}
+
+#[test]
+fn no_message_is_lost_when_gatepost_is_killed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let next_hop = Postfix::start("");
+    let address = next_hop.address().to_string();
+    let port = free_port();
+    let bind = format!("listeners.smtp.bind = [\"127.0.0.1:{port}\"]");
+    let first = gateway(folder.path(), &address, &bind);
+    let sender = Postfix::start(&format!(
+        "virtual_mailbox_domains =\nrelayhost = [127.0.0.1]:{port}"
+    ));
+    send_numbered(&sender, MESSAGES);
+    next_hop.await_mail("anna", 3);
+    first.kill();
+    let _again = gateway(folder.path(), &address, &bind);
+    await_all(&next_hop, &sender);
+}
+
+#[test]
+fn no_message_is_lost_when_the_next_hop_is_killed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let next_hop = Postfix::start("");
+    let gateway = gateway(folder.path(), &next_hop.address().to_string(), "");
+    let sender = Postfix::start(&format!(
+        "virtual_mailbox_domains =\nrelayhost = [127.0.0.1]:{}",
+        gateway.port("smtp")
+    ));
+    send_numbered(&sender, MESSAGES);
+    next_hop.await_mail("anna", 3);
+    next_hop.kill();
+    let started = next_hop.control("start");
+    assert!(started.status.success(), "{}", text_of(&started));
+    await_all(&next_hop, &sender);
+}

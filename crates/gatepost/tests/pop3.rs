@@ -1,0 +1,222 @@
+//! Mailboxes under clients that we did not write: Python's poplib, mpop and fetchmail.
+
+mod support;
+
+use std::path::Path;
+
+use support::{Gateway, command, run, text_of};
+
+fn gateway(folder: &Path) -> Gateway {
+    let settings = r#"
+rules.paths = []
+listeners.smtp.domains = ["people.example"]
+[[listeners.smtp.routes]]
+recipients = "*@people.example"
+mailbox = "{user}"
+[[scope]]
+path = "/strict"
+recipients = ["*+odd@people.example"]
+run = ["/odd"]
+"#;
+    let procedures = folder.join("procedures");
+    std::fs::create_dir_all(&procedures).expect("a folder");
+    let code = "return function() return 'quarantine' end";
+    std::fs::write(procedures.join("odd.luau"), code).expect("written");
+    let gateway = Gateway::start_in(folder, settings);
+    let data = format!("data={}", folder.join("gatepost-data").display());
+    for user in ["anna", "bert"] {
+        let arguments = ["user", "add", user, "--set", &data];
+        let output = run(env!("CARGO_BIN_EXE_gatepost"), &arguments, b"secret\n");
+        assert!(output.status.success(), "{}", text_of(&output));
+    }
+    gateway
+}
+
+fn send(gateway: &Gateway, to: &str, subject: &str) {
+    let server = gateway.address("smtp").to_string();
+    let subject = format!("Subject: {subject}");
+    let arguments = [
+        "--server",
+        &server,
+        "--from",
+        "otto@example.org",
+        "--to",
+        to,
+        "--header",
+        &subject,
+        "--body",
+        ".hidden dot\n.\nlast line",
+    ];
+    let output = run("swaks", &arguments, b"");
+    assert!(output.status.success(), "{}", text_of(&output));
+}
+
+/// Runs a script with poplib; `server` is connected, and `login(name)` logs in as soon as the
+/// user, made beside the server, is known to it.
+fn poplib(gateway: &Gateway, script: &str) -> String {
+    let port = gateway.port("pop3");
+    let whole = format!(
+        "import poplib, time\n\
+         def login(name, password='secret'):\n    \
+         for attempt in range(600):\n        \
+         server = poplib.POP3('127.0.0.1', {port})\n        \
+         server.user(name)\n        \
+         try:\n            server.pass_(password)\n            return server\n        \
+         except poplib.error_proto as error:\n            last = error\n            time.sleep(0.1)\n    \
+         raise last\n{script}"
+    );
+    let output = run("python3", &["-c", &whole], b"");
+    assert!(output.status.success(), "{}", text_of(&output));
+    text_of(&output)
+}
+
+#[test]
+fn poplib_reads_marks_and_empties_a_mailbox() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let gateway = gateway(folder.path());
+    send(&gateway, "anna@people.example", "one");
+    send(
+        &gateway,
+        "Anna+lists@people.example,bert@people.example",
+        "two",
+    );
+    let said = poplib(
+        &gateway,
+        r#"
+server = login('anna')
+count, size = server.stat()
+assert count == 2, count
+listed = [line.split() for line in server.list()[1]]
+assert sum(int(entry[1]) for entry in listed) == size, listed
+uids = [line.split()[1] for line in server.uidl()[1]]
+assert len(set(uids)) == 2
+first = b'\n'.join(server.retr(1)[1])
+assert b'Return-Path: <otto@example.org>' in first, first
+assert b'Subject: one' in first and b'\n.hidden dot\n.\nlast line' in first, first
+top = b'\n'.join(server.top(1, 1)[1])
+assert b'.hidden dot' in top and b'last line' not in top, top
+capabilities = server.capa()
+assert {'TOP', 'UIDL', 'USER', 'SASL'} <= set(capabilities), capabilities
+# A mailbox is one client's at a time.
+try:
+    other = poplib.POP3('127.0.0.1', server.port)
+    other.user('anna')
+    other.pass_('secret')
+    assert False, 'two at once'
+except poplib.error_proto as error:
+    assert b'[IN-USE]' in error.args[0], error
+server.dele(1)
+assert server.stat()[0] == 1
+server.rset()
+assert server.stat()[0] == 2
+server.dele(1)
+server.close()                      # not quit: nothing is removed
+server = login('anna')
+assert server.stat()[0] == 2
+server.dele(1)
+server.quit()
+server = login('anna')
+assert [line.split()[1] for line in server.uidl()[1]] == uids[1:]
+try:
+    server.retr(2)
+    assert False
+except poplib.error_proto as error:
+    assert b'no such message' in error.args[0]
+server.quit()
+print('done')
+"#,
+    );
+    assert!(said.contains("done"), "{said}");
+}
+
+#[test]
+fn a_quarantine_is_a_maildrop_to_look_at() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let gateway = gateway(folder.path());
+    send(&gateway, "anna+odd@people.example", "odd one");
+    send(&gateway, "bert+odd@people.example", "not hers");
+    let said = poplib(
+        &gateway,
+        r#"
+server = login('anna+quarantine')
+assert server.stat()[0] == 1
+assert b'Subject: odd one' in b'\n'.join(server.retr(1)[1])
+try:
+    server.dele(1)
+    assert False
+except poplib.error_proto as error:
+    assert b'only to look at' in error.args[0]
+server.quit()
+server = login('anna')
+assert server.stat()[0] == 0
+server.quit()
+print('done')
+"#,
+    );
+    assert!(said.contains("done"), "{said}");
+}
+
+#[test]
+fn mpop_and_fetchmail_collect_the_mail() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let gateway = gateway(folder.path());
+    // Until the users are known.
+    poplib(&gateway, "login('anna').quit()\nlogin('bert').quit()\n");
+    let port = gateway.port("pop3");
+    let both = "anna@people.example,bert@people.example";
+    for subject in ["first", "second", "third"] {
+        send(&gateway, both, subject);
+    }
+    let maildir = folder.path().join("Maildir");
+    for part in ["cur", "new", "tmp"] {
+        std::fs::create_dir_all(maildir.join(part)).expect("a folder");
+    }
+    let delivery = format!("--delivery=maildir,{}", maildir.display());
+    let uidls = format!("--uidls-file={}", folder.path().join("uidls").display());
+    for mechanism in ["plain", "scram-sha-256", "user"] {
+        let auth = format!("--auth={mechanism}");
+        let arguments = [
+            "--host=127.0.0.1",
+            &format!("--port={port}"),
+            "--user=anna",
+            "--passwordeval=echo secret",
+            "--keep=on",
+            "--tls=off",
+            "--received-header=off",
+            &auth,
+            &delivery,
+            &uidls,
+        ];
+        let output = run("mpop", &arguments, b"");
+        assert!(output.status.success(), "{mechanism}: {}", text_of(&output));
+    }
+    let collected = std::fs::read_dir(maildir.join("new"))
+        .expect("a folder")
+        .count();
+    assert_eq!(collected, 3, "each once, by its UIDL");
+
+    let control = folder.path().join("fetchmailrc");
+    let box_file = folder.path().join("collected");
+    let text = format!(
+        "poll 127.0.0.1 service {port} protocol pop3 auth password username bert password secret \
+         mda \"cat >> {}\" nokeep sslproto ''\n",
+        box_file.display()
+    );
+    std::fs::write(&control, text).expect("written");
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(&control, std::fs::Permissions::from_mode(0o600)).expect("private");
+    let output = command("fetchmail")
+        .env("HOME", folder.path())
+        .env("FETCHMAILHOME", folder.path())
+        .args(["--nosyslog", "--nodetach", "-v", "-f"])
+        .arg(&control)
+        .output()
+        .expect("fetchmail runs");
+    assert!(output.status.success(), "{}", text_of(&output));
+    let mail = std::fs::read_to_string(&box_file).expect("mail");
+    assert_eq!(mail.matches("Subject: ").count(), 3, "{mail}");
+    poplib(
+        &gateway,
+        "server = login('bert')\nassert server.stat()[0] == 0\nserver.quit()\n",
+    );
+}
