@@ -82,7 +82,7 @@ fn poplib_reads_marks_and_empties_a_mailbox() {
     );
     let said = poplib(
         &gateway,
-        r#"
+        r"
 server = login('anna')
 count, size = server.stat()
 assert count == 2, count
@@ -124,7 +124,7 @@ except poplib.error_proto as error:
     assert b'no such message' in error.args[0]
 server.quit()
 print('done')
-"#,
+",
     );
     assert!(said.contains("done"), "{said}");
 }
@@ -137,7 +137,7 @@ fn a_quarantine_is_a_maildrop_to_look_at() {
     send(&gateway, "bert+odd@people.example", "not hers");
     let said = poplib(
         &gateway,
-        r#"
+        r"
 server = login('anna+quarantine')
 assert server.stat()[0] == 1
 assert b'Subject: odd one' in b'\n'.join(server.retr(1)[1])
@@ -151,7 +151,7 @@ server = login('anna')
 assert server.stat()[0] == 0
 server.quit()
 print('done')
-"#,
+",
     );
     assert!(said.contains("done"), "{said}");
 }

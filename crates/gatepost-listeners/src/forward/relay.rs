@@ -143,7 +143,8 @@ impl Relay {
             line += " SMTPUTF8";
         }
         if let Some(size) = self.mail.size.filter(|_| offers.size) {
-            line += &format!(" SIZE={}", size.saturating_add(MARKS_BYTES));
+            line += " SIZE=";
+            line += &size.saturating_add(MARKS_BYTES).to_string();
         }
         if offers.dsn {
             for parameter in &self.mail.parameters {

@@ -100,9 +100,8 @@ pub(super) fn of_verdict(id: impl std::fmt::Display, verdict: &Verdict) -> Reply
 /// What the next hop said, to our client. Where it closes its connection (421) ours goes on.
 pub(super) fn of_hop(reply: &HopReply) -> Reply {
     let code = match reply.code {
-        421 => 451,
-        // An answer that fits no question of ours: nobody knows what it took.
-        300..=399 => 451,
+        // Of an answer that fits no question of ours (3xx) nobody knows what it took.
+        300..=399 | 421 => 451,
         code => code,
     };
     Reply::with(code, "", reply.text())

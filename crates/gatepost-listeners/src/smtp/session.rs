@@ -238,8 +238,10 @@ impl<'a> Session<'a> {
             text += "\nDSN";
         }
         if self.is_trusted {
-            text += &format!("\nXFORWARD {}", told::FORWARD_NAMES);
-            text += &format!("\nXCLIENT {}", told::CLIENT_NAMES);
+            text += "\nXFORWARD ";
+            text += told::FORWARD_NAMES;
+            text += "\nXCLIENT ";
+            text += told::CLIENT_NAMES;
         }
         text + "\nHELP"
     }
