@@ -2,8 +2,10 @@
 
 use crate::error::BenchError;
 use crate::outcome::Better;
-use crate::report::Report;
+use crate::report::{Report, TargetReport};
 use crate::statistics::Sample;
+use crate::sweep::Point;
+use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -80,12 +82,17 @@ fn of_report(path: &Path, report: &Report, figure: Option<&str>) -> Result<Vec<S
         1 => format!("{stem}: {target}: {figure}"),
         _ => format!("{target}: {figure}"),
     };
-    let sets: Vec<Set> = report
-        .targets
-        .iter()
-        .filter(|target| !target.values(&figure).is_empty())
-        .map(|target| set(path, named(&target.name), target.values(&figure)))
-        .collect::<Result<_, _>>()?;
+    let mut sets = Vec::new();
+    for target in &report.targets {
+        for (point, values) in values_by_point(target, &figure) {
+            let mut name = named(&target.name);
+            for (setting, value) in point {
+                // Writing to a String cannot fail.
+                let _ = write!(name, " at {setting} {value}");
+            }
+            sets.push(set(path, name, values)?);
+        }
+    }
     if sets.is_empty() {
         let mut names: Vec<&str> = runs()
             .flat_map(|run| &run.figures)
@@ -100,6 +107,21 @@ fn of_report(path: &Path, report: &Report, figure: Option<&str>) -> Result<Vec<S
         return Err(bad_data(path, reason));
     }
     Ok(sets)
+}
+
+/// The values of a figure, apart for each combination of swept settings.
+fn values_by_point<'a>(target: &'a TargetReport, figure: &str) -> Vec<(&'a Point, Vec<f64>)> {
+    let mut all: Vec<(&Point, Vec<f64>)> = Vec::new();
+    for run in &target.runs {
+        let Some(value) = run.value(figure) else {
+            continue;
+        };
+        match all.iter_mut().find(|(point, _)| **point == run.parameters) {
+            Some((_, values)) => values.push(value),
+            None => all.push((&run.parameters, vec![value])),
+        }
+    }
+    all
 }
 
 /// One number per line, from the column; `#` begins a comment.
@@ -130,6 +152,23 @@ fn column_values(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::outcome::Outcome;
+
+    #[test]
+    fn a_sweep_s_values_stay_apart() {
+        let mut target = TargetReport::default();
+        for (users, rate) in [(1.0, 10.0), (2.0, 20.0), (1.0, 11.0), (2.0, 21.0)] {
+            let mut run = Outcome::default();
+            run.higher("rate", rate, "/s");
+            run.parameters.insert("users".into(), users);
+            target.runs.push(run);
+        }
+        let values: Vec<_> = values_by_point(&target, "rate")
+            .into_iter()
+            .map(|one| one.1)
+            .collect();
+        assert_eq!(values, [[10.0, 11.0], [20.0, 21.0]]);
+    }
 
     fn read(text: &str, column: usize) -> Result<Vec<f64>, String> {
         let path = Path::new("columns");

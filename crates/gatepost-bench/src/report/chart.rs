@@ -216,8 +216,9 @@ impl Chart {
         let y = Projection::new(&self.y, points().map(|point| point.1), HEIGHT - BOTTOM, TOP);
         let mut svg = format!(
             "<figure><svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{title}\">\n\
-             <text class=\"title\" x=\"{LEFT}\" y=\"16\">{title}</text>\n",
-            title = escaped(&self.title)
+             <text class=\"title\" x=\"10\" y=\"17\">{title} <tspan class=\"unit\">{unit}</tspan></text>\n",
+            title = escaped(&self.title),
+            unit = escaped(&self.y.label)
         );
         self.draw_axes(&x, &y, &mut svg);
         for line in &self.lines {
@@ -257,13 +258,10 @@ impl Chart {
         let _ = writeln!(
             svg,
             "<line class=\"axis\" x1=\"{LEFT}\" y1=\"{floor}\" x2=\"{}\" y2=\"{floor}\"/>\n\
-             <text class=\"label\" x=\"{middle}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n\
-             <text class=\"label\" x=\"{LEFT}\" y=\"{}\" text-anchor=\"end\">{}</text>",
+             <text class=\"label\" x=\"{middle}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
             WIDTH - RIGHT,
             HEIGHT - 8.0,
-            escaped(&self.x.label),
-            TOP - 8.0,
-            escaped(&self.y.label)
+            escaped(&self.x.label)
         );
     }
 

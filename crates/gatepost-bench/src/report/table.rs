@@ -5,7 +5,7 @@ use super::Report;
 use super::view::{
     self, Column, Spread, columns, curves, figure_names, growth_words, latency_names, number,
 };
-use crate::outcome::Outcome;
+use crate::outcome::{Better, Outcome};
 use crate::progress::Progress;
 use std::fmt::Write as _;
 
@@ -46,7 +46,11 @@ fn render(report: &Report) -> String {
     };
     let _ = write_latencies(report, &columns, &mut text);
     let _ = write_floor(report, &columns, &mut text);
-    for words in curves(report).iter().filter_map(growth_words) {
+    let curves = curves(report);
+    let judged = curves
+        .iter()
+        .filter(|curve| curve.figure.better != Better::Neither);
+    for words in judged.filter_map(growth_words) {
         let _ = writeln!(text, "{words}");
     }
     text.push('\n');
@@ -150,6 +154,7 @@ fn write_latencies(report: &Report, columns: &[Column<'_>], text: &mut String) -
 
 /// How near the figures are to what this machine can do at all.
 fn write_floor(report: &Report, columns: &[Column<'_>], text: &mut String) -> std::fmt::Result {
+    text.push('\n');
     for floor in &report.floors {
         let Some(least) = report.floor_us(&floor.figure) else {
             continue;
@@ -163,8 +168,7 @@ fn write_floor(report: &Report, columns: &[Column<'_>], text: &mut String) -> st
             };
             writeln!(
                 text,
-                "{}{}: {} µs; this machine's floor is {} µs ({}): {:.0} %",
-                if text.ends_with("\n\n") { "" } else { "\n" },
+                "{}: {} µs; this machine's floor is {} µs ({}): {:.0} %",
                 column.label(),
                 format_args!("{} {}", floor.figure, number(spread.median)),
                 number(least),

@@ -14,15 +14,14 @@ use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 use std::thread;
 
-/// Repetitions of which the best stands: a floor is what is left when nothing disturbs.
-const ROUNDS: usize = 7;
-/// The same where a report only wants them beside its figures.
-const ROUNDS_QUICK: usize = 2;
+/// How often each is measured for its own sake, and for the sake of a report's other figures.
+const EFFORT: usize = 5;
+const EFFORT_QUICK: usize = 1;
 
 /// Measures all of them, in nanoseconds.
 pub fn measure() -> Result<Outcome, BenchError> {
     let mut outcome = Outcome::default();
-    for (name, nanoseconds) in operations(ROUNDS)? {
+    for (name, nanoseconds) in operations(EFFORT)? {
         outcome.lower(name, nanoseconds, "ns");
     }
     let receiving = super::fanout::receive_cost_ns()?;
@@ -31,61 +30,61 @@ pub fn measure() -> Result<Outcome, BenchError> {
     Ok(outcome)
 }
 
-/// The operations' figures for a report, in nanoseconds: fewer rounds, about half a second.
+/// The operations' figures for a report, in nanoseconds: less effort, about a tenth of a second.
 pub fn quick() -> Result<Vec<(String, f64)>, BenchError> {
-    operations(ROUNDS_QUICK)
+    operations(EFFORT_QUICK)
 }
 
-fn operations(rounds: usize) -> Result<Vec<(String, f64)>, BenchError> {
+fn operations(effort: usize) -> Result<Vec<(String, f64)>, BenchError> {
     let mut all = vec![(
         "clock".to_owned(),
-        best(rounds, 200_000, || {
+        best(400 * effort, 500, || {
             black_box(clock::now());
         }),
     )];
-    let null = best(rounds, 200_000, || {
+    let null = best(400 * effort, 500, || {
         black_box(rustix::process::getppid());
     });
     all.push(("null system call".into(), null));
     for size in [100, 1_000, 65_536] {
         let (from, mut to) = (vec![1_u8; size], vec![0_u8; size]);
-        let copy = best(rounds, 20_000_000 / size.max(1_000), || {
+        let copy = best(400 * effort, 2_000_000 / (size * 20).max(2_000), || {
             to.copy_from_slice(black_box(&from));
             black_box(&mut to);
         });
         all.push((format!("copy of {size} bytes"), copy));
     }
     for (name, nanoseconds) in [
-        ("send of 100 bytes on loopback", send_only(rounds)?),
+        ("send of 100 bytes on loopback", send_only(effort)?),
         (
             "send and receive of 100 bytes on loopback",
-            loopback_one_thread(rounds)?,
+            loopback_one_thread(effort)?,
         ),
         (
             "round trip between threads on loopback",
-            loopback_two_threads(rounds)?,
+            loopback_two_threads(effort)?,
         ),
-        ("wake of another thread and back", wake(rounds)?),
-        ("connect, accept, close on loopback", connect(rounds)?),
-        ("process start, wait", process_start(rounds)?),
+        ("wake of another thread and back", wake(effort)?),
+        ("connect, accept, close on loopback", connect(effort)?),
+        ("process start, wait", process_start(effort)?),
     ] {
         all.push((name.to_owned(), nanoseconds));
     }
     Ok(all)
 }
 
-/// Nanoseconds per call, of the best of some rounds.
-fn best(rounds: usize, count: usize, mut operation: impl FnMut()) -> f64 {
-    let round = |operation: &mut dyn FnMut()| {
+/// Nanoseconds per call in the best of many batches. A floor is what is left when nothing
+/// disturbs, so each batch is short enough to fall between two disturbances.
+fn best(batches: usize, count: usize, mut operation: impl FnMut()) -> f64 {
+    let mut lowest = f64::INFINITY;
+    for _ in 0..batches {
         let begin = clock::now();
         for _ in 0..count {
             operation();
         }
-        (clock::now() - begin) as f64 / count as f64
-    };
-    (0..rounds)
-        .map(|_| round(&mut operation))
-        .fold(f64::INFINITY, f64::min)
+        lowest = lowest.min((clock::now() - begin) as f64 / count as f64);
+    }
+    lowest
 }
 
 fn pair() -> Result<(TcpStream, TcpStream), BenchError> {
@@ -98,14 +97,14 @@ fn pair() -> Result<(TcpStream, TcpStream), BenchError> {
 }
 
 /// As many sends as the socket's buffer holds, then one read of them all that does not count.
-fn send_only(rounds: usize) -> Result<f64, BenchError> {
-    const SENDS: usize = 200;
-    const BATCHES: usize = 20;
+fn send_only(effort: usize) -> Result<f64, BenchError> {
+    const SENDS: usize = 50;
+    const BATCHES: usize = 100;
     let (mut near, mut far) = pair()?;
     let message = [1_u8; 100];
     let mut drain = vec![0_u8; SENDS * message.len()];
     let mut lowest = f64::INFINITY;
-    for _ in 0..rounds * BATCHES {
+    for _ in 0..effort * BATCHES {
         let begin = clock::now();
         for _ in 0..SENDS {
             near.write_all(&message)?;
@@ -116,24 +115,24 @@ fn send_only(rounds: usize) -> Result<f64, BenchError> {
     Ok(lowest)
 }
 
-fn loopback_one_thread(rounds: usize) -> Result<f64, BenchError> {
+fn loopback_one_thread(effort: usize) -> Result<f64, BenchError> {
     let (mut near, mut far) = pair()?;
     let mut message = [1_u8; 100];
-    Ok(best(rounds, 20_000, || {
+    Ok(best(200 * effort, 20, || {
         // The pair is ours and stands; a failure would show as an absurd figure.
         let _ = near.write_all(&message);
         let _ = far.read_exact(&mut message);
     }))
 }
 
-fn loopback_two_threads(rounds: usize) -> Result<f64, BenchError> {
+fn loopback_two_threads(effort: usize) -> Result<f64, BenchError> {
     let (mut near, mut far) = pair()?;
     let echo = thread::spawn(move || {
         let mut message = [0_u8; 100];
         while far.read_exact(&mut message).is_ok() && far.write_all(&message).is_ok() {}
     });
     let mut message = [1_u8; 100];
-    let ns = best(rounds, 3_000, || {
+    let ns = best(300 * effort, 5, || {
         let _ = near.write_all(&message);
         let _ = near.read_exact(&mut message);
     });
@@ -143,7 +142,7 @@ fn loopback_two_threads(rounds: usize) -> Result<f64, BenchError> {
     Ok(ns)
 }
 
-fn wake(rounds: usize) -> Result<f64, BenchError> {
+fn wake(effort: usize) -> Result<f64, BenchError> {
     let (there, back) = (
         eventfd(0, EventfdFlags::CLOEXEC)?,
         eventfd(0, EventfdFlags::CLOEXEC)?,
@@ -157,7 +156,7 @@ fn wake(rounds: usize) -> Result<f64, BenchError> {
             }
         });
         let mut count = [0_u8; 8];
-        let ns = best(rounds, 3_000, || {
+        let ns = best(300 * effort, 5, || {
             let _ = write(&there, &1_u64.to_ne_bytes());
             let _ = read(&back, &mut count);
         });
@@ -166,10 +165,10 @@ fn wake(rounds: usize) -> Result<f64, BenchError> {
     })
 }
 
-fn connect(rounds: usize) -> Result<f64, BenchError> {
+fn connect(effort: usize) -> Result<f64, BenchError> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
-    Ok(best(rounds, 500, || {
+    Ok(best(100 * effort, 2, || {
         if let Ok(near) = TcpStream::connect(address) {
             let _ = listener.accept();
             drop(near);
@@ -177,10 +176,10 @@ fn connect(rounds: usize) -> Result<f64, BenchError> {
     }))
 }
 
-fn process_start(rounds: usize) -> Result<f64, BenchError> {
+fn process_start(effort: usize) -> Result<f64, BenchError> {
     let mut command = Command::new("true");
     command.status()?;
-    Ok(best(rounds, 100, || {
+    Ok(best(40 * effort, 1, || {
         let _ = command.status();
     }))
 }
