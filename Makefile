@@ -47,6 +47,9 @@ $(CALL): $(shell find crates/gatepost-call/src -type f) Cargo.lock
 	$(CARGO) $(BUILD_CALL)
 	@touch $(CALL)
 
+benchmarks: build ## Measure against the installed peers, and renew BENCHMARKS.md
+	BENCH_GATEPOST_CALL=$(CURDIR)/$(CALL) benchmarks/measure
+
 dist: ## Build what is shipped: fat LTO, one codegen unit
 	$(CARGO) build --profile dist --locked -p gatepost
 	$(CARGO) $(BUILD_CALL)

@@ -17,22 +17,15 @@ use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
-Measure:
-  call, scan, fanout, subscribe, web   the five scenarios of 1998 to 2006, their settings as defaults
-  smtp, idle                           mail coming in; what idle connections cost
-  floor                                what this machine's system calls cost
-Judge:
-  compare                              is there a difference, and how large is it surely?
-  report                               Markdown, CSV, one HTML file with plots
-  record, trend, tables                keep results, find the first that differs, renew documents
-
 Examples:
-  fanout mqtt://127.0.0.1:1883                               a broker that runs
-  fanout --peer mosquitto --peer gatepost --runs 5           two that are started, A/B/A/B
-  fanout --peer gatepost --subscribers 10..19000 --steps 8   how it grows
-  fanout --peer nats-server --max                            the highest loss-free rate
-  web --peer nginx --peer gatepost --runs 5 --html web.html  plots in one file
-  compare fanout.json --confidence 99.5                      ministat's table, and what it leaves out";
+  fanout mqtt://127.0.0.1:1883                     a broker that runs
+  fanout --peer mosquitto --peer gatepost --runs 5 two that are started, A/B/A/B
+  fanout --peer gatepost --subscribers 10..19000   how it grows, with the exponent
+  fanout --peer nats-server --max                  the highest loss-free rate
+  web --peer nginx --runs 5 --html web.html        plots in one file
+  compare fanout.json --confidence 99.5            ministat, and what it leaves out
+
+Every figure comes with its doubts: read the warnings. docs/bench.md says the rest.";
 
 /// Runs the five scenarios, against Gatepost or any other server of the kind.
 #[derive(Debug, Clone, Args)]

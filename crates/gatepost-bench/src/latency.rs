@@ -98,6 +98,23 @@ impl Latencies {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Buckets(pub Vec<(Nanoseconds, u64)>);
 
+impl Buckets {
+    /// With spans rounded to two digits, and so a tenth as long: enough for a plot.
+    #[must_use]
+    pub fn coarse(&self) -> Self {
+        let mut coarse: Vec<(Nanoseconds, u64)> = Vec::new();
+        for &(span, count) in &self.0 {
+            let unit = 10_u64.pow(span.max(1).ilog10().saturating_sub(1));
+            let rounded = (span + unit / 2) / unit * unit;
+            match coarse.last_mut() {
+                Some(last) if last.0 == rounded => last.1 += count,
+                _ => coarse.push((rounded, count)),
+            }
+        }
+        Self(coarse)
+    }
+}
+
 impl Serialize for Buckets {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let pairs = self.0.iter().map(|(span, count)| match count {
@@ -179,6 +196,15 @@ mod tests {
         read.add(&serde_json::from_str(&text).expect("read"));
         assert_eq!(read.summary(), recorded.summary());
         assert!(serde_json::from_str::<Buckets>("\"1*x\"").is_err());
+        let fine = Buckets(vec![
+            (5, 1),
+            (1_234, 1),
+            (1_249, 2),
+            (1_251, 1),
+            (99_700, 1),
+        ]);
+        let coarse = Buckets(vec![(5, 1), (1_200, 3), (1_300, 1), (100_000, 1)]);
+        assert_eq!(fine.coarse(), coarse);
     }
 
     #[test]

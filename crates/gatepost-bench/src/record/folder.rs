@@ -34,6 +34,14 @@ pub fn record(arguments: &RecordArguments) -> Result<(), BenchError> {
 /// Adds one, with the commit that is checked out unless it has one; gives where it is.
 pub fn keep(folder: &Path, mut report: Report) -> Result<PathBuf, BenchError> {
     report.commit = report.commit.or_else(checked_out);
+    // The figures stay exact; the histograms behind them would fill a repository.
+    let runs = report
+        .targets
+        .iter_mut()
+        .flat_map(|target| &mut target.runs);
+    for latency in runs.flat_map(|run| &mut run.latencies) {
+        latency.buckets_ns = latency.buckets_ns.coarse();
+    }
     let commit = report.commit.as_deref().unwrap_or("unknown");
     let short: String = commit.chars().take(12).collect();
     let started = report.started_unix_seconds;

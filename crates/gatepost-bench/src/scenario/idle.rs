@@ -27,7 +27,7 @@ pub struct IdleArguments {
     #[arg(long, value_name = "N", default_value = "10000")]
     connections: Swept<usize>,
     /// Seconds to watch them, once all are there
-    #[arg(long, default_value_t = 10.0)]
+    #[arg(long, value_name = "S", default_value_t = 10.0)]
     seconds: f64,
 }
 

@@ -34,10 +34,10 @@ pub struct SubscribeArguments {
     #[arg(long, value_name = "N", default_value = "1000")]
     topics: Swept<u16>,
     /// Seconds to wait for acknowledgements
-    #[arg(long, default_value_t = 60.0)]
+    #[arg(long, value_name = "S", default_value_t = 60.0)]
     seconds: f64,
     /// Seconds between two lines of counts
-    #[arg(long, default_value_t = 1.0)]
+    #[arg(long, value_name = "S", default_value_t = 1.0)]
     interval: f64,
     /// Subscriptions of a user that wait for their acknowledgement at a time [default: all]
     #[arg(long, value_name = "N")]

@@ -31,13 +31,13 @@ pub struct FanoutArguments {
     #[arg(long, value_name = "BYTES")]
     pub(super) size: Option<Swept<usize>>,
     /// Seconds to measure
-    #[arg(long, default_value_t = 10.0)]
+    #[arg(long, value_name = "S", default_value_t = 10.0)]
     pub(super) seconds: f64,
     /// Seconds to run before measuring
-    #[arg(long, default_value_t = 2.0)]
+    #[arg(long, value_name = "S", default_value_t = 2.0)]
     pub(super) warm_up: f64,
     /// Seconds without a message after which the rest counts as lost
-    #[arg(long, default_value_t = 2.0)]
+    #[arg(long, value_name = "S", default_value_t = 2.0)]
     pub(super) drain: f64,
     /// Quality of service, 0 or 1
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=1))]

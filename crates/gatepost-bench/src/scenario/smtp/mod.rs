@@ -35,10 +35,10 @@ pub struct SmtpArguments {
     #[arg(long, default_value = "bench@localhost")]
     recipient: String,
     /// Seconds to measure
-    #[arg(long, default_value_t = 10.0)]
+    #[arg(long, value_name = "S", default_value_t = 10.0)]
     seconds: f64,
     /// Seconds to run before measuring
-    #[arg(long, default_value_t = 1.0)]
+    #[arg(long, value_name = "S", default_value_t = 1.0)]
     warm_up: f64,
 }
 

@@ -14,6 +14,8 @@ pub(super) struct Shared {
     pub(super) measure_from: Nanoseconds,
     /// Clients that need a new connection.
     pub(super) idle: Vec<usize>,
+    /// All pages, before the measurement too: what the processes' costs are of.
+    pub(super) pages: u64,
     pub(super) hits: u64,
     pub(super) errors: u64,
     pub(super) bytes: u64,
@@ -36,6 +38,7 @@ impl Shared {
             keep_alive,
             measure_from,
             idle: (0..clients).collect(),
+            pages: 0,
             hits: 0,
             errors: 0,
             bytes: 0,
@@ -71,6 +74,7 @@ impl Client {
     }
 
     fn count(&self, now: Nanoseconds, shared: &mut Shared) {
+        shared.pages += u64::from(self.whole);
         if now < shared.measure_from {
             return;
         }

@@ -111,8 +111,8 @@ impl Measured {
         );
         outcome.neutral(format!("{size} B load factor"), load, "");
         if let Some(cpu) = server_cpu {
-            let per_hit = cpu / shared.hits.max(1) as f64 * 1e6;
-            outcome.lower(format!("{size} B server CPU per page"), per_hit, "µs");
+            let per_page = cpu / shared.pages.max(1) as f64 * 1e6;
+            outcome.lower(format!("{size} B server CPU per page"), per_page, "µs");
         }
         outcome.latency(format!("{size} B response"), &shared.response);
         if shared.connect.count() > 0 {

@@ -45,10 +45,10 @@ pub struct WebArguments {
     #[arg(long, value_name = "N", default_value = "5")]
     clients: Swept<usize>,
     /// Seconds for each size
-    #[arg(long, default_value_t = 5.0)]
+    #[arg(long, value_name = "S", default_value_t = 5.0)]
     seconds: f64,
     /// Seconds to run before measuring each size
-    #[arg(long, default_value_t = 0.5)]
+    #[arg(long, value_name = "S", default_value_t = 0.5)]
     warm_up: f64,
     /// Fetch many pages over each connection, instead of one
     #[arg(long)]
@@ -151,7 +151,7 @@ impl Scenario for Web {
             let cpu = before
                 .zip(after)
                 .map(|(b, a)| a.cpu_seconds() - b.cpu_seconds());
-            pages += measured.shared.hits;
+            pages += measured.shared.pages;
             measured.report(size, cpu, &mut outcome);
             if interrupted() {
                 outcome.interrupted = true;
