@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use gatepost_message::{Action, Envelope, Format, Listener, Message, Peer};
 use gatepost_procedures::CallError;
-use gatepost_rules::Report;
+use gatepost_rules::{Report, TeachError, Teaching};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -28,8 +28,8 @@ mod inflate;
 mod request;
 mod settings;
 
-use answer::Failure;
-pub use request::{Command, Head, HeadError, Version};
+use answer::{Failure, Told};
+pub use request::{Command, Head, HeadError, Targets, Version};
 pub use settings::SpamdSettings;
 
 /// What all connections share.
@@ -129,13 +129,59 @@ impl Connection {
             _ => {}
         }
         let body = self.body(&head, input, deadline).await?;
-        if head.command == Command::Tell {
-            return Err(Failure::unavailable("nothing is learned here").into());
-        }
+        let teaching = match head.command {
+            Command::Tell => Some(self.teaching(&head)?),
+            _ => None,
+        };
         let message = Message::new(self.envelope(&head), None, Format::Mail, body);
         let message = Arc::new(message);
+        if let Some(teaching) = teaching {
+            return self.tell(message, teaching).await;
+        }
         let (report, is_spam) = self.judge(&message).await?;
         Ok(answer::of_report(&head, &report, is_spam, &message.body))
+    }
+
+    /// What TELL asks for; `None` where only others' collections are meant, to which nothing is
+    /// reported from here.
+    fn teaching(&self, head: &Head) -> Result<Option<Teaching>, Broken> {
+        if !self.context.settings.allow_tell {
+            return Err(Failure::unavailable("TELL is not allowed here").into());
+        }
+        if head.set.meets(head.remove) {
+            let reason = "Set and Remove name the same place";
+            return Err(Failure::protocol(reason).into());
+        }
+        match (head.set.local, head.remove.local, head.class) {
+            (true, _, Some(class)) => Ok(Some(Teaching::Learn(class))),
+            (true, _, None) => Err(Failure::protocol("Set needs a Message-class").into()),
+            (false, true, _) => Ok(Some(Teaching::Forget)),
+            (false, false, _) => Ok(None),
+        }
+    }
+
+    /// Teaches, and tells whether that changed anything once it is on disk.
+    async fn tell(
+        &self,
+        message: Arc<Message>,
+        teaching: Option<Teaching>,
+    ) -> Result<Vec<u8>, Broken> {
+        let Some(teaching) = teaching else {
+            return Ok(answer::of_tell(Told::Nothing));
+        };
+        let procedures = self.context.gateway.procedures();
+        let taught = procedures.teach(message, teaching).await;
+        let taught = taught.map_err(|error| Failure::temporary(&error.to_string()))?;
+        let changed = taught.map_err(|error| match error {
+            TeachError::Off => Failure::unavailable(&error.to_string()),
+            TeachError::NotKept(_) => Failure::temporary(&error.to_string()),
+        })?;
+        tracing::info!(target: "spamd", peer = %self.peer, changed, "told: {teaching:?}");
+        Ok(answer::of_tell(match (changed, teaching) {
+            (false, _) => Told::Nothing,
+            (true, Teaching::Learn(_)) => Told::Learned,
+            (true, Teaching::Forget) => Told::Forgotten,
+        }))
     }
 
     fn envelope(&self, head: &Head) -> Envelope {

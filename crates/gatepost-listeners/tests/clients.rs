@@ -1,26 +1,12 @@
-//! The listeners under clients that we did not write: spamc, swaks, Python's smtplib, miltertest.
+//! The listeners under clients that we did not write: swaks, Python's smtplib, miltertest.
 
 mod support;
 
-use std::net::SocketAddr;
 use std::process::{Output, Stdio};
 
 use support::World;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
-
-const HAM: &str = "From: anna@example.org\r\nTo: bert@example.org\r\nSubject: lunch\r\n\
-    Date: Sat, 21 Nov 2026 04:00:00 +0000\r\nMessage-ID: <1@example.org>\r\n\r\nat noon?\r\n";
-
-/// The string that every SpamAssassin scores with 1,000.
-fn spam() -> String {
-    let gtube = [
-        "XJS*C4JDBQADN1.NSBN3*2IDNEN",
-        "GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL",
-        "C.34X",
-    ];
-    HAM.replace("at noon?", &gtube.join("*"))
-}
 
 async fn run(program: &str, arguments: &[&str], input: &str) -> Output {
     let mut child = Command::new(program)
@@ -40,77 +26,6 @@ async fn run(program: &str, arguments: &[&str], input: &str) -> Output {
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// Exit code and output of spamc.
-async fn spamc(address: SocketAddr, options: &[&str], input: &str) -> (Option<i32>, String) {
-    let port = address.port().to_string();
-    // -F: no config of this machine; -x: errors show in the exit code.
-    let mut arguments = vec!["-F", "/dev/null", "-x", "-d", "127.0.0.1", "-p", &port];
-    arguments.extend(options);
-    let output = run("spamc", &arguments, input).await;
-    (output.status.code(), text(&output.stdout))
-}
-
-#[tokio::test]
-async fn spamc_asks_in_every_way() {
-    let world = World::new();
-    let address = world.listen("spamd", "");
-    let spam = spam();
-
-    let (code, out) = spamc(address, &["-K"], "").await;
-    assert_eq!(code, Some(0), "ping: {out}");
-    assert!(out.starts_with("SPAMD/1.5 0"), "{out}");
-
-    let (code, out) = spamc(address, &["-c"], &spam).await;
-    assert_eq!(code, Some(1), "check: {out}");
-    let (score, required) = out.trim().split_once('/').expect("score/required");
-    assert!(score.parse::<f64>().expect("a number") >= 1000.0, "{out}");
-    assert_eq!(required, "5.0");
-    let (code, _) = spamc(address, &["-c"], HAM).await;
-    assert_eq!(code, Some(0));
-
-    let (_, out) = spamc(address, &["-y"], &spam).await;
-    assert!(
-        out.split([',', '\n']).any(|name| name == "GTUBE"),
-        "symbols: {out}"
-    );
-
-    let (_, out) = spamc(address, &["-R"], &spam).await;
-    assert!(
-        out.contains("GTUBE") && out.contains("points"),
-        "report: {out}"
-    );
-    let (_, out) = spamc(address, &["-r"], &spam).await;
-    assert!(out.contains("GTUBE"), "report if spam: {out}");
-    let (_, out) = spamc(address, &["-r"], HAM).await;
-    assert!(!out.contains("points"), "no report of ham: {out}");
-
-    let (code, out) = spamc(address, &[], &spam).await;
-    assert_eq!(code, Some(0), "process: {out}");
-    assert!(out.contains("X-Spam-Flag: YES"), "{out}");
-    let (_, out) = spamc(address, &[], HAM).await;
-    assert!(
-        out.contains("X-Spam-Status: No") && out.contains("at noon?"),
-        "{out}"
-    );
-    let (_, out) = spamc(address, &["--headers"], HAM).await;
-    assert!(
-        out.contains("X-Spam-Status: No") && out.contains("at noon?"),
-        "{out}"
-    );
-
-    let (code, _) = spamc(address, &["-L", "spam"], &spam).await;
-    // The answer is 69, unavailable, in the one line that the protocol has for errors; spamc takes
-    // any such line for a broken answer (74, input/output error). What counts: not for success.
-    assert_eq!(code, Some(74), "learning is not offered");
-
-    let journal = world.store.journal_recent(50).expect("the journal");
-    assert!(
-        journal
-            .iter()
-            .any(|entry| entry.subject.as_deref() == Some("lunch"))
-    );
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use gatepost_message::{Listener, Message, Verdict};
-use gatepost_rules::{Report, RuleSet};
+use gatepost_rules::{Report, RuleSet, TeachError, Teaching};
 use tokio::sync::oneshot;
 
 use crate::builtin::{scan, verdict};
@@ -178,6 +178,22 @@ impl Procedures {
                 // Fails where nobody waits any more.
                 let _ = reply.send(scan(&rules, &message));
             }
+        });
+        self.0.pool.submit(job).map_err(|_| CallError::Busy)?;
+        answer.await.map_err(|_| CallError::Busy)
+    }
+
+    /// Has the rules learn or forget a message; true if that changed anything, and it is on disk.
+    pub async fn teach(
+        &self,
+        message: Arc<Message>,
+        teaching: Teaching,
+    ) -> Result<Result<bool, TeachError>, CallError> {
+        let (reply, answer) = oneshot::channel();
+        let rules = Arc::clone(&self.0.set.load().rules);
+        let job = Box::new(move || {
+            // Done even where nobody waits any more: it was asked for.
+            let _ = reply.send(rules.teach(&message.body, teaching));
         });
         self.0.pool.submit(job).map_err(|_| CallError::Busy)?;
         answer.await.map_err(|_| CallError::Busy)

@@ -56,6 +56,36 @@ impl Learning {
     }
 }
 
+/// What somebody says of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Teaching {
+    /// What it is.
+    Learn(Class),
+    /// It is to be as if it had never been learned.
+    Forget,
+}
+
+/// Why a message was not learned.
+#[derive(Debug, thiserror::Error)]
+pub enum TeachError {
+    /// Nothing is learned here at all.
+    #[error("nothing is learned here: Bayes is switched off")]
+    Off,
+    /// It was learned, and cannot be kept.
+    #[error("what was learned cannot be kept: {0}")]
+    NotKept(String),
+}
+
+impl Learning {
+    /// Waits until all that was learned is on disk.
+    pub(crate) fn settle(&self) -> Result<(), TeachError> {
+        let not_kept = |error: &dyn std::error::Error| TeachError::NotKept(error.to_string());
+        self.bayes.keep().map_err(|error| not_kept(&error))?;
+        self.book.keep().map_err(|error| not_kept(&error))?;
+        self.bayes.settle().map_err(|error| not_kept(&error))
+    }
+}
+
 /// What rule files say about learning.
 #[derive(Clone, Debug, Default)]
 pub struct LearningSettings {

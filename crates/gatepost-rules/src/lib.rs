@@ -32,8 +32,9 @@ pub mod reputation;
 mod rule_set;
 mod scan;
 mod settings;
+mod users;
 
-pub use learning::{Learning, LearningSettings};
+pub use learning::{Learning, LearningSettings, TeachError, Teaching};
 pub use problem::{Problem, Severity};
 pub use report::{Hit, Report};
 pub use rule_set::{NearMiss, RuleSet, Statistics};

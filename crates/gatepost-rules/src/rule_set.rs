@@ -5,14 +5,15 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use crate::bayes::{Autolearn, Points};
+use crate::bayes::{Autolearn, Learned, Points};
 use crate::compile::{self, Abilities, Compiled, RuleFacts};
 use crate::language::options::Options;
 use crate::language::{self, Definitions, Language};
-use crate::learning::{Learning, LearningSettings, Lesson};
+use crate::learning::{Learning, LearningSettings, Lesson, TeachError, Teaching};
 use crate::mail::{Configuration, Mail};
 use crate::report;
 use crate::scan::{Near, State};
+use crate::users::{Preferences, Users};
 use crate::{Hit, Problem, Report, RulesSettings, ScanContext, Severity};
 
 /// The rules that are part of the program, and the name that problems call their file.
@@ -57,6 +58,7 @@ pub struct RuleSet {
     definitions: Definitions,
     options: Arc<Options>,
     learning: Option<Learning>,
+    users: Option<Users>,
     required: f64,
     size_max: usize,
     time_max: Duration,
@@ -77,10 +79,7 @@ impl RuleSet {
     /// cannot be used is told as a problem and skipped. Without any existing path the set is the
     /// embedded one.
     pub fn load(paths: &[PathBuf], settings: &RulesSettings) -> (Self, Vec<Problem>) {
-        let language = Language {
-            locale: LOCALE.to_owned(),
-            local_only: !settings.network,
-        };
+        let language = language(settings);
         let preferences = settings.preferences.as_deref();
         let mut definitions = language::read_paths(paths, preferences, &language)
             .unwrap_or_else(|| embedded_definitions(preferences, &language));
@@ -92,10 +91,7 @@ impl RuleSet {
 
     /// Compiles rules that are at hand as text, as if they stood in a file called `name`.
     pub fn from_text(name: &str, text: &[u8], settings: &RulesSettings) -> (Self, Vec<Problem>) {
-        let language = Language {
-            locale: LOCALE.to_owned(),
-            local_only: !settings.network,
-        };
+        let language = language(settings);
         let mut definitions = Definitions::default();
         let texts = [(PathBuf::from(name), text.to_vec())];
         language::read_texts(&mut definitions, &texts, &language);
@@ -131,6 +127,10 @@ impl RuleSet {
             with_bayes: OnceLock::new(),
             options: Arc::new(definitions.options.clone()),
             learning: None,
+            users: settings
+                .user_preferences
+                .clone()
+                .map(|folder| Users::new(folder, language(settings))),
             required,
             size_max: settings.max_size.as_usize(),
             time_max: settings.max_time.duration(),
@@ -142,10 +142,48 @@ impl RuleSet {
     /// Judges one message, given as RFC 5322 text with either line end.
     pub fn scan(&self, message: &[u8], context: &ScanContext<'_>) -> Report {
         let message = message.get(..self.size_max).unwrap_or(message);
-        let mail = Mail::parse_with(message, self.configuration());
+        let user = self.user(context);
+        let user = user.as_deref();
+        let mail = Mail::parse_with(message, self.configuration_of(user));
         let (compiled, lesson) = self.begin(&mail);
         let state = self.run(compiled, &mail, lesson.as_ref(), context);
-        self.report(compiled, &mail, lesson, state)
+        self.report(compiled, &mail, lesson, state, user)
+    }
+
+    /// Learns or forgets a message, without the marks that a filter put on it, and waits until
+    /// that is on disk; must not be called on an I/O runtime. False if there was nothing to change.
+    pub fn teach(&self, message: &[u8], teaching: Teaching) -> Result<bool, TeachError> {
+        let learning = self.learning.as_ref().ok_or(TeachError::Off)?;
+        let settings = self.learning_settings();
+        let message = message.get(..self.size_max).unwrap_or(message);
+        let message = report::unmark::unmark(message, &self.options);
+        let mail = Mail::parse_with(&message, self.configuration());
+        let changed = match teaching {
+            Teaching::Learn(class) => match learning.learn(&mail, class, settings) {
+                Learned::New | Learned::Changed => true,
+                Learned::Before => false,
+                Learned::Off => return Err(TeachError::Off),
+            },
+            Teaching::Forget => learning.forget(&mail, settings),
+        };
+        learning.settle()?;
+        Ok(changed)
+    }
+
+    /// What users' files of preferences say in vain.
+    pub fn user_problems(&self) -> Vec<Problem> {
+        let problems = |users: &Users| users.problems(&self.definitions);
+        self.users.as_ref().map(problems).unwrap_or_default()
+    }
+
+    fn user(&self, context: &ScanContext<'_>) -> Option<Arc<Preferences>> {
+        self.users
+            .as_ref()?
+            .preferences(context.user?, &self.definitions)
+    }
+
+    fn configuration_of<'a>(&'a self, user: Option<&'a Preferences>) -> &'a Configuration {
+        user.map_or(self.configuration(), |user| &user.configuration)
     }
 
     /// Joins what was learned: from now on scans ask it and add to it.
@@ -209,13 +247,15 @@ impl RuleSet {
     /// they name did, and one rule more or less would have made them hit.
     pub fn explain(&self, message: &[u8], context: &ScanContext<'_>) -> (Report, Vec<NearMiss>) {
         let message = message.get(..self.size_max).unwrap_or(message);
-        let mail = Mail::parse_with(message, self.configuration());
+        let user = self.user(context);
+        let user = user.as_deref();
+        let mail = Mail::parse_with(message, self.configuration_of(user));
         let (compiled, lesson) = self.begin(&mail);
         let state = self.run(compiled, &mail, lesson.as_ref(), context);
         let near = compiled.program.metas.near(&state);
         let near = near.into_iter().filter_map(|near| compiled.near_miss(near));
         let near = near.collect();
-        (self.report(compiled, &mail, lesson, state), near)
+        (self.report(compiled, &mail, lesson, state, user), near)
     }
 
     fn report(
@@ -224,7 +264,15 @@ impl RuleSet {
         mail: &Mail<'_>,
         lesson: Option<Lesson<'_>>,
         mut state: State,
+        user: Option<&Preferences>,
     ) -> Report {
+        let with_bayes = lesson.as_ref().is_some_and(|lesson| lesson.with_bayes);
+        let abilities = Abilities {
+            network: false,
+            bayes: with_bayes,
+        };
+        let set = abilities.score_set();
+        let required = user.and_then(|user| user.required).unwrap_or(self.required);
         state.hits.sort_unstable();
         let mut score = 0.0;
         let mut points = Averaged::default();
@@ -237,8 +285,13 @@ impl RuleSet {
             if facts.is_sub_rule {
                 continue;
             }
+            let own = user.and_then(|user| user.score(&facts.name, set));
+            if own == Some(0.0) {
+                continue; // switched off by the user
+            }
+            let points_of_rule = own.unwrap_or(facts.score);
             points.add(facts);
-            score += facts.score;
+            score += points_of_rule;
             if let Some(prefix) = &facts.subject_prefix
                 && !subject_prefix.contains(&**prefix)
             {
@@ -248,7 +301,7 @@ impl RuleSet {
             let matched = state.matched.iter().position(|(known, _)| *known == rule);
             hits.push(Hit {
                 name: Arc::clone(&facts.name),
-                score: facts.score,
+                score: points_of_rule,
                 description: Arc::clone(&facts.description),
                 area: facts.prefix,
                 matched: matched.map(|index| state.matched.swap_remove(index).1),
@@ -266,18 +319,18 @@ impl RuleSet {
                 score += hit.score;
                 hits.push(hit);
             }
-            let is_spam = report::round(score) >= self.required;
+            let is_spam = report::round(score) >= required;
             autolearn = lesson.end(mail, &points.autolearn, is_spam);
         }
         Report {
             score: report::round(score),
-            required: self.required,
+            required,
             hits,
             autolearn,
             limited: state.limited.iter().filter_map(name).collect(),
             preview: report::preview(mail.body()),
             subject_prefix,
-            options: Arc::clone(&self.options),
+            options: Arc::clone(user.map_or(&self.options, |user| &user.options)),
         }
     }
 
@@ -355,6 +408,13 @@ impl Compiled {
             other: Arc::clone(&other.name),
             needs_hit: near.needs_hit,
         })
+    }
+}
+
+fn language(settings: &RulesSettings) -> Language {
+    Language {
+        locale: LOCALE.to_owned(),
+        local_only: !settings.network,
     }
 }
 

@@ -25,6 +25,9 @@ pub struct RulesSettings {
     pub required_score: Option<f64>,
     /// Per-user preferences, read after the rule folders.
     pub preferences: Option<PathBuf>,
+    /// A folder with a file of preferences for each user (`NAME`, or `NAME/user_prefs`): scores,
+    /// the threshold, welcome lists, header fields. Where a request names its user they apply.
+    pub user_preferences: Option<PathBuf>,
     /// From this size on a message is not scanned past its first so many bytes.
     pub max_size: ByteSize,
     /// How much of a message's structure is taken apart.
@@ -45,6 +48,7 @@ impl Default for RulesSettings {
             network: false,
             required_score: None,
             preferences: None,
+            user_preferences: None,
             max_size: ByteSize::mebibytes(64),
             mail: MailLimits::default(),
             max_time: Period::seconds(2),

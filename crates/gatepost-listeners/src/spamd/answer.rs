@@ -63,6 +63,24 @@ impl Failure {
 
 pub(super) const PONG: &[u8] = b"SPAMD/1.5 0 PONG\r\n";
 
+/// What TELL changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Told {
+    Learned,
+    Forgotten,
+    Nothing,
+}
+
+/// The answer to TELL. An empty line more than the others have stands at its end.
+pub(super) fn of_tell(told: Told) -> Vec<u8> {
+    let field = match told {
+        Told::Learned => "DidSet: local\r\n",
+        Told::Forgotten => "DidRemove: local\r\n",
+        Told::Nothing => "",
+    };
+    format!("SPAMD/1.1 0 EX_OK\r\n{field}\r\n\r\n").into_bytes()
+}
+
 /// The answer to a request with a message.
 pub(super) fn of_report(head: &Head, report: &Report, is_spam: bool, message: &[u8]) -> Vec<u8> {
     let body = match head.command {
@@ -136,6 +154,9 @@ mod tests {
             content_length: None,
             user: None,
             compressed: false,
+            class: None,
+            set: super::super::request::Targets::default(),
+            remove: super::super::request::Targets::default(),
         };
         let mut report = Report::default();
         report.score = 15.04;

@@ -1,6 +1,7 @@
 //! The head of a request, without I/O.
 
 use bytes::{Buf, BytesMut};
+use gatepost_rules::bayes::Class;
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +58,28 @@ pub struct Head {
     pub user: Option<String>,
     /// Whether the message is compressed by zlib.
     pub compressed: bool,
+    /// What TELL says the message is.
+    pub class: Option<Class>,
+    /// Where TELL wants it learned.
+    pub set: Targets,
+    /// Where TELL wants it forgotten.
+    pub remove: Targets,
+}
+
+/// Where TELL wants something done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Targets {
+    /// In what is learned here.
+    pub local: bool,
+    /// In collections of others, to which messages are reported.
+    pub remote: bool,
+}
+
+impl Targets {
+    /// Whether both name the same place.
+    pub const fn meets(self, other: Self) -> bool {
+        self.local && other.local || self.remote && other.remote
+    }
 }
 
 /// Why a head cannot be read. The text stands in the answer.
@@ -77,6 +100,10 @@ pub enum HeadError {
     Compression(String),
     #[error("Compress needs a Content-length")]
     CompressedWithoutLength,
+    #[error("the class '{0}' is neither spam nor ham")]
+    Class(String),
+    #[error("'{0}' is neither local nor remote")]
+    Target(String),
 }
 
 impl Head {
@@ -143,12 +170,13 @@ fn stands_alone(line: &[u8]) -> bool {
 
 fn request(line: &str) -> Result<(Command, Version), HeadError> {
     let malformed = || HeadError::Request(shortened(line));
-    let mut words = line.split_whitespace();
-    let (Some(command), Some(protocol), None) = (words.next(), words.next(), words.next()) else {
+    // spamd searches the line for the command; what stands before it is nobody's business.
+    let mut words = line.split_whitespace().rev();
+    let (Some(protocol), Some(command)) = (words.next(), words.next()) else {
         return Err(malformed());
     };
     let version = protocol.strip_prefix("SPAMC/").ok_or_else(malformed)?;
-    let (major, minor) = version.split_once('.').ok_or_else(malformed)?;
+    let (major, minor) = version.split_once('.').unwrap_or((version, "0"));
     let number = |text: &str| text.parse::<u8>().map_err(|_| malformed());
     let version = (number(major)?, number(minor)?);
     let command = Command::named(command).ok_or_else(|| HeadError::Command(shortened(command)))?;
@@ -164,6 +192,9 @@ fn parse(text: &str) -> Result<Head, HeadError> {
         content_length: None,
         user: None,
         compressed: false,
+        class: None,
+        set: Targets::default(),
+        remove: Targets::default(),
     };
     for line in lines.take_while(|line| !line.is_empty()) {
         let (name, value) = line
@@ -188,9 +219,30 @@ fn field(head: &mut Head, name: &str, value: &str) -> Result<(), HeadError> {
         "user" => head.user = Some(value.to_owned()),
         "compress" if value.eq_ignore_ascii_case("zlib") => head.compressed = true,
         "compress" => return Err(HeadError::Compression(shortened(value))),
+        "message-class" => {
+            head.class = Some(match value.to_ascii_lowercase().as_str() {
+                "spam" => Class::Spam,
+                "ham" => Class::Ham,
+                _ => return Err(HeadError::Class(shortened(value))),
+            });
+        }
+        "set" => head.set = targets(value)?,
+        "remove" => head.remove = targets(value)?,
         _ => {}
     }
     Ok(())
+}
+
+fn targets(value: &str) -> Result<Targets, HeadError> {
+    let mut targets = Targets::default();
+    for word in value.split(',').map(str::trim) {
+        match word.to_ascii_lowercase().as_str() {
+            "local" => targets.local = true,
+            "remote" => targets.remote = true,
+            _ => return Err(HeadError::Target(shortened(word))),
+        }
+    }
+    Ok(targets)
 }
 
 fn shortened(text: &str) -> String {
@@ -220,6 +272,9 @@ mod tests {
             content_length: Some(5),
             user: Some("anna".into()),
             compressed: false,
+            class: None,
+            set: Targets::default(),
+            remove: Targets::default(),
         };
         assert_eq!((head, left), (expected, 5));
         for end in 0..text.len() - 5 {
@@ -267,6 +322,14 @@ mod tests {
             (
                 "CHECK SPAMC/1.5\r\nCompress: magic\r\n\r\n",
                 HeadError::Compression("magic".into()),
+            ),
+            (
+                "TELL SPAMC/1.5\r\nMessage-class: eggs\r\n\r\n",
+                HeadError::Class("eggs".into()),
+            ),
+            (
+                "TELL SPAMC/1.5\r\nSet: local, moon\r\n\r\n",
+                HeadError::Target("moon".into()),
             ),
             (
                 "CHECK SPAMC/1.5\r\nCompress: zlib\r\n\r\n",

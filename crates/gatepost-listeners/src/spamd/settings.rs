@@ -17,6 +17,8 @@ pub struct SpamdSettings {
     pub request_time_max: Period,
     /// How long a client may leave its answer unread.
     pub answer_time_max: Period,
+    /// Whether clients may teach (`TELL`, `spamc -L`); whoever reaches the port may then.
+    pub allow_tell: bool,
     /// How many connections may be open at once; 0 does not limit.
     pub connections_max: u32,
     /// How many of them from one address; 0 does not limit.
@@ -31,6 +33,7 @@ impl Default for SpamdSettings {
             head_max: ByteSize::kibibytes(16),
             request_time_max: Period::seconds(300),
             answer_time_max: Period::seconds(300),
+            allow_tell: true,
             connections_max: 1000,
             connections_per_address_max: 0,
         }

@@ -58,6 +58,10 @@ pub struct World {
 
 impl World {
     pub fn new() -> Self {
+        Self::with_rules(RuleSet::embedded())
+    }
+
+    pub fn with_rules(rules: RuleSet) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("judge.luau"), JUDGE).expect("written");
         let mut configuration = Configuration::default();
@@ -75,8 +79,8 @@ impl World {
             run: vec!["/judge".to_owned()],
             ..ScopeSettings::default()
         });
-        let rules = Arc::new(RuleSet::embedded());
-        let (procedures, _) = Procedures::start(configuration, rules).expect("no mistakes");
+        let (procedures, _) =
+            Procedures::start(configuration, Arc::new(rules)).expect("no mistakes");
         let notes = Arc::new(Notes::default());
         let store = Store::in_memory().expect("memory");
         Self {
@@ -91,10 +95,16 @@ impl World {
     /// Starts a listener with the settings given as TOML; returns its address.
     pub fn listen(&self, listener: &str, settings: &str) -> SocketAddr {
         let free = "127.0.0.1:0".parse().expect("an address");
-        let acceptor = Acceptor::bind(&free).expect("a free port");
-        let Bind::Tcp(address) = *acceptor.local() else {
+        let Bind::Tcp(address) = self.listen_on(&free, listener, settings) else {
             panic!("bound to TCP")
         };
+        address
+    }
+
+    /// Starts a listener on a socket.
+    pub fn listen_on(&self, bind: &Bind, listener: &str, settings: &str) -> Bind {
+        let acceptor = Acceptor::bind(bind).expect("a free socket");
+        let address = acceptor.local().clone();
         let (gateway, workers) = (self.gateway.clone(), Workers::current());
         let shutdown = self.shutdown.subscribe();
         match listener {

@@ -82,7 +82,11 @@ impl Procedure for Spamcheck {
 
 /// Runs the rules over a message.
 pub(crate) fn scan(rules: &RuleSet, message: &Message) -> Report {
-    rules.scan(&message.body, &ScanContext::default())
+    let context = ScanContext {
+        user: message.envelope.user.as_deref(),
+        ..ScanContext::default()
+    };
+    rules.scan(&message.body, &context)
 }
 
 /// What the settings make of a report.

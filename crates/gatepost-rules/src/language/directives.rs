@@ -181,6 +181,26 @@ pub(super) fn handler(name: &str) -> Option<Handler> {
     BY_NAME.get(name).copied()
 }
 
+/// Whether a line with `name` is not for single users: it defines rules, which are the same for
+/// all, or reaches for files and plugins.
+pub(super) fn is_administrators(name: &str) -> bool {
+    const DEFINING: [&str; 12] = [
+        "askdns",
+        "body",
+        "full",
+        "header",
+        "include",
+        "loadplugin",
+        "meta",
+        "mimeheader",
+        "rawbody",
+        "tryplugin",
+        "uri",
+        "uri_detail",
+    ];
+    DEFINING.contains(&name) || name.starts_with("replace_")
+}
+
 /// Why the directive `name` has no effect, if it is known.
 pub(super) fn without_effect(name: &str) -> Option<NoEffect> {
     let fits = |pattern: &str| match pattern.strip_suffix('*') {

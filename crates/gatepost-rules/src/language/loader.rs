@@ -106,6 +106,8 @@ pub(super) struct Loader<'d> {
     pub(super) definitions: &'d mut Definitions,
     pub(super) plugins: Plugins,
     language: &'d Language,
+    /// Whether the lines are a user's, who may not define rules.
+    is_user: bool,
     /// The files being read, outermost first.
     files: Vec<Arc<PathBuf>>,
 }
@@ -120,8 +122,15 @@ impl<'d> Loader<'d> {
             definitions,
             plugins,
             language,
+            is_user: false,
             files: Vec::new(),
         }
+    }
+
+    /// The lines that follow are a user's.
+    pub(super) fn of_a_user(mut self) -> Self {
+        self.is_user = true;
+        self
     }
 
     /// Reads the text of one file. Open `if`s end with it.
@@ -227,6 +236,12 @@ impl<'d> Loader<'d> {
         line: &Line<'_>,
         conditions: &mut Conditions,
     ) -> Result<(), LineProblem> {
+        if self.is_user && directives::is_administrators(line.directive) {
+            return Err(LineProblem::invalid(
+                format!("a user's preferences cannot hold {}", line.directive),
+                "put it into the rule folders",
+            ));
+        }
         match line.directive {
             "include" => return self.include(line),
             "require_version" => return require_version(line, conditions),

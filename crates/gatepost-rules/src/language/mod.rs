@@ -144,6 +144,18 @@ pub(crate) fn read_texts(
     }
 }
 
+/// Reads a user's preferences over what the folders say; he defines no rules.
+pub(crate) fn read_user(
+    definitions: &mut Definitions,
+    path: &Path,
+    text: &[u8],
+    language: &Language,
+) {
+    Loader::new(definitions, Plugins::usual(), language)
+        .of_a_user()
+        .read(path, text);
+}
+
 /// Whether a file has a `loadplugin` line.
 fn names_plugins(text: &[u8]) -> bool {
     text.split(|&byte| byte == b'\n')

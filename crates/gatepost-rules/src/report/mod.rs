@@ -2,6 +2,7 @@
 
 mod rewrite;
 mod template;
+pub(crate) mod unmark;
 mod wrap;
 
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use super::wrap::fold_field;
 /// The width of header fields.
 const FIELD_WIDTH: usize = 79;
 /// What all fields of this kind begin with; a message's own ones are removed, as they may lie.
-const PREFIX: &str = "X-Spam-";
+pub(super) const PREFIX: &str = "X-Spam-";
 
 /// The fields that the rules ask for, for wanted mail or for spam.
 pub(super) fn header_fields(report: &Report) -> Vec<(String, String)> {
@@ -66,7 +66,7 @@ fn mbox_separator(message: &[u8]) -> (&[u8], &[u8]) {
 }
 
 /// The fields of a head, each with its continuation lines and line ends, and what follows.
-fn split_head(message: &[u8]) -> (Vec<&[u8]>, &[u8]) {
+pub(super) fn split_head(message: &[u8]) -> (Vec<&[u8]>, &[u8]) {
     let mut fields: Vec<&[u8]> = Vec::new();
     let mut rest = message;
     let mut start = 0;
@@ -92,14 +92,14 @@ fn split_head(message: &[u8]) -> (Vec<&[u8]>, &[u8]) {
     (fields, rest)
 }
 
-fn is_field(field: &[u8], name: &str) -> bool {
+pub(super) fn is_field(field: &[u8], name: &str) -> bool {
     let colon = memchr::memchr(b':', field).unwrap_or(0);
     field
         .get(..colon)
         .is_some_and(|own| own.eq_ignore_ascii_case(name.as_bytes()))
 }
 
-fn is_ours(field: &[u8]) -> bool {
+pub(super) fn is_ours(field: &[u8]) -> bool {
     let begins = |text: &str| {
         field
             .get(..text.len())

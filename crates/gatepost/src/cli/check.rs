@@ -28,7 +28,8 @@ pub(super) fn run(arguments: &CheckArguments) -> ExitCode {
         Ok(loaded) => loaded,
         Err(mistakes) => return print_mistakes(&mistakes),
     };
-    let (rules, problems) = RuleSet::load(&config.rules.paths, &config.rules);
+    let (rules, mut problems) = RuleSet::load(&config.rules.paths, &config.rules);
+    problems.extend(rules.user_problems());
     let statistics = rules.statistics();
     if arguments.rules {
         print_by_cause(&problems);

@@ -1,0 +1,186 @@
+//! What single users want otherwise: scores, the threshold, welcome lists, header fields.
+//!
+//! A user's file is a rule file of preferences. It may change how his mail is scored and told, and
+//! defines no rules: those are compiled once for all users, and so that nobody's file can slow
+//! down or break another's mail. A file is read when its user's first message comes and again when
+//! it has changed.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use crate::Problem;
+use crate::language::options::Options;
+use crate::language::{self, Definitions, Language};
+use crate::mail::Configuration;
+
+/// Users whose preferences are kept in memory; beyond, all are read anew.
+const USERS_KEPT_MAX: usize = 256;
+/// The longest name of a user.
+const NAME_BYTES_MAX: usize = 255;
+/// The file in a user's folder, where he has a folder, as SpamAssassin names it.
+const FILE_NAME: &str = "user_prefs";
+
+/// One user's preferences, joined to those of the rule folders.
+pub(crate) struct Preferences {
+    pub(crate) options: Arc<Options>,
+    pub(crate) configuration: Configuration,
+    /// The threshold, where it is not the folders'.
+    pub(crate) required: Option<f64>,
+    /// Rules with other scores, for the four score sets.
+    scores: HashMap<Arc<str>, [f64; 4]>,
+}
+
+impl Preferences {
+    /// Reads one file; what it says in vain is told.
+    fn read(
+        text: &[u8],
+        path: &Path,
+        base: &Definitions,
+        language: &Language,
+    ) -> (Self, Vec<Problem>) {
+        let mut own = base.clone();
+        own.problems.clear();
+        language::read_user(&mut own, path, text, language);
+        let changed = own.rules.iter().filter_map(|rule| {
+            let scores = std::array::from_fn(|set| rule.score(set));
+            let before = base.find(&rule.name)?;
+            let is_same =
+                (0..4).all(|set| before.score(set).to_bits() == rule.score(set).to_bits());
+            (!is_same).then(|| (Arc::clone(&rule.name), scores))
+        });
+        let scores = changed.collect();
+        let required = own.options.required_score;
+        let preferences = Self {
+            scores,
+            required: (required.to_bits() != base.options.required_score.to_bits())
+                .then_some(required),
+            options: Arc::new(own.options),
+            configuration: own.configuration,
+        };
+        (preferences, own.problems)
+    }
+
+    /// The score of a rule in a score set, if it is not the folders'.
+    pub(crate) fn score(&self, rule: &str, set: usize) -> Option<f64> {
+        self.scores.get(rule)?.get(set).copied()
+    }
+}
+
+/// When a file was written, and its size: whether it is still the one that was read.
+type Version = (SystemTime, u64);
+
+/// The preferences of all users, in a folder.
+pub(crate) struct Users {
+    folder: PathBuf,
+    language: Language,
+    read: Mutex<HashMap<String, (Version, Arc<Preferences>)>>,
+}
+
+impl Users {
+    pub(crate) fn new(folder: PathBuf, language: Language) -> Self {
+        Self {
+            folder,
+            language,
+            read: Mutex::default(),
+        }
+    }
+
+    /// A user's preferences; `None` if he has none.
+    pub(crate) fn preferences(&self, user: &str, base: &Definitions) -> Option<Arc<Preferences>> {
+        let path = self.path(user)?;
+        let version = version(&path)?;
+        let lock = || self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((read, preferences)) = lock().get(user)
+            && *read == version
+        {
+            return Some(Arc::clone(preferences));
+        }
+        let text = std::fs::read(&path).ok()?;
+        let (preferences, _) = Preferences::read(&text, &path, base, &self.language);
+        let preferences = Arc::new(preferences);
+        let mut kept = lock();
+        if kept.len() >= USERS_KEPT_MAX {
+            kept.clear();
+        }
+        kept.insert(user.to_owned(), (version, Arc::clone(&preferences)));
+        Some(preferences)
+    }
+
+    /// What all users' files say in vain.
+    pub(crate) fn problems(&self, base: &Definitions) -> Vec<Problem> {
+        let entries = match std::fs::read_dir(&self.folder) {
+            Ok(entries) => entries,
+            Err(error) => return vec![language::unreadable(&self.folder, &error)],
+        };
+        let mut names: Vec<String> = entries
+            .flatten()
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .collect();
+        names.sort();
+        let mut problems = Vec::new();
+        for path in names.iter().filter_map(|name| self.path(name)) {
+            match std::fs::read(&path) {
+                Ok(text) => {
+                    let (_, said) = Preferences::read(&text, &path, base, &self.language);
+                    problems.extend(said);
+                }
+                Err(error) => problems.push(language::unreadable(&path, &error)),
+            }
+        }
+        problems
+    }
+
+    /// The file of a user, whose name comes from a client: it must not lead out of the folder.
+    fn path(&self, user: &str) -> Option<PathBuf> {
+        let is_name = !user.is_empty()
+            && user.len() <= NAME_BYTES_MAX
+            && !user.starts_with('.')
+            && !user.contains(|letter: char| matches!(letter, '/' | '\\') || letter.is_control());
+        let path = is_name.then(|| self.folder.join(user))?;
+        if path.is_dir() {
+            let file = path.join(FILE_NAME);
+            return file.is_file().then_some(file);
+        }
+        path.is_file().then_some(path)
+    }
+}
+
+fn version(path: &Path) -> Option<Version> {
+    let metadata = std::fs::metadata(path).ok()?;
+    Some((metadata.modified().ok()?, metadata.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_do_not_lead_out_of_the_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("anna"), "required_score 3").unwrap();
+        std::fs::create_dir(folder.path().join("bert")).unwrap();
+        std::fs::write(folder.path().join("bert/user_prefs"), "required_score 4").unwrap();
+        let language = Language {
+            locale: "en_US".to_owned(),
+            local_only: true,
+        };
+        let users = Users::new(folder.path().join("."), language);
+        let base = Definitions::default();
+        let required = |user: &str| users.preferences(user, &base)?.required;
+        assert_eq!(required("anna"), Some(3.0));
+        assert_eq!(required("bert"), Some(4.0));
+        for name in [
+            "",
+            ".",
+            "..",
+            "../anna",
+            "carl",
+            "an\0na",
+            "bert/user_prefs",
+        ] {
+            assert!(users.preferences(name, &base).is_none(), "{name:?}");
+        }
+    }
+}
