@@ -25,6 +25,8 @@ mod language;
 mod learning;
 pub mod mail;
 pub mod mailbox;
+#[doc(hidden)]
+pub mod network;
 mod pattern;
 mod problem;
 mod report;
@@ -32,6 +34,7 @@ pub mod reputation;
 mod rule_set;
 mod scan;
 mod settings;
+mod shortcircuit;
 mod users;
 
 pub use learning::{Learning, LearningSettings, TeachError, Teaching};

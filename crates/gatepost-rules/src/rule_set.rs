@@ -11,8 +11,10 @@ use crate::language::options::Options;
 use crate::language::{self, Definitions, Language};
 use crate::learning::{Learning, LearningSettings, Lesson, TeachError, Teaching};
 use crate::mail::{Configuration, Mail};
+use crate::network::Network;
 use crate::report;
 use crate::scan::{Near, State};
+use crate::shortcircuit;
 use crate::users::{Preferences, Users};
 use crate::{Hit, Problem, Report, RulesSettings, ScanContext, Severity};
 
@@ -59,6 +61,7 @@ pub struct RuleSet {
     options: Arc<Options>,
     learning: Option<Learning>,
     users: Option<Users>,
+    network: Option<Network>,
     required: f64,
     size_max: usize,
     time_max: Duration,
@@ -81,11 +84,8 @@ impl RuleSet {
     pub fn load(paths: &[PathBuf], settings: &RulesSettings) -> (Self, Vec<Problem>) {
         let language = language(settings);
         let preferences = settings.preferences.as_deref();
-        let mut definitions = language::read_paths(paths, preferences, &language)
+        let definitions = language::read_paths(paths, preferences, &language)
             .unwrap_or_else(|| embedded_definitions(preferences, &language));
-        if settings.network {
-            definitions.problems.push(network_is_missing());
-        }
         Self::compile(definitions, settings)
     }
 
@@ -104,8 +104,9 @@ impl RuleSet {
     }
 
     fn compile(mut definitions: Definitions, settings: &RulesSettings) -> (Self, Vec<Problem>) {
+        let network = network_of(settings, &mut definitions);
         let abilities = Abilities {
-            network: false,
+            network: network.is_some(),
             bayes: false,
         };
         let compiled = compile::compile(&mut definitions, abilities);
@@ -127,6 +128,7 @@ impl RuleSet {
             with_bayes: OnceLock::new(),
             options: Arc::new(definitions.options.clone()),
             learning: None,
+            network,
             users: settings
                 .user_preferences
                 .clone()
@@ -219,7 +221,7 @@ impl RuleSet {
         let compiled = if with_bayes {
             self.with_bayes.get_or_init(|| {
                 let abilities = Abilities {
-                    network: false,
+                    network: self.network.is_some(),
                     bayes: true,
                 };
                 compile::compile(&mut self.definitions.clone(), abilities)
@@ -240,7 +242,9 @@ impl RuleSet {
         let judgement = lesson.and_then(|lesson| lesson.judgement);
         let probability = judgement.map(|judgement| judgement.probability);
         let program = &compiled.program;
-        program.run(mail, probability, self.time_max, context)
+        let network = self.network.as_ref();
+        let asked = network.and_then(|network| network.ask(&program.network, mail));
+        program.run(mail, probability, self.time_max, context, asked)
     }
 
     /// Judges one message as [`RuleSet::scan`] does, and adds the metas that nearly hit: something
@@ -268,12 +272,15 @@ impl RuleSet {
     ) -> Report {
         let with_bayes = lesson.as_ref().is_some_and(|lesson| lesson.with_bayes);
         let abilities = Abilities {
-            network: false,
+            network: self.network.is_some(),
             bayes: with_bayes,
         };
         let set = abilities.score_set();
         let required = user.and_then(|user| user.required).unwrap_or(self.required);
         state.hits.sort_unstable();
+        let known = |rule: &u32| compiled.facts.get(*rule as usize);
+        let scores = &self.options.shortcircuit;
+        let ending = shortcircuit::ending(state.hits.iter().filter_map(known), scores);
         let mut score = 0.0;
         let mut points = Averaged::default();
         let mut subject_prefix = String::new();
@@ -282,7 +289,7 @@ impl RuleSet {
             let Some(facts) = compiled.facts.get(rule as usize) else {
                 continue;
             };
-            if facts.is_sub_rule {
+            if facts.is_sub_rule || ending.as_ref().is_some_and(|end| facts.turn > end.turn) {
                 continue;
             }
             let own = user.and_then(|user| user.score(&facts.name, set));
@@ -290,8 +297,14 @@ impl RuleSet {
                 continue; // switched off by the user
             }
             let points_of_rule = own.unwrap_or(facts.score);
+            // SpamAssassin lists and scores such a rule once for each match.
+            let times = if facts.is_multiple {
+                state.value(rule) as usize
+            } else {
+                1
+            };
             points.add(facts);
-            score += points_of_rule;
+            score += points_of_rule * times as f64;
             if let Some(prefix) = &facts.subject_prefix
                 && !subject_prefix.contains(&**prefix)
             {
@@ -299,13 +312,14 @@ impl RuleSet {
                 subject_prefix.push(' ');
             }
             let matched = state.matched.iter().position(|(known, _)| *known == rule);
-            hits.push(Hit {
+            let hit = Hit {
                 name: Arc::clone(&facts.name),
                 score: points_of_rule,
                 description: Arc::clone(&facts.description),
                 area: facts.prefix,
                 matched: matched.map(|index| state.matched.swap_remove(index).1),
-            });
+            };
+            hits.extend(std::iter::repeat_n(hit, times));
         }
         let name = |&rule: &u32| {
             compiled
@@ -313,8 +327,13 @@ impl RuleSet {
                 .get(rule as usize)
                 .map(|facts| Arc::clone(&facts.name))
         };
+        if let Some(ending) = &ending {
+            score += ending.score;
+            hits.push(compiled.shortcircuit_hit(ending));
+        }
         let mut autolearn = Autolearn::default();
-        if let Some(mut lesson) = lesson {
+        // What ended early is not learned from, nor does it change its sender's average.
+        if let Some(mut lesson) = lesson.filter(|_| ending.is_none()) {
             if let Some(hit) = compiled.reputation(&mut lesson, mail, &points) {
                 score += hit.score;
                 hits.push(hit);
@@ -330,6 +349,7 @@ impl RuleSet {
             limited: state.limited.iter().filter_map(name).collect(),
             preview: report::preview(mail.body()),
             subject_prefix,
+            ending,
             options: Arc::clone(user.map_or(&self.options, |user| &user.options)),
         }
     }
@@ -399,6 +419,22 @@ impl Compiled {
         })
     }
 
+    /// The hit that says that the scan ended early.
+    fn shortcircuit_hit(&self, ending: &shortcircuit::Ending) -> Hit {
+        let name = "SHORTCIRCUIT";
+        let facts = self.facts.iter().find(|facts| &*facts.name == name);
+        Hit {
+            name: name.into(),
+            score: ending.score,
+            description: facts.map_or_else(
+                || "Not all rules were run".into(),
+                |facts| Arc::clone(&facts.description),
+            ),
+            area: "",
+            matched: None,
+        }
+    }
+
     fn near_miss(&self, near: Near) -> Option<NearMiss> {
         let meta = self.facts.get(near.meta as usize)?;
         let other = self.facts.get(near.other as usize)?;
@@ -433,14 +469,22 @@ fn embedded_definitions(preferences: Option<&Path>, language: &Language) -> Defi
     definitions
 }
 
-fn network_is_missing() -> Problem {
-    Problem {
+/// What asks the network, if it is wanted and can be asked.
+fn network_of(settings: &RulesSettings, definitions: &mut Definitions) -> Option<Network> {
+    if !settings.network {
+        return None;
+    }
+    let time = settings.network_time_max.duration();
+    let made = Network::new(settings.dns_server.as_deref(), time);
+    let problem = |reason| Problem {
         severity: Severity::Error,
         file: Arc::default(),
         line: 0,
         rule: None,
-        cause: "network tests are off",
-        reason: "network = true asks for tests that do not exist yet".to_owned(),
-        mend: "set network = false".to_owned(),
-    }
+        cause: "no DNS server",
+        reason,
+        mend: "network tests stay off".to_owned(),
+    };
+    made.map_err(|reason| definitions.problems.push(problem(reason)))
+        .ok()
 }

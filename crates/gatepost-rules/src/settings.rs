@@ -6,6 +6,9 @@ use crate::mail::MailLimits;
 use gatepost_settings::{ByteSize, Period};
 use serde::{Deserialize, Serialize};
 
+use crate::bayes::BayesLimits;
+use crate::reputation::BOOK_ENTRIES_MAX;
+
 /// The settings under `[rules]`.
 #[derive(Deserialize, Serialize, Clone, Debug)]
 #[serde(default, deny_unknown_fields)]
@@ -18,9 +21,18 @@ pub struct RulesSettings {
     pub bayes: bool,
     /// Keep an average score per sender, where a rule folder asks for it (AWL, TxRep).
     pub auto_welcomelist: bool,
-    /// Run rules that ask the network. They are listed as switched off while this is false; true
-    /// is refused with an error until they exist.
+    /// Run rules that ask the network: lists of relays and links, the sender's domain.
     pub network: bool,
+    /// The DNS server to ask, as `ADDRESS` or `ADDRESS:PORT`; the system's first without one.
+    pub dns_server: Option<String>,
+    /// The time that all questions about one message have together.
+    pub network_time_max: Period,
+    /// Tokens that Bayes holds, 20 to 60 bytes each; beyond, new ones are not learned.
+    pub bayes_tokens_max: usize,
+    /// Learned messages that Bayes remembers, about 20 bytes each.
+    pub bayes_messages_max: usize,
+    /// Senders whose averages are kept.
+    pub senders_max: usize,
     /// Overrides the folder's `required_score`.
     pub required_score: Option<f64>,
     /// Per-user preferences, read after the rule folders.
@@ -36,6 +48,16 @@ pub struct RulesSettings {
     pub max_time: Period,
 }
 
+impl RulesSettings {
+    /// What Bayes may take of memory.
+    pub fn bayes_limits(&self) -> BayesLimits {
+        BayesLimits {
+            tokens_max: self.bayes_tokens_max,
+            messages_max: self.bayes_messages_max,
+        }
+    }
+}
+
 impl Default for RulesSettings {
     fn default() -> Self {
         Self {
@@ -46,6 +68,11 @@ impl Default for RulesSettings {
             bayes: true,
             auto_welcomelist: true,
             network: false,
+            dns_server: None,
+            network_time_max: Period::seconds(5),
+            bayes_tokens_max: BayesLimits::default().tokens_max,
+            bayes_messages_max: BayesLimits::default().messages_max,
+            senders_max: BOOK_ENTRIES_MAX,
             required_score: None,
             preferences: None,
             user_preferences: None,

@@ -129,7 +129,7 @@ impl BayesSettings {
     pub fn directive(&mut self, name: &str, value: &str) -> Directive {
         let value = value.trim();
         match name {
-            "use_bayes" => flag(value, &mut self.enabled),
+            "use_bayes" | "use_learner" => flag(value, &mut self.enabled),
             "use_bayes_rules" => flag(value, &mut self.rules_enabled),
             "bayes_min_spam_num" => number(value, &mut self.spam_min),
             "bayes_min_ham_num" => number(value, &mut self.ham_min),

@@ -18,10 +18,13 @@ use crate::bayes::PointsOf;
 use crate::language::Definitions;
 use crate::language::definition::{Definition, Test, View};
 use crate::mail::HeaderSelector;
+use crate::pattern::Groups;
 use crate::scan::{
-    EvalRule, FieldRule, FieldRules, LineRule, LineRules, MimeRule, Program, RuleId,
+    EvalRule, FieldRule, FieldRules, LineRule, LineRules, MimeRule, Place, Program, RuleId, Source,
+    TemplateRule,
 };
-use tests_of_rules::Prepared;
+use crate::shortcircuit::{Shortcircuit, Turn};
+use tests_of_rules::{PlaceOfTemplate, Prepared};
 
 /// What a report says of a rule that hit.
 #[derive(Debug, Clone)]
@@ -39,6 +42,12 @@ pub(crate) struct RuleFacts {
     pub(crate) no_autolearn: bool,
     /// Where it hits, the sender's average is left alone.
     pub(crate) no_awl: bool,
+    /// When it runs, as SpamAssassin orders rules.
+    pub(crate) turn: Turn,
+    /// Whether it ends the scan.
+    pub(crate) shortcircuit: Option<Shortcircuit>,
+    /// Each of its matches scores.
+    pub(crate) is_multiple: bool,
 }
 
 /// What the surroundings allow.
@@ -101,7 +110,8 @@ pub(crate) fn compile(definitions: &mut Definitions, abilities: Abilities) -> Co
     let needed = needed::find(definitions, &prepared, &metas, set);
     definitions.problems.append(&mut problems);
     let ids = number(definitions, &needed);
-    let facts = facts(definitions, &ids, set);
+    let turns = turns(definitions, &metas);
+    let facts = facts(definitions, &ids, &turns, set);
     let mut program = Program {
         rules: facts.len(),
         ..Program::default()
@@ -162,17 +172,34 @@ fn rank(test: &Test) -> u8 {
             View::Full => 7,
         },
         Test::MimeHeader(_) | Test::UriDetail { .. } => 4,
-        Test::Network { .. } => 9,
+        Test::Network(_) => 9,
         Test::Meta { .. } => 10,
     }
 }
 
-fn facts(definitions: &Definitions, ids: &Ids, set: usize) -> Vec<RuleFacts> {
+/// When each rule runs. A meta has its value when all that it names have theirs.
+fn turns(definitions: &Definitions, metas: &metas::Metas) -> Vec<Turn> {
+    let rules = definitions.rules.iter();
+    let mut turns: Vec<Turn> = rules
+        .map(|rule| (rule.priority, rule.test.as_ref().map_or(0, rank)))
+        .collect();
+    for meta in &metas.ordered {
+        let named = meta.expression.names().copied().flatten();
+        let latest = named.filter_map(|index| turns.get(index)).max().copied();
+        if let (Some((priority, _)), Some(turn)) = (latest, turns.get_mut(meta.definition)) {
+            turn.0 = turn.0.max(priority);
+        }
+    }
+    turns
+}
+
+fn facts(definitions: &Definitions, ids: &Ids, turns: &[Turn], set: usize) -> Vec<RuleFacts> {
     let mut facts: Vec<(RuleId, RuleFacts)> = definitions
         .rules
         .iter()
         .zip(ids)
-        .filter_map(|(rule, id)| {
+        .zip(turns)
+        .filter_map(|((rule, id), turn)| {
             let prefix = match &rule.test {
                 Some(Test::Pattern { view, .. } | Test::Eval { view, .. }) => view.report_prefix(),
                 Some(Test::MimeHeader(_)) => View::Body.report_prefix(),
@@ -197,6 +224,9 @@ fn facts(definitions: &Definitions, ids: &Ids, set: usize) -> Vec<RuleFacts> {
                 points,
                 no_autolearn: rule.flags.no_autolearn,
                 no_awl: rule.flags.no_awl,
+                turn: *turn,
+                shortcircuit: rule.shortcircuit,
+                is_multiple: rule.flags.multiple && !matches!(rule.test, Some(Test::Meta { .. })),
             };
             Some(((*id)?, facts))
         })
@@ -227,9 +257,16 @@ fn sort_into(
 ) {
     let mut fields: HashMap<HeaderSelector, (Vec<FieldRule>, Vec<RuleId>)> = HashMap::new();
     let mut lines: HashMap<View, Vec<LineRule>> = HashMap::new();
+    program.captures.sources = sources(definitions, &prepared);
     for ((definition, prepared), id) in definitions.rules.iter().zip(prepared).zip(ids) {
-        let (Some(prepared), &Some(rule)) = (prepared, id) else {
-            continue;
+        let (prepared, rule) = match (prepared, id) {
+            (Some(prepared), &Some(rule)) => (prepared, rule),
+            // Others may look at its answers.
+            (Some(Prepared::Network(test)), None) => {
+                program.network.push((None, test));
+                continue;
+            }
+            _ => continue,
         };
         match prepared {
             Prepared::Meta(_) => {}
@@ -249,6 +286,22 @@ fn sort_into(
                 concat: definition.flags.concat,
                 range: definition.flags.range,
             }),
+            Prepared::Network(test) => program.network.push((Some(rule), test)),
+            Prepared::Template(place, template) => {
+                let (place, negated) = match place {
+                    PlaceOfTemplate::Field { selector, negated } => {
+                        (Place::Field(selector), negated)
+                    }
+                    PlaceOfTemplate::Lines(view) => (place_of(view, definition), false),
+                };
+                program.captures.templates.push(TemplateRule {
+                    rule,
+                    place,
+                    template,
+                    negated,
+                    hits_max: hits_max(definition),
+                });
+            }
             Prepared::Lines(view, pattern) => lines.entry(view).or_default().push(LineRule {
                 rule,
                 pattern,
@@ -264,6 +317,7 @@ fn sort_into(
             }
         }
     }
+    crate::network::drop_unused(&mut program.network);
     program.fields = fields
         .into_iter()
         .map(|(selector, (rules, exists))| FieldRules::new(selector, rules, exists))
@@ -273,4 +327,40 @@ fn sort_into(
     program.raw_body = take(View::RawBody);
     program.full = take(View::Full);
     program.uris = take(View::Uri);
+}
+
+fn place_of(view: View, definition: &Definition) -> Place {
+    Place::Lines {
+        view,
+        skips_first: view == View::Body && definition.flags.no_subject,
+    }
+}
+
+/// The patterns with groups that templates ask for.
+fn sources(definitions: &Definitions, prepared: &[Option<Prepared>]) -> Vec<Source> {
+    let mut wanted: Vec<&str> = Vec::new();
+    for prepared in prepared.iter().flatten() {
+        if let Prepared::Template(_, template) = prepared {
+            wanted.extend(template.names());
+        }
+    }
+    let mut sources = Vec::new();
+    for (definition, prepared) in definitions.rules.iter().zip(prepared) {
+        let (place, pattern) = match prepared {
+            _ if wanted.is_empty() => break,
+            Some(Prepared::Field(selector, field)) => {
+                (Place::Field(selector.clone()), field.pattern())
+            }
+            Some(Prepared::Lines(view, pattern)) => (place_of(*view, definition), pattern),
+            _ => continue,
+        };
+        if let Some(groups) = Groups::of(pattern, |name| wanted.contains(&name)) {
+            sources.push(Source {
+                place,
+                groups,
+                hits_max: hits_max(definition),
+            });
+        }
+    }
+    sources
 }

@@ -31,7 +31,7 @@ fn place_of_test(rule: &Definition) -> Option<RulePlace> {
             View::Body | View::RawBody | View::Uri => RulePlace::Body,
             View::Full => RulePlace::Other,
         },
-        Test::Meta { .. } | Test::Network { .. } => return None,
+        Test::Meta { .. } | Test::Network(_) => return None,
     })
 }
 

@@ -5,10 +5,11 @@ use crate::Severity;
 use crate::bayes::Interval;
 use crate::eval::{self, EvalProblem, Evaluation};
 use crate::language::Definitions;
-use crate::language::definition::{Definition, FieldTest, Test, View};
+use crate::language::definition::{Definition, FieldTest, LinkList, Test, View};
 use crate::learning::Reputation;
 use crate::mail::HeaderSelector;
-use crate::pattern::Pattern;
+use crate::network::{self, NetworkTest};
+use crate::pattern::{Pattern, Template};
 use crate::scan::{FieldRule, RuleId};
 
 /// A test that can run.
@@ -17,6 +18,10 @@ pub(super) enum Prepared {
     Field(HeaderSelector, Field),
     MimeField(HeaderSelector, Field),
     Lines(View, Pattern),
+    /// A question to the network.
+    Network(NetworkTest),
+    /// A pattern that holds what another rule captured.
+    Template(PlaceOfTemplate, Template),
     Eval(View, Evaluation),
     /// Which probabilities of Bayes hit.
     Bayes(Interval),
@@ -24,6 +29,21 @@ pub(super) enum Prepared {
     Reputation(Reputation),
     /// The text of a meta's expression.
     Meta(String),
+}
+
+/// What a template looks at.
+pub(super) enum PlaceOfTemplate {
+    Field {
+        selector: HeaderSelector,
+        negated: bool,
+    },
+    Lines(View),
+}
+
+/// A pattern, perhaps with texts of others in it.
+enum Read {
+    Pattern(Pattern),
+    Template(Template),
 }
 
 /// A comparison with a field, before its rule has a number.
@@ -34,6 +54,10 @@ pub(super) struct Field {
 }
 
 impl Field {
+    pub(super) fn pattern(&self) -> &Pattern {
+        &self.pattern
+    }
+
     pub(super) fn rule(self, rule: RuleId, definition: &Definition) -> FieldRule {
         FieldRule {
             rule,
@@ -55,17 +79,25 @@ pub(super) fn prepare(
     Ok(match test {
         Test::Meta { expression } => Prepared::Meta(expression.clone()),
         Test::Exists { selector } => Prepared::Exists(HeaderSelector::parse(selector)),
-        Test::Header(test) => Prepared::Field(
-            HeaderSelector::parse(&test.selector),
-            field(rule, test, definitions)?,
-        ),
+        Test::Header(test) => {
+            let selector = HeaderSelector::parse(&test.selector);
+            match read(rule, &test.pattern, definitions)? {
+                Read::Pattern(pattern) => Prepared::Field(selector, field(test, pattern)),
+                Read::Template(template) => {
+                    let negated = test.negated;
+                    let place = PlaceOfTemplate::Field { selector, negated };
+                    Prepared::Template(place, template)
+                }
+            }
+        }
         Test::MimeHeader(test) => Prepared::MimeField(
             HeaderSelector::parse(&test.selector),
-            field(rule, test, definitions)?,
+            field(test, read_pattern(rule, &test.pattern, definitions)?),
         ),
-        Test::Pattern { view, pattern } => {
-            Prepared::Lines(*view, read_pattern(rule, pattern, definitions)?)
-        }
+        Test::Pattern { view, pattern } => match read(rule, pattern, definitions)? {
+            Read::Pattern(pattern) => Prepared::Lines(*view, pattern),
+            Read::Template(template) => Prepared::Template(PlaceOfTemplate::Lines(*view), template),
+        },
         Test::UriDetail { conditions } => Prepared::Eval(
             View::Uri,
             eval::prepare_uri_detail(conditions).map_err(eval_problem)?,
@@ -93,7 +125,28 @@ pub(super) fn prepare(
                 eval::prepare(function, arguments).map_err(eval_problem)?,
             )
         }
-        Test::Network { .. } => return Err(network_is_off()),
+        Test::Network(_) if !abilities.network => return Err(network_is_off()),
+        Test::Network(call) => {
+            let links = definitions.link_lists.get(&rule.name).cloned();
+            let links = links.map(|list| LinkList {
+                by_address: rule.flags.link.by_address,
+                by_server: rule.flags.link.by_server,
+                ips_only: rule.flags.link.ips_only,
+                domains_only: rule.flags.link.domains_only,
+                ..list
+            });
+            match network::prepare(call, rule.flags.nice, links.as_ref()) {
+                Some(Ok(test)) => Prepared::Network(test),
+                Some(Err(reason)) => {
+                    let name = call.function.clone();
+                    return Err(eval_problem(EvalProblem::Arguments { name, reason }));
+                }
+                None => {
+                    let name = call.function.clone();
+                    return Err(eval_problem(EvalProblem::Unknown { name }));
+                }
+            }
+        }
     })
 }
 
@@ -132,7 +185,7 @@ fn eval_problem(problem: EvalProblem) -> NotRunning {
             "unknown eval function",
             "mend the name, or live without the rule",
         ),
-        EvalProblem::Off { .. } => (Severity::Note, "switched off", ""),
+        EvalProblem::Off { .. } => (Severity::Note, "plugin not here", ""),
         EvalProblem::Arguments { .. } => (Severity::Error, "bad arguments", "mend the arguments"),
     };
     NotRunning {
@@ -144,16 +197,36 @@ fn eval_problem(problem: EvalProblem) -> NotRunning {
     }
 }
 
-fn field(
-    rule: &Definition,
-    test: &FieldTest,
-    definitions: &Definitions,
-) -> Result<Field, NotRunning> {
-    Ok(Field {
-        pattern: read_pattern(rule, &test.pattern, definitions)?,
+fn field(test: &FieldTest, pattern: Pattern) -> Field {
+    Field {
+        pattern,
         negated: test.negated,
         if_unset: test.if_unset.clone(),
-    })
+    }
+}
+
+fn bad_pattern(reason: String) -> NotRunning {
+    NotRunning {
+        severity: Severity::Error,
+        cause: "bad pattern",
+        reason,
+        mend: "mend the pattern",
+        is_ours_to_miss: false,
+    }
+}
+
+fn read(rule: &Definition, text: &[u8], definitions: &Definitions) -> Result<Read, NotRunning> {
+    let (body, modifiers) = Pattern::split(text).map_err(bad_pattern)?;
+    let expanded = rule.replaces_tags.then(|| {
+        let has_modifiers = text.last().is_some_and(u8::is_ascii_lowercase);
+        definitions.replace_tags.expand(body, has_modifiers)
+    });
+    let body = expanded.as_deref().unwrap_or(body);
+    if let Some(template) = Template::parse(body, modifiers) {
+        return template.map(Read::Template).map_err(bad_pattern);
+    }
+    let pattern = Pattern::parse_bare(body, modifiers);
+    pattern.map(Read::Pattern).map_err(bad_pattern)
 }
 
 fn read_pattern(
@@ -161,34 +234,10 @@ fn read_pattern(
     text: &[u8],
     definitions: &Definitions,
 ) -> Result<Pattern, NotRunning> {
-    let refuse = |reason: String| NotRunning {
-        severity: Severity::Error,
-        cause: "bad pattern",
-        reason,
-        mend: "mend the pattern",
-        is_ours_to_miss: false,
-    };
-    let (body, modifiers) = Pattern::split(text).map_err(refuse)?;
-    if names_a_capture(body) {
-        return Err(NotRunning {
-            severity: Severity::Warning,
-            cause: "capture template",
-            reason: "its pattern holds what another rule captured, which is not supported yet"
-                .to_owned(),
-            mend: "",
-            is_ours_to_miss: true,
-        });
+    match read(rule, text, definitions)? {
+        Read::Pattern(pattern) => Ok(pattern),
+        Read::Template(_) => Err(bad_pattern(
+            "a mimeheader rule cannot hold what others captured".to_owned(),
+        )),
     }
-    if !rule.replaces_tags {
-        return Pattern::parse_bare(body, modifiers).map_err(refuse);
-    }
-    let has_modifiers = text.last().is_some_and(u8::is_ascii_lowercase);
-    let body = definitions.replace_tags.expand(body, has_modifiers);
-    Pattern::parse_bare(&body, modifiers).map_err(refuse)
-}
-
-/// `%{NAME}`: the text that another rule's named group matched.
-fn names_a_capture(body: &[u8]) -> bool {
-    memchr::memmem::find_iter(body, b"%{")
-        .any(|at| body.get(at + 2).is_some_and(u8::is_ascii_uppercase))
 }

@@ -73,8 +73,8 @@ pub enum EvalProblem {
         /// The name that was called.
         name: String,
     },
-    /// The function asks the network, or a store that is not attached.
-    #[error("{name} needs {what}, which is off")]
+    /// The function belongs to a plugin that is not part of this engine.
+    #[error("{name} needs {what}, which is not part of this engine")]
     Off {
         /// The name that was called.
         name: String,
@@ -112,19 +112,19 @@ const TABLES: [&[Entry]; 16] = [
 
 /// What functions that are known, but cannot run here, lack. A name that ends in `*` stands for all
 /// that begin so.
-const OFF: [(&str, &str); 28] = [
+const OFF: [(&str, &str); 27] = [
     ("check_rbl*", "DNS"),
     ("check_uridnsbl*", "DNS"),
     ("check_dns_sender", "DNS"),
     ("check_senders_reputation", "DNS"),
-    ("check_hashbl_*", "DNS"),
-    ("check_dkim_*", "DNS"),
-    ("check_arc_*", "DNS"),
-    ("check_for_dkim_*", "DNS"),
-    ("check_for_def_dkim_*", "DNS"),
-    ("check_dmarc_*", "DNS"),
-    ("check_for_spf_*", "DNS"),
-    ("check_for_def_spf_*", "DNS"),
+    ("check_hashbl_*", "HashBL"),
+    ("check_dkim_*", "DKIM"),
+    ("check_arc_*", "ARC"),
+    ("check_for_dkim_*", "DKIM"),
+    ("check_for_def_dkim_*", "DKIM"),
+    ("check_dmarc_*", "DMARC"),
+    ("check_for_spf_*", "SPF"),
+    ("check_for_def_spf_*", "SPF"),
     ("check_dcc*", "DCC"),
     ("check_pyzor*", "Pyzor"),
     ("check_razor2*", "Razor"),
@@ -134,7 +134,6 @@ const OFF: [(&str, &str); 28] = [
     ("check_access_database", "the access database"),
     ("check_language", "TextCat"),
     ("check_body_8bits", "TextCat"),
-    ("check_shortcircuit", "nothing: rules decide it"),
     ("pdf_*", "PDFInfo"),
     ("check_microsoft_executable", "AntiVirus"),
     ("check_suspect_name", "AntiVirus"),

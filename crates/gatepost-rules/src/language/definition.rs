@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::bayes::{RuleFlags, RulePlace};
+use crate::shortcircuit::Shortcircuit;
 
 /// Where a line stands.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -66,7 +67,40 @@ pub(crate) enum Test {
     /// `meta NAME expression`.
     Meta { expression: String },
     /// A rule that only the network can answer.
-    Network { directive: &'static str },
+    Network(NetworkCall),
+}
+
+/// A call of a function that asks the network, or a line of `askdns`.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct NetworkCall {
+    pub(crate) function: String,
+    pub(crate) arguments: Vec<String>,
+}
+
+/// Which list a rule on links asks: `urirhssub` and its companions.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct LinkList {
+    pub(crate) zone: String,
+    /// `A` or `TXT`.
+    pub(crate) kind: String,
+    pub(crate) subtest: Option<String>,
+    /// Asked by the domain; otherwise by addresses.
+    pub(crate) by_name: bool,
+    /// By the host's addresses.
+    pub(crate) by_address: bool,
+    /// By the addresses of the domain's name servers.
+    pub(crate) by_server: bool,
+    pub(crate) ips_only: bool,
+    pub(crate) domains_only: bool,
+}
+
+/// What of a link a list is asked about.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct LinkFlags {
+    pub(crate) by_address: bool,
+    pub(crate) by_server: bool,
+    pub(crate) ips_only: bool,
+    pub(crate) domains_only: bool,
 }
 
 /// What `tflags` says.
@@ -74,6 +108,8 @@ pub(crate) enum Test {
 pub(crate) struct Flags {
     /// Asks the network.
     pub(crate) net: bool,
+    /// `a`, `ns`, `ips_only`, `domains_only`: what of a link a list is asked about.
+    pub(crate) link: LinkFlags,
     /// Speaks for the message: the usual score is negative.
     pub(crate) nice: bool,
     /// Needs Bayes.
@@ -103,6 +139,10 @@ impl Flags {
         for word in words.split_whitespace() {
             match word.split_once('=').unwrap_or((word, "")) {
                 ("net", _) => flags.net = true,
+                ("a", _) => flags.link.by_address = true,
+                ("ns", _) => flags.link.by_server = true,
+                ("ips_only", _) => flags.link.ips_only = true,
+                ("domains_only", _) => flags.link.domains_only = true,
                 ("nice", _) => flags.nice = true,
                 ("learn", _) => {
                     flags.learn = true;
@@ -148,6 +188,8 @@ pub(crate) struct Definition {
     pub(crate) description: Option<Arc<str>>,
     pub(crate) flags: Flags,
     pub(crate) priority: i32,
+    /// Whether it ends the scan.
+    pub(crate) shortcircuit: Option<Shortcircuit>,
     /// Its pattern holds tags to be replaced.
     pub(crate) replaces_tags: bool,
     /// Words to put before the subject when it hits.
@@ -164,6 +206,7 @@ impl Definition {
             description: None,
             flags: Flags::default(),
             priority: 0,
+            shortcircuit: None,
             replaces_tags: false,
             subject_prefix: None,
         }

@@ -47,12 +47,21 @@ const HANDLERS: &[(&str, Handler)] = &[
     ("required_score", option::required_score),
     ("rewrite_header", option::rewrite_header),
     ("score", rule::score),
+    ("shortcircuit", rule::shortcircuit),
+    ("shortcircuit_ham_score", rule::shortcircuit_score),
+    ("shortcircuit_max_spam_score", rule::shortcircuit_score),
+    ("shortcircuit_min_ham_score", rule::shortcircuit_score),
+    ("shortcircuit_spam_score", rule::shortcircuit_score),
     ("subjprefix", rule::subject_prefix),
     ("tflags", rule::flags),
     ("tryplugin", option::try_plugin),
     ("unsafe_report", option::unsafe_report),
     ("uri", rule::uri),
     ("uri_detail", rule::uri_detail),
+    ("uridnsbl", rule::link_list),
+    ("uridnssub", rule::link_list),
+    ("urirhsbl", rule::link_list),
+    ("urirhssub", rule::link_list),
     ("version_tag", option::version_tag),
 ];
 
@@ -64,16 +73,16 @@ pub(super) struct NoEffect {
 }
 
 const NETWORK: NoEffect = NoEffect {
-    cause: "network tests are off",
-    reason: "it sets up tests that ask the network, which are off",
+    cause: "network tests are set up in the config",
+    reason: "it sets up tests that ask the network; rules.network, dns_server and network_time_max do",
 };
 const BAYES: NoEffect = NoEffect {
-    cause: "Bayes",
-    reason: "it sets up Bayes, which does not run here yet",
+    cause: "kept in Gatepost's own database",
+    reason: "it says where SpamAssassin keeps what Bayes learned",
 };
 const SENDER_HISTORY: NoEffect = NoEffect {
-    cause: "sender history",
-    reason: "it sets up the average score per sender, which is not kept here yet",
+    cause: "kept in Gatepost's own database",
+    reason: "it says where SpamAssassin keeps its senders' averages",
 };
 const PLUGIN: NoEffect = NoEffect {
     cause: "plugin not here",
@@ -104,7 +113,6 @@ const WITHOUT_EFFECT: &[(&str, NoEffect)] = &[
     ("clear_asn_lookups", NETWORK),
     ("clear_dns_*", NETWORK),
     ("clear_url_shortener", NETWORK),
-    ("clear_uridnsbl_skip_domain", NETWORK),
     ("country_db_*", PLUGIN),
     ("dcc*", NETWORK),
     ("def_welcomelist_from_dkim", NETWORK),
@@ -134,7 +142,6 @@ const WITHOUT_EFFECT: &[(&str, NoEffect)] = &[
     ("report_safe_copy_headers", PROGRAM),
     ("reuse", LEARNING),
     ("run_reuse_tests_only", LEARNING),
-    ("shortcircuit*", PLUGIN),
     ("skip_rbl_checks", NETWORK),
     ("skip_uribl_checks", NETWORK),
     ("spamcop_*", NETWORK),
@@ -150,21 +157,14 @@ const WITHOUT_EFFECT: &[(&str, NoEffect)] = &[
     ("unwhitelist_from_spf", NETWORK),
     ("uri_block_*", PLUGIN),
     ("uri_country_db_*", PLUGIN),
-    ("uridnsbl*", NETWORK),
-    ("uridnssub", NETWORK),
+    ("uridnsbl_*", NETWORK),
     ("urifullnsrhs*", NETWORK),
     ("urinsrhs*", NETWORK),
-    ("urirhs*", NETWORK),
     ("url_shortener*", NETWORK),
-    ("use_auto_welcomelist", SENDER_HISTORY),
-    ("use_auto_whitelist", SENDER_HISTORY),
-    ("use_bayes*", BAYES),
     ("use_dcc*", NETWORK),
-    ("use_learner", BAYES),
     ("use_newest_received_spf_header", NETWORK),
     ("use_pyzor", NETWORK),
     ("use_razor2", NETWORK),
-    ("use_txrep", SENDER_HISTORY),
     ("user_awl_*", SENDER_HISTORY),
     ("user_scores_*", PROGRAM),
     ("welcomelist_from_dkim", NETWORK),

@@ -38,7 +38,7 @@ impl LineProblem {
         Self::invalid("its value is missing", "write a value after the word")
     }
 
-    fn note(cause: &'static str, reason: impl Into<String>) -> Self {
+    pub(super) fn note(cause: &'static str, reason: impl Into<String>) -> Self {
         Self {
             severity: Severity::Note,
             cause,

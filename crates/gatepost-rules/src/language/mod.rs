@@ -22,7 +22,7 @@ use std::sync::Arc;
 use crate::learning::LearningSettings;
 use crate::mail::Configuration;
 use crate::{Problem, Severity, Statistics};
-use definition::Definition;
+use definition::{Definition, LinkList};
 use loader::Loader;
 use options::Options;
 use plugins::Plugins;
@@ -52,6 +52,8 @@ impl Language {
 pub(crate) struct Definitions {
     pub(crate) rules: Vec<Definition>,
     by_name: HashMap<Arc<str>, usize>,
+    /// The lists that rules on links ask, by rule.
+    pub(crate) link_lists: HashMap<Arc<str>, LinkList>,
     pub(crate) replace_tags: ReplaceTags,
     pub(crate) options: Options,
     pub(crate) configuration: Configuration,

@@ -8,6 +8,38 @@ use super::loader::{Line, LineProblem, Loader};
 /// The threshold of folders that name none.
 pub(crate) const REQUIRED_SCORE_DEFAULT: f64 = 5.0;
 
+/// What a scan that ends early adds, and at which sums it ends.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct ShortcircuitScores {
+    pub(crate) spam: f64,
+    pub(crate) ham: f64,
+    /// Below this sum the scan ends.
+    pub(crate) sum_min: Option<f64>,
+    /// Above this sum the scan ends.
+    pub(crate) sum_max: Option<f64>,
+}
+
+impl Default for ShortcircuitScores {
+    fn default() -> Self {
+        Self {
+            spam: 100.0,
+            ham: -100.0,
+            sum_min: None,
+            sum_max: None,
+        }
+    }
+}
+
+impl ShortcircuitScores {
+    pub(crate) fn bounds_sum(&self) -> bool {
+        self.sum_min.is_some() || self.sum_max.is_some()
+    }
+
+    pub(crate) fn ends_at(&self, sum: f64) -> bool {
+        self.sum_min.is_some_and(|min| sum < min) || self.sum_max.is_some_and(|max| sum > max)
+    }
+}
+
 /// How a folder wants results told.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
@@ -35,6 +67,8 @@ pub(crate) struct Options {
     pub(crate) fold_fields: bool,
     /// Added to the version in reports.
     pub(crate) version_tag: String,
+    /// How a scan ends early.
+    pub(crate) shortcircuit: ShortcircuitScores,
 }
 
 impl Default for Options {
@@ -65,6 +99,7 @@ impl Default for Options {
             rewrites: Vec::new(),
             fold_fields: true,
             version_tag: String::new(),
+            shortcircuit: ShortcircuitScores::default(),
         }
     }
 }

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 
-use super::definition::{Definition, FieldTest, Flags, Test, View};
+use super::definition::{Definition, FieldTest, Flags, LinkList, NetworkCall, Test, View};
 use super::loader::{Line, LineProblem, Loader};
 use super::replace_tags::ReplaceTags;
+use crate::shortcircuit::Shortcircuit;
 
 /// The longest name of a rule.
 const NAME_LENGTH_MAX: usize = 128;
@@ -169,14 +170,40 @@ pub(super) fn meta(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
 }
 
 pub(super) fn network(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
-    line.after_first_word()?;
+    let value = line.after_first_word_text()?;
+    let mut words = value.splitn(3, char::is_whitespace).map(str::trim);
+    let arguments: Vec<String> = words.by_ref().map(str::to_owned).collect();
+    let function = line.directive.to_owned();
     define(
         loader,
         line,
-        Test::Network {
-            directive: "askdns",
-        },
+        Test::Network(NetworkCall {
+            function,
+            arguments,
+        }),
     )
+}
+
+/// `uridnsbl NAME zone TYPE [subtest]` and its companions.
+pub(super) fn link_list(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    let value = line.after_first_word_text()?;
+    let words: Vec<&str> = value.split_whitespace().collect();
+    let [zone, kind, ref subtest @ ..] = words[..] else {
+        return Err(LineProblem::invalid(
+            "the list or the type of its records is missing",
+            "write: urirhssub NAME list.example. A 2",
+        ));
+    };
+    let list = LinkList {
+        zone: zone.to_owned(),
+        kind: kind.to_ascii_uppercase(),
+        subtest: subtest.first().map(|&subtest| subtest.to_owned()),
+        by_name: line.directive.starts_with("urirhs"),
+        ..LinkList::default()
+    };
+    let name = rule(loader, line)?.name.clone();
+    loader.definitions.link_lists.insert(name, list);
+    Ok(())
 }
 
 fn eval(loader: &mut Loader<'_>, line: &Line<'_>, view: View, call: &[u8]) -> Outcome {
@@ -194,9 +221,16 @@ fn eval(loader: &mut Loader<'_>, line: &Line<'_>, view: View, call: &[u8]) -> Ou
         .ok_or_else(malformed)?;
     let arguments = eval_arguments(arguments).ok_or_else(malformed)?;
     let function = function.trim().to_owned();
-    // SpamAssassin runs these only with the network.
-    if function.starts_with("check_rbl") || function.starts_with("check_dns") {
-        return define(loader, line, Test::Network { directive: "eval" });
+    let network = ["check_rbl", "check_dns", "check_uridnsbl"];
+    if network.iter().any(|start| function.starts_with(start)) {
+        return define(
+            loader,
+            line,
+            Test::Network(NetworkCall {
+                function,
+                arguments,
+            }),
+        );
     }
     define(
         loader,
@@ -297,6 +331,70 @@ pub(super) fn priority(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
         LineProblem::invalid(format!("{value:?} is no priority"), "write a whole number")
     })?;
     rule(loader, line)?.priority = priority;
+    Ok(())
+}
+
+/// `shortcircuit NAME on|spam|ham|off`.
+pub(super) fn shortcircuit(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    needs_shortcircuit(loader)?;
+    let word = line.after_first_word_text()?;
+    let kind = match word.trim() {
+        "on" => Some(Shortcircuit::On),
+        "spam" => Some(Shortcircuit::Spam),
+        "ham" => Some(Shortcircuit::Ham),
+        "off" => None,
+        _ => {
+            return Err(LineProblem::invalid(
+                format!("{word:?} is none of on, spam, ham and off"),
+                "write: shortcircuit NAME on",
+            ));
+        }
+    };
+    let definition = rule(loader, line)?;
+    definition.shortcircuit = kind;
+    if matches!(kind, Some(Shortcircuit::Spam | Shortcircuit::Ham)) {
+        if definition.priority == 0 {
+            definition.priority = SHORTCIRCUIT_PRIORITY;
+        }
+        definition.flags.nice |= kind == Some(Shortcircuit::Ham);
+        definition.flags.no_autolearn = true;
+        definition.flags.autolearn.left_out = true;
+    }
+    Ok(())
+}
+
+/// Where rules run that call a message spam or ham at once, unless told otherwise.
+const SHORTCIRCUIT_PRIORITY: i32 = -200;
+
+fn needs_shortcircuit(loader: &Loader<'_>) -> Outcome {
+    if loader
+        .plugins
+        .is_loaded("Mail::SpamAssassin::Plugin::Shortcircuit")
+    {
+        return Ok(());
+    }
+    Err(LineProblem::note(
+        "plugin not loaded",
+        "it needs loadplugin Mail::SpamAssassin::Plugin::Shortcircuit",
+    ))
+}
+
+/// `shortcircuit_spam_score` and its companions.
+pub(super) fn shortcircuit_score(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    needs_shortcircuit(loader)?;
+    let value = line.value_text()?;
+    let score: f64 = value
+        .parse()
+        .ok()
+        .filter(|score: &f64| score.is_finite())
+        .ok_or_else(|| LineProblem::invalid(format!("{value:?} is no number"), "write a number"))?;
+    let scores = &mut loader.definitions.options.shortcircuit;
+    match line.directive {
+        "shortcircuit_spam_score" => scores.spam = score,
+        "shortcircuit_ham_score" => scores.ham = score,
+        "shortcircuit_min_ham_score" => scores.sum_min = Some(score),
+        _ => scores.sum_max = Some(score),
+    }
     Ok(())
 }
 

@@ -5,6 +5,7 @@ use super::limits::MailLimits;
 use super::network::Networks;
 use super::pattern::Pattern;
 use crate::eval::Lists;
+use std::collections::HashSet;
 
 /// The settings of rule files that views and eval functions depend on.
 ///
@@ -21,6 +22,8 @@ pub struct Configuration {
     pub(crate) submission_networks: Networks,
     pub(crate) originating_ip_fields: Vec<String>,
     pub(crate) envelope_sender_field: Option<String>,
+    /// Domains of links that no list is asked about.
+    pub(crate) skipped_link_domains: HashSet<String>,
     pub(crate) lists: Lists,
 }
 
@@ -41,6 +44,7 @@ impl Default for Configuration {
             submission_networks: Networks::default(),
             originating_ip_fields: originating.map(str::to_owned).to_vec(),
             envelope_sender_field: None,
+            skipped_link_domains: HashSet::new(),
             lists: Lists::default(),
         }
     }
@@ -83,6 +87,18 @@ impl Configuration {
                     .extend(value.split_ascii_whitespace().map(str::to_owned));
             }
             "clear_originating_ip_headers" => self.originating_ip_fields.clear(),
+            "uridnsbl_skip_domain" => {
+                let words = value.split_ascii_whitespace().map(str::to_ascii_lowercase);
+                self.skipped_link_domains.extend(words);
+            }
+            "clear_uridnsbl_skip_domain" => {
+                for word in value.split_ascii_whitespace().map(str::to_ascii_lowercase) {
+                    self.skipped_link_domains.remove(&word);
+                }
+                if value.trim().is_empty() {
+                    self.skipped_link_domains.clear();
+                }
+            }
             "envelope_sender_header" => {
                 let field = value.trim().trim_end_matches(':');
                 self.envelope_sender_field =

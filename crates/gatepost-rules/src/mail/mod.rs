@@ -23,7 +23,7 @@ mod envelope;
 mod fields;
 mod head;
 mod html;
-mod ip;
+pub(crate) mod ip;
 mod limits;
 mod lines;
 mod network;

@@ -15,12 +15,14 @@ mod literals;
 mod node;
 mod parser;
 mod sharing;
+mod template;
 
 use std::sync::OnceLock;
 
 pub(crate) use literals::Literals;
 use node::Node;
 pub(crate) use parser::Modifiers;
+pub(crate) use template::{Captured, Groups, Template};
 
 /// A pattern of a rule.
 #[derive(Debug)]

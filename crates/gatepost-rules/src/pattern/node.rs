@@ -93,6 +93,31 @@ pub(crate) enum Assertion {
 }
 
 impl Node {
+    /// Adds the names of all named groups.
+    pub(crate) fn group_names<'n>(&'n self, names: &mut Vec<&'n str>) {
+        match self {
+            Self::Concat(parts) | Self::Alternate(parts) | Self::BranchReset(parts) => {
+                parts.iter().for_each(|part| part.group_names(names));
+            }
+            Self::Capture { name, inner } => {
+                names.extend(name.as_deref());
+                inner.group_names(names);
+            }
+            Self::Repeat { inner, .. } | Self::Look { inner, .. } | Self::Atomic(inner) => {
+                inner.group_names(names);
+            }
+            Self::Conditional { yes, no, .. } => {
+                yes.group_names(names);
+                no.group_names(names);
+            }
+            Self::Empty
+            | Self::Byte(_)
+            | Self::Assertion(_)
+            | Self::BackReference { .. }
+            | Self::Recurse(_) => {}
+        }
+    }
+
     /// The least number of bytes that the node can match.
     pub(crate) fn min_len(&self) -> usize {
         match self {

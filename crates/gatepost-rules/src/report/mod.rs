@@ -10,6 +10,7 @@ use std::sync::Arc;
 use crate::bayes::Autolearn;
 use crate::language::options::Options;
 use crate::mail::Lines;
+use crate::shortcircuit::Ending;
 
 /// Lines of the body that the preview takes, and its length in bytes.
 const PREVIEW_LINES_MAX: usize = 3;
@@ -64,6 +65,8 @@ pub struct Report {
     /// What `subjprefix` of the rules hit puts before the subject; each ends in a blank.
     pub(crate) subject_prefix: String,
     pub(crate) options: Arc<Options>,
+    /// How the scan ended early, if it did.
+    pub(crate) ending: Option<Ending>,
 }
 
 impl Report {

@@ -99,6 +99,25 @@ fn value<'r>(name: &str, argument: Option<&'r str>, report: &'r Report) -> Optio
         "CONTACTADDRESS" => options.report_contact.as_str().into(),
         "VERSION" => format!("{LANGUAGE_VERSION_TEXT}{}", options.version_tag).into(),
         "SUBVERSION" => LANGUAGE_RELEASE.into(),
+        "SC" => report
+            .ending
+            .as_ref()
+            .and_then(|ending| ending.rule.as_ref())
+            .map_or("no".into(), |rule| {
+                let class = report.ending.as_ref().map_or("no", |ending| ending.class);
+                format!("{rule} ({class})").into()
+            }),
+        "SCRULE" => report
+            .ending
+            .as_ref()
+            .and_then(|ending| ending.rule.as_deref())
+            .unwrap_or("none")
+            .into(),
+        "SCTYPE" => report
+            .ending
+            .as_ref()
+            .map_or("no", |ending| ending.class)
+            .into(),
         "AUTOLEARN" => report.autolearn.name().into(),
         "BAYES" => "0.5".into(),
         _ => return None,

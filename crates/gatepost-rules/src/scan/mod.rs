@@ -5,6 +5,7 @@
 //! confirmed by their own patterns, functions run, and metas are computed last.
 
 mod budget;
+mod capture;
 mod context;
 mod fields;
 mod lines;
@@ -20,8 +21,10 @@ use crate::bayes::Interval;
 use crate::eval::Evaluation;
 use crate::learning::Reputation;
 use crate::mail::Mail;
+use crate::network::{Asked, NetworkTest};
 use crate::pattern::Pattern;
 pub(crate) use budget::Budget;
+pub(crate) use capture::{CaptureRules, Place, Source, TemplateRule};
 pub(crate) use fields::{FieldRule, FieldRules, MimeRule};
 pub(crate) use lines::{LineRule, LineRules};
 pub(crate) use meta::{MetaRule, MetaRules, Near, Operand};
@@ -46,6 +49,10 @@ pub(crate) struct Program {
     pub(crate) mime: Vec<MimeRule>,
     pub(crate) header_evals: Vec<EvalRule>,
     pub(crate) other_evals: Vec<EvalRule>,
+    /// Rules whose patterns hold what others captured.
+    pub(crate) captures: CaptureRules,
+    /// What is asked of the network.
+    pub(crate) network: Vec<(Option<RuleId>, NetworkTest)>,
     pub(crate) metas: MetaRules,
     /// Rules on the probability that Bayes gives.
     pub(crate) bayes: Vec<(RuleId, Interval)>,
@@ -72,6 +79,7 @@ impl Program {
         probability: Option<f64>,
         time: Duration,
         context: &ScanContext<'_>,
+        asked: Option<Asked<'_, '_>>,
     ) -> State {
         let mut state = State::new(self.rules, Budget::new(time), context.explain);
         for (rule, interval) in &self.bayes {
@@ -103,6 +111,10 @@ impl Program {
         if !self.full.is_empty() {
             let full = mail.full();
             self.full.scan(full, &[full.len()], &mut state);
+        }
+        self.captures.scan(mail, &mut state);
+        if let Some(asked) = asked {
+            asked.judge(&mut state);
         }
         self.metas.scan(&mut state);
         state

@@ -105,7 +105,7 @@ pub(super) fn run(arguments: &LearnArguments) -> ExitCode {
 /// Does what the arguments say; gives how many messages could not be read.
 fn learn(arguments: &LearnArguments, config: &Config) -> Result<usize, LearnError> {
     let (store, _) = Store::open(&config.data, &config.store)?;
-    let learner = Learner::open(&config.data, &store)?;
+    let learner = Learner::open(&config.data, &store, &config.rules)?;
     let learner_for = |what| learner.as_ref().ok_or(LearnError::Serving(what));
     let done = if let Some(path) = &arguments.export {
         export(learner_for("export")?, path).map(|()| 0)

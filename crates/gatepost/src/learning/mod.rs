@@ -14,9 +14,9 @@ mod token_store;
 use std::path::Path;
 use std::sync::Arc;
 
-use gatepost_rules::Learning;
-use gatepost_rules::bayes::{Bayes, BayesLimits, TokenStoreError};
-use gatepost_rules::reputation::{BOOK_ENTRIES_MAX, Book, BookStoreError};
+use gatepost_rules::bayes::{Bayes, TokenStoreError};
+use gatepost_rules::reputation::{Book, BookStoreError};
+use gatepost_rules::{Learning, RulesSettings};
 use gatepost_store::{Store, StoreError};
 
 use book_store::StoredBook;
@@ -47,15 +47,19 @@ pub(crate) struct Learner {
 
 impl Learner {
     /// Becomes the learner of `folder`, whose database is `store`; `None` if another process is.
-    pub(crate) fn open(folder: &Path, store: &Store) -> Result<Option<Self>, LearningError> {
+    pub(crate) fn open(
+        folder: &Path,
+        store: &Store,
+        settings: &RulesSettings,
+    ) -> Result<Option<Self>, LearningError> {
         let Some(lock) = Lock::take(folder)? else {
             return Ok(None);
         };
         let tokens = Arc::new(StoredTokens::new(store.clone()));
         let senders = Arc::new(StoredBook(store.clone()));
         let learning = Learning {
-            bayes: Arc::new(Bayes::open(tokens, BayesLimits::default())?),
-            book: Arc::new(Book::open(senders, BOOK_ENTRIES_MAX)?),
+            bayes: Arc::new(Bayes::open(tokens, settings.bayes_limits())?),
+            book: Arc::new(Book::open(senders, settings.senders_max)?),
         };
         Ok(Some(Self {
             learning,

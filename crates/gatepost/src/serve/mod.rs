@@ -57,7 +57,8 @@ async fn serve(config: Config, origins: &Origins, source: &ConfigSource) -> Resu
     raise_descriptor_limit();
     let mut signals = Signals::catch().map_err(StartError::Threads)?;
     let store = open_store(&config)?;
-    let learner = Learner::open(&config.data, &store)?.ok_or(StartError::Learning)?;
+    let learner =
+        Learner::open(&config.data, &store, &config.rules)?.ok_or(StartError::Learning)?;
     let learner = Arc::new(learner);
     let rules = reload::load_rules(&config.rules, &learner);
     let lessons = Lessons::start(learner.clone(), rules.learning_settings().clone())

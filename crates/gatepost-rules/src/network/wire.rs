@@ -1,0 +1,297 @@
+//! DNS messages: questions out, answers in (RFC 1035 section 4).
+//!
+//! An answer is a stranger's bytes: every length is checked, and pointers in names only lead
+//! backwards, so that none goes round in circles.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+/// The longest name in its written form, RFC 1035 section 2.3.4.
+const NAME_BYTES_MAX: usize = 253;
+const LABEL_BYTES_MAX: usize = 63;
+const HEADER_BYTES: usize = 12;
+/// What we can take of one answer by UDP, RFC 6891; small enough not to be fragmented.
+pub(super) const ANSWER_BYTES_MAX: u16 = 1232;
+/// Records of an answer that are read.
+const RECORDS_MAX: u16 = 200;
+
+/// What is asked of a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    A,
+    Ns,
+    Mx,
+    Txt,
+    Aaaa,
+}
+
+impl Kind {
+    const ALL: [(Self, u16, &'static str); 5] = [
+        (Self::A, 1, "A"),
+        (Self::Ns, 2, "NS"),
+        (Self::Mx, 15, "MX"),
+        (Self::Txt, 16, "TXT"),
+        (Self::Aaaa, 28, "AAAA"),
+    ];
+
+    fn code(self) -> u16 {
+        Self::ALL
+            .iter()
+            .find(|known| known.0 == self)
+            .map_or(1, |known| known.1)
+    }
+
+    fn of_code(code: u16) -> Option<Self> {
+        Self::ALL
+            .iter()
+            .find(|known| known.1 == code)
+            .map(|known| known.0)
+    }
+
+    /// The kind of this name, as rule files write it.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        let is_it = |known: &&(Self, u16, &str)| known.2.eq_ignore_ascii_case(name);
+        Self::ALL.iter().find(is_it).map(|known| known.0)
+    }
+}
+
+/// A question: a name in lower case without a dot at its end, and what is asked of it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Question {
+    pub(crate) name: String,
+    pub(crate) kind: Kind,
+}
+
+impl Question {
+    pub(crate) fn new(name: &str, kind: Kind) -> Self {
+        Self {
+            name: name.trim_end_matches('.').to_ascii_lowercase(),
+            kind,
+        }
+    }
+
+    /// The question as a message; `None` if its name cannot be asked for.
+    pub(super) fn message(&self, id: u16) -> Option<Vec<u8>> {
+        if self.name.is_empty() || self.name.len() > NAME_BYTES_MAX {
+            return None;
+        }
+        let mut out = Vec::with_capacity(HEADER_BYTES + self.name.len() + 17);
+        out.extend_from_slice(&id.to_be_bytes());
+        // Recursion desired; one question, one additional record.
+        out.extend_from_slice(&[0x01, 0x00, 0, 1, 0, 0, 0, 0, 0, 1]);
+        for label in self.name.split('.') {
+            let length = u8::try_from(label.len()).ok()?;
+            if label.is_empty() || label.len() > LABEL_BYTES_MAX || !label.is_ascii() {
+                return None;
+            }
+            out.push(length);
+            out.extend_from_slice(label.as_bytes());
+        }
+        out.push(0);
+        out.extend_from_slice(&self.kind.code().to_be_bytes());
+        out.extend_from_slice(&[0, 1]);
+        // EDNS: the root, type OPT, the size that we take, nothing more (RFC 6891 section 6.1.2).
+        out.extend_from_slice(&[0, 0, 41]);
+        out.extend_from_slice(&ANSWER_BYTES_MAX.to_be_bytes());
+        out.extend_from_slice(&[0; 6]);
+        Some(out)
+    }
+}
+
+/// What a record says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Record {
+    A(Ipv4Addr),
+    Aaaa(Ipv6Addr),
+    /// A server's or an exchanger's name, in lower case.
+    Name(String),
+    /// All texts of a TXT record, joined.
+    Text(Vec<u8>),
+}
+
+/// What became of a question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// The records of the kind that was asked for; there may be none.
+    Records(Vec<Record>),
+    /// There is no such name.
+    NoSuchName,
+    /// The server could not say.
+    Failed,
+}
+
+/// An answer as it came.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Reply {
+    pub(super) id: u16,
+    pub(super) question: Question,
+    pub(super) answer: Answer,
+    /// It did not fit, and must be asked for by TCP.
+    pub(super) is_truncated: bool,
+}
+
+/// Reads an answer; `None` if it is none.
+pub(super) fn read(message: &[u8]) -> Option<Reply> {
+    let number = |at: usize| {
+        let bytes = message.get(at..at + 2)?;
+        Some(u16::from_be_bytes(bytes.try_into().ok()?))
+    };
+    let flags = number(2)?;
+    let (questions, answers) = (number(4)?, number(6)?);
+    let is_answer = flags & 0x8000 != 0;
+    if !is_answer || questions != 1 {
+        return None;
+    }
+    let (name, at) = name(message, HEADER_BYTES)?;
+    let kind = Kind::of_code(number(at)?)?;
+    let mut at = at + 4;
+    let mut records = Vec::new();
+    for _ in 0..answers.min(RECORDS_MAX) {
+        let Some((record, next)) = record(message, at, kind) else {
+            break;
+        };
+        records.extend(record);
+        at = next;
+    }
+    let answer = match flags & 0x000f {
+        0 => Answer::Records(records),
+        3 => Answer::NoSuchName,
+        _ => Answer::Failed,
+    };
+    Some(Reply {
+        id: number(0)?,
+        question: Question { name, kind },
+        answer,
+        is_truncated: flags & 0x0200 != 0,
+    })
+}
+
+/// The record at a place, if it is of the kind, and where the next begins.
+fn record(message: &[u8], at: usize, kind: Kind) -> Option<(Option<Record>, usize)> {
+    let (_, at) = name(message, at)?;
+    let fixed: &[u8; 10] = message.get(at..at + 10)?.try_into().ok()?;
+    let code = u16::from_be_bytes([fixed[0], fixed[1]]);
+    let length = usize::from(u16::from_be_bytes([fixed[8], fixed[9]]));
+    let start = at + 10;
+    let data = message.get(start..start + length)?;
+    let next = start + length;
+    if Kind::of_code(code) != Some(kind) {
+        return Some((None, next));
+    }
+    let record = match kind {
+        Kind::A => Record::A(Ipv4Addr::from(<[u8; 4]>::try_from(data).ok()?)),
+        Kind::Aaaa => Record::Aaaa(Ipv6Addr::from(<[u8; 16]>::try_from(data).ok()?)),
+        Kind::Ns => Record::Name(name(message, start)?.0),
+        Kind::Mx => Record::Name(name(message, start + 2)?.0),
+        Kind::Txt => Record::Text(texts(data)),
+    };
+    Some((Some(record), next))
+}
+
+/// The texts of a TXT record, each with its length before it.
+fn texts(mut data: &[u8]) -> Vec<u8> {
+    let mut text = Vec::with_capacity(data.len());
+    while let Some((&length, rest)) = data.split_first() {
+        let length = usize::from(length).min(rest.len());
+        let (part, rest) = rest.split_at(length);
+        text.extend_from_slice(part);
+        data = rest;
+    }
+    text
+}
+
+/// The name at a place, in lower case, and where what follows it begins.
+fn name(message: &[u8], start: usize) -> Option<(String, usize)> {
+    let mut name = String::new();
+    let mut at = start;
+    let mut end = None;
+    loop {
+        let length = *message.get(at)?;
+        match length & 0xc0 {
+            0 if length == 0 => return Some((name, end.unwrap_or(at + 1))),
+            0 => {
+                let label = message.get(at + 1..at + 1 + usize::from(length))?;
+                if !name.is_empty() {
+                    name.push('.');
+                }
+                name.extend(
+                    label
+                        .iter()
+                        .map(|&byte| char::from(byte.to_ascii_lowercase())),
+                );
+                if name.len() > 2 * NAME_BYTES_MAX {
+                    return None;
+                }
+                at += 1 + usize::from(length);
+            }
+            0xc0 => {
+                let low = *message.get(at + 1)?;
+                let target = usize::from(length & 0x3f) << 8 | usize::from(low);
+                end.get_or_insert(at + 2);
+                // Only backwards: what stands before was written before.
+                if target >= at {
+                    return None;
+                }
+                at = target;
+            }
+            _ => return None,
+        }
+    }
+}
+
+/// Reads any bytes as an answer, for fuzzing.
+#[doc(hidden)]
+pub fn read_any(message: &[u8]) {
+    let _ = read(message);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_question_is_read_back() {
+        let question = Question::new("Example.ORG.", Kind::Txt);
+        let mut message = question.message(7).unwrap();
+        assert!(read(&message).is_none(), "a question is no answer");
+        message[2] |= 0x80;
+        message[7] = 1;
+        message.truncate(message.len() - 11);
+        message.extend_from_slice(b"\xc0\x0c\0\x10\0\x01\0\0\0\x3c\0\x06\x02ab\x02cd");
+        let reply = read(&message).unwrap();
+        assert_eq!((reply.id, &reply.question), (7, &question));
+        assert_eq!(
+            reply.answer,
+            Answer::Records(vec![Record::Text(b"abcd".to_vec())])
+        );
+    }
+
+    #[test]
+    fn names_that_cannot_be_asked_for() {
+        let long = format!("{}.org", "a".repeat(64));
+        for name in [
+            "",
+            ".",
+            "a..b",
+            &long,
+            "b\u{fc}cher.example",
+            &"a.".repeat(200),
+        ] {
+            assert!(Question::new(name, Kind::A).message(1).is_none(), "{name}");
+        }
+    }
+
+    #[test]
+    fn pointers_do_not_go_round() {
+        let mut message = vec![0, 1, 0x80, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+        message.extend_from_slice(&[0xc0, 12, 0, 1, 0, 1]);
+        assert!(read(&message).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn no_answer_breaks_the_reader(message in proptest::collection::vec(any::<u8>(), 0..200)) {
+            read_any(&message);
+        }
+    }
+}

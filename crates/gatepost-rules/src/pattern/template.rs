@@ -1,0 +1,236 @@
+//! Patterns that hold what other patterns captured: `%{NAME}` stands for the texts that a group
+//! `(?<NAME>…)` of another rule matched in the same message.
+
+use std::collections::HashMap;
+
+use super::{Modifiers, Pattern, backtracking};
+
+/// A text that no pattern has by itself, to see where a value would stand.
+const PLACEHOLDER: &[u8] = b"zqxjkzqx";
+
+/// The texts that were captured, by group.
+pub(crate) type Captured = HashMap<String, Vec<Vec<u8>>>;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Piece {
+    Text(Vec<u8>),
+    Tag(String),
+}
+
+/// A pattern that is compiled for each message that has all its values.
+#[derive(Debug)]
+pub(crate) struct Template {
+    pieces: Vec<Piece>,
+    modifiers: Modifiers,
+    /// Whether each match contains one of the values.
+    needs_value: bool,
+}
+
+impl Template {
+    /// Takes a pattern without delimiters apart; `None` if it holds no `%{NAME}`. The error is that
+    /// of a pattern that would not compile with any value.
+    pub(crate) fn parse(body: &[u8], modifiers: Modifiers) -> Option<Result<Self, String>> {
+        let pieces = pieces(body);
+        if !pieces.iter().any(|piece| matches!(piece, Piece::Tag(_))) {
+            return None;
+        }
+        let mut template = Self {
+            pieces,
+            modifiers,
+            needs_value: false,
+        };
+        let names: Vec<String> = template.names().map(str::to_owned).collect();
+        let tried = names
+            .into_iter()
+            .map(|name| (name, vec![PLACEHOLDER.to_vec()]));
+        Some(match template.fill(&tried.collect()) {
+            Some(Err(reason)) => Err(reason),
+            Some(Ok(pattern)) => {
+                let literals = pattern.literals().map(|literals| literals.0);
+                template.needs_value = literals.is_some_and(|literals| {
+                    let has_it = |text: &Vec<u8>| memchr::memmem::find(text, PLACEHOLDER).is_some();
+                    literals.iter().all(has_it)
+                });
+                Ok(template)
+            }
+            None => Ok(template),
+        })
+    }
+
+    /// The groups whose values it holds.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.pieces.iter().filter_map(|piece| match piece {
+            Piece::Tag(name) => Some(name.as_str()),
+            Piece::Text(_) => None,
+        })
+    }
+
+    /// The pattern with its values; `None` if one of them was not captured.
+    pub(crate) fn fill(&self, captured: &Captured) -> Option<Result<Pattern, String>> {
+        let mut body = Vec::new();
+        for piece in &self.pieces {
+            match piece {
+                Piece::Text(text) => body.extend_from_slice(text),
+                Piece::Tag(name) => {
+                    let values = captured.get(name).filter(|values| !values.is_empty())?;
+                    body.extend_from_slice(b"(?:");
+                    for (index, value) in values.iter().enumerate() {
+                        if index > 0 {
+                            body.push(b'|');
+                        }
+                        quote(value, &mut body);
+                    }
+                    body.push(b')');
+                }
+            }
+        }
+        Some(Pattern::parse_bare(&body, self.modifiers))
+    }
+
+    /// Whether a text could match at all: cheap beside compiling the pattern, and mostly false.
+    pub(crate) fn may_match(&self, text: &[u8], captured: &Captured) -> bool {
+        if !self.needs_value {
+            return true;
+        }
+        let mut values = self.names().filter_map(|name| captured.get(name)).flatten();
+        values.any(|value| !value.is_ascii() || holds(text, value))
+    }
+}
+
+/// Whether a text holds another, whatever the case of its letters.
+fn holds(text: &[u8], value: &[u8]) -> bool {
+    let Some(&first) = value.first() else {
+        return true;
+    };
+    let starts = memchr::memchr2_iter(first.to_ascii_lowercase(), first.to_ascii_uppercase(), text);
+    let mut starts = starts.filter_map(|start| text.get(start..start + value.len()));
+    starts.any(|part| part.eq_ignore_ascii_case(value))
+}
+
+/// A text as a pattern that matches just it.
+fn quote(text: &[u8], out: &mut Vec<u8>) {
+    for &byte in text {
+        if byte.is_ascii_alphanumeric() || byte == b'_' {
+            out.push(byte);
+        } else {
+            out.extend_from_slice(format!("\\x{byte:02x}").as_bytes());
+        }
+    }
+}
+
+fn pieces(body: &[u8]) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    let mut text = Vec::new();
+    let mut rest = body;
+    while let Some((&byte, after)) = rest.split_first() {
+        if byte == b'\\' {
+            // `\%{NAME}` is meant as it stands.
+            text.extend(rest.iter().take(2));
+            rest = rest.get(2..).unwrap_or_default();
+        } else if byte == b'%'
+            && let Some((name, after)) = tag(after)
+        {
+            pieces.push(Piece::Text(std::mem::take(&mut text)));
+            pieces.push(Piece::Tag(name));
+            rest = after;
+        } else {
+            text.push(byte);
+            rest = after;
+        }
+    }
+    pieces.push(Piece::Text(text));
+    pieces
+}
+
+/// `{NAME}` at the beginning of a text, and what follows.
+fn tag(text: &[u8]) -> Option<(String, &[u8])> {
+    let inner = text.strip_prefix(b"{")?;
+    let end = memchr::memchr(b'}', inner)?;
+    let name = inner.get(..end)?;
+    let is_name = name.first().is_some_and(u8::is_ascii_uppercase)
+        && name
+            .iter()
+            .all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || *byte == b'_');
+    let name = String::from_utf8(name.to_vec()).ok().filter(|_| is_name)?;
+    Some((name, inner.get(end + 1..)?))
+}
+
+/// A pattern whose named groups are asked for.
+#[derive(Debug)]
+pub(crate) struct Groups(pcre2::bytes::Regex);
+
+impl Groups {
+    /// The named groups of a pattern, if they are among those wanted; the error is that the
+    /// pattern does not compile.
+    pub(crate) fn of(pattern: &Pattern, is_wanted: impl Fn(&str) -> bool) -> Option<Self> {
+        let mut names = Vec::new();
+        pattern.tree.group_names(&mut names);
+        if !names.iter().any(|name| is_wanted(name)) {
+            return None;
+        }
+        backtracking::compile(&pattern.tree).ok().map(Self)
+    }
+
+    /// Adds the texts that the groups take in the first matches; gives how many there were.
+    pub(crate) fn capture(&self, text: &[u8], hits_max: u32, captured: &mut Captured) -> u32 {
+        let mut hits = 0;
+        // A search that runs into its limit captures nothing more.
+        for found in self
+            .0
+            .captures_iter(text)
+            .map_while(Result::ok)
+            .take(hits_max as usize)
+        {
+            hits += 1;
+            for name in self.0.capture_names().iter().flatten() {
+                let Some(value) = found.name(name).map(|value| value.as_bytes()) else {
+                    continue;
+                };
+                let values = captured.entry(name.clone()).or_default();
+                if !value.is_empty() && values.iter().all(|known| known != value) {
+                    values.push(value.to_vec());
+                }
+            }
+        }
+        hits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_stand_for_themselves() {
+        let modifiers = Modifiers::default();
+        let template = Template::parse(br"^\%{A}%{NAME}\#%{lower}$", modifiers);
+        let template = template.unwrap().unwrap();
+        assert!(template.needs_value);
+        let captured =
+            Captured::from([("NAME".to_owned(), vec![b"a.b@c".to_vec(), b"d|e".to_vec()])]);
+        let pattern = template.fill(&captured).unwrap().unwrap();
+        for (text, expected) in [
+            ("%{A}a.b@c#%{lower}", true),
+            ("%{A}d|e#%{lower}", true),
+            ("%{A}axb@c#%{lower}", false),
+        ] {
+            let found = pattern.find(text.as_bytes(), 0).unwrap().is_some();
+            assert_eq!(found, expected, "{text}");
+        }
+        assert!(template.fill(&Captured::new()).is_none());
+        assert!(template.may_match(b"x A.B@C", &captured));
+        assert!(!template.may_match(b"x a.b", &captured));
+        assert!(Template::parse(b"no tag", modifiers).is_none());
+        assert!(Template::parse(b"%{A}(", modifiers).unwrap().is_err());
+    }
+
+    #[test]
+    fn groups_capture_by_name() {
+        let pattern = Pattern::parse(br"/(?<WHO>\w+)@(?:(\w+)|(?<WHERE>\d))/").unwrap();
+        let groups = Groups::of(&pattern, |name| name == "WHO").unwrap();
+        let mut captured = Captured::new();
+        assert_eq!(groups.capture(b"a@b c@d a@e", 9, &mut captured), 3);
+        assert_eq!(captured["WHO"], [b"a".to_vec(), b"c".to_vec()]);
+        assert!(Groups::of(&pattern, |name| name == "OTHER").is_none());
+    }
+}

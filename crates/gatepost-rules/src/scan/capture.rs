@@ -1,0 +1,119 @@
+//! Rules whose patterns hold what other rules captured.
+//!
+//! The capturing rules run here a second time, for their groups alone: they are few, and all
+//! others keep engines that cannot tell groups.
+
+use std::borrow::Cow;
+
+use super::state::{RuleId, State};
+use crate::language::definition::View;
+use crate::mail::{HeaderSelector, Mail};
+use crate::pattern::{Captured, Groups, Template};
+
+/// What of a message a pattern looks at.
+#[derive(Debug)]
+pub(crate) enum Place {
+    /// A field of the head.
+    Field(HeaderSelector),
+    /// The lines of a view; the subject may be left out.
+    Lines { view: View, skips_first: bool },
+}
+
+/// A pattern with groups that others ask for.
+#[derive(Debug)]
+pub(crate) struct Source {
+    pub(crate) place: Place,
+    pub(crate) groups: Groups,
+    pub(crate) hits_max: u32,
+}
+
+/// A rule with a template.
+#[derive(Debug)]
+pub(crate) struct TemplateRule {
+    pub(crate) rule: RuleId,
+    pub(crate) place: Place,
+    pub(crate) template: Template,
+    pub(crate) negated: bool,
+    pub(crate) hits_max: u32,
+}
+
+/// All of both.
+#[derive(Debug, Default)]
+pub(crate) struct CaptureRules {
+    pub(crate) sources: Vec<Source>,
+    pub(crate) templates: Vec<TemplateRule>,
+}
+
+impl Place {
+    fn texts<'m>(&self, mail: &'m Mail<'_>) -> Vec<Cow<'m, [u8]>> {
+        let (view, skips_first) = match self {
+            Self::Field(selector) => return mail.header(selector).into_iter().collect(),
+            Self::Lines { view, skips_first } => (view, usize::from(*skips_first)),
+        };
+        let lines = match view {
+            View::Body => mail.body(),
+            View::RawBody => mail.rawbody(),
+            View::Uri => mail.uris(),
+            View::Header | View::Full => return vec![Cow::Borrowed(mail.full())],
+        };
+        lines.iter().skip(skips_first).map(Cow::Borrowed).collect()
+    }
+}
+
+impl CaptureRules {
+    pub(crate) fn scan(&self, mail: &Mail<'_>, state: &mut State) {
+        if self.templates.is_empty() {
+            return;
+        }
+        let mut captured = Captured::new();
+        for source in &self.sources {
+            let mut left = source.hits_max;
+            for text in source.place.texts(mail) {
+                if left == 0 {
+                    break;
+                }
+                left -= source.groups.capture(&text, left, &mut captured).min(left);
+            }
+        }
+        if captured.is_empty() {
+            return;
+        }
+        for rule in &self.templates {
+            rule.run(&captured, mail, state);
+        }
+    }
+}
+
+impl TemplateRule {
+    fn run(&self, captured: &Captured, mail: &Mail<'_>, state: &mut State) {
+        let texts = self.place.texts(mail);
+        if !self.negated
+            && !texts
+                .iter()
+                .any(|text| self.template.may_match(text, captured))
+        {
+            return;
+        }
+        // A value that makes no pattern, such as one too long, is as none.
+        let Some(Ok(pattern)) = self.template.fill(captured) else {
+            return;
+        };
+        if self.negated {
+            let limits = state.limited.len();
+            let found = texts
+                .iter()
+                .any(|text| state.find(self.rule, &pattern, text, 0).is_some());
+            if !found && state.limited.len() == limits {
+                state.hit(self.rule, 1.0);
+            }
+            return;
+        }
+        for text in &texts {
+            let seen = state.value(self.rule) as u32;
+            if seen >= self.hits_max {
+                break;
+            }
+            state.count(self.rule, &pattern, text, self.hits_max - seen);
+        }
+    }
+}

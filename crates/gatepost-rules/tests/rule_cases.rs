@@ -1,0 +1,188 @@
+//! Rules by cases in data files, which SpamAssassin itself answers too.
+//!
+//! A file of `tests/data/rules` holds rules, then messages, each followed by the rules that hit it
+//! and the score: sections that begin with `==== rules`, `==== message` and `==== hits`. The
+//! expectation is SpamAssassin's: `GATEPOST_ORACLE=renew` has it written anew. A run compares ours
+//! with the file, and the file with the installed SpamAssassin.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use gatepost_rules::{RuleSet, RulesSettings, ScanContext};
+
+struct Case {
+    message: String,
+    /// As the file writes it: the score, then the names, divided by blanks.
+    expected: String,
+}
+
+struct File {
+    path: PathBuf,
+    rules: String,
+    cases: Vec<Case>,
+}
+
+fn files() -> Vec<File> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/rules");
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(folder)
+        .expect("the folder of cases is readable")
+        .map(|entry| entry.expect("its entries are readable").path())
+        .collect();
+    paths.sort();
+    paths.into_iter().map(read).collect()
+}
+
+fn read(path: PathBuf) -> File {
+    let text = std::fs::read_to_string(&path).expect("cases are text");
+    let mut rules = String::new();
+    let mut cases: Vec<Case> = Vec::new();
+    for section in text.split("==== ").skip(1) {
+        let (kind, content) = section.split_once('\n').expect("a section has lines");
+        match kind {
+            "rules" => rules = content.to_owned(),
+            "message" => cases.push(Case {
+                message: content.to_owned(),
+                expected: String::new(),
+            }),
+            "hits" => {
+                let case = cases.last_mut().expect("hits follow a message");
+                content.trim().clone_into(&mut case.expected);
+            }
+            other => panic!("{}: no section is called {other}", path.display()),
+        }
+    }
+    File { path, rules, cases }
+}
+
+fn told(score: f64, mut names: Vec<String>) -> String {
+    names.sort();
+    names.insert(0, format!("{score:.3}"));
+    names.join(" ")
+}
+
+fn ours(file: &File) -> Vec<String> {
+    let settings = RulesSettings::default();
+    let text = format!("{BOUNDARIES}{}", file.rules);
+    let (rules, problems) = RuleSet::from_text("cases.cf", text.as_bytes(), &settings);
+    let errors = problems
+        .iter()
+        .filter(|problem| problem.severity != gatepost_rules::Severity::Note);
+    let errors: Vec<String> = errors.map(ToString::to_string).collect();
+    assert_eq!(errors, [""; 0], "{}", file.path.display());
+    let judge = |case: &Case| {
+        let report = rules.scan(case.message.as_bytes(), &ScanContext::default());
+        let names = report.hits.iter().map(|hit| hit.name.to_string());
+        told(report.score, names.collect())
+    };
+    file.cases.iter().map(judge).collect()
+}
+
+/// Without these no text is taken for a link.
+const BOUNDARIES: &str = "util_rb_tld com org net edu example\n";
+
+/// SpamAssassin's usual plugins, as a folder without `loadplugin` lines has them here.
+const PLUGINS: [&str; 13] = [
+    "Check",
+    "BodyEval",
+    "DNSEval",
+    "FreeMail",
+    "HTMLEval",
+    "HeaderEval",
+    "ImageInfo",
+    "MIMEEval",
+    "MIMEHeader",
+    "RelayEval",
+    "URIDetail",
+    "URIEval",
+    "WLBLEval",
+];
+
+fn theirs(file: &File) -> Vec<String> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    for name in ["rules", "site", "state"] {
+        std::fs::create_dir(path(name)).expect("a folder");
+    }
+    let plugins = PLUGINS.map(|name| format!("loadplugin Mail::SpamAssassin::Plugin::{name}\n"));
+    std::fs::write(path("site/init.pre"), plugins.concat()).expect("written");
+    let text = format!("{BOUNDARIES}{}", file.rules);
+    std::fs::write(path("rules/cases.cf"), text).expect("written");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle/hits.pl");
+    let mut judge = Command::new("perl")
+        .arg(script)
+        .env("RULES", path("rules"))
+        .env("SITE", path("site"))
+        .env("STATE", path("state"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the peers 'perl' and 'spamassassin' are installed");
+    let mut input = judge.stdin.take().expect("is piped");
+    for (index, case) in file.cases.iter().enumerate() {
+        let message = path(&format!("{index}.eml"));
+        std::fs::write(&message, &case.message).expect("written");
+        writeln!(input, "{index}\t{}", message.display()).expect("SpamAssassin reads");
+    }
+    drop(input);
+    let output = judge.wait_with_output().expect("SpamAssassin ends");
+    assert!(output.status.success(), "{}", file.path.display());
+    let lines = String::from_utf8(output.stdout).expect("text");
+    let judged = lines.lines().map(|line| {
+        let mut columns = line.split('\t').skip(1);
+        let score: f64 = columns
+            .next()
+            .and_then(|score| score.parse().ok())
+            .expect("a score");
+        let names = columns
+            .next()
+            .unwrap_or_default()
+            .split(',')
+            .filter(|name| !name.is_empty());
+        told(score, names.map(str::to_owned).collect())
+    });
+    judged.collect()
+}
+
+fn renew(file: &File, answers: &[String]) {
+    let mut text = format!("==== rules\n{}", file.rules);
+    for (case, answer) in file.cases.iter().zip(answers) {
+        text += &format!("==== message\n{}==== hits\n{answer}\n", case.message);
+    }
+    std::fs::write(&file.path, text).expect("written");
+}
+
+fn check(name: &str, judge: fn(&File) -> Vec<String>) {
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for file in files() {
+        for (case, answer) in file.cases.iter().zip(judge(&file)) {
+            count += 1;
+            if case.expected != answer {
+                wrong.push(format!(
+                    "{}:\n{}  expected {}\n  {name} {answer}",
+                    file.path.display(),
+                    case.message,
+                    case.expected
+                ));
+            }
+        }
+    }
+    assert!(count > 20, "{count} cases");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+#[test]
+fn rules_hit_as_the_cases_say() {
+    check("ours:", ours);
+}
+
+#[test]
+fn spamassassin_says_so_too() {
+    if std::env::var("GATEPOST_ORACLE").is_ok_and(|wish| wish == "renew") {
+        for file in files() {
+            renew(&file, &theirs(&file));
+        }
+    }
+    check("theirs:", theirs);
+}
