@@ -90,6 +90,27 @@ fn train_spamassassin(home: &Path, trained: &[&PathBuf]) -> String {
     run(home, "sa-learn", &["--backup"], None)
 }
 
+/// What SpamAssassin restores of our backup, and we of its, is all that was in it.
+fn each_reads_the_others_backup(ours: &[u8], theirs: &str) {
+    let home = tempfile::tempdir().expect("makes a folder");
+    let home = home.path();
+    std::fs::write(home.join("preferences"), PREFERENCES).expect("writes preferences");
+    let file = home.join("backup");
+    std::fs::write(&file, ours).expect("writes a backup");
+    run(home, "sa-learn", &["--restore", &file.to_string_lossy()], None);
+    let restored = run(home, "sa-learn", &["--backup"], None);
+    let sent = counts(&String::from_utf8_lossy(ours));
+    assert!(sent.len() > 1000);
+    assert_eq!(counts(&restored), sent, "SpamAssassin restores our backup");
+
+    let bayes = Bayes::in_memory();
+    bayes.import(theirs.as_bytes()).expect("imports");
+    let mut again = Vec::new();
+    bayes.export(&mut again).expect("exports");
+    let again = counts(&String::from_utf8_lossy(&again));
+    assert_eq!(again, counts(theirs), "we restore SpamAssassin's backup");
+}
+
 #[test]
 fn tokens_and_probabilities_agree_with_spamassassin() {
     let is_installed = Path::new("/usr/bin/sa-learn").exists();
@@ -123,6 +144,7 @@ fn tokens_and_probabilities_agree_with_spamassassin() {
     let backup = train_spamassassin(home, &trained);
     let mut ours = Vec::new();
     bayes.export(&mut ours).expect("exports");
+    each_reads_the_others_backup(&ours, &backup);
     let (ours, theirs) = (counts(&String::from_utf8_lossy(&ours)), counts(&backup));
     let is_same = |(token, counts): &(&String, &(u32, u32))| theirs.get(*token) == Some(*counts);
     let same = ours.iter().filter(is_same).count();

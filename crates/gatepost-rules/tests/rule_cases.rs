@@ -5,6 +5,7 @@
 //! expectation is SpamAssassin's: `GATEPOST_ORACLE=renew` has it written anew. A run compares ours
 //! with the file, and the file with the installed SpamAssassin.
 
+use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -40,7 +41,7 @@ fn read(path: PathBuf) -> File {
     for section in text.split("==== ").skip(1) {
         let (kind, content) = section.split_once('\n').expect("a section has lines");
         match kind {
-            "rules" => rules = content.to_owned(),
+            "rules" => content.clone_into(&mut rules),
             "message" => cases.push(Case {
                 message: content.to_owned(),
                 expected: String::new(),
@@ -147,7 +148,7 @@ fn theirs(file: &File) -> Vec<String> {
 fn renew(file: &File, answers: &[String]) {
     let mut text = format!("==== rules\n{}", file.rules);
     for (case, answer) in file.cases.iter().zip(answers) {
-        text += &format!("==== message\n{}==== hits\n{answer}\n", case.message);
+        let _ = write!(text, "==== message\n{}==== hits\n{answer}\n", case.message);
     }
     std::fs::write(&file.path, text).expect("written");
 }

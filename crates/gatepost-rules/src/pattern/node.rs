@@ -97,7 +97,9 @@ impl Node {
     pub(crate) fn group_names<'n>(&'n self, names: &mut Vec<&'n str>) {
         match self {
             Self::Concat(parts) | Self::Alternate(parts) | Self::BranchReset(parts) => {
-                parts.iter().for_each(|part| part.group_names(names));
+                for part in parts {
+                    part.group_names(names);
+                }
             }
             Self::Capture { name, inner } => {
                 names.extend(name.as_deref());
