@@ -143,7 +143,10 @@ fn add_user(gateway: &Gateway, name: &str, password: &str, more: &[&str]) {
 fn from_the_first_user_on_a_login_is_asked_for() {
     let folder = tempfile::tempdir().expect("a folder");
     // `gatepost user` runs elsewhere and finds the same data.
-    let data = format!("data = {:?}\nrules.paths = []\n", folder.path().join("data"));
+    let data = format!(
+        "data = {:?}\nrules.paths = []\n",
+        folder.path().join("data")
+    );
     let gateway = Gateway::start_in(folder.path(), &data);
     assert!(curl(&gateway, "/", &[]).contains("Gatepost"));
     add_user(&gateway, "root", "secret", &["--admin"]);

@@ -230,16 +230,18 @@ impl Relay {
         recipients: usize,
     ) -> Result<Vec<HopReply>, HopError> {
         let limit = self.settings.command_timeout.duration();
-        self.has_mail = false;
         if self.mail.body == Body::Binary {
+            self.has_mail = false;
             let head = format!("BDAT {} LAST\r\n", message.len());
             self.hop.send(head.as_bytes(), limit).await?;
             self.hop.send(message, limit).await?;
         } else {
             let reply = self.hop.command("DATA", limit).await?;
             if reply.code != 354 {
+                // Its transaction is still open: the end will reset it.
                 return Ok(vec![reply; recipients.max(1)]);
             }
+            self.has_mail = false;
             self.hop.send(&stuffed(message), limit).await?;
         }
         let replies = if self.hop.speaks_lmtp { recipients } else { 1 };

@@ -1,20 +1,18 @@
-//! The conversation: greeting, login, the maildrop, and the update at QUIT.
+//! The conversation: greeting, the commands of a maildrop, and the update at QUIT; `login` comes
+//! between.
 
-use std::fmt::Write as _;
 use std::io;
 
 use bytes::{Bytes, BytesMut};
 use gatepost_message::{MessageId, Peer};
 use gatepost_store::StoreError;
-use gatepost_users::{Credentials, Denied, Identity, Secret};
 use memchr::memchr;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::command::{self, Command};
-use super::maildrop::{self, Kind, Maildrop};
+use super::maildrop::{self, Maildrop};
 use super::{Pop3Context, Taken};
-use crate::sasl::{self, Exchange, Step};
 use crate::service::Arrival;
 use crate::stream::Stream;
 use crate::wire;
@@ -45,13 +43,13 @@ pub(super) async fn serve(arrival: Arrival, context: &Pop3Context) -> io::Result
     outcome
 }
 
-struct Connection<'a> {
+pub(super) struct Connection<'a> {
     /// Nothing only while TLS is negotiated.
-    stream: Option<Stream>,
-    peer: Peer,
-    context: &'a Pop3Context,
+    pub(super) stream: Option<Stream>,
+    pub(super) peer: Peer,
+    pub(super) context: &'a Pop3Context,
     shutdown: watch::Receiver<bool>,
-    input: BytesMut,
+    pub(super) input: BytesMut,
     output: Vec<u8>,
     errors: usize,
 }
@@ -103,185 +101,6 @@ impl Connection<'_> {
             }
         }
         Ok(())
-    }
-
-    /// A command before the login; gives the maildrop of one that succeeded.
-    async fn authorize(
-        &mut self,
-        command: Command,
-        named: Option<String>,
-        next: &mut Option<String>,
-    ) -> io::Result<Option<(Maildrop, Taken)>> {
-        match command {
-            Command::Capabilities => self.capabilities(),
-            Command::StartTls => self.start_tls().await?,
-            Command::User(_) | Command::Pass(_) | Command::Auth { .. } if !self.may_login() => {
-                self.refuse("-ERR [AUTH] not without TLS: say STLS first");
-            }
-            Command::User(name) => {
-                *next = Some(name);
-                self.say("+OK");
-            }
-            Command::Pass(password) => match named {
-                None => self.refuse("-ERR name yourself first: USER anna"),
-                Some(name) => {
-                    let (user, kind) = maildrop::asked_for(&name);
-                    let credentials = Credentials::Password {
-                        user: user.to_owned(),
-                        password: Secret::from(password.as_str()),
-                    };
-                    let door = &self.context.door;
-                    let identity = door.authenticate(credentials, self.peer, None).await;
-                    return Ok(self.admit(identity, kind).await);
-                }
-            },
-            Command::Auth { mechanism, initial } => {
-                return match self.authenticate(&mechanism, initial).await? {
-                    Some(identity) => Ok(self.admit(identity, Kind::Mailbox).await),
-                    None => Ok(None),
-                };
-            }
-            _ => self.refuse("-ERR log in first"),
-        }
-        Ok(None)
-    }
-
-    /// A password is not heard in clear text from another machine, unless that is set.
-    fn may_login(&self) -> bool {
-        let is_here = self
-            .peer
-            .ip()
-            .is_none_or(|address| address.to_canonical().is_loopback());
-        let is_encrypted = self
-            .stream
-            .as_ref()
-            .is_some_and(|stream| stream.tls().is_some());
-        is_encrypted || is_here || self.context.settings.plain_login
-    }
-
-    fn may_start_tls(&self) -> bool {
-        let is_plain = self
-            .stream
-            .as_ref()
-            .is_some_and(|stream| stream.tls().is_none());
-        is_plain && self.context.tls.is_some()
-    }
-
-    fn capabilities(&mut self) {
-        let mut text =
-            String::from("+OK\r\nTOP\r\nUIDL\r\nRESP-CODES\r\nAUTH-RESP-CODE\r\nPIPELINING\r\n");
-        if self.may_login() {
-            // Writing to a string cannot fail.
-            let _ = write!(text, "USER\r\nSASL {}\r\n", sasl::MECHANISMS);
-        }
-        if self.may_start_tls() {
-            text += "STLS\r\n";
-        }
-        let version = env!("CARGO_PKG_VERSION");
-        let _ = write!(text, "IMPLEMENTATION Gatepost-{version}\r\n.");
-        self.say(&text);
-    }
-
-    /// RFC 2595 § 4. What came in plain text behind the command is forgotten: anyone on the way
-    /// could have put it there.
-    async fn start_tls(&mut self) -> io::Result<()> {
-        let Some(tls) = self.context.tls.clone().filter(|_| self.may_start_tls()) else {
-            self.refuse("-ERR TLS is not offered");
-            return Ok(());
-        };
-        self.say("+OK begin TLS");
-        self.flush().await?;
-        self.input.clear();
-        if let Some(stream) = self.stream.take() {
-            self.stream = Some(tls.accept(stream).await?);
-        }
-        Ok(())
-    }
-
-    /// RFC 5034; `None` where it failed before there was anybody to judge.
-    async fn authenticate(
-        &mut self,
-        mechanism: &str,
-        initial: Option<String>,
-    ) -> io::Result<Option<Result<Identity, Denied>>> {
-        let door = &self.context.door;
-        let Some(mut exchange) = Exchange::begin(mechanism, door, self.peer) else {
-            self.refuse("-ERR the mechanism is not known here; see CAPA");
-            return Ok(None);
-        };
-        let mut response = initial;
-        loop {
-            let text = if let Some(text) = response.take() {
-                text
-            } else {
-                let invitation = exchange.invitation();
-                match self.challenge(&invitation).await? {
-                    Some(text) => text,
-                    None => return Ok(None),
-                }
-            };
-            match exchange.respond(&text, door, self.peer).await {
-                Ok(Step::Done(identity)) => return Ok(Some(Ok(*identity))),
-                Err(denied) => return Ok(Some(Err(denied))),
-                Ok(Step::Challenge(challenge, next)) => {
-                    exchange = next;
-                    response = self.challenge(&challenge).await?;
-                    if response.is_none() {
-                        return Ok(None);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Sends a challenge and waits for the response; `None` where the client gives up.
-    async fn challenge(&mut self, challenge: &str) -> io::Result<Option<String>> {
-        self.say(&format!("+ {challenge}"));
-        let Some(line) = self.line().await? else {
-            return Ok(None);
-        };
-        let text = String::from_utf8_lossy(&line).into_owned();
-        if text == "*" || text.len() > sasl::RESPONSE_BYTES_MAX {
-            self.refuse("-ERR [AUTH] given up");
-            return Ok(None);
-        }
-        Ok(Some(text))
-    }
-
-    /// Opens the maildrop of whoever logged in.
-    async fn admit(
-        &mut self,
-        identity: Result<Identity, Denied>,
-        kind: Kind,
-    ) -> Option<(Maildrop, Taken)> {
-        let identity = match identity {
-            Ok(identity) => identity,
-            Err(denied) => {
-                let code = match denied {
-                    Denied::Busy | Denied::TooMany { .. } => "SYS/TEMP",
-                    _ => "AUTH",
-                };
-                self.refuse(&format!("-ERR [{code}] {denied}"));
-                return None;
-            }
-        };
-        let Some(user) = identity.user().map(str::to_lowercase) else {
-            self.refuse("-ERR [AUTH] log in as a user");
-            return None;
-        };
-        let Some(taken) = self.context.take(&user, kind) else {
-            self.refuse("-ERR [IN-USE] another client has the mailbox open");
-            return None;
-        };
-        let store = self.context.store.clone();
-        let opened = blocking(move || Maildrop::open(store, &user, kind)).await;
-        match opened {
-            Ok(maildrop) => Some((maildrop, taken)),
-            Err(error) => {
-                self.failed(&error);
-                None
-            }
-        }
     }
 
     /// A command within the maildrop.
@@ -368,23 +187,23 @@ impl Connection<'_> {
         Ok(())
     }
 
-    fn say(&mut self, text: &str) {
+    pub(super) fn say(&mut self, text: &str) {
         self.output.extend_from_slice(text.as_bytes());
         self.output.extend_from_slice(b"\r\n");
     }
 
-    fn refuse(&mut self, text: &str) {
+    pub(super) fn refuse(&mut self, text: &str) {
         self.errors += 1;
         self.say(text);
     }
 
-    fn failed(&mut self, error: &StoreError) {
+    pub(super) fn failed(&mut self, error: &StoreError) {
         tracing::error!(target: "pop3", %error, "a mailbox could not be read");
         self.refuse("-ERR [SYS/TEMP] the mailbox cannot be read now");
     }
 
     /// The next line, without its line end; `None` at the end, or when the server ends.
-    async fn line(&mut self) -> io::Result<Option<BytesMut>> {
+    pub(super) async fn line(&mut self) -> io::Result<Option<BytesMut>> {
         let limit = self.context.settings.command_max.as_usize();
         let deadline = Instant::now() + self.context.settings.idle_time_max.duration();
         loop {
@@ -423,7 +242,7 @@ impl Connection<'_> {
         }
     }
 
-    async fn flush(&mut self) -> io::Result<()> {
+    pub(super) async fn flush(&mut self) -> io::Result<()> {
         if let Some(stream) = self.stream.as_ref().filter(|_| !self.output.is_empty()) {
             let deadline = Instant::now() + self.context.settings.idle_time_max.duration();
             wire::write(stream, &self.output, deadline).await?;
@@ -434,7 +253,7 @@ impl Connection<'_> {
 }
 
 /// Reading from the disk is a blocking thread's work.
-async fn blocking<T: Send + 'static>(
+pub(super) async fn blocking<T: Send + 'static>(
     read: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, StoreError> {
     let task = tokio::task::spawn_blocking(read).await;

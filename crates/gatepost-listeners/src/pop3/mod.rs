@@ -1,10 +1,12 @@
 //! POP3 (RFC 1939) with CAPA (2449), STLS (2595), AUTH (5034), UIDL and TOP: a user's mailbox, and
 //! as user `NAME+quarantine` what was quarantined for them, to look at.
 //!
-//! `command` reads a line, `maildrop` is what is there, `connection` is the conversation.
+//! `command` reads a line, `maildrop` is what is there, `login` finds out whose it is, `connection` is
+//! the conversation.
 
 mod command;
 mod connection;
+mod login;
 mod maildrop;
 mod settings;
 

@@ -24,6 +24,12 @@ pub(super) enum Command {
         size: u64,
         last: bool,
     },
+    StartTls,
+    /// AUTH (RFC 4954), with the initial response where there is one.
+    Auth {
+        mechanism: String,
+        initial: Option<String>,
+    },
     /// XFORWARD: what a trusted peer says of its client, for this connection.
     Forwarded(Box<Told>),
     /// XCLIENT: the connection begins anew, as this client's.
@@ -47,12 +53,13 @@ pub(super) enum Hello {
 
 const NO_COMMAND: Reply = Reply::new(500, "5.5.1", "no such command");
 pub(super) const NO_TEXT: Reply = Reply::new(500, "5.5.2", "the line is no UTF-8 text");
-const NOT_OFFERED: Reply = Reply::new(502, "5.5.1", "not offered here");
+pub(super) const NOT_OFFERED: Reply = Reply::new(502, "5.5.1", "not offered here");
 const NO_QUEUE: Reply = Reply::new(
     502,
     "5.5.1",
     "nothing is queued here, so nothing can be sent",
 );
+const BAD_AUTH: Reply = Reply::new(501, "5.5.4", "write a mechanism: AUTH PLAIN");
 const BAD_CHUNK: Reply = Reply::new(
     501,
     "5.5.4",
@@ -111,7 +118,9 @@ pub(super) fn parse(line: &[u8]) -> Result<Command, Reply> {
         "XFORWARD" => Ok(Command::Forwarded(Box::new(Told::parse(arguments)?))),
         "XCLIENT" => Ok(Command::Client(Box::new(Told::parse(arguments)?))),
         "ETRN" => Err(NO_QUEUE),
-        "EXPN" | "AUTH" | "STARTTLS" | "TURN" => Err(NOT_OFFERED),
+        "STARTTLS" => bare(Command::StartTls),
+        "AUTH" => auth(arguments),
+        "EXPN" | "TURN" => Err(NOT_OFFERED),
         _ => Err(NO_COMMAND),
     }
 }
@@ -154,6 +163,18 @@ fn rcpt(arguments: &str) -> Result<Command, Reply> {
     }
     let parameters = parameters::of_rcpt(rest)?;
     Ok(Command::Rcpt { to, parameters })
+}
+
+fn auth(arguments: &str) -> Result<Command, Reply> {
+    let mut words = arguments.split(' ').filter(|word| !word.is_empty());
+    let (mechanism, initial) = (words.next(), words.next());
+    match (mechanism, words.next()) {
+        (Some(mechanism), None) => Ok(Command::Auth {
+            mechanism: mechanism.to_owned(),
+            initial: initial.map(str::to_owned),
+        }),
+        _ => Err(BAD_AUTH),
+    }
 }
 
 /// RFC 3030 § 2: the size in decimal, and LAST with the last one.

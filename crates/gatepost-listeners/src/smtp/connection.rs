@@ -7,13 +7,14 @@ use std::io;
 
 use bytes::BytesMut;
 use gatepost_message::Peer;
+use gatepost_users::Door;
 use memchr::memchr;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::SmtpContext;
 use super::reply::{self, Reply};
-use super::session::{Next, Session};
+use super::session::{Ground, Next, Session};
 use crate::forward::Relay;
 use crate::stream::Stream;
 use crate::wire;
@@ -34,18 +35,32 @@ pub(super) async fn serve(
         errors: 0,
         relay: None,
     };
-    let mut session = Session::new(
-        context.dialect,
-        &context.settings,
-        &context.recipients,
-        &context.hostname,
-        peer,
-    );
+    let mut session = connection.session(peer);
     session.greeting().write_to(&mut connection.output);
-    let outcome = connection.converse(&mut session).await;
-    // What was answered is said, also when the conversation ended with an error.
-    connection.flush().await?;
-    outcome
+    loop {
+        let ended = connection.converse(&mut session).await;
+        // What was answered is said, also when the conversation ended with an error.
+        connection.flush().await?;
+        if ended? == End::Connection {
+            return Ok(());
+        }
+        let Some(tls) = &context.tls else {
+            return Ok(());
+        };
+        // RFC 3207 § 4.2: nothing is known of the client any more; and what came in plain text
+        // behind the command is forgotten, since anyone on the way could have put it there.
+        connection.input.clear();
+        connection.stream = tls.accept(connection.stream).await?;
+        session = connection.session(peer);
+    }
+}
+
+/// Why a conversation ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Connection,
+    /// It goes on in TLS.
+    StartTls,
 }
 
 pub(super) struct Connection<'a> {
@@ -61,39 +76,73 @@ pub(super) struct Connection<'a> {
     pub(super) relay: Option<Box<Relay>>,
 }
 
-impl Connection<'_> {
-    async fn converse(&mut self, session: &mut Session<'_>) -> io::Result<()> {
-        let command_timeout = self.context.settings.command_timeout.duration();
-        // A whole command must come in time, whatever the drops in which it comes.
-        let mut deadline = Instant::now() + command_timeout;
+impl<'a> Connection<'a> {
+    /// A conversation with nothing said yet.
+    fn session(&self, peer: Peer) -> Session<'a> {
+        let context = self.context;
+        let door = context.door.as_ref();
+        let ground = Ground {
+            peer,
+            is_encrypted: self.stream.tls().is_some(),
+            has_tls: context.tls.is_some(),
+            has_login: door.is_some_and(Door::any_user),
+        };
+        Session::new(
+            context.dialect,
+            &context.settings,
+            &context.recipients,
+            &context.hostname,
+            ground,
+        )
+    }
+
+    async fn converse(&mut self, session: &mut Session<'_>) -> io::Result<End> {
+        while let Some(line) = self.next_line().await? {
+            let next = match line {
+                Ok(line) => session.line(&line),
+                Err(reply) => Next::Reply(reply),
+            };
+            if let Some(end) = self.act(session, next).await? {
+                return Ok(end);
+            }
+            if self.errors > self.context.settings.errors_max {
+                reply::TOO_MANY_ERRORS.write_to(&mut self.output);
+                break;
+            }
+        }
+        Ok(End::Connection)
+    }
+
+    /// The next line, or what is wrong with it; `None` where the connection ends. A whole line must
+    /// come in time, whatever the drops in which it comes.
+    pub(super) async fn next_line(&mut self) -> io::Result<Option<Result<BytesMut, Reply>>> {
+        let deadline = Instant::now() + self.context.settings.command_timeout.duration();
         loop {
-            while let Some(line) = self.take_line() {
-                let next = match line {
-                    Ok(line) => session.line(&line),
-                    Err(reply) => Next::Reply(reply),
-                };
-                if !self.act(session, next).await? {
-                    return Ok(());
-                }
-                if self.errors > self.context.settings.errors_max {
-                    reply::TOO_MANY_ERRORS.write_to(&mut self.output);
-                    return Ok(());
-                }
-                deadline = Instant::now() + command_timeout;
+            if let Some(line) = self.take_line() {
+                return Ok(Some(line));
             }
             if !self.fill(deadline, Interrupt::ByShutdown).await? {
-                return Ok(());
+                return Ok(None);
             }
         }
     }
 
-    /// Does what a command asks for; false where the connection ends.
-    async fn act(&mut self, session: &mut Session<'_>, next: Next) -> io::Result<bool> {
+    /// Does what a command asks for, and says whether the conversation ends with it.
+    async fn act(&mut self, session: &mut Session<'_>, next: Next) -> io::Result<Option<End>> {
         match next {
             Next::Reply(reply) => self.answer(&reply),
             Next::End(reply) => {
                 self.answer(&reply);
-                return Ok(false);
+                return Ok(Some(End::Connection));
+            }
+            Next::StartTls(reply) => {
+                self.answer(&reply);
+                return Ok(Some(End::StartTls));
+            }
+            Next::Auth { mechanism, initial } => {
+                if !self.login(session, &mechanism, initial).await? {
+                    return Ok(Some(End::Connection));
+                }
             }
             Next::Ask(recipient) => {
                 let reply = self.ask(session, *recipient).await;
@@ -114,7 +163,7 @@ impl Connection<'_> {
         {
             relay.end().await;
         }
-        Ok(true)
+        Ok(None)
     }
 
     pub(super) fn answer(&mut self, reply: &Reply) {

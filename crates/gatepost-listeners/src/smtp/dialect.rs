@@ -29,15 +29,23 @@ impl Dialect {
         }
     }
 
-    /// The protocol's name in a Received field (RFC 3848, RFC 6531 § 4.3).
-    pub(super) const fn trace_name(self, utf8: bool, extended: bool) -> &'static str {
-        match (self, utf8, extended) {
-            (Self::Lmtp, true, _) => "UTF8LMTP",
-            (Self::Lmtp, false, _) => "LMTP",
-            (Self::Smtp, true, _) => "UTF8SMTP",
-            (Self::Smtp, false, true) => "ESMTP",
-            (Self::Smtp, false, false) => "SMTP",
-        }
+    /// The protocol's name in a Received field (RFC 3848, RFC 6531 § 4.3): S for TLS, A for a
+    /// login.
+    pub(super) const fn trace_name(
+        self,
+        utf8: bool,
+        extended: bool,
+        is_encrypted: bool,
+        is_known: bool,
+    ) -> &'static str {
+        let names = match (self, utf8, extended) {
+            (Self::Lmtp, true, _) => ["UTF8LMTP", "UTF8LMTPS", "UTF8LMTPA", "UTF8LMTPSA"],
+            (Self::Lmtp, false, _) => ["LMTP", "LMTPS", "LMTPA", "LMTPSA"],
+            (Self::Smtp, true, _) => ["UTF8SMTP", "UTF8SMTPS", "UTF8SMTPA", "UTF8SMTPSA"],
+            (Self::Smtp, false, true) => ["ESMTP", "ESMTPS", "ESMTPA", "ESMTPSA"],
+            (Self::Smtp, false, false) => ["SMTP"; 4],
+        };
+        names[is_encrypted as usize + 2 * is_known as usize]
     }
 
     /// RFC 2033 § 4.1: LMTP knows no other hello, and SMTP not LMTP's.

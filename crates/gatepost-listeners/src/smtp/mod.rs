@@ -1,13 +1,13 @@
 //! SMTP (RFC 5321), with PIPELINING (2920), SIZE (1870), 8BITMIME (6152), CHUNKING and BINARYMIME
 //! (3030), SMTPUTF8 (6531), ENHANCEDSTATUSCODES (2034), DSN (3461) where mail is handed on, LIMITS
-//! (9422), XCLIENT and XFORWARD; and LMTP (2033), which differs by its hello and by answering for
+//! (9422), STARTTLS (3207), AUTH (4954), XCLIENT and XFORWARD; and LMTP (2033), which differs by its hello and by answering for
 //! each recipient.
 //!
 //! Mail is taken for our own domains only, each recipient's to a topic, a mailbox or the next hop,
 //! and answered when it has been judged and what was promised is durable: a `250` is never taken
 //! back. Reading is split so that each part is tested without a socket: `command`, `parameters`,
 //! `path` and `told` read a line, `data` a message, `session` decides, `connection` and
-//! `receiving` do the I/O, `delivery` carries out what the verdicts say.
+//! `receiving` and `login` do the I/O, `delivery` carries out what the verdicts say.
 
 mod command;
 mod connection;
@@ -15,6 +15,7 @@ mod data;
 mod delivery;
 mod dialect;
 mod lmtp;
+mod login;
 mod parameters;
 mod path;
 mod receiving;
@@ -28,6 +29,7 @@ mod trace;
 
 use std::sync::Arc;
 
+use gatepost_users::Door;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -39,6 +41,7 @@ use crate::acceptor::Acceptor;
 use crate::admission::Admission;
 use crate::gateway::Gateway;
 use crate::service::{self, Arrival};
+use crate::tls::Tls;
 use crate::wire;
 use crate::workers::Workers;
 use dialect::Dialect;
@@ -79,6 +82,8 @@ pub struct SmtpContext {
     recipients: Recipients,
     admission: Admission,
     gateway: Gateway,
+    door: Option<Door>,
+    tls: Option<Tls>,
 }
 
 impl SmtpContext {
@@ -107,7 +112,23 @@ impl SmtpContext {
             settings,
             hostname,
             gateway,
+            door: None,
+            tls: None,
         }
+    }
+
+    /// Offers AUTH at this door, as long as there is anybody who could log in.
+    #[must_use]
+    pub fn with_door(mut self, door: Door) -> Self {
+        self.door = Some(door);
+        self
+    }
+
+    /// Offers STARTTLS, where there is a certificate.
+    #[must_use]
+    pub fn with_tls(mut self, tls: Option<Tls>) -> Self {
+        self.tls = tls;
+        self
     }
 
     /// Who is connected.

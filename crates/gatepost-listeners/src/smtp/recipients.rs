@@ -60,15 +60,17 @@ impl Recipients {
         }
     }
 
-    /// Where this recipient's mail goes, or why it is not taken.
-    pub(super) fn destination(&self, to: &Mailbox) -> Result<Destination, Reply> {
-        if !self.is_ours(to.domain()) {
-            return Err(NO_RELAY);
-        }
+    /// Where this recipient's mail goes, or why it is not taken. A client that `is_known` may send
+    /// to any domain that a route hands on: that is what it has logged in for.
+    pub(super) fn destination(&self, to: &Mailbox, is_known: bool) -> Result<Destination, Reply> {
         let route = self
             .routes
             .iter()
             .find(|(route, _)| matches(&route.recipients, &to.address));
+        let is_forwarded = route.is_some_and(|(_, next_hop)| next_hop.is_some());
+        if !self.is_ours(to.domain()) && !(is_known && is_forwarded) {
+            return Err(NO_RELAY);
+        }
         match route.map(|(route, next_hop)| (&route.to, next_hop)) {
             Some((_, Some(next_hop))) => Ok(Destination::Forward(Arc::clone(next_hop))),
             Some((RouteTo::Mailbox(template), _)) => mailbox(template, to),
@@ -164,7 +166,7 @@ mod tests {
     fn topic(settings: &SmtpSettings, address: &str) -> Result<String, Reply> {
         let (mailbox, _) = path::parse(&format!("<{address}>")).expect("a path");
         let recipients = Recipients::new(settings, "gate.example.org");
-        let destination = recipients.destination(&mailbox.expect("a mailbox"))?;
+        let destination = recipients.destination(&mailbox.expect("a mailbox"), false)?;
         Ok(match destination {
             Destination::Topic(topic) => topic.to_string(),
             Destination::Mailbox(user) => format!("mailbox {user}"),

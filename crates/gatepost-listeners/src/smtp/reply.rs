@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use gatepost_message::{Action, Verdict};
+use gatepost_users::Denied;
 
 use crate::forward::{HopError, HopReply};
 
@@ -112,6 +113,19 @@ pub(super) fn of_hop_error(error: &HopError) -> Reply {
     Reply::with(451, "4.4.1", format!("{error}; try again later"))
 }
 
+/// Why a login failed (RFC 4954 § 6).
+pub(super) fn of_denied(denied: &Denied) -> Reply {
+    let (code, enhanced) = match denied {
+        Denied::Busy | Denied::TooMany { .. } => (454, "4.7.0"),
+        Denied::Malformed(_) => (501, "5.5.2"),
+        Denied::Anonymous | Denied::Credentials | Denied::Disabled => (535, "5.7.8"),
+    };
+    Reply::with(code, enhanced, denied.to_string())
+}
+
+pub(super) const AUTHENTICATED: Reply = Reply::new(235, "2.7.0", "logged in");
+pub(super) const NO_MECHANISM: Reply = Reply::new(504, "5.5.4", "the mechanism is not known here");
+pub(super) const GIVEN_UP: Reply = Reply::new(501, "5.7.0", "the login was given up");
 pub(super) const LINE_TOO_LONG: Reply = Reply::new(500, "5.5.2", "the line is too long");
 pub(super) const BARE_NEWLINE: Reply =
     Reply::new(500, "5.5.2", "a bare CR or LF; only CR LF ends a line");

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use gatepost_message::{Listener, Peer};
+use gatepost_users::Identity;
 
 use super::command::{self, Command, Hello};
 use super::dialect::Dialect;
@@ -13,15 +14,29 @@ use super::reply::Reply;
 use super::settings::SmtpSettings;
 use super::told::{self, Told};
 use crate::forward::Body;
+use crate::sasl;
+
+/// What the connection is: the conversation begins anew with each change of it.
+#[derive(Debug, Clone, Copy)]
+#[allow(clippy::struct_excessive_bools)] // each is asked for by itself
+pub(super) struct Ground {
+    pub(super) peer: Peer,
+    pub(super) is_encrypted: bool,
+    /// Whether TLS can begin.
+    pub(super) has_tls: bool,
+    /// Whether anybody could log in.
+    pub(super) has_login: bool,
+}
 
 /// One client's conversation.
-#[derive(Debug)]
 pub(super) struct Session<'a> {
     dialect: Dialect,
     settings: &'a SmtpSettings,
     recipients: &'a Recipients,
     hostname: &'a str,
-    peer: Peer,
+    ground: Ground,
+    /// Who has logged in.
+    identity: Option<Box<Identity>>,
     /// Whether the peer is believed what it tells of its client.
     is_trusted: bool,
     told: Told,
@@ -75,6 +90,13 @@ pub(super) enum Next {
         last: bool,
         refusal: Option<Reply>,
     },
+    /// After the reply TLS begins.
+    StartTls(Reply),
+    /// An exchange begins.
+    Auth {
+        mechanism: String,
+        initial: Option<String>,
+    },
     /// The connection ends after the reply.
     End(Reply),
 }
@@ -109,6 +131,12 @@ const NOT_TRUSTED: Reply = Reply::new(
 const WITHIN_TRANSACTION: Reply = Reply::new(503, "5.5.1", "not within a transaction");
 const CHUNKS_BEGUN: Reply = Reply::new(503, "5.5.1", "the message has begun with BDAT; go on so");
 const BINARY_NEEDS_CHUNKS: Reply = Reply::new(503, "5.5.1", "BODY=BINARYMIME is sent with BDAT");
+const BEGIN_TLS: Reply = Reply::new(220, "2.0.0", "begin TLS");
+const IS_ENCRYPTED: Reply = Reply::new(503, "5.5.1", "this is TLS already");
+const LOGIN_FIRST: Reply = Reply::new(530, "5.7.0", "log in first: AUTH");
+const LOGGED_IN: Reply = Reply::new(503, "5.5.1", "you are logged in");
+const NOT_IN_PLAIN: Reply = Reply::new(538, "5.7.11", "not without TLS: say STARTTLS first");
+const MAY_NOT_PUBLISH: Reply = Reply::new(550, "5.7.1", "you may not publish to this topic");
 const NEEDS_UTF8: Reply = Reply::new(
     553,
     "5.6.7",
@@ -121,15 +149,19 @@ impl<'a> Session<'a> {
         settings: &'a SmtpSettings,
         recipients: &'a Recipients,
         hostname: &'a str,
-        peer: Peer,
+        ground: Ground,
     ) -> Self {
         Self {
             dialect,
             settings,
             recipients,
             hostname,
-            peer,
-            is_trusted: settings.trusted.iter().any(|network| network.holds(peer)),
+            ground,
+            identity: None,
+            is_trusted: settings
+                .trusted
+                .iter()
+                .any(|network| network.holds(ground.peer)),
             told: Told::default(),
             client: None,
             transaction: None,
@@ -161,8 +193,46 @@ impl<'a> Session<'a> {
             },
             Ok(Command::Rcpt { to, parameters }) => self.rcpt(to, parameters),
             Ok(Command::Chunk { size, last }) => self.chunk(size, last),
+            Ok(Command::StartTls) => self.start_tls(),
+            Ok(Command::Auth { mechanism, initial }) => self.auth(mechanism, initial),
             Ok(command) => Next::Reply(self.reply_to(command)),
         }
+    }
+
+    /// RFC 3207 § 4.
+    fn start_tls(&self) -> Next {
+        Next::Reply(match self.ground {
+            Ground {
+                is_encrypted: true, ..
+            } => IS_ENCRYPTED,
+            Ground { has_tls: false, .. } => command::NOT_OFFERED,
+            _ if self.transaction.is_some() => WITHIN_TRANSACTION,
+            _ => return Next::StartTls(BEGIN_TLS),
+        })
+    }
+
+    /// RFC 4954 § 4.
+    fn auth(&self, mechanism: String, initial: Option<String>) -> Next {
+        Next::Reply(match &self.client {
+            _ if !self.ground.has_login => command::NOT_OFFERED,
+            None => HELLO_FIRST,
+            Some(_) if self.identity.is_some() => LOGGED_IN,
+            Some(_) if self.transaction.is_some() => WITHIN_TRANSACTION,
+            Some(_) if !self.may_login() => NOT_IN_PLAIN,
+            Some(_) => return Next::Auth { mechanism, initial },
+        })
+    }
+
+    /// A password is not heard in clear text from another machine, unless that is set.
+    fn may_login(&self) -> bool {
+        let address = self.ground.peer.ip();
+        let is_here = address.is_none_or(|address| address.to_canonical().is_loopback());
+        self.ground.is_encrypted || is_here || self.settings.plain_login
+    }
+
+    /// Somebody has logged in.
+    pub(super) fn admit(&mut self, identity: Box<Identity>) {
+        self.identity = Some(identity);
     }
 
     /// The bytes follow whatever we think of them, so they are named with a refusal too.
@@ -204,6 +274,8 @@ impl<'a> Session<'a> {
             | Command::Data
             | Command::Quit
             | Command::Rcpt { .. }
+            | Command::StartTls
+            | Command::Auth { .. }
             | Command::Chunk { .. } => OK,
         }
     }
@@ -236,6 +308,13 @@ impl<'a> Session<'a> {
         // Who delivers must send the reports that DSN asks for; who hands on, hands on the wish.
         if self.recipients.forwards() {
             text += "\nDSN";
+        }
+        if self.ground.has_tls && !self.ground.is_encrypted {
+            text += "\nSTARTTLS";
+        }
+        if self.ground.has_login && self.may_login() {
+            text += "\nAUTH ";
+            text += sasl::MECHANISMS;
         }
         if self.is_trusted {
             text += "\nXFORWARD ";
@@ -277,6 +356,9 @@ impl<'a> Session<'a> {
         if self.transaction.is_some() {
             return NESTED_MAIL;
         }
+        if self.settings.login_required && self.user().is_none() {
+            return LOGIN_FIRST;
+        }
         // RFC 1870 § 6.1: refused before a byte of it is sent.
         if command
             .size
@@ -312,10 +394,15 @@ impl<'a> Session<'a> {
         if !to.address.is_ascii() && !transaction.utf8 {
             return Next::Reply(NEEDS_UTF8);
         }
-        let destination = match self.recipients.destination(&to) {
+        let destination = match self.recipients.destination(&to, self.identity.is_some()) {
             Ok(destination) => destination,
             Err(reply) => return Next::Reply(reply),
         };
+        if let (Destination::Topic(topic), Some(identity)) = (&destination, &self.identity)
+            && !identity.may_publish(topic.as_str(), false).is_allowed()
+        {
+            return Next::Reply(MAY_NOT_PUBLISH);
+        }
         let recipient = Recipient {
             mailbox: to,
             destination,
@@ -355,7 +442,7 @@ impl<'a> Session<'a> {
     pub(super) fn peer(&self) -> Peer {
         match self.told.address {
             Some(address) => Peer::Address(SocketAddr::new(address, self.told.port.unwrap_or(0))),
-            None => self.peer,
+            None => self.ground.peer,
         }
     }
 
@@ -367,7 +454,8 @@ impl<'a> Session<'a> {
 
     /// Who has logged in.
     pub(super) fn user(&self) -> Option<&str> {
-        self.told.user.as_deref()
+        let own = self.identity.as_ref().and_then(|identity| identity.user());
+        own.or(self.told.user.as_deref())
     }
 
     pub(super) const fn listener(&self) -> Listener {
@@ -377,6 +465,8 @@ impl<'a> Session<'a> {
     /// The protocol's name in a Received field.
     pub(super) fn protocol(&self, utf8: bool) -> &'static str {
         let extended = self.client.as_ref().is_some_and(|client| client.extended);
-        self.dialect.trace_name(utf8, extended)
+        let is_known = self.identity.is_some();
+        self.dialect
+            .trace_name(utf8, extended, self.ground.is_encrypted, is_known)
     }
 }

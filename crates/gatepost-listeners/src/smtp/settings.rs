@@ -31,6 +31,10 @@ pub struct SmtpSettings {
     /// Peers that are believed what they say of their own clients (XCLIENT, XFORWARD): addresses,
     /// networks, or `"unix"`.
     pub trusted: Vec<Network>,
+    /// Whether only clients that have logged in may send (submission, RFC 6409).
+    pub login_required: bool,
+    /// Whether a password may come without TLS from another machine.
+    pub plain_login: bool,
     /// How much a mailbox holds; more is refused with `452`.
     pub mailbox_max: ByteSize,
     /// What subscribers get of a mail: `text` (subject, empty line, the text that a person would
@@ -70,11 +74,14 @@ impl Default for SmtpSettings {
             marks: MarkSettings::default(),
             forward: ForwardSettings::default(),
             trusted: Vec::new(),
+            login_required: false,
+            plain_login: false,
             mailbox_max: ByteSize::megabytes(1_000),
             payload: MailPayload::default(),
             message_max: ByteSize::megabytes(25),
             recipients_max: 10_000,
-            command_max: ByteSize::kibibytes(4),
+            // RFC 4954 § 4: responses of AUTH have up to 12,288 octets.
+            command_max: ByteSize::kibibytes(16),
             line_max: ByteSize::kibibytes(100),
             received_max: 100,
             errors_max: 20,

@@ -8,6 +8,7 @@ use gatepost_listeners::acceptor::Acceptor;
 use gatepost_listeners::call::{self, CallContext, CallSettings};
 use gatepost_listeners::gateway::{Gateway, Handed, Outlet, journal};
 use gatepost_listeners::milter::{self, MilterContext, MilterSettings};
+use gatepost_listeners::pop3::{self, Pop3Context};
 use gatepost_listeners::smtp::{self, LmtpSettings, SmtpContext, SmtpSettings};
 use gatepost_listeners::spamd::{self, SpamdContext, SpamdSettings};
 use gatepost_listeners::workers::Workers;
@@ -54,6 +55,15 @@ pub struct World {
     pub store: Store,
     shutdown: watch::Sender<bool>,
     _folder: TempDir,
+}
+
+fn free_acceptor() -> (Acceptor, SocketAddr) {
+    let free = "127.0.0.1:0".parse().expect("an address");
+    let acceptor = Acceptor::bind(&free).expect("a free port");
+    let Bind::Tcp(address) = *acceptor.local() else {
+        panic!("bound to TCP")
+    };
+    (acceptor, address)
 }
 
 impl World {
@@ -140,6 +150,22 @@ impl World {
             }
             other => panic!("no listener is named {other}"),
         }
+        address
+    }
+
+    /// Serves SMTP with a context of the test's own; returns its address.
+    pub fn serve_smtp(&self, context: SmtpContext) -> SocketAddr {
+        let (acceptor, address) = free_acceptor();
+        let (workers, shutdown) = (Workers::current(), self.shutdown.subscribe());
+        tokio::spawn(smtp::serve(acceptor, Arc::new(context), workers, shutdown));
+        address
+    }
+
+    /// The same for POP3.
+    pub fn serve_pop3(&self, context: Pop3Context) -> SocketAddr {
+        let (acceptor, address) = free_acceptor();
+        let (workers, shutdown) = (Workers::current(), self.shutdown.subscribe());
+        tokio::spawn(pop3::serve(acceptor, Arc::new(context), workers, shutdown));
         address
     }
 

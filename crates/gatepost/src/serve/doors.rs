@@ -36,6 +36,12 @@ impl<'a> Doors<'a> {
         self.door(Listener::Http, http.anonymous, &[&http.bind])
     }
 
+    /// For SMTP, where a login is the client's choice unless the listener asks for one.
+    pub(super) fn smtp(&self) -> Door {
+        let nobody_else = AnonymousAccess::No;
+        Door::new(self.users.clone(), Listener::Smtp, nobody_else, false)
+    }
+
     /// For POP3, where nobody has a mailbox without being a user.
     pub(super) fn pop3(&self) -> Door {
         let nobody_else = AnonymousAccess::No;

@@ -75,7 +75,9 @@ impl Listening {
         let settings = &config.listeners;
         let gateway = behind.gateway.clone();
         let stats = behind.stats.clone();
-        let smtp = SmtpContext::new(settings.smtp.clone(), &hostname(), gateway.clone());
+        let doors = Doors::new(config, &behind.users);
+        let smtp = SmtpContext::new(settings.smtp.clone(), &hostname(), gateway.clone())
+            .with_door(doors.smtp());
         let smtp = Protocol::new(&Arc::new(smtp), smtp::serve, |c| {
             c.admission().open().into()
         });
@@ -96,7 +98,6 @@ impl Listening {
             c.admission().open().into()
         });
         let broker = behind.broker.clone();
-        let doors = Doors::new(config, &behind.users);
         let store = behind.store.clone();
         let pop3 = Pop3Context::new(settings.pop3.clone(), store, doors.pop3(), None);
         let pop3 = Protocol::new(&Arc::new(pop3), pop3::serve, |c| {

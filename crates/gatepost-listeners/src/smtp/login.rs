@@ -1,0 +1,69 @@
+//! AUTH (RFC 4954): the exchange after the command, line by line.
+
+use std::io;
+
+use super::connection::Connection;
+use super::reply::{self, Reply};
+use super::session::Session;
+use crate::sasl::{self, Exchange, Step};
+
+impl Connection<'_> {
+    /// Holds the exchange and says how it ended; false where the client has left.
+    pub(super) async fn login(
+        &mut self,
+        session: &mut Session<'_>,
+        mechanism: &str,
+        initial: Option<String>,
+    ) -> io::Result<bool> {
+        let Some(door) = self.context.door.clone() else {
+            self.answer(&reply::NO_MECHANISM);
+            return Ok(true);
+        };
+        let peer = session.peer();
+        let Some(mut exchange) = Exchange::begin(mechanism, &door, peer) else {
+            self.answer(&reply::NO_MECHANISM);
+            return Ok(true);
+        };
+        let mut response = initial;
+        let mut challenge = exchange.invitation();
+        loop {
+            let text = match response.take() {
+                Some(text) => text,
+                None => match self.challenge(&challenge).await? {
+                    Some(text) => text,
+                    None => return Ok(false),
+                },
+            };
+            if text == "*" || text.len() > sasl::RESPONSE_BYTES_MAX {
+                self.answer(&reply::GIVEN_UP);
+                return Ok(true);
+            }
+            match exchange.respond(&text, &door, peer).await {
+                Ok(Step::Challenge(next, waiting)) => {
+                    challenge = next;
+                    exchange = waiting;
+                }
+                Ok(Step::Done(identity)) => {
+                    session.admit(identity);
+                    self.answer(&reply::AUTHENTICATED);
+                    return Ok(true);
+                }
+                Err(denied) => {
+                    self.answer(&reply::of_denied(&denied));
+                    return Ok(true);
+                }
+            }
+        }
+    }
+
+    /// Sends a challenge and waits for the response.
+    async fn challenge(&mut self, challenge: &str) -> io::Result<Option<String>> {
+        self.answer(&Reply::with(334, "", challenge.to_owned()));
+        Ok(match self.next_line().await? {
+            Some(Ok(line)) => Some(String::from_utf8_lossy(&line).into_owned()),
+            // A line that is none gives up as well.
+            Some(Err(_)) => Some("*".to_owned()),
+            None => None,
+        })
+    }
+}

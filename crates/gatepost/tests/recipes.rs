@@ -1,0 +1,127 @@
+//! The recipes for delivery programs, as the documentation has them.
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use support::{Gateway, root, text_of};
+
+/// The text between the fences below a heading of the recipes' page.
+fn recipe(heading: &str) -> String {
+    let page = std::fs::read_to_string(root().join("docs/recipes.md")).expect("the page");
+    let (_, section) = page
+        .split_once(&format!("## {heading}\n"))
+        .unwrap_or_else(|| panic!("docs/recipes.md has {heading}"));
+    let (_, fenced) = section.split_once("```\n").expect("a fence");
+    let (text, _) = fenced.split_once("```").expect("its end");
+    text.to_owned()
+}
+
+fn client() -> PathBuf {
+    let beside = Path::new(env!("CARGO_BIN_EXE_gatepost")).with_file_name("gatepost-call");
+    let small = root().join("target/call/call/gatepost-call");
+    [beside, small]
+        .into_iter()
+        .find(|path| path.exists())
+        .expect("gatepost-call is built: cargo build -p gatepost-call")
+}
+
+/// The recipe with the gateway of the test in place of the default address.
+fn adapted(recipe: &str, gateway: &Gateway) -> String {
+    let call = format!("{} -p {}", client().display(), gateway.port("call"));
+    recipe.replace("gatepost-call", &call)
+}
+
+fn gateway(folder: &Path) -> Gateway {
+    let procedures = folder.join("procedures");
+    std::fs::create_dir_all(&procedures).expect("a folder");
+    let code = "return function(message) \
+        return message:header('X-Verdict') or 'accept' end";
+    std::fs::write(procedures.join("judge.luau"), code).expect("written");
+    let settings = "rules.paths = []\n[[scope]]\npath = \"/mail\"\nrun = [\"/judge\"]\n";
+    Gateway::start_in(folder, settings)
+}
+
+fn deliver(program: &str, arguments: &[&str], home: &Path, mail: &str) {
+    use std::io::Write;
+    let mut child = Command::new(program)
+        .args(arguments)
+        .env("HOME", home)
+        .env("PATH", "/usr/bin:/bin")
+        .current_dir(home)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|error| panic!("the peer {program} does not start: {error}"));
+    let mut stdin = child.stdin.take().expect("piped");
+    stdin.write_all(mail.as_bytes()).expect("written");
+    drop(stdin);
+    let output = child.wait_with_output().expect("it ends");
+    assert!(output.status.success(), "{}", text_of(&output));
+}
+
+/// Subjects of the messages in a maildir.
+fn subjects(maildir: &Path) -> Vec<String> {
+    let Ok(files) = std::fs::read_dir(maildir.join("new")) else {
+        return Vec::new();
+    };
+    let mut subjects: Vec<String> = files
+        .filter_map(|file| std::fs::read_to_string(file.ok()?.path()).ok())
+        .filter_map(|mail| Some(mail.split_once("Subject: ")?.1.lines().next()?.to_owned()))
+        .collect();
+    subjects.sort();
+    subjects
+}
+
+#[test]
+fn procmail_sorts_by_the_verdict() {
+    let home = tempfile::tempdir().expect("a folder");
+    let gateway = gateway(home.path());
+    let rules = format!(
+        "SHELL=/bin/sh\nMAILDIR={home}\nDEFAULT={home}/Inbox/\n{}",
+        adapted(&recipe("procmail"), &gateway),
+        home = home.path().display(),
+    );
+    let file = home.path().join("procmailrc");
+    std::fs::write(&file, rules).expect("written");
+    let file = file.to_str().expect("UTF-8");
+    for (subject, field) in [("good", "X-None: 1"), ("bad", "X-Verdict: reject")] {
+        let mail = format!("From: a@example.org\nSubject: {subject}\n{field}\n\ntext\n");
+        deliver("procmail", &["-m", file], home.path(), &mail);
+    }
+    assert_eq!(subjects(&home.path().join("Inbox")), ["good"]);
+    assert_eq!(subjects(&home.path().join("Spam")), ["bad"]);
+    // Without a gateway mail is not lost.
+    gateway.kill();
+    let mail = "From: a@example.org\nSubject: unjudged\n\ntext\n";
+    deliver("procmail", &["-m", file], home.path(), mail);
+    assert_eq!(subjects(&home.path().join("Inbox")), ["good", "unjudged"]);
+}
+
+#[test]
+fn maildrop_sorts_by_the_verdict() {
+    use std::os::unix::fs::PermissionsExt;
+    let home = tempfile::tempdir().expect("a folder");
+    let gateway = gateway(home.path());
+    for maildir in ["Maildir", "Maildir/.Spam"] {
+        for part in ["cur", "new", "tmp"] {
+            std::fs::create_dir_all(home.path().join(maildir).join(part)).expect("a folder");
+        }
+    }
+    let rules = format!(
+        "SHELL=\"/bin/sh\"\nDEFAULT=\"$HOME/Maildir\"\n{}",
+        adapted(&recipe("maildrop"), &gateway)
+    );
+    let file = home.path().join("filter");
+    std::fs::write(&file, rules).expect("written");
+    std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).expect("private");
+    let file = file.to_str().expect("UTF-8");
+    for (subject, field) in [("good", "X-None: 1"), ("bad", "X-Verdict: reject")] {
+        let mail = format!("From: a@example.org\nSubject: {subject}\n{field}\n\ntext\n");
+        deliver("maildrop", &[file], home.path(), &mail);
+    }
+    assert_eq!(subjects(&home.path().join("Maildir")), ["good"]);
+    assert_eq!(subjects(&home.path().join("Maildir/.Spam")), ["bad"]);
+}
