@@ -1,0 +1,211 @@
+//! A publisher and a subscriber that keep to the protocol over every loss of their server: what
+//! they remember is what a careful client would have on disk.
+
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::wire::{Connection, Packet, Publish};
+
+/// Publications of one publisher that may be unacknowledged.
+const WINDOW: usize = 32;
+
+/// What the rounds' threads share.
+#[derive(Default)]
+pub(crate) struct Signals {
+    /// No new publications; finish what is begun.
+    pub(crate) finish: AtomicBool,
+    /// Publications that were acknowledged, of all publishers.
+    pub(crate) acknowledged: AtomicU64,
+}
+
+struct Begun {
+    publish: Publish,
+    was_received: bool,
+}
+
+/// Publishes the numbers from 0 on under a topic of its own.
+pub(crate) struct Publisher {
+    client_id: String,
+    pub(crate) topic: String,
+    pub(crate) qos: u8,
+    next: u64,
+    packet_id: u16,
+    begun: VecDeque<Begun>,
+    /// In the order in which the server acknowledged them.
+    pub(crate) acknowledged: Vec<u64>,
+}
+
+impl Publisher {
+    pub(crate) fn new(qos: u8, number: usize) -> Self {
+        Self {
+            client_id: format!("publisher-{qos}-{number}"),
+            topic: format!("crash/{qos}/{number}"),
+            qos,
+            next: 0,
+            packet_id: 0,
+            begun: VecDeque::new(),
+            acknowledged: Vec::new(),
+        }
+    }
+
+    /// Publishes until the connection is lost, or everything is finished.
+    pub(crate) fn run(&mut self, address: SocketAddr, signals: &Signals) -> io::Result<()> {
+        let (mut connection, session_present) = Connection::open(address, &self.client_id)?;
+        assert!(
+            session_present || self.acknowledged.is_empty(),
+            "{}: a session with an acknowledged publication is there",
+            self.client_id
+        );
+        for begun in &mut self.begun {
+            if begun.was_received {
+                connection.put_ack(0x62, begun.publish.packet_id);
+            } else {
+                begun.publish.dup = true;
+                connection.put_publish(&begun.publish);
+            }
+        }
+        loop {
+            let is_finishing = signals.finish.load(Ordering::Acquire);
+            while !is_finishing && self.begun.len() < WINDOW {
+                let publish = self.next_publish();
+                connection.put_publish(&publish);
+                self.begun.push_back(Begun {
+                    publish,
+                    was_received: false,
+                });
+            }
+            connection.flush()?;
+            if is_finishing && self.begun.is_empty() {
+                return Ok(());
+            }
+            if let Some(packet) = connection.receive()? {
+                self.take(&mut connection, &packet, signals);
+            }
+        }
+    }
+
+    fn next_publish(&mut self) -> Publish {
+        loop {
+            self.packet_id = self.packet_id.checked_add(1).unwrap_or(1);
+            let packet_id = self.packet_id;
+            if !self
+                .begun
+                .iter()
+                .any(|begun| begun.publish.packet_id == packet_id)
+            {
+                break;
+            }
+        }
+        let number = self.next;
+        self.next += 1;
+        Publish {
+            topic: self.topic.clone(),
+            payload: number.to_string(),
+            qos: self.qos,
+            dup: false,
+            packet_id: self.packet_id,
+        }
+    }
+
+    fn take(&mut self, connection: &mut Connection, packet: &Packet, signals: &Signals) {
+        let (packet_id, is_over) = match *packet {
+            Packet::Puback(packet_id) | Packet::Pubcomp(packet_id) => (packet_id, true),
+            Packet::Pubrec(packet_id) => (packet_id, false),
+            ref other => panic!("{}: unexpected {other:?}", self.client_id),
+        };
+        let at = self
+            .begun
+            .iter()
+            .position(|begun| begun.publish.packet_id == packet_id);
+        if !is_over {
+            connection.put_ack(0x62, packet_id);
+        }
+        let Some(at) = at else {
+            return; // A repetition.
+        };
+        // PUBACK and PUBREC are the promise.
+        if !self.begun[at].was_received {
+            let number = self.begun[at].publish.payload.parse().expect("a number");
+            self.acknowledged.push(number);
+            signals.acknowledged.fetch_add(1, Ordering::Release);
+        }
+        self.begun[at].was_received = true;
+        if is_over {
+            self.begun.remove(at);
+        }
+    }
+}
+
+/// Subscribes to everything and remembers what it got.
+pub(crate) struct Subscriber {
+    client_id: String,
+    is_subscribed: bool,
+    /// Packet identifiers of exactly-once publications that are not released.
+    held: HashSet<u16>,
+    /// By topic, in order of arrival.
+    pub(crate) got: BTreeMap<String, Vec<u64>>,
+}
+
+impl Subscriber {
+    pub(crate) fn new(client_id: &str) -> Self {
+        Self {
+            client_id: client_id.to_owned(),
+            is_subscribed: false,
+            held: HashSet::new(),
+            got: BTreeMap::new(),
+        }
+    }
+
+    /// Receives until the connection is lost or `is_enough` says so.
+    pub(crate) fn run(
+        &mut self,
+        address: SocketAddr,
+        is_enough: impl Fn(&Self) -> bool,
+    ) -> io::Result<()> {
+        let (mut connection, session_present) = Connection::open(address, &self.client_id)?;
+        assert!(
+            session_present || !self.is_subscribed,
+            "{}: a session whose subscription was acknowledged is there",
+            self.client_id
+        );
+        if !self.is_subscribed {
+            connection.put_subscribe("crash/#");
+        }
+        while !is_enough(self) {
+            connection.flush()?;
+            if let Some(packet) = connection.receive()? {
+                self.take(&mut connection, packet);
+            }
+        }
+        connection.flush()
+    }
+
+    pub(crate) const fn is_subscribed(&self) -> bool {
+        self.is_subscribed
+    }
+
+    fn take(&mut self, connection: &mut Connection, packet: Packet) {
+        match packet {
+            Packet::Suback => self.is_subscribed = true,
+            Packet::Pubrel(packet_id) => {
+                self.held.remove(&packet_id);
+                connection.put_ack(0x70, packet_id);
+            }
+            Packet::Publish(publish) => {
+                let is_new = match publish.qos {
+                    2 => self.held.insert(publish.packet_id),
+                    _ => true,
+                };
+                if is_new {
+                    let number = publish.payload.parse().expect("a number");
+                    self.got.entry(publish.topic).or_default().push(number);
+                }
+                let first = if publish.qos == 2 { 0x50 } else { 0x40 };
+                connection.put_ack(first, publish.packet_id);
+            }
+            other => panic!("{}: unexpected {other:?}", self.client_id),
+        }
+    }
+}

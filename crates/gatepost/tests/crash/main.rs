@@ -1,0 +1,202 @@
+//! `kill -9` at random moments under load at QoS 1 and 2: nothing that was acknowledged is lost,
+//! at QoS 2 nothing comes twice, and the order of each topic stays.
+//!
+//! Publishers number what they publish. One subscriber is connected while the server is killed,
+//! another only in every third round, so that its queue grows over several kills. A few rounds run
+//! with all tests; `GATEPOST_CRASH_ROUNDS=500` makes a campaign of it, and `GATEPOST_CRASH_SEED`
+//! repeats one as far as a race can be repeated.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod clients;
+mod wire;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clients::{Publisher, Signals, Subscriber};
+use support::{Gateway, PATIENCE};
+
+const ROUNDS: u64 = 8;
+const PUBLISHERS_PER_QOS: usize = 2;
+/// A round ends after so many acknowledgements, or less.
+const ACKNOWLEDGED_MAX: u64 = 400;
+/// The longest pause between the last acknowledgement that is waited for and the kill.
+const PAUSE_MAX_US: u64 = 20_000;
+const SETTINGS: &str = "rules.paths = []\nbroker.queue_messages_max = 10000000\n\
+                        broker.queue_bytes_max = \"1GB\"\n";
+
+/// The sequence of Steele, Lea and Flood (SplitMix64): random enough for moments.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (mixed ^ mixed >> 31) % end
+    }
+}
+
+fn variable(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+struct Crash {
+    folder: tempfile::TempDir,
+    publishers: Vec<Publisher>,
+    present: Subscriber,
+    absent: Subscriber,
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_by_kill_9() {
+    let rounds = variable("GATEPOST_CRASH_ROUNDS").unwrap_or(ROUNDS);
+    let seed = variable("GATEPOST_CRASH_SEED").unwrap_or_else(|| std::process::id().into());
+    println!("seed {seed}, {rounds} rounds");
+    let mut random = Random(seed);
+    let numbers = 0..PUBLISHERS_PER_QOS;
+    let mut crash = Crash {
+        folder: tempfile::tempdir().expect("a folder"),
+        publishers: [1, 2]
+            .into_iter()
+            .flat_map(|qos| {
+                numbers
+                    .clone()
+                    .map(move |number| Publisher::new(qos, number))
+            })
+            .collect(),
+        present: Subscriber::new("present"),
+        absent: Subscriber::new("absent"),
+    };
+    crash.subscribe();
+    for round in 0..rounds {
+        crash.round(&mut random, round % 3 == 2);
+    }
+    crash.settle();
+    crash.check();
+}
+
+impl Crash {
+    fn start(&self) -> Gateway {
+        Gateway::start_in(self.folder.path(), SETTINGS)
+    }
+
+    /// Both subscribers are there before the first publication.
+    fn subscribe(&mut self) {
+        let gateway = self.start();
+        for subscriber in [&mut self.present, &mut self.absent] {
+            let address = gateway.address("mqtt");
+            let subscribed = subscriber.run(address, Subscriber::is_subscribed);
+            subscribed.expect("no kill in this round");
+        }
+        gateway.kill();
+    }
+
+    fn round(&mut self, random: &mut Random, with_absent: bool) {
+        let gateway = self.start();
+        let address = gateway.address("mqtt");
+        let signals = Signals::default();
+        let enough = 1 + random.below(ACKNOWLEDGED_MAX);
+        let pause = Duration::from_micros(random.below(PAUSE_MAX_US));
+        thread::scope(|scope| {
+            for publisher in &mut self.publishers {
+                // The connection breaks when the server is killed.
+                scope.spawn(|| drop(publisher.run(address, &signals)));
+            }
+            scope.spawn(|| drop(self.present.run(address, |_| false)));
+            if with_absent {
+                scope.spawn(|| drop(self.absent.run(address, |_| false)));
+            }
+            let deadline = Instant::now() + PATIENCE;
+            while signals.acknowledged.load(Ordering::Acquire) < enough {
+                assert!(
+                    Instant::now() < deadline,
+                    "the server stands still:\n{}",
+                    gateway.log()
+                );
+                thread::sleep(Duration::from_micros(200));
+            }
+            thread::sleep(pause);
+            gateway.kill();
+        });
+    }
+
+    /// The last start: publishers finish what they began, and both subscribers get the rest.
+    fn settle(&mut self) {
+        let gateway = self.start();
+        let address = gateway.address("mqtt");
+        let signals = Signals::default();
+        signals.finish.store(true, Ordering::Release);
+        for publisher in &mut self.publishers {
+            publisher
+                .run(address, &signals)
+                .expect("no kill in this round");
+        }
+        let last: BTreeMap<String, u64> = self
+            .publishers
+            .iter()
+            .filter_map(|publisher| {
+                let last = publisher.acknowledged.iter().max()?;
+                Some((publisher.topic.clone(), *last))
+            })
+            .collect();
+        let deadline = Instant::now() + PATIENCE;
+        for subscriber in [&mut self.present, &mut self.absent] {
+            let has_everything = |subscriber: &Subscriber| {
+                Instant::now() > deadline
+                    || last.iter().all(|(topic, last)| {
+                        let got = subscriber.got.get(topic);
+                        got.is_some_and(|got| got.iter().rev().any(|number| number == last))
+                    })
+            };
+            subscriber
+                .run(address, has_everything)
+                .expect("no kill in this round");
+        }
+    }
+
+    fn check(&self) {
+        let nothing = Vec::new();
+        for (name, subscriber) in [("present", &self.present), ("absent", &self.absent)] {
+            for publisher in &self.publishers {
+                let topic = &publisher.topic;
+                let got = subscriber.got.get(topic).unwrap_or(&nothing);
+                let mut seen = vec![0_u32; publisher.acknowledged.len()];
+                let mut last_new = None;
+                for &number in got {
+                    let count = seen
+                        .get_mut(number as usize)
+                        .expect("a number that was published");
+                    *count += 1;
+                    if *count == 1 {
+                        assert!(
+                            Some(number) > last_new,
+                            "{name}, {topic}: {number} came after {last_new:?}"
+                        );
+                        last_new = Some(number);
+                    } else {
+                        assert_eq!(publisher.qos, 1, "{name}, {topic}: {number} came twice");
+                    }
+                }
+                let lost: Vec<usize> = (0..seen.len())
+                    .filter(|&number| seen[number] == 0)
+                    .collect();
+                assert!(
+                    lost.is_empty(),
+                    "{name}, {topic}: lost {lost:?} of {}",
+                    seen.len()
+                );
+                println!(
+                    "{name}, {topic}: {} acknowledged, {} arrived",
+                    seen.len(),
+                    got.len()
+                );
+            }
+        }
+    }
+}
