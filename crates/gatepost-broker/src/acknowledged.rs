@@ -10,11 +10,11 @@
 //! \[MQTT-4.6.0-5\]; at most the receiver's quota is in flight \[MQTT-3.3.4-9\]. `in_flight` and
 //! `waiting` are each sorted by sequence.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::num::NonZeroU16;
 use std::sync::Arc;
 
-use gatepost_message::{Publication, Qos};
+use gatepost_message::{Publication, Qos, Topic};
 use gatepost_store::SessionChange;
 use smallvec::SmallVec;
 
@@ -22,6 +22,8 @@ use crate::keeping::{Kept, Standing, Stored};
 
 /// Sequences after which packet identifiers come round.
 const PACKET_IDS: u64 = u16::MAX as u64;
+/// Topics that may be remembered beyond what waits, before they are looked through.
+const NEWEST_SLACK: usize = 1024;
 
 /// A QoS 1 or 2 delivery.
 #[derive(Clone)]
@@ -93,6 +95,8 @@ pub(crate) struct Acknowledged {
     last_sent: u64,
     /// Identifiers of QoS 2 publications that this client sent and has not released.
     pub(crate) received: HashSet<NonZeroU16>,
+    /// The sequence of each topic's last delivery, where only the newest is wanted.
+    newest: HashMap<Topic, u64>,
     /// Present where the session outlives its connection, and a store is there to outlive it in.
     pub(crate) kept: Option<Box<Kept>>,
 }
@@ -163,6 +167,33 @@ impl Acknowledged {
             self.forget(delivery);
         }
         dropped.is_some()
+    }
+
+    /// Gives up the waiting delivery of this topic, where only the newest of each is wanted; tells
+    /// whether there was one. Every delivery of such a session passes here before it is pushed.
+    pub(crate) fn supersede(&mut self, topic: &Topic) -> bool {
+        let next = self.last_sequence + 1;
+        let newest = &mut self.newest;
+        if newest.len() > self.waiting.len() * 2 + NEWEST_SLACK {
+            let oldest = self.waiting.front().map_or(next, |front| front.sequence);
+            newest.retain(|_, sequence| *sequence >= oldest);
+        }
+        // Should this sequence be skipped, the delivery is the first behind it.
+        let Some(sequence) = newest.insert(topic.clone(), next) else {
+            return false;
+        };
+        let at = self
+            .waiting
+            .partition_point(|delivery| delivery.sequence < sequence);
+        let is_it = |delivery: &Delivery| delivery.publication.topic == *topic && !delivery.dup;
+        if !self.waiting.get(at).is_some_and(is_it) {
+            return false; // Sent already.
+        }
+        if let Some(delivery) = self.waiting.remove(at) {
+            self.waiting_bytes -= delivery.publication.payload.len();
+            self.forget(&delivery);
+        }
+        true
     }
 
     /// Removes what is stored of a delivery that is over.
@@ -324,7 +355,6 @@ impl Acknowledged {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gatepost_message::Topic;
 
     fn send(state: &mut Acknowledged, qos: Qos) -> NonZeroU16 {
         let topic = Topic::new("a").expect("a topic");

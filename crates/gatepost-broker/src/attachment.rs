@@ -16,8 +16,10 @@ use crate::broker::Core;
 use crate::encoder::{Format, Sink};
 use crate::filter::{RequestedFilter, RetainHandling, SubscribeOptions};
 use crate::keeping::Gathering;
+use crate::limits::Limit;
 use crate::publisher::Publisher;
 use crate::session::{Ended, Session, Will};
+use crate::settings::SlowSubscriber;
 use crate::subscription::{Member, Subscription, Target};
 
 /// What a client asks for when it connects.
@@ -42,6 +44,9 @@ pub struct ConnectOptions {
     pub silence_max: Option<Duration>,
     /// What to publish at its end.
     pub will: Option<Will>,
+    /// What is done when it takes less than it is sent, if its listener says; what the broker's
+    /// settings say of its user goes before.
+    pub slow_subscriber: Option<SlowSubscriber>,
     /// How publications are written for it.
     pub format: Format,
     /// Where they are written to.
@@ -73,6 +78,15 @@ pub enum ConnectError {
     /// The bound of the settings is reached.
     #[error("there are as many sessions as the settings allow")]
     TooManySessions,
+    /// The user has as many connections as the settings allow.
+    #[error("there are as many connections of this user as the settings allow")]
+    TooManyOfUser,
+    /// More connect in a second than the settings allow.
+    #[error("too many connect at once")]
+    TooFast,
+    /// The server takes nothing in until it has memory again.
+    #[error("the server is out of memory")]
+    OutOfMemory,
     /// There is a session of this name, and it is another user's.
     #[error("the session is another user's")]
     OtherUser(Arc<str>),
@@ -84,6 +98,9 @@ pub enum SubscribeError {
     /// The bound of the settings is reached.
     #[error("the session has as many subscriptions as the settings allow")]
     TooMany,
+    /// The filter is longer or deeper than the settings allow.
+    #[error("the filter is longer or deeper than this server allows")]
+    BeyondLimits,
 }
 
 /// How a connection ends.
@@ -172,7 +189,7 @@ impl Attachment {
 
     /// Writes what waits, as far as the socket takes it.
     pub fn flush(&self) {
-        self.session.flush();
+        self.session.flush(self.core.around());
     }
 
     /// Whether the session outlives its connection and the server, so that what changes in it must
@@ -204,11 +221,18 @@ impl Attachment {
         if !self.is_current() {
             return Ok(Vec::new());
         }
+        if !self.core.is_within_limits(requested.text.as_str()) {
+            self.core.reached(Limit::Topic, self.session.client_id());
+            return Err(SubscribeError::BeyondLimits);
+        }
         let is_new = {
             let mut filters = self.session.filters.lock();
             let is_known = filters.contains(&requested.text);
             if !is_known {
                 if filters.len() >= self.core.settings.subscriptions_per_session_max {
+                    drop(filters);
+                    self.core
+                        .reached(Limit::Subscriptions, self.session.client_id());
                     return Err(SubscribeError::TooMany);
                 }
                 filters.insert(requested.text.clone());

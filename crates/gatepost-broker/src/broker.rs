@@ -14,12 +14,13 @@ use crate::attachment::{Attachment, Close, ConnectError, ConnectOptions, Connect
 use crate::counters::Counters;
 use crate::index::Index;
 use crate::keeping::Claims;
+use crate::limits::{self, Limit, Limits, Rate};
 use crate::publisher::{Delivery, Publisher};
 use crate::reader::{Queue, Reader, ReaderOptions};
 use crate::recent::Recent;
 use crate::retained::Retained;
 use crate::session::{Aftermath, Aliases, Ended, Link, Session, State, Surroundings};
-use crate::settings::BrokerSettings;
+use crate::settings::{BrokerSettings, SlowSubscriber};
 use crate::subscription::Subscription;
 
 /// Publishers that wait for their next use by those who publish now and then.
@@ -34,6 +35,12 @@ pub(crate) struct Core {
     pub(crate) retained: Retained,
     pub(crate) recent: Recent,
     pub(crate) counters: Counters,
+    pub(crate) limits: Limits,
+    pub(crate) memory_share_bytes: usize,
+    /// Present where the settings bound it.
+    connect_rate: Option<Mutex<Rate>>,
+    /// Connections of each user, where the settings bound them.
+    connections_of_user: Mutex<HashMap<Arc<str>, usize>>,
     pub(crate) sessions: Mutex<HashMap<Arc<str>, Arc<Session>>>,
     pub(crate) readers: Mutex<Vec<Weak<Queue>>>,
     pub(crate) started: Instant,
@@ -47,7 +54,36 @@ impl Core {
         Surroundings {
             settings: &self.settings,
             counters: &self.counters,
+            limits: &self.limits,
+            now_seconds: self.now_seconds.load(Ordering::Relaxed),
         }
+    }
+
+    /// Counts a bound that was reached by this client.
+    pub(crate) fn reached(&self, limit: Limit, client: &str) {
+        let now_seconds = self.now_seconds.load(Ordering::Relaxed);
+        self.limits.reached(limit, client, now_seconds);
+    }
+
+    /// Whether a topic or filter is as short and shallow as the settings demand.
+    pub(crate) fn is_within_limits(&self, topic: &str) -> bool {
+        let levels_max = self.settings.topic_levels_max;
+        topic.len() <= self.settings.topic_bytes_max
+            && memchr::memchr_iter(b'/', topic.as_bytes()).count() < levels_max
+    }
+
+    /// What is done with a slow session of this user, where its listener says `listener`.
+    pub(crate) fn policy(
+        &self,
+        user: Option<&str>,
+        listener: Option<SlowSubscriber>,
+    ) -> SlowSubscriber {
+        let settings = &self.settings;
+        let of_user = user.and_then(|user| settings.slow_subscriber_of_user.get(user));
+        of_user
+            .copied()
+            .or(listener)
+            .unwrap_or(settings.slow_subscriber)
     }
 }
 
@@ -97,6 +133,10 @@ impl Broker {
                 settings.recent_topics_max,
             ),
             counters: Counters::default(),
+            limits: Limits::default(),
+            memory_share_bytes: limits::memory_share_bytes(),
+            connect_rate: Rate::new(settings.connects_per_second_max).map(Mutex::new),
+            connections_of_user: Mutex::default(),
             claims: Claims::default(),
             sessions: Mutex::default(),
             readers: Mutex::default(),
@@ -192,6 +232,11 @@ impl Broker {
         })
     }
 
+    /// Counts a bound that a listener saw reached, by this client or address.
+    pub fn note_limit(&self, limit: Limit, client: &str) {
+        self.core.reached(limit, client);
+    }
+
     /// Whose session this is, where its client logged in.
     pub fn owner_of(&self, client_id: &str) -> Option<Arc<str>> {
         let sessions = self.core.sessions.lock();
@@ -239,6 +284,8 @@ impl Core {
         options: ConnectOptions,
         greet: impl FnOnce(Welcome<'_>, &mut BytesMut),
     ) -> Result<Connected, ConnectError> {
+        let name = options.client_id.as_deref().unwrap_or_default();
+        self.check_limits(name, options.user.as_deref())?;
         let (client_id, was_assigned) = match &options.client_id {
             Some(client_id) => (Arc::from(client_id.as_str()), false),
             None => (self.assign_client_id(), true),
@@ -265,6 +312,7 @@ impl Core {
             Some(session) => session,
             None if sessions.len() >= self.settings.sessions_max => {
                 drop(sessions);
+                self.reached(Limit::Sessions, &client_id);
                 self.settle(aftermaths);
                 return Err(ConnectError::TooManySessions);
             }
@@ -298,6 +346,52 @@ impl Core {
         })
     }
 
+    /// The bounds on connections, other than that on sessions.
+    fn check_limits(&self, client: &str, user: Option<&str>) -> Result<(), ConnectError> {
+        if self.limits.is_out_of_memory() {
+            self.reached(Limit::Memory, client);
+            return Err(ConnectError::OutOfMemory);
+        }
+        if let Some(rate) = &self.connect_rate
+            && !rate.lock().take(Instant::now())
+        {
+            self.reached(Limit::ConnectRate, client);
+            return Err(ConnectError::TooFast);
+        }
+        let of_user_max = self.settings.connections_per_user_max;
+        if of_user_max > 0
+            && let Some(user) = user
+            && self.connections_of_user.lock().get(user).copied() >= Some(of_user_max)
+        {
+            self.reached(Limit::ConnectionsOfUser, client);
+            return Err(ConnectError::TooManyOfUser);
+        }
+        Ok(())
+    }
+
+    /// Counts a session's connection in or out, for its user too.
+    fn count_connection(&self, user: Option<&Arc<str>>, is_new: bool) {
+        let connected = &self.counters.connected;
+        if is_new {
+            connected.fetch_add(1, Ordering::Relaxed);
+        } else {
+            connected.fetch_sub(1, Ordering::Relaxed);
+        }
+        let Some(user) = user.filter(|_| self.settings.connections_per_user_max > 0) else {
+            return;
+        };
+        let mut of_user = self.connections_of_user.lock();
+        let count = of_user.entry(user.clone()).or_default();
+        *count = if is_new {
+            *count + 1
+        } else {
+            count.saturating_sub(1)
+        };
+        if *count == 0 {
+            of_user.remove(user);
+        }
+    }
+
     fn assign_client_id(&self) -> Arc<str> {
         let number = self.assigned.fetch_add(1, Ordering::Relaxed);
         let unique = MessageId::next();
@@ -310,7 +404,7 @@ impl Core {
         session.epoch.fetch_add(1, Ordering::AcqRel);
         session.end_locked(state, Ended::TakenOver);
         state.was_cut_cleanly = session.detach(state, self.around());
-        self.counters.connected.fetch_sub(1, Ordering::Relaxed);
+        self.count_connection(state.user.as_ref(), false);
         // The client is back before any delay could pass; only a will without delay is due.
         state.will.as_ref().filter(|will| will.delay.is_zero())?;
         let mut aftermath = Aftermath::default();
@@ -333,6 +427,7 @@ impl Core {
         if options.user.is_some() {
             state.user = options.user;
         }
+        state.policy = self.policy(state.user.as_deref(), options.slow_subscriber);
         state.expiry = options
             .expiry
             .min(self.settings.session_expiry_max.duration());
@@ -352,7 +447,7 @@ impl Core {
             state.keep_will();
             session.keep_row(state, store);
         }
-        self.counters.connected.fetch_add(1, Ordering::Relaxed);
+        self.count_connection(state.user.as_ref(), true);
         session.epoch.fetch_add(1, Ordering::AcqRel) + 1
     }
 
@@ -366,7 +461,7 @@ impl Core {
                 return; // Another connection has it.
             }
             session.detach(&mut state, self.around());
-            self.counters.connected.fetch_sub(1, Ordering::Relaxed);
+            self.count_connection(state.user.as_ref(), false);
             if let Some(expiry) = close.expiry {
                 state.expiry = expiry.min(self.settings.session_expiry_max.duration());
             }
@@ -415,7 +510,7 @@ impl Core {
                 session.epoch.fetch_add(1, Ordering::AcqRel);
                 session.end_locked(&mut state, Ended::TakenOver);
                 state.was_cut_cleanly = session.detach(&mut state, self.around());
-                self.counters.connected.fetch_sub(1, Ordering::Relaxed);
+                self.count_connection(state.user.as_ref(), false);
             }
             // [MQTT-3.1.3-9]: at the latest when the session ends.
             aftermath.will = state.take_will(&mut aftermath.changes);

@@ -22,11 +22,13 @@ pub enum DropCause {
     StreamFull,
     /// The disk refused it; whoever published was told so.
     NotStored,
+    /// A newer one of its topic took its place, and the policy is to keep the newest.
+    Superseded,
 }
 
 impl DropCause {
     /// Every cause, in the order of their numbers.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::OutboxFull,
         Self::QueueFull,
         Self::Stalled,
@@ -35,6 +37,7 @@ impl DropCause {
         Self::Expired,
         Self::StreamFull,
         Self::NotStored,
+        Self::Superseded,
     ];
 
     /// The name in metrics and in `$SYS`.
@@ -48,6 +51,7 @@ impl DropCause {
             Self::Expired => "expired",
             Self::StreamFull => "stream_full",
             Self::NotStored => "not_stored",
+            Self::Superseded => "superseded",
         }
     }
 }
@@ -59,7 +63,29 @@ pub(crate) struct Counters {
     pub(crate) bytes_in: AtomicU64,
     pub(crate) deliveries: AtomicU64,
     pub(crate) connected: AtomicU64,
-    dropped: [AtomicU64; DropCause::ALL.len()],
+    /// The most that were connected when figures were published.
+    pub(crate) connected_max: AtomicU64,
+    dropped: Drops,
+}
+
+/// Drops by cause, of the broker or of one session.
+#[derive(Debug, Default)]
+pub(crate) struct Drops([AtomicU64; DropCause::ALL.len()]);
+
+impl Drops {
+    pub(crate) fn add(&self, cause: DropCause, count: u64) {
+        Counters::add(&self.0[cause as usize], count);
+    }
+
+    pub(crate) fn of(&self, cause: DropCause) -> u64 {
+        self.0[cause as usize].load(Ordering::Relaxed)
+    }
+
+    /// Every cause with its sum.
+    pub(crate) fn by_cause(&self) -> Vec<(DropCause, u64)> {
+        let causes = DropCause::ALL.into_iter();
+        causes.map(|cause| (cause, self.of(cause))).collect()
+    }
 }
 
 impl Counters {
@@ -70,10 +96,10 @@ impl Counters {
     }
 
     pub(crate) fn drop_messages(&self, cause: DropCause, count: u64) {
-        Self::add(&self.dropped[cause as usize], count);
+        self.dropped.add(cause, count);
     }
 
-    pub(crate) fn dropped(&self, cause: DropCause) -> u64 {
-        self.dropped[cause as usize].load(Ordering::Relaxed)
+    pub(crate) const fn dropped(&self) -> &Drops {
+        &self.dropped
     }
 }

@@ -8,13 +8,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
-use gatepost_message::{Publication, Topic};
 use gatepost_store::Change;
 use tokio::sync::watch;
 
 use crate::broker::{Broker, Core};
-use crate::publisher::Publisher;
+use crate::limits;
 use crate::session::{Aftermath, Ended, Session};
 
 const TICK: Duration = Duration::from_secs(1);
@@ -45,6 +43,7 @@ impl Core {
         let now = Instant::now();
         let now_seconds = now.duration_since(self.started).as_secs() as u32;
         self.now_seconds.store(now_seconds, Ordering::Relaxed);
+        self.look_after_memory();
         self.look_after_sessions(now, now_seconds);
         for record in self.recent.all() {
             let messages = record.messages.load(Ordering::Relaxed);
@@ -69,6 +68,15 @@ impl Core {
         if sys_seconds > 0 && count.is_multiple_of(sys_seconds) {
             self.publish_figures();
         }
+    }
+
+    fn look_after_memory(&self) {
+        let memory_max = match self.settings.memory_max.as_usize() {
+            0 => self.memory_share_bytes,
+            bytes => bytes,
+        };
+        let is_above = limits::resident_bytes().is_some_and(|bytes| bytes > memory_max);
+        self.limits.set_out_of_memory(is_above);
     }
 
     fn look_after_sessions(self: &Arc<Self>, now: Instant, now_seconds: u32) {
@@ -117,37 +125,5 @@ impl Core {
             }
         }
         self.settle(aftermaths);
-    }
-
-    /// The figures that other brokers publish too, under the same names.
-    fn publish_figures(self: &Arc<Self>) {
-        let stats = self.stats_without_lists();
-        let uptime = format!("{} seconds", self.started.elapsed().as_secs());
-        let version = format!("gatepost version {}", env!("CARGO_PKG_VERSION"));
-        let figures = [
-            ("version", version),
-            ("uptime", uptime),
-            ("clients/connected", stats.sessions_connected.to_string()),
-            ("clients/total", stats.sessions.to_string()),
-            ("messages/received", stats.messages_in.to_string()),
-            ("messages/sent", stats.deliveries.to_string()),
-            (
-                "publish/messages/dropped",
-                stats.dropped_total().to_string(),
-            ),
-            ("retained messages/count", stats.retained.to_string()),
-            ("subscriptions/count", stats.subscriptions.to_string()),
-        ];
-        let mut publisher = Publisher::new(self.clone(), None);
-        for (name, value) in figures {
-            let Ok(topic) = Topic::new(&format!("$SYS/broker/{name}")) else {
-                continue;
-            };
-            let mut publication = Publication::new(topic, Bytes::from(value));
-            publication.retain = true;
-            publisher.publish(publication);
-        }
-        // Names of the server's own are not stored.
-        let _ = publisher.flush();
     }
 }

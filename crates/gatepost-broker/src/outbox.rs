@@ -209,12 +209,14 @@ impl Outbox {
         }
     }
 
-    /// Drops the oldest droppable segments until at most `bytes_max` bytes are left, and tells
-    /// how many messages went.
-    pub(crate) fn drop_oldest(&mut self, bytes_max: usize) -> u64 {
+    /// Drops the oldest droppable segments until at most `bytes_max` bytes and `messages_max`
+    /// messages are left, and tells how many messages went.
+    pub(crate) fn drop_oldest(&mut self, bytes_max: usize, messages_max: usize) -> u64 {
         let mut dropped = 0;
         let mut index = usize::from(self.front_is_begun);
-        while self.bytes > bytes_max && index < self.segments.len() {
+        while (self.bytes > bytes_max || self.messages > messages_max)
+            && index < self.segments.len()
+        {
             if !self.segments[index].droppable {
                 index += 1;
                 continue;
@@ -307,7 +309,11 @@ mod tests {
         }
         outbox.append(0, false, |out| out.extend_from_slice(b"control"));
         assert_eq!(outbox.write_to(&sink).expect("no error"), Written::Blocked);
-        assert_eq!(outbox.drop_oldest(1200), 2, "b and c go, the begun a stays");
+        assert_eq!(
+            outbox.drop_oldest(1200, usize::MAX),
+            2,
+            "b and c go, the begun a stays"
+        );
         *sink.room.lock() = usize::MAX;
         outbox.write_to(&sink).expect("no error");
         assert_eq!(*sink.taken.lock(), [&[b'a'; 1000][..], b"control"].concat());

@@ -14,6 +14,7 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use bytes::BytesMut;
 use gatepost_message::{Publication, Qos, Topic, TopicError};
@@ -24,6 +25,7 @@ use crate::counters::Counters;
 use crate::encoder::FrameOptions;
 use crate::index::{Generations, Place};
 use crate::keeping::Gathering;
+use crate::limits::{Limit, Rate};
 use crate::recent::{Record, TopicKey};
 use crate::retained::Kept;
 use crate::route::Route;
@@ -68,8 +70,43 @@ struct Run {
 pub struct Delivery {
     /// How many subscribers it goes to.
     pub receivers: usize,
-    /// Whether a retained message could not be kept, for want of room.
-    pub retain_refused: bool,
+    /// Why it, or a part of what was asked, was not taken; whoever promises must tell.
+    pub refused: Option<Refused>,
+}
+
+/// Why a publication was not taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// It was delivered, but there is no room to retain it.
+    #[error("no room for another retained message")]
+    Retain,
+    /// No subscriber's queue had room.
+    #[error("every subscriber's queue is full")]
+    Queues,
+    /// The server takes nothing in until it has memory again.
+    #[error("the server is out of memory")]
+    Memory,
+}
+
+impl EnterError {
+    /// For people, in one line.
+    pub const fn explanation(self) -> &'static str {
+        match self {
+            Self::Topic(_) => "the topic is refused",
+            Self::BeyondLimits => "the topic is longer or deeper than this server allows",
+        }
+    }
+}
+
+/// Why a topic cannot be published to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum EnterError {
+    /// It is none.
+    #[error(transparent)]
+    Topic(#[from] TopicError),
+    /// It is longer or deeper than the settings allow.
+    #[error("the topic is longer or deeper than this server allows")]
+    BeyondLimits,
 }
 
 /// One connection's way into the broker.
@@ -86,14 +123,19 @@ pub struct Publisher {
     /// Sessions that may be sent to once the changes are submitted.
     held: Vec<Arc<Session>>,
     gathering: Gathering,
+    /// Present where the settings bound it.
+    rate: Option<Rate>,
     messages: u64,
     bytes: u64,
     deliveries: u64,
+    /// Sessions whose queue had no room for the present publication.
+    refusals: usize,
 }
 
 impl Publisher {
     pub(crate) fn new(core: Arc<Core>, session: Option<Arc<Session>>) -> Self {
         Self {
+            rate: Rate::new(core.settings.publishes_per_second_max),
             core,
             session,
             slots: HashMap::new(),
@@ -108,16 +150,41 @@ impl Publisher {
             messages: 0,
             bytes: 0,
             deliveries: 0,
+            refusals: 0,
         }
     }
 
     /// Looks `name` up among the topics of this publisher, checking it when it is new.
-    pub fn enter(&mut self, name: &str) -> Result<TopicSlot, TopicError> {
+    pub fn enter(&mut self, name: &str) -> Result<TopicSlot, EnterError> {
         if let Some(slot) = self.lookup(name) {
             return Ok(slot);
         }
+        if !self.core.is_within_limits(name) {
+            self.reached(Limit::Topic);
+            return Err(EnterError::BeyondLimits);
+        }
         let topic = Topic::new(name)?;
         Ok(self.remember(topic))
+    }
+
+    /// Counts a publication against the connection's rate; `false` where it is above it.
+    pub fn is_in_time(&mut self) -> bool {
+        let Some(rate) = &mut self.rate else {
+            return true;
+        };
+        let is_in_time = rate.take(Instant::now());
+        if !is_in_time {
+            self.reached(Limit::PublishRate);
+        }
+        is_in_time
+    }
+
+    fn reached(&self, limit: Limit) {
+        let client = self
+            .session
+            .as_ref()
+            .map_or("", |session| session.client_id());
+        self.core.reached(limit, client);
     }
 
     fn lookup(&mut self, name: &str) -> Option<TopicSlot> {
@@ -174,8 +241,16 @@ impl Publisher {
     /// Publishes under a known topic, which must be the publication's. Nothing is written to a
     /// socket before [`Publisher::flush`].
     pub fn publish_at(&mut self, slot: TopicSlot, publication: Publication) -> Delivery {
+        if self.core.limits.is_out_of_memory() && publication.qos > Qos::AtMostOnce {
+            self.reached(Limit::Memory);
+            return Delivery {
+                receivers: 0,
+                refused: Some(Refused::Memory),
+            };
+        }
         let publication = Arc::new(publication);
-        let retain_refused = self.account(slot, &publication);
+        let mut refused = self.account(slot, &publication).then_some(Refused::Retain);
+        self.refusals = 0;
         let route = self.route(slot);
         let receivers = route.receivers();
         if receivers > 0 {
@@ -198,10 +273,10 @@ impl Publisher {
                 self.deliveries += 1;
             }
         }
-        Delivery {
-            receivers,
-            retain_refused,
+        if self.refusals > 0 && self.refusals == receivers {
+            refused = Some(Refused::Queues);
         }
+        Delivery { receivers, refused }
     }
 
     /// Counts, remembers, keeps; tells whether keeping was refused.
@@ -230,7 +305,13 @@ impl Publisher {
         if !publication.retain {
             return false;
         }
-        match self.core.retained.keep(publication) {
+        let may_keep = !self.core.limits.is_out_of_memory() || publication.payload.is_empty();
+        let kept = if may_keep {
+            self.core.retained.keep(publication)
+        } else {
+            Kept::Nothing
+        };
+        match kept {
             Kept::Stored if !is_ours => self
                 .gathering
                 .changes
@@ -240,7 +321,10 @@ impl Publisher {
                     .changes
                     .push(Change::Unretain(publication.topic.clone()));
             }
-            Kept::Nothing => return !publication.payload.is_empty(),
+            Kept::Nothing if !publication.payload.is_empty() => {
+                self.reached(Limit::Retained);
+                return true;
+            }
             _ => {}
         }
         false
@@ -343,9 +427,13 @@ impl Publisher {
             Pressure::None => {}
             Pressure::Dirty => self.dirty.push(session.clone()),
             Pressure::Held => self.held.push(session.clone()),
-            Pressure::Congested => {
+            Pressure::Refused => self.refusals += 1,
+            Pressure::Filling | Pressure::Congested => {
                 // It may be held as well; going on flushes too.
                 self.held.push(session.clone());
+                if pressure == Pressure::Filling && self.must_go_on_reading(session) {
+                    return;
+                }
                 if !self
                     .congested
                     .iter()
@@ -355,6 +443,12 @@ impl Publisher {
                 }
             }
         }
+    }
+
+    /// Whether this publisher is a subscriber that has yet to acknowledge: not to read from it
+    /// until others acknowledge could leave each waiting for the other.
+    fn must_go_on_reading(&self, congested: &Arc<Session>) -> bool {
+        self.is_own(congested) || self.session.as_ref().is_some_and(|own| own.has_in_flight())
     }
 
     /// Notes that the exactly-once publication of this packet identifier was received, so that
@@ -378,7 +472,7 @@ impl Publisher {
         self.close_run(true);
         self.let_held_go_on();
         for session in self.dirty.drain(..) {
-            session.flush();
+            session.flush(self.core.around());
         }
         let counters = &self.core.counters;
         Counters::add(&counters.messages_in, std::mem::take(&mut self.messages));

@@ -112,6 +112,7 @@ impl Recovery<'_> {
             let mut state = session.lock();
             let left = row.expiry.saturating_sub(age);
             state.user = row.user.as_deref().map(Arc::from);
+            state.policy = self.core.policy(row.user.as_deref(), None);
             state.expiry = row.expiry;
             state.expires = Instant::now().checked_add(left);
             let kept = state.begin_keeping(row.number);

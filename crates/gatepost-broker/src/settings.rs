@@ -1,5 +1,7 @@
 //! The `[broker]` table of the config: policies and bounds.
 
+use std::collections::BTreeMap;
+
 use gatepost_settings::{ByteSize, Period};
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +16,8 @@ pub enum SlowSubscriber {
     DropOldest,
     /// What comes is not taken.
     DropNewest,
+    /// Of what waits, each topic keeps only its newest.
+    NewestOnly,
     /// It is disconnected at once.
     Disconnect,
 }
@@ -24,8 +28,13 @@ pub enum SlowSubscriber {
 pub struct BrokerSettings {
     /// What happens when a subscriber takes less than it is sent.
     pub slow_subscriber: SlowSubscriber,
-    /// Bytes that may wait for one subscriber's socket.
+    /// The same for the sessions of certain users; goes before what a listener says.
+    pub slow_subscriber_of_user: BTreeMap<String, SlowSubscriber>,
+    /// Bytes that may wait for one subscriber's socket. Under `slow-publisher` those who cannot be
+    /// slowed may fill four times as much before their publications are dropped.
     pub outbox_max: ByteSize,
+    /// Publications that may wait for one subscriber's socket.
+    pub outbox_messages_max: usize,
     /// How long publishers wait for a subscriber that takes nothing at all.
     pub patience: Period,
     /// QoS 1 and 2 messages that may wait for one session, connected or not.
@@ -39,6 +48,19 @@ pub struct BrokerSettings {
     pub session_expiry_max: Period,
     /// Sessions, connected or not.
     pub sessions_max: usize,
+    /// Connections of one user at once; 0 for any number.
+    pub connections_per_user_max: usize,
+    /// Connections that are accepted in a second, over all listeners; 0 for any number.
+    pub connects_per_second_max: u32,
+    /// Publications that one connection may send in a second; 0 for any number.
+    pub publishes_per_second_max: u32,
+    /// Bytes of a topic or filter.
+    pub topic_bytes_max: usize,
+    /// Levels of a topic or filter.
+    pub topic_levels_max: usize,
+    /// Resident memory above which nothing more is taken in: no connection, no publication at
+    /// QoS 1 or 2, nothing retained. 0 for three quarters of the machine's memory.
+    pub memory_max: ByteSize,
     /// Subscriptions of one session.
     pub subscriptions_per_session_max: usize,
     /// Retained messages.
@@ -61,13 +83,21 @@ impl Default for BrokerSettings {
     fn default() -> Self {
         Self {
             slow_subscriber: SlowSubscriber::default(),
+            slow_subscriber_of_user: BTreeMap::new(),
             outbox_max: ByteSize::kibibytes(256),
+            outbox_messages_max: 65_536,
             patience: Period::seconds(10),
             queue_messages_max: 10_000,
             queue_bytes_max: ByteSize::mebibytes(16),
             inflight_max: 1_000,
             session_expiry_max: Period::seconds(7 * 86_400),
             sessions_max: 1_000_000,
+            connections_per_user_max: 0,
+            connects_per_second_max: 0,
+            publishes_per_second_max: 0,
+            topic_bytes_max: gatepost_message::TOPIC_BYTES_MAX,
+            topic_levels_max: gatepost_message::TOPIC_LEVELS_MAX,
+            memory_max: ByteSize(0),
             subscriptions_per_session_max: 200_000,
             retained_messages_max: 1_000_000,
             retained_bytes_max: ByteSize::mebibytes(256),

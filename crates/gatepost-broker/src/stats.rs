@@ -5,6 +5,8 @@ use std::sync::atomic::Ordering;
 
 use crate::broker::{Broker, Core};
 use crate::counters::DropCause;
+use crate::limits::Limit;
+use crate::settings::SlowSubscriber;
 
 /// One topic's traffic.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +40,10 @@ pub struct SessionStats {
     pub delivered: u64,
     /// Publications that it missed.
     pub dropped: u64,
+    /// Of these, how many for which cause; only causes that there were.
+    pub dropped_by: Vec<(DropCause, u64)>,
+    /// What is done when it takes less than it is sent.
+    pub policy: SlowSubscriber,
 }
 
 /// All figures at one moment; sums are since the start.
@@ -51,12 +57,16 @@ pub struct BrokerStats {
     pub deliveries: u64,
     /// Deliveries that did not happen, by cause.
     pub dropped: Vec<(DropCause, u64)>,
+    /// How often each bound was reached.
+    pub limits: Vec<(Limit, u64)>,
     /// Subscriptions held now.
     pub subscriptions: usize,
     /// Sessions held now.
     pub sessions: usize,
     /// Of these, how many are connected.
     pub sessions_connected: u64,
+    /// QoS 1 and 2 messages that wait for sessions.
+    pub stored: u64,
     /// Retained messages held now.
     pub retained: usize,
     /// Their payload bytes.
@@ -89,17 +99,23 @@ impl Broker {
 impl Core {
     pub(crate) fn stats_without_lists(&self) -> BrokerStats {
         let counters = &self.counters;
+        let sessions: Vec<_> = self.sessions.lock().values().cloned().collect();
+        let stored = sessions
+            .iter()
+            .map(|session| session.lock().queued() as u64);
         BrokerStats {
             messages_in: counters.messages_in.load(Ordering::Relaxed),
             bytes_in: counters.bytes_in.load(Ordering::Relaxed),
             deliveries: counters.deliveries.load(Ordering::Relaxed),
-            dropped: DropCause::ALL
+            dropped: counters.dropped().by_cause(),
+            limits: Limit::ALL
                 .into_iter()
-                .map(|cause| (cause, counters.dropped(cause)))
+                .map(|limit| (limit, self.limits.count(limit)))
                 .collect(),
             subscriptions: self.index.len(),
-            sessions: self.sessions.lock().len(),
+            sessions: sessions.len(),
             sessions_connected: counters.connected.load(Ordering::Relaxed),
+            stored: stored.sum(),
             retained: self.retained.len(),
             retained_bytes: self.retained.bytes(),
             topics: Vec::new(),
@@ -129,12 +145,14 @@ impl Core {
         topics
     }
 
-    fn longest_queues(&self, count: usize) -> Vec<SessionStats> {
+    pub(crate) fn longest_queues(&self, count: usize) -> Vec<SessionStats> {
         let sessions: Vec<_> = self.sessions.lock().values().cloned().collect();
         let mut queues: Vec<_> = sessions
             .iter()
             .map(|session| {
                 let subscriptions = session.filters.lock().len();
+                let mut dropped_by = session.dropped.by_cause();
+                dropped_by.retain(|&(_, count)| count > 0);
                 let state = session.lock();
                 SessionStats {
                     client: session.client_id().to_owned(),
@@ -144,12 +162,15 @@ impl Core {
                     queued: state.queued(),
                     queued_bytes: state.outbox.bytes(),
                     delivered: session.delivered.load(Ordering::Relaxed),
-                    dropped: session.dropped.load(Ordering::Relaxed),
+                    dropped: dropped_by.iter().map(|(_, count)| count).sum(),
+                    dropped_by,
+                    policy: state.policy,
                 }
             })
             .collect();
         queues.extend(self.readers.lock().iter().filter_map(|reader| {
             let reader = reader.upgrade()?;
+            let dropped = reader.dropped.load(Ordering::Relaxed);
             Some(SessionStats {
                 client: reader.name.clone(),
                 kind: reader.kind.into(),
@@ -158,7 +179,12 @@ impl Core {
                 queued: reader.len(),
                 queued_bytes: 0,
                 delivered: reader.delivered.load(Ordering::Relaxed),
-                dropped: reader.dropped.load(Ordering::Relaxed),
+                dropped,
+                dropped_by: (dropped > 0)
+                    .then_some((DropCause::StreamFull, dropped))
+                    .into_iter()
+                    .collect(),
+                policy: SlowSubscriber::DropOldest,
             })
         }));
         queues.sort_unstable_by(|a, b| {

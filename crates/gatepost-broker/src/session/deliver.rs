@@ -14,8 +14,16 @@ use crate::acknowledged::{Acknowledged, Delivery, Phase};
 use crate::counters::{Counters, DropCause};
 use crate::encoder::FrameOptions;
 use crate::keeping::{Gathering, Standing};
+use crate::newest::Latest;
 use crate::settings::SlowSubscriber;
 use crate::subscription::Target;
+
+/// What publishers that cannot be slowed (they have read ahead, or are of this process) may bring
+/// beyond the outbox's bound before it is dropped.
+const UNSLOWED_FACTOR: usize = 4;
+/// Where only the newest is wanted, no more than this is made ready for the socket, so that what
+/// waits can still be replaced.
+const NEWEST_OUTBOX_BYTES: usize = 16 * 1024;
 
 impl Session {
     /// Delivers QoS 0 frames that others share; writes them at once if `send`.
@@ -49,7 +57,7 @@ impl Session {
                 .outbox
                 .send_shared(&batch.bytes, batch.messages, &*link.sink);
             state.dirty = false;
-            self.after_write(state, sent);
+            self.after_write(state, sent, around);
         } else {
             state.outbox.append_shared(&batch.bytes, batch.messages);
         }
@@ -65,24 +73,33 @@ impl Session {
         around: Surroundings<'_>,
     ) -> bool {
         let bytes_max = around.settings.outbox_max.as_usize();
-        if state.outbox.bytes() + bytes <= bytes_max || state.outbox.is_empty() {
+        let messages_max = around.settings.outbox_messages_max;
+        let has_room = |state: &State, factor: usize| {
+            let bytes_fit = state.outbox.bytes() + bytes <= bytes_max.saturating_mul(factor);
+            let messages_fit = state.outbox.messages() < messages_max.saturating_mul(factor);
+            (bytes_fit && messages_fit) || state.outbox.is_empty()
+        };
+        if has_room(state, 1) {
             return true;
         }
-        match around.settings.slow_subscriber {
+        match state.policy {
             // Publishers stop after what they have read; this is for those who cannot stop.
             SlowSubscriber::SlowPublisher => {
-                if state.outbox.bytes() < bytes_max.saturating_mul(4) {
+                if has_room(state, UNSLOWED_FACTOR) {
                     return true;
                 }
                 self.count_drop(around, DropCause::OutboxFull, u64::from(messages));
                 false
             }
-            SlowSubscriber::DropNewest => {
+            SlowSubscriber::DropNewest | SlowSubscriber::NewestOnly => {
                 self.count_drop(around, DropCause::OutboxFull, u64::from(messages));
                 false
             }
             SlowSubscriber::DropOldest => {
-                let dropped = state.outbox.drop_oldest(bytes_max.saturating_sub(bytes));
+                let dropped = state.outbox.drop_oldest(
+                    bytes_max.saturating_sub(bytes),
+                    messages_max.saturating_sub(messages as usize),
+                );
                 self.count_drop(around, DropCause::OutboxFull, dropped);
                 true
             }
@@ -94,21 +111,26 @@ impl Session {
     }
 
     fn pressure(&self, state: &mut State, around: Surroundings<'_>) -> Pressure {
-        if state.outbox.is_empty() {
-            return Pressure::None;
-        }
-        let is_full = state.outbox.bytes() > around.settings.outbox_max.as_usize()
-            || state.acknowledged.as_ref().is_some_and(|acknowledged| {
-                state.link.is_some()
-                    && acknowledged.waiting.len() > around.settings.queue_messages_max / 2
-            });
-        if is_full && around.settings.slow_subscriber == SlowSubscriber::SlowPublisher {
+        let settings = around.settings;
+        let outbox_is_full = state.outbox.bytes() > settings.outbox_max.as_usize()
+            || state.outbox.messages() > settings.outbox_messages_max;
+        let queue_is_filling = state.link.is_some()
+            && state
+                .acknowledged
+                .as_ref()
+                .is_some_and(|queue| queue.waiting.len() > settings.queue_messages_max / 2);
+        let slows = state.policy == SlowSubscriber::SlowPublisher;
+        if slows && (outbox_is_full || queue_is_filling) {
             state.congested_since.get_or_insert_with(Instant::now);
             self.congested.store(true, Ordering::Relaxed);
             state.dirty = true;
-            return Pressure::Congested;
+            return if outbox_is_full {
+                Pressure::Congested
+            } else {
+                Pressure::Filling
+            };
         }
-        if state.blocked || state.dirty {
+        if state.blocked || state.dirty || state.outbox.is_empty() {
             return Pressure::None;
         }
         state.dirty = true;
@@ -131,8 +153,10 @@ impl Session {
             return Pressure::None;
         }
         if publication.qos.min(target.qos) == Qos::AtMostOnce {
-            if state.link.is_none() || !self.make_room(state, publication.payload.len(), 1, around)
-            {
+            if state.link.is_none() || self.put_newest(state, publication, target, retain, around) {
+                return Pressure::None;
+            }
+            if !self.make_room(state, publication.payload.len(), 1, around) {
                 return Pressure::None;
             }
             let options = FrameOptions {
@@ -146,13 +170,64 @@ impl Session {
             let is_taken = self.enqueue(state, publication, target, retain, gathering, around);
             if is_taken && state.is_kept() {
                 return match self.pressure(state, around) {
-                    Pressure::Congested => Pressure::Congested,
-                    _ => Pressure::Held,
+                    Pressure::None | Pressure::Dirty => Pressure::Held,
+                    pressure => pressure,
                 };
             }
             self.pump(state, around);
+            if !is_taken {
+                return Pressure::Refused;
+            }
         }
         self.pressure(state, around)
+    }
+
+    /// Lets a QoS 0 delivery wait behind a full outbox in place of its topic's last one, if that
+    /// is the policy; tells whether it waits there.
+    fn put_newest(
+        &self,
+        state: &mut State,
+        publication: &Arc<Publication>,
+        target: &Target,
+        retain: bool,
+        around: Surroundings<'_>,
+    ) -> bool {
+        let has_room = !state.blocked && state.outbox.bytes() < NEWEST_OUTBOX_BYTES;
+        let is_first = state.newest.as_ref().is_none_or(|newest| newest.is_empty());
+        if state.policy != SlowSubscriber::NewestOnly || (has_room && is_first) {
+            return false;
+        }
+        let latest = Latest {
+            publication: publication.clone(),
+            retain,
+            identifiers: target.identifiers.clone(),
+        };
+        let topics_max = around.settings.queue_messages_max;
+        let replaced = state.newest.get_or_insert_default().put(latest, topics_max);
+        self.count_drop(around, DropCause::Superseded, replaced);
+        true
+    }
+
+    /// Moves what waits behind the outbox into it, as far as it goes; tells whether anything was.
+    pub(super) fn refill(&self, state: &mut State, around: Surroundings<'_>) -> bool {
+        let mut has_moved = false;
+        while !state.blocked
+            && state.outbox.bytes() < NEWEST_OUTBOX_BYTES
+            && let Some(newest) = &mut state.newest
+        {
+            let Some(latest) = newest.pop() else {
+                state.newest = None;
+                break;
+            };
+            let options = FrameOptions {
+                retain: latest.retain,
+                identifiers: &latest.identifiers,
+                expiry_seconds: expiry_left(&latest.publication),
+                ..FrameOptions::default()
+            };
+            has_moved |= self.encode(state, &latest.publication, &options, around);
+        }
+        has_moved
     }
 
     /// Lets a QoS 1 or 2 delivery wait for its turn; tells whether there was room.
@@ -166,9 +241,8 @@ impl Session {
         around: Surroundings<'_>,
     ) -> bool {
         let queue = state.acknowledged.get_or_insert_default();
-        if !self.make_room_in_queue(queue, publication.payload.len(), around) {
-            if around.settings.slow_subscriber == SlowSubscriber::Disconnect && state.link.is_some()
-            {
+        if !self.make_room_in_queue(queue, state.policy, publication, around) {
+            if state.policy == SlowSubscriber::Disconnect && state.link.is_some() {
                 self.end_locked(state, Ended::TooSlow);
             }
             return false;
@@ -206,15 +280,23 @@ impl Session {
     fn make_room_in_queue(
         &self,
         queue: &mut Acknowledged,
-        bytes: usize,
+        policy: SlowSubscriber,
+        publication: &Publication,
         around: Surroundings<'_>,
     ) -> bool {
         let settings = around.settings;
+        let bytes = publication.payload.len();
+        if policy == SlowSubscriber::NewestOnly && queue.supersede(&publication.topic) {
+            self.count_drop(around, DropCause::Superseded, 1);
+        }
         let is_full = |queue: &Acknowledged| {
             queue.waiting.len() >= settings.queue_messages_max
                 || queue.waiting_bytes() + bytes > settings.queue_bytes_max.as_usize()
         };
-        if settings.slow_subscriber == SlowSubscriber::DropOldest {
+        if matches!(
+            policy,
+            SlowSubscriber::DropOldest | SlowSubscriber::NewestOnly
+        ) {
             while is_full(queue) && queue.drop_front() {
                 self.count_drop(around, DropCause::QueueFull, 1);
             }

@@ -81,7 +81,7 @@ impl Session {
         self.pump(state, around);
         state.take_changes(changes);
         state.dirty |= !state.outbox.is_empty();
-        self.flush_locked(state);
+        self.flush_locked(state, around);
     }
 
     /// Sends what was held back until its commit.
@@ -100,7 +100,7 @@ impl Session {
             kept.awaited = None;
             self.pump(state, around);
             state.dirty |= !state.outbox.is_empty();
-            self.flush_locked(state);
+            self.flush_locked(state, around);
         }
     }
 

@@ -27,10 +27,12 @@ use gatepost_message::{Publication, TopicFilter};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::acknowledged::Acknowledged;
-use crate::counters::{Counters, DropCause};
+use crate::counters::{Counters, DropCause, Drops};
 use crate::encoder::Format;
+use crate::limits::{Limit, Limits};
+use crate::newest::Newest;
 use crate::outbox::Outbox;
-use crate::settings::BrokerSettings;
+use crate::settings::{BrokerSettings, SlowSubscriber};
 
 pub(crate) use deliver::expiry_left;
 pub(crate) use keep::Aftermath;
@@ -73,6 +75,11 @@ pub(crate) enum Pressure {
     Dirty,
     /// It may be sent once the publisher has submitted its changes.
     Held,
+    /// The session's queue had no room.
+    Refused,
+    /// The client acknowledges too slowly, and publishers should wait, unless they are such
+    /// clients themselves.
+    Filling,
     /// Bytes wait, and so should the publisher.
     Congested,
 }
@@ -99,6 +106,10 @@ pub(crate) struct State {
     pub(crate) user: Option<Arc<str>>,
     pub(crate) link: Option<Link>,
     pub(crate) outbox: Outbox,
+    /// What is done when it takes less than it is sent.
+    pub(crate) policy: SlowSubscriber,
+    /// What waits behind the outbox, where only the newest is wanted.
+    pub(crate) newest: Option<Box<Newest>>,
     pub(crate) acknowledged: Option<Box<Acknowledged>>,
     pub(crate) will: Option<Box<Will>>,
     /// When the will is due, once the connection is gone.
@@ -135,7 +146,7 @@ pub struct Session {
     pub(crate) heard_seconds: AtomicU32,
     /// One and a half times the keep alive; 0 for none.
     pub(crate) silence_max_seconds: AtomicU32,
-    pub(crate) dropped: AtomicU64,
+    pub(crate) dropped: Drops,
     pub(crate) delivered: AtomicU64,
 }
 
@@ -144,6 +155,8 @@ pub struct Session {
 pub(crate) struct Surroundings<'a> {
     pub(crate) settings: &'a BrokerSettings,
     pub(crate) counters: &'a Counters,
+    pub(crate) limits: &'a Limits,
+    pub(crate) now_seconds: u32,
 }
 
 impl Session {
@@ -158,7 +171,7 @@ impl Session {
             congested: AtomicBool::new(false),
             heard_seconds: AtomicU32::new(0),
             silence_max_seconds: AtomicU32::new(0),
-            dropped: AtomicU64::new(0),
+            dropped: Drops::default(),
             delivered: AtomicU64::new(0),
         }
     }
@@ -177,18 +190,34 @@ impl Session {
     }
 
     pub(crate) fn service(&self) -> Service {
-        match &self.state.lock().link {
-            None => Service::Away,
-            Some(link) if link.aliases.is_none() && link.frame_bytes_max == usize::MAX => {
-                Service::Shared(link.format)
-            }
-            Some(_) => Service::Single,
+        let state = self.state.lock();
+        let Some(link) = &state.link else {
+            return Service::Away;
+        };
+        let is_plain = link.aliases.is_none()
+            && link.frame_bytes_max == usize::MAX
+            && state.policy != SlowSubscriber::NewestOnly;
+        if is_plain {
+            Service::Shared(link.format)
+        } else {
+            Service::Single
         }
     }
 
     pub(crate) fn count_drop(&self, around: Surroundings<'_>, cause: DropCause, count: u64) {
-        Counters::add(&self.dropped, count);
+        if count == 0 {
+            return;
+        }
+        self.dropped.add(cause, count);
         around.counters.drop_messages(cause, count);
+        let limit = match cause {
+            DropCause::OutboxFull => Limit::Outbox,
+            DropCause::QueueFull => Limit::Queue,
+            _ => return,
+        };
+        around
+            .limits
+            .reached(limit, &self.client_id, around.now_seconds);
     }
 
     /// Tells the connection's task to end.
@@ -233,7 +262,8 @@ impl Session {
         state.link = None;
         state.owner = None;
         let was_clean = state.outbox.is_empty();
-        let lost = state.outbox.clear();
+        let behind = state.newest.take().map_or(0, |newest| newest.len() as u64);
+        let lost = state.outbox.clear() + behind;
         let cause = match state.ended {
             Some(Ended::TooSlow) => DropCause::Stalled,
             _ => DropCause::ConnectionLost,
@@ -255,6 +285,7 @@ impl Session {
         let result = act(state.acknowledged.get_or_insert_default());
         self.pump(state, around);
         state.dirty |= !state.outbox.is_empty();
+        self.note_progress(state, around);
         result
     }
 
@@ -263,6 +294,13 @@ impl Session {
         let mut state = self.state.lock();
         state.dirty = true;
         state.outbox.append(0, false, write)
+    }
+
+    /// Whether its client has yet to acknowledge something.
+    pub(crate) fn has_in_flight(&self) -> bool {
+        let state = self.state.lock();
+        let queue = state.acknowledged.as_ref();
+        queue.is_some_and(|queue| !queue.in_flight.is_empty())
     }
 
     /// QoS 2 publications of the client that it has not released.
@@ -306,6 +344,7 @@ impl State {
     /// QoS 1 and 2 messages that wait or are unacknowledged, and publications in the outbox.
     pub(crate) fn queued(&self) -> usize {
         self.outbox.messages()
+            + self.newest.as_ref().map_or(0, |newest| newest.len())
             + self
                 .acknowledged
                 .as_ref()

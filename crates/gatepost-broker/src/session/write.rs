@@ -14,34 +14,44 @@ use crate::outbox::Written;
 
 impl Session {
     /// Writes what waits, if the socket takes it and nobody else is at it.
-    pub(crate) fn flush(&self) {
+    pub(crate) fn flush(&self, around: Surroundings<'_>) {
         let mut state = self.state.lock();
         if state.dirty {
-            self.flush_locked(&mut state);
+            self.flush_locked(&mut state, around);
         }
     }
 
     /// As [`Session::flush`], when the socket has become writable again.
-    fn flush_as_owner(&self, state: &mut State) {
+    fn flush_as_owner(&self, state: &mut State, around: Surroundings<'_>) {
         state.blocked = false;
-        self.flush_locked(state);
+        self.flush_locked(state, around);
     }
 
-    pub(super) fn flush_locked(&self, state: &mut State) {
+    pub(super) fn flush_locked(&self, state: &mut State, around: Surroundings<'_>) {
         state.dirty = false;
-        let Some(link) = &state.link else {
-            return;
-        };
-        if state.blocked || state.outbox.is_empty() {
-            return;
+        loop {
+            let Some(link) = &state.link else {
+                return;
+            };
+            if state.blocked || state.outbox.is_empty() {
+                return;
+            }
+            let written = state.outbox.write_to(&*link.sink);
+            self.after_write(state, written, around);
+            if !self.refill(state, around) {
+                return;
+            }
         }
-        let written = state.outbox.write_to(&*link.sink);
-        self.after_write(state, written);
     }
 
-    pub(super) fn after_write(&self, state: &mut State, written: std::io::Result<Written>) {
+    pub(super) fn after_write(
+        &self,
+        state: &mut State,
+        written: std::io::Result<Written>,
+        around: Surroundings<'_>,
+    ) {
         match written {
-            Ok(Written::All) => self.relieve(state),
+            Ok(Written::All) => self.note_progress(state, around),
             Ok(Written::Blocked) => {
                 state.blocked = true;
                 wake(&mut state.owner);
@@ -58,9 +68,9 @@ impl Session {
         state.waiting.drain(..).for_each(Waker::wake);
     }
 
-    /// After the owner wrote a part: the clock of patience starts again, and publishers go on
+    /// After a part was written or acknowledged: the clock of patience starts again, and publishers go on
     /// when half of the room is free.
-    fn note_progress(&self, state: &mut State, around: Surroundings<'_>) {
+    pub(super) fn note_progress(&self, state: &mut State, around: Surroundings<'_>) {
         if state.congested_since.is_some() {
             state.congested_since = Some(Instant::now());
             if !is_congested(state, around) {
@@ -110,7 +120,7 @@ impl Session {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Err(_)) => return Poll::Ready(Ended::Broken),
                 Poll::Ready(Ok(())) => {
-                    self.flush_as_owner(state);
+                    self.flush_as_owner(state, around);
                     self.note_progress(state, around);
                 }
             }
@@ -128,6 +138,7 @@ impl Session {
 
 fn is_congested(state: &State, around: Surroundings<'_>) -> bool {
     state.outbox.bytes() > around.settings.outbox_max.as_usize() / 2
+        || state.outbox.messages() > around.settings.outbox_messages_max / 2
         || state
             .acknowledged
             .as_ref()

@@ -124,6 +124,7 @@ fn step(totals: &mut Stats, dice: &mut Dice, now: u64) {
         subscriptions: 1 + queued / 4,
         queued,
         dropped,
+        dropped_by: [("outbox_full".to_owned(), dropped)].into(),
     })
     .to_vec();
     totals.procedures = [

@@ -118,8 +118,10 @@ pub struct SessionStats {
     pub subscriptions: u64,
     /// Publications waiting for it.
     pub queued: u64,
-    /// Publications dropped because it was too slow.
+    /// Publications that it missed.
     pub dropped: u64,
+    /// Of these, how many for which cause.
+    pub dropped_by: std::collections::BTreeMap<String, u64>,
 }
 
 /// One procedure's counters.

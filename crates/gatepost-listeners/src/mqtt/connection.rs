@@ -4,9 +4,10 @@ use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::BytesMut;
-use gatepost_broker::{Attachment, Sink};
+use gatepost_broker::{Attachment, Limit, Sink};
 use gatepost_message::Peer;
 use gatepost_mqtt::{Ack, Packet, PropertiesBuffer, Property, Reason, Version};
 use gatepost_users::Identity;
@@ -38,10 +39,7 @@ pub(super) async fn run(
     websocket: Option<&[u8]>,
     context: Arc<MqttContext>,
 ) {
-    let Ok(_admitted) = context.admission.admit(peer) else {
-        tracing::debug!(target: "mqtt", %peer, "refused: too many connections");
-        return;
-    };
+    let admitted = context.admission.admit(peer);
     let stream = Arc::new(stream);
     let (mut input, framing) = match websocket {
         Some(_) => {
@@ -59,6 +57,18 @@ pub(super) async fn run(
     };
     let timeout = context.settings.connect_timeout.duration();
     let received = websocket.unwrap_or_default();
+    if let Err(refusal) = admitted {
+        tracing::debug!(target: "mqtt", %peer, "refused: {refusal}");
+        context
+            .broker
+            .note_limit(Limit::Connections, &peer.to_string());
+        // Told so, unless there are many of them: being told must not get round the bound.
+        if let Ok(_turned_away) = context.turned_away.admit(peer) {
+            let turning = Box::pin(first.turn_away(&mut input, received));
+            let _ = tokio::time::timeout(TURN_AWAY_TIMEOUT.min(timeout), turning).await;
+        }
+        return;
+    }
     // Boxed, and gone after it: a task is as large as the largest thing that it ever awaits.
     let opening = Box::pin(first.open(&mut input, received));
     match tokio::time::timeout(timeout, opening).await {
@@ -70,6 +80,9 @@ pub(super) async fn run(
         Err(_) => tracing::debug!(target: "mqtt", %peer, "no CONNECT in time"),
     }
 }
+
+/// How long a connection beyond the bounds may take to send the CONNECT that is refused.
+const TURN_AWAY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What woke the connection's task.
 enum Event {

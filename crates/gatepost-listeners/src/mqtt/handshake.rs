@@ -106,6 +106,7 @@ pub(super) fn connect(
     let options = ConnectOptions {
         client_id: (!connect.client_id.is_empty()).then(|| connect.client_id.to_owned()),
         user,
+        slow_subscriber: settings.slow_subscriber,
         kind: match framing {
             Framing::Plain => "mqtt",
             Framing::WebSocket => "websocket",
@@ -177,7 +178,10 @@ fn enter(
         broker.forget(client_id);
     }
     broker.connect(options, greet).map_err(|error| match error {
-        ConnectError::TooManySessions => Reason::QUOTA_EXCEEDED,
+        ConnectError::TooManySessions | ConnectError::TooManyOfUser | ConnectError::OutOfMemory => {
+            Reason::QUOTA_EXCEEDED
+        }
+        ConnectError::TooFast => Reason::CONNECTION_RATE_EXCEEDED,
         ConnectError::OtherUser(_) => {
             tracing::info!(target: "mqtt", peer = %opening.peer, "the session is another user's");
             Reason::NOT_AUTHORIZED

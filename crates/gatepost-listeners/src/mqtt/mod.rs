@@ -47,6 +47,8 @@ use encoder::Framing;
 
 pub use settings::{MqttSettings, OnReject};
 
+/// Connections beyond the bounds that are answered at once; more are only closed.
+const TURNED_AWAY_MAX: u32 = 64;
 /// How long connections may take to end at a shutdown.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -56,6 +58,8 @@ pub struct MqttContext {
     broker: Broker,
     gateway: Option<Gateway>,
     admission: Admission,
+    /// Connections beyond the bounds that are told so.
+    turned_away: Admission,
     doors: Option<Doors>,
 }
 
@@ -73,11 +77,13 @@ impl MqttContext {
             settings.connections_max,
             settings.connections_per_address_max,
         );
+        let turned_away = Admission::new(TURNED_AWAY_MAX, 0);
         Self {
             settings,
             broker,
             gateway,
             admission,
+            turned_away,
             doors: None,
         }
     }

@@ -52,6 +52,21 @@ impl Opening<'_> {
         }
     }
 
+    /// Answers a connection beyond the listener's bounds, whoever it is.
+    pub(super) async fn turn_away(&self, input: &mut Input, received: &[u8]) {
+        let mut controls = Controls::default();
+        input.take_frames(received, &mut controls, |_| 0);
+        let Some(bytes) = self.packet(input, PacketType::Connect).await else {
+            return;
+        };
+        if let Some(frame) = whole(&bytes)
+            && let Ok(Packet::Connect(connect)) = Packet::decode(Version::Mqtt5, frame)
+        {
+            let (version, reason) = (connect.version, Reason::QUOTA_EXCEEDED);
+            self.refuse(Refused { version, reason }).await;
+        }
+    }
+
     /// Waits for the first packet, which must be CONNECT \[MQTT-3.1.0-1\], lets its sender in and
     /// answers it.
     async fn greet(&self, input: &mut Input) -> Result<Agreed, NotOpened> {

@@ -155,14 +155,20 @@ fn judge(gateway: Gateway, message: Message, packet_id: Option<PacketId>) -> Jud
 
 impl Connection {
     pub(super) fn publish(&mut self, publish: &Publish<'_>) -> Result<(), Goodbye> {
+        if !self.publishing().publisher.is_in_time() {
+            return Err(Goodbye::Server(
+                Reason::MESSAGE_RATE_TOO_HIGH,
+                "more publications in a second than this server allows",
+            ));
+        }
         let slot = self.enter_topic(publish)?;
         if let Some(packet_id) = publish.packet_id {
-            self.check_receive_maximum()?;
             if publish.qos == Qos::ExactlyOnce && self.attachment.is_received(packet_id) {
                 // The same again: answered, not published [MQTT-4.3.3-10].
                 self.push_answer(publish, Reason::SUCCESS, "");
                 return Ok(());
             }
+            self.check_receive_maximum()?;
         }
         if let Some((reason, text)) = self.objection(publish, slot) {
             self.push_answer(publish, reason, text);
@@ -194,7 +200,7 @@ impl Connection {
         let enter = |publisher: &mut Publisher, name: &str| {
             publisher
                 .enter(name)
-                .map_err(|_| Goodbye::Server(Reason::TOPIC_NAME_INVALID, "the topic is refused"))
+                .map_err(|error| Goodbye::Server(Reason::TOPIC_NAME_INVALID, error.explanation()))
         };
         let Some(alias) = publish.topic_alias() else {
             return enter(&mut publishing.publisher, publish.topic);
@@ -286,11 +292,9 @@ impl Connection {
         let Some(packet_id) = publish.packet_id else {
             return;
         };
-        let (reason, text) = if delivery.retain_refused {
-            (
-                Reason::QUOTA_EXCEEDED,
-                "no room for another retained message",
-            )
+        let refusal = delivery.refused.map(|refused| refused.to_string());
+        let (reason, text) = if let Some(refusal) = &refusal {
+            (Reason::QUOTA_EXCEEDED, refusal.as_str())
         } else if delivery.receivers == 0 {
             (Reason::NO_MATCHING_SUBSCRIBERS, "")
         } else {

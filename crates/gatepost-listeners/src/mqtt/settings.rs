@@ -1,5 +1,6 @@
 //! The `[listeners.mqtt]` table of the config.
 
+use gatepost_broker::SlowSubscriber;
 use gatepost_settings::{Bind, ByteSize, Period};
 use gatepost_users::AnonymousAccess;
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,10 @@ pub struct MqttSettings {
     pub keep_alive_max_seconds: u16,
     /// The longest client id, in bytes.
     pub client_id_bytes_max: usize,
+    /// What is done with a connection that takes less than it is sent; what the broker's settings
+    /// say holds where nothing is said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slow_subscriber: Option<SlowSubscriber>,
     /// What a publisher whose message a procedure rejects is told: `"not-authorized"` (0x87),
     /// `"payload-format-invalid"` (0x99), or `"disconnect"`. Before MQTT 5, and at QoS 0, only the
     /// last can be told.
@@ -61,6 +66,7 @@ impl Default for MqttSettings {
             topic_alias_max: 64,
             keep_alive_max_seconds: 0,
             client_id_bytes_max: 1_024,
+            slow_subscriber: None,
             on_reject: OnReject::default(),
         }
     }

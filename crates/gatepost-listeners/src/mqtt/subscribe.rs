@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use gatepost_broker::{RequestedFilter, RetainHandling, SubscribeOptions};
+use gatepost_broker::{RequestedFilter, RetainHandling, SubscribeError, SubscribeOptions};
 use gatepost_message::TopicFilter;
 use gatepost_mqtt::{Packet, PacketId, Properties, Reason, Suback, Subscribe, Unsubscribe};
 use smallvec::SmallVec;
@@ -51,7 +51,8 @@ impl Connection {
                         kept.push((retained, options));
                     }
                 }
-                Err(_) => reasons.push(Reason::QUOTA_EXCEEDED),
+                Err(SubscribeError::TooMany) => reasons.push(Reason::QUOTA_EXCEEDED),
+                Err(SubscribeError::BeyondLimits) => reasons.push(Reason::TOPIC_FILTER_INVALID),
             }
         }
         self.step(Step::Subscribed(subscribe.packet_id, reasons, kept));

@@ -3,9 +3,11 @@
 
 mod corpus;
 mod judged;
+mod limits;
 mod peers;
 mod scram;
 mod server;
+mod slow;
 mod statements;
 mod users;
 mod wire;

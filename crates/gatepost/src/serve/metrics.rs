@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use gatepost_broker::Broker;
+use gatepost_broker::{Broker, BrokerStats};
 use gatepost_listeners::gateway::Gateway;
 use gatepost_message::Action;
 use gatepost_store::Store;
@@ -115,6 +115,12 @@ fn push_broker(page: &mut Page<'_>, broker: &Broker, store: &Store) {
             stats.retained_bytes as u64,
         ),
         (
+            "gatepost_queued_messages",
+            "gauge",
+            "Publications that wait for sessions.",
+            stats.stored,
+        ),
+        (
             "gatepost_store_waiting_bytes",
             "gauge",
             "Bytes that wait for the disk.",
@@ -129,12 +135,26 @@ fn push_broker(page: &mut Page<'_>, broker: &Broker, store: &Store) {
         "counter",
         "Deliveries that did not happen, by cause.",
     );
-    for (cause, count) in stats.dropped {
+    for (cause, count) in &stats.dropped {
         page.value(
             "gatepost_dropped_total",
             &format!("{{cause=\"{}\"}}", cause.name()),
             count,
         );
+    }
+    push_limits(page, &stats);
+}
+
+/// Bounds that were reached, by name.
+fn push_limits(page: &mut Page<'_>, stats: &BrokerStats) {
+    page.head(
+        "gatepost_limit_reached_total",
+        "counter",
+        "How often a bound of the broker was reached.",
+    );
+    for (limit, count) in &stats.limits {
+        let labels = format!("{{limit=\"{}\"}}", limit.name());
+        page.value("gatepost_limit_reached_total", &labels, count);
     }
 }
 

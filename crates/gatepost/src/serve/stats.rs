@@ -202,6 +202,11 @@ fn session(session: gatepost_broker::SessionStats) -> SessionStats {
         subscriptions: session.subscriptions as u64,
         queued: session.queued as u64,
         dropped: session.dropped,
+        dropped_by: session
+            .dropped_by
+            .into_iter()
+            .map(|(cause, count)| (cause.name().to_owned(), count))
+            .collect(),
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! Publishers number what they publish. One subscriber is connected while the server is killed,
 //! another only in every third round, so that its queue grows over several kills. A few rounds run
-//! with all tests; `GATEPOST_CRASH_ROUNDS=500` makes a campaign of it, and `GATEPOST_CRASH_SEED`
+//! with all tests; `GATEPOST_TEST_CRASH_ROUNDS=500` makes a campaign of it, and `GATEPOST_TEST_CRASH_SEED`
 //! repeats one as far as a race can be repeated.
 
 #[path = "../support/mod.rs"]
@@ -55,8 +55,8 @@ struct Crash {
 
 #[test]
 fn nothing_acknowledged_is_lost_by_kill_9() {
-    let rounds = variable("GATEPOST_CRASH_ROUNDS").unwrap_or(ROUNDS);
-    let seed = variable("GATEPOST_CRASH_SEED").unwrap_or_else(|| std::process::id().into());
+    let rounds = variable("GATEPOST_TEST_CRASH_ROUNDS").unwrap_or(ROUNDS);
+    let seed = variable("GATEPOST_TEST_CRASH_SEED").unwrap_or_else(|| std::process::id().into());
     println!("seed {seed}, {rounds} rounds");
     let mut random = Random(seed);
     let numbers = 0..PUBLISHERS_PER_QOS;

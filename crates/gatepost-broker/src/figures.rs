@@ -1,0 +1,138 @@
+//! The figures under `$SYS`: those of other brokers under the names that they have there, and
+//! drops, limits and slow sessions, which others keep to themselves.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use gatepost_message::{Publication, Topic};
+
+use crate::broker::Core;
+use crate::limits;
+use crate::publisher::Publisher;
+use crate::stats::{BrokerStats, SessionStats};
+
+/// Sessions in `$SYS/broker/sessions/slowest`.
+const SLOWEST_SHOWN: usize = 20;
+
+impl Core {
+    pub(crate) fn publish_figures(self: &Arc<Self>) {
+        let stats = self.stats_without_lists();
+        let mut figures = self.figures_of_the_server(&stats);
+        for (cause, count) in &stats.dropped {
+            figures.push((
+                format!("publish/messages/dropped/{}", cause.name()),
+                count.to_string(),
+            ));
+        }
+        for (limit, count) in &stats.limits {
+            figures.push((format!("limits/{}", limit.name()), count.to_string()));
+        }
+        let slowest: Vec<String> = self
+            .longest_queues(SLOWEST_SHOWN)
+            .iter()
+            .filter(|session| session.queued > 0 || session.dropped > 0)
+            .map(session_json)
+            .collect();
+        let slowest = format!("[{}]", slowest.join(","));
+        figures.push(("sessions/slowest".to_owned(), slowest));
+        let mut publisher = Publisher::new(self.clone(), None);
+        for (name, value) in figures {
+            let Ok(topic) = Topic::new(&format!("$SYS/broker/{name}")) else {
+                continue;
+            };
+            let mut publication = Publication::new(topic, Bytes::from(value));
+            publication.retain = true;
+            publisher.publish(publication);
+        }
+        // Names of the server's own are not stored.
+        let _ = publisher.flush();
+    }
+
+    fn figures_of_the_server(&self, stats: &BrokerStats) -> Vec<(String, String)> {
+        let sessions = stats.sessions as u64;
+        let connected = stats.sessions_connected;
+        let maximum = self
+            .counters
+            .connected_max
+            .fetch_max(connected, Ordering::Relaxed)
+            .max(connected);
+        let texts = [
+            (
+                "version",
+                format!("gatepost version {}", env!("CARGO_PKG_VERSION")),
+            ),
+            (
+                "uptime",
+                format!("{} seconds", self.started.elapsed().as_secs()),
+            ),
+        ];
+        let numbers = [
+            ("clients/connected", connected),
+            ("clients/disconnected", sessions.saturating_sub(connected)),
+            ("clients/maximum", maximum),
+            ("clients/total", sessions),
+            ("messages/received", stats.messages_in),
+            ("messages/sent", stats.deliveries),
+            ("messages/stored", stats.stored),
+            ("publish/messages/received", stats.messages_in),
+            ("publish/messages/sent", stats.deliveries),
+            ("publish/messages/dropped", stats.dropped_total()),
+            ("publish/bytes/received", stats.bytes_in),
+            ("retained messages/count", stats.retained as u64),
+            ("retained messages/bytes", stats.retained_bytes as u64),
+            ("subscriptions/count", stats.subscriptions as u64),
+            (
+                "memory/resident",
+                limits::resident_bytes().unwrap_or(0) as u64,
+            ),
+        ];
+        let texts = texts.map(|(name, text)| (name.to_owned(), text));
+        let numbers = numbers.map(|(name, number)| (name.to_owned(), number.to_string()));
+        texts.into_iter().chain(numbers).collect()
+    }
+}
+
+/// One session as JSON, by hand: nothing else here writes any.
+fn session_json(session: &SessionStats) -> String {
+    let mut causes = String::new();
+    for (cause, count) in &session.dropped_by {
+        let comma = if causes.is_empty() { "" } else { "," };
+        // Writing to a string cannot fail.
+        let _ = write!(causes, "{comma}\"{}\":{count}", cause.name());
+    }
+    format!(
+        "{{\"client\":{},\"connected\":{},\"queued\":{},\"queued_bytes\":{},\"dropped\":{{{causes}}}}}",
+        json_text(&session.client),
+        session.connected,
+        session.queued,
+        session.queued_bytes,
+    )
+}
+
+fn json_text(text: &str) -> String {
+    let mut json = String::with_capacity(text.len() + 2);
+    json.push('"');
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => json.extend(['\\', character]),
+            control if control < ' ' => {
+                let _ = write!(json, "\\u{:04x}", u32::from(control));
+            }
+            other => json.push(other),
+        }
+    }
+    json.push('"');
+    json
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_clients_cannot_break_the_json() {
+        assert_eq!(json_text("a\"b\\c\nd"), r#""a\"b\\c\u000ad""#);
+    }
+}

@@ -1,0 +1,190 @@
+//! The bounds that are answered in the protocol's words: which were reached, how often, and one
+//! log line for each now and then.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// A bound that was reached. Each is a setting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Limit {
+    /// A listener's `connections_max` or `connections_per_address_max`
+    Connections,
+    /// `sessions_max`
+    Sessions,
+    /// `connections_per_user_max`
+    ConnectionsOfUser,
+    /// `connects_per_second_max`
+    ConnectRate,
+    /// `publishes_per_second_max`
+    PublishRate,
+    /// `topic_bytes_max`, `topic_levels_max`
+    Topic,
+    /// `subscriptions_per_session_max`
+    Subscriptions,
+    /// `retained_messages_max`, `retained_bytes_max`
+    Retained,
+    /// `queue_messages_max`, `queue_bytes_max`
+    Queue,
+    /// `outbox_max`, `outbox_messages_max`
+    Outbox,
+    /// `memory_max`
+    Memory,
+}
+
+impl Limit {
+    /// Every bound, in the order of their numbers.
+    pub const ALL: [Self; 11] = [
+        Self::Connections,
+        Self::Sessions,
+        Self::ConnectionsOfUser,
+        Self::ConnectRate,
+        Self::PublishRate,
+        Self::Topic,
+        Self::Subscriptions,
+        Self::Retained,
+        Self::Queue,
+        Self::Outbox,
+        Self::Memory,
+    ];
+
+    /// The name in metrics, in `$SYS` and in the log.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Connections => "connections",
+            Self::Sessions => "sessions",
+            Self::ConnectionsOfUser => "connections_per_user",
+            Self::ConnectRate => "connect_rate",
+            Self::PublishRate => "publish_rate",
+            Self::Topic => "topic",
+            Self::Subscriptions => "subscriptions",
+            Self::Retained => "retained",
+            Self::Queue => "queue",
+            Self::Outbox => "outbox",
+            Self::Memory => "memory",
+        }
+    }
+}
+
+/// Seconds between two log lines of one bound: an attack must not fill the disk.
+const TELL_EVERY_SECONDS: u32 = 10;
+
+#[derive(Debug, Default)]
+struct Reached {
+    count: AtomicU64,
+    /// The second after the last log line; 0 before the first.
+    told: AtomicU32,
+}
+
+/// How often each bound was reached.
+#[derive(Debug, Default)]
+pub(crate) struct Limits {
+    reached: [Reached; Limit::ALL.len()],
+    /// Whether the process has more memory than it may.
+    is_out_of_memory: AtomicBool,
+}
+
+impl Limits {
+    /// Counts, and tells the log now and then.
+    pub(crate) fn reached(&self, limit: Limit, client: &str, now_seconds: u32) {
+        let reached = &self.reached[limit as usize];
+        reached.count.fetch_add(1, Ordering::Relaxed);
+        let told = reached.told.load(Ordering::Relaxed);
+        if told == 0 || now_seconds >= told.saturating_add(TELL_EVERY_SECONDS) {
+            reached.told.store(now_seconds.max(1), Ordering::Relaxed);
+            tracing::warn!(target: "broker", limit = limit.name(), client,
+                "a limit is reached (told at most every {TELL_EVERY_SECONDS} seconds)");
+        }
+    }
+
+    pub(crate) fn count(&self, limit: Limit) -> u64 {
+        self.reached[limit as usize].count.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_out_of_memory(&self) -> bool {
+        self.is_out_of_memory.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_out_of_memory(&self, is_so: bool) {
+        self.is_out_of_memory.store(is_so, Ordering::Relaxed);
+    }
+}
+
+/// So many in each second, and no more than a second's worth at once.
+#[derive(Debug)]
+pub(crate) struct Rate {
+    per_second: f64,
+    left: f64,
+    filled: Instant,
+}
+
+impl Rate {
+    /// `None` for 0, which is any number.
+    pub(crate) fn new(per_second: u32) -> Option<Self> {
+        (per_second > 0).then(|| Self {
+            per_second: per_second.into(),
+            left: per_second.into(),
+            filled: Instant::now(),
+        })
+    }
+
+    /// Takes one at `now`; `false` where there is none left.
+    pub(crate) fn take(&mut self, now: Instant) -> bool {
+        let passed = now.saturating_duration_since(self.filled);
+        if passed > Duration::ZERO {
+            self.filled = now;
+            let filled = passed.as_secs_f64().mul_add(self.per_second, self.left);
+            self.left = filled.min(self.per_second);
+        }
+        let is_left = self.left >= 1.0;
+        if is_left {
+            self.left -= 1.0;
+        }
+        is_left
+    }
+}
+
+/// The resident memory of this process in bytes; `None` where `/proc` is not to be had.
+pub(crate) fn resident_bytes() -> Option<usize> {
+    let text = std::fs::read_to_string("/proc/self/status").ok()?;
+    kibibytes(&text, "VmRSS:")
+}
+
+/// Three quarters of the memory of this machine.
+pub(crate) fn memory_share_bytes() -> usize {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    kibibytes(&text, "MemTotal:").map_or(usize::MAX, |bytes| bytes / 4 * 3)
+}
+
+/// Lines of these files read `Name:   123 kB`.
+fn kibibytes(text: &str, name: &str) -> Option<usize> {
+    let line = text.lines().find(|line| line.starts_with(name))?;
+    let number: usize = line.split_whitespace().nth(1)?.parse().ok()?;
+    number.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_allows_a_second_at_once_and_fills_again() {
+        let mut rate = Rate::new(10).expect("a rate");
+        let start = rate.filled;
+        let taken = |rate: &mut Rate, at: Instant| (0..100).filter(|_| rate.take(at)).count();
+        assert_eq!(taken(&mut rate, start), 10);
+        assert_eq!(taken(&mut rate, start + Duration::from_millis(250)), 2);
+        assert_eq!(taken(&mut rate, start + Duration::from_secs(60)), 10);
+        assert!(Rate::new(0).is_none());
+    }
+
+    #[test]
+    fn memory_is_read_in_bytes() {
+        assert_eq!(
+            kibibytes("A: 1 kB\nVmRSS:\t  20 kB\n", "VmRSS:"),
+            Some(20 * 1024)
+        );
+        assert_eq!(kibibytes("A: 1 kB", "VmRSS:"), None);
+        assert!(resident_bytes().is_some_and(|bytes| bytes > 0));
+    }
+}

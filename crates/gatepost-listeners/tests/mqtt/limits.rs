@@ -1,0 +1,234 @@
+//! Each bound, reached: the protocol's answer, and that it is counted.
+
+use std::time::{Duration, Instant};
+
+use gatepost_broker::{BrokerSettings, Limit};
+use gatepost_listeners::mqtt::MqttSettings;
+use gatepost_message::Qos;
+use gatepost_mqtt::{Connect, Packet, PacketId, Properties, Reason, SubscriptionOptions, Version};
+use gatepost_settings::ByteSize;
+
+use crate::server::Server;
+use crate::wire::{Wire, plain_connect};
+
+const PATIENCE: Duration = Duration::from_mins(1);
+
+fn with(change: impl FnOnce(&mut BrokerSettings)) -> Server {
+    let mut settings = BrokerSettings::default();
+    change(&mut settings);
+    Server::with(settings, MqttSettings::default())
+}
+
+/// The reason of the CONNACK.
+fn knock_as(server: &Server, connect: Connect<'_>) -> (Wire, Reason) {
+    let mut wire = Wire::open(server.address, Version::Mqtt5);
+    wire.send(&Packet::Connect(connect));
+    let reason = wire.expect(|packet| match packet {
+        Packet::Connack(connack) => connack.reason,
+        other => panic!("not a CONNACK: {other:?}"),
+    });
+    (wire, reason)
+}
+
+fn knock(server: &Server, client_id: &str) -> (Wire, Reason) {
+    knock_as(server, plain_connect(Version::Mqtt5, client_id))
+}
+
+fn enter(server: &Server, client_id: &str) -> Wire {
+    let (wire, reason) = knock(server, client_id);
+    assert_eq!(reason, Reason::SUCCESS);
+    wire
+}
+
+/// The reason of the PUBACK.
+fn publish(wire: &mut Wire, topic: &str, retain: bool) -> Reason {
+    wire.publish(topic, b"x", Qos::AtLeastOnce, retain);
+    wire.expect(|packet| match packet {
+        Packet::Puback(ack) => ack.reason,
+        other => panic!("not a PUBACK: {other:?}"),
+    })
+}
+
+/// The reason of the SUBACK.
+fn subscribe(wire: &mut Wire, text: &str) -> Reason {
+    let options = SubscriptionOptions::at(Qos::AtLeastOnce);
+    wire.send(&Packet::Subscribe(gatepost_mqtt::Subscribe {
+        packet_id: PacketId::new(5).expect("not zero"),
+        properties: Properties::EMPTY,
+        filters: [gatepost_mqtt::Filter { text, options }]
+            .into_iter()
+            .collect(),
+    }));
+    wire.expect(|packet| match packet {
+        Packet::Suback(suback) => suback.reasons[0],
+        other => panic!("not a SUBACK: {other:?}"),
+    })
+}
+
+/// The reason of the DISCONNECT that comes next.
+fn farewell(wire: &mut Wire) -> Reason {
+    wire.expect(|packet| match packet {
+        Packet::Disconnect(outcome) => outcome.reason,
+        other => panic!("not a DISCONNECT: {other:?}"),
+    })
+}
+
+fn is_counted(server: &Server, limit: Limit) -> bool {
+    let stats = server.broker.stats(0, 0);
+    stats
+        .limits
+        .iter()
+        .any(|&(counted, count)| counted == limit && count > 0)
+}
+
+#[test]
+fn connections_of_a_listener() {
+    for per_address in [false, true] {
+        let settings = MqttSettings {
+            connections_max: u32::from(!per_address),
+            connections_per_address_max: u32::from(per_address),
+            ..MqttSettings::default()
+        };
+        let server = Server::with(BrokerSettings::default(), settings);
+        let _first = enter(&server, "first");
+        assert_eq!(knock(&server, "second").1, Reason::QUOTA_EXCEEDED);
+        assert!(is_counted(&server, Limit::Connections));
+    }
+}
+
+#[test]
+fn sessions() {
+    let server = with(|settings| settings.sessions_max = 1);
+    let _first = enter(&server, "first");
+    assert_eq!(knock(&server, "second").1, Reason::QUOTA_EXCEEDED);
+    assert!(is_counted(&server, Limit::Sessions));
+}
+
+#[test]
+fn connections_of_a_user() {
+    let server = with(|settings| settings.connections_per_user_max = 1);
+    for name in ["anna", "otto"] {
+        server.change(server.users.add(name, "secret".into(), false));
+    }
+    let connect = |client_id, user_name| {
+        let connect = Connect {
+            user_name: Some(user_name),
+            password: Some(b"secret"),
+            ..plain_connect(Version::Mqtt5, client_id)
+        };
+        knock_as(&server, connect)
+    };
+    let (mut first, reason) = connect("a", "anna");
+    assert_eq!(reason, Reason::SUCCESS);
+    assert_eq!(connect("b", "anna").1, Reason::QUOTA_EXCEEDED);
+    assert_eq!(connect("c", "otto").1, Reason::SUCCESS);
+    assert!(is_counted(&server, Limit::ConnectionsOfUser));
+    first.send_bytes(&[0xE0, 0]);
+    assert!(first.is_closed());
+    let deadline = Instant::now() + PATIENCE;
+    while connect("d", "anna").1 != Reason::SUCCESS {
+        assert!(Instant::now() < deadline, "the place is free again");
+    }
+}
+
+#[test]
+fn connects_in_a_second() {
+    let server = with(|settings| settings.connects_per_second_max = 1);
+    let refused = (0..1000)
+        .map(|_| knock(&server, "again").1)
+        .find(|&reason| reason != Reason::SUCCESS);
+    assert_eq!(refused, Some(Reason::CONNECTION_RATE_EXCEEDED));
+    assert!(is_counted(&server, Limit::ConnectRate));
+}
+
+#[test]
+fn publications_in_a_second() {
+    let server = with(|settings| settings.publishes_per_second_max = 5);
+    let mut wire = enter(&server, "fast");
+    for _ in 0..1000 {
+        wire.publish("a", b"x", Qos::AtMostOnce, false);
+    }
+    assert_eq!(farewell(&mut wire), Reason::MESSAGE_RATE_TOO_HIGH);
+    assert!(is_counted(&server, Limit::PublishRate));
+}
+
+#[test]
+fn depth_and_length_of_topics() {
+    let server = with(|settings| {
+        settings.topic_levels_max = 2;
+        settings.topic_bytes_max = 8;
+    });
+    let mut wire = enter(&server, "deep");
+    assert_eq!(subscribe(&mut wire, "a/#"), Reason(1));
+    assert_eq!(subscribe(&mut wire, "a/b/#"), Reason::TOPIC_FILTER_INVALID);
+    assert_eq!(
+        subscribe(&mut wire, "123456789"),
+        Reason::TOPIC_FILTER_INVALID
+    );
+    assert!(is_counted(&server, Limit::Topic));
+    for topic in ["a/b/c", "123456789"] {
+        let mut wire = enter(&server, "publisher");
+        wire.publish(topic, b"x", Qos::AtLeastOnce, false);
+        assert_eq!(farewell(&mut wire), Reason::TOPIC_NAME_INVALID, "{topic}");
+    }
+}
+
+#[test]
+fn subscriptions_of_a_session() {
+    let server = with(|settings| settings.subscriptions_per_session_max = 1);
+    let mut wire = enter(&server, "many");
+    assert_eq!(subscribe(&mut wire, "a"), Reason(1));
+    assert_eq!(subscribe(&mut wire, "b"), Reason::QUOTA_EXCEEDED);
+    assert_eq!(subscribe(&mut wire, "a"), Reason(1), "the same is no other");
+    assert!(is_counted(&server, Limit::Subscriptions));
+}
+
+#[test]
+fn retained_messages() {
+    let server = with(|settings| settings.retained_messages_max = 1);
+    let mut wire = enter(&server, "keeper");
+    assert_eq!(
+        publish(&mut wire, "a", true),
+        Reason::NO_MATCHING_SUBSCRIBERS
+    );
+    assert_eq!(publish(&mut wire, "b", true), Reason::QUOTA_EXCEEDED);
+    assert_eq!(
+        publish(&mut wire, "a", true),
+        Reason::NO_MATCHING_SUBSCRIBERS
+    );
+    assert!(is_counted(&server, Limit::Retained));
+}
+
+#[test]
+fn the_queue_of_a_session() {
+    let server = with(|settings| settings.queue_messages_max = 2);
+    let mut absent = Wire::open(server.address, Version::Mqtt311);
+    absent.send(&Packet::Connect(Connect {
+        clean_start: false,
+        ..plain_connect(Version::Mqtt311, "absent")
+    }));
+    absent.receive().expect("a CONNACK");
+    absent.subscribe("a", Qos::AtLeastOnce);
+    absent.send_bytes(&[0xE0, 0]);
+    assert!(absent.is_closed());
+    let mut wire = enter(&server, "publisher");
+    let reasons = [(); 3].map(|()| publish(&mut wire, "a", false));
+    let expected = [Reason::SUCCESS, Reason::SUCCESS, Reason::QUOTA_EXCEEDED];
+    assert_eq!(reasons, expected, "no answer promises what is dropped");
+    assert!(is_counted(&server, Limit::Queue));
+}
+
+#[test]
+fn memory() {
+    let server = with(|settings| settings.memory_max = ByteSize(1));
+    // The housekeeper looks once a second; whoever came before it is in.
+    let early = knock(&server, "early");
+    let deadline = Instant::now() + PATIENCE;
+    while knock(&server, "late").1 != Reason::QUOTA_EXCEEDED {
+        assert!(Instant::now() < deadline, "connections are refused");
+    }
+    if let (mut wire, Reason::SUCCESS) = early {
+        assert_eq!(publish(&mut wire, "a", false), Reason::QUOTA_EXCEEDED);
+    }
+    assert!(is_counted(&server, Limit::Memory));
+}

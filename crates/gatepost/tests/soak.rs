@@ -1,0 +1,222 @@
+//! Bad neighbours: connects and disconnects, slow readers, half-open sockets, malformed packets,
+//! round after round. Beside them a publisher and a subscriber go on as if they were alone: no
+//! message is lost or late for ever, and when the neighbours are gone nothing of them is left.
+//!
+//! A few rounds run with all tests; `GATEPOST_TEST_SOAK_ROUNDS=1000` makes hours of it.
+
+mod support;
+
+#[path = "crash/wire.rs"]
+#[allow(dead_code)] // this test publishes at QoS 0 and 1 only
+mod wire;
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use support::{Gateway, PATIENCE, await_some, run, text_of};
+use wire::{Connection, Packet, Publish};
+
+const ROUNDS: u64 = 120;
+/// After so many rounds the server has allocated what it keeps.
+const WARM_ROUNDS: u64 = 10;
+const NEIGHBOURS: usize = 20;
+const NEIGHBOUR_PAYLOAD_BYTES: usize = 100_000;
+/// What resident memory may vary by, whatever the allocator does.
+const SLACK_BYTES: u64 = 24 * 1024 * 1024;
+/// Nobody may make others wait, so slow readers lose.
+const SETTINGS: &str = "rules.paths = []\nbroker.slow_subscriber = \"drop-oldest\"\n\
+                        listeners.mqtt.connect_timeout = \"2s\"\n";
+
+#[test]
+fn bad_neighbours_leave_nothing_behind() {
+    let rounds = std::env::var("GATEPOST_TEST_SOAK_ROUNDS")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(ROUNDS);
+    let gateway = Gateway::start(SETTINGS);
+    let address = gateway.address("mqtt");
+    let sockets_before = sockets(&gateway);
+    let is_over = AtomicBool::new(false);
+    let received = AtomicU64::new(0);
+    thread::scope(|scope| {
+        let steady = scope.spawn(|| steady_pair(address, &is_over, &received));
+        let mut warm_bytes = 0;
+        for round in 0..rounds {
+            let before = received.load(Ordering::Acquire);
+            neighbours(address, round);
+            await_some("the steady pair goes on", || {
+                assert!(!steady.is_finished(), "the steady pair ended");
+                (received.load(Ordering::Acquire) > before).then_some(())
+            });
+            if round == WARM_ROUNDS {
+                warm_bytes = resident_bytes(&gateway);
+            }
+        }
+        // The steady pair is all that is left, and the memory is what it was.
+        await_some("all neighbours are gone", || {
+            (metric(&gateway, "gatepost_sessions_connected") == 2).then_some(())
+        });
+        await_some("their descriptors are closed", || {
+            (sockets(&gateway) <= sockets_before + 2).then_some(())
+        });
+        let now_bytes = resident_bytes(&gateway);
+        println!("{rounds} rounds; memory {warm_bytes} bytes when warm, {now_bytes} at the end");
+        assert!(
+            rounds <= WARM_ROUNDS || now_bytes <= warm_bytes + warm_bytes / 4 + SLACK_BYTES,
+            "memory grew from {warm_bytes} to {now_bytes} bytes"
+        );
+        is_over.store(true, Ordering::Release);
+        steady.join().expect("the steady pair saw every number");
+    });
+    assert_eq!(gateway.terminate(), Some(0));
+}
+
+/// Publishes numbers and receives each, in order, until told otherwise.
+fn steady_pair(address: SocketAddr, is_over: &AtomicBool, received: &AtomicU64) {
+    let (mut subscriber, _) = Connection::open(address, "steady subscriber").expect("open");
+    subscriber.put_subscribe("steady/#");
+    subscriber.flush().expect("alive");
+    while subscriber.receive().expect("alive") != Some(Packet::Suback) {}
+    let (mut publisher, _) = Connection::open(address, "steady publisher").expect("open");
+    let mut number = 0_u64;
+    while !is_over.load(Ordering::Acquire) {
+        publisher.put_publish(&Publish {
+            topic: "steady/numbers".to_owned(),
+            payload: number.to_string(),
+            qos: 1,
+            dup: false,
+            packet_id: 1,
+        });
+        publisher.flush().expect("alive");
+        let deadline = Instant::now() + PATIENCE;
+        while publisher.receive().expect("alive") != Some(Packet::Puback(1)) {
+            assert!(Instant::now() < deadline, "no PUBACK for {number}");
+        }
+        let publish = loop {
+            match subscriber.receive().expect("alive") {
+                Some(Packet::Publish(publish)) => break publish,
+                Some(other) => panic!("unexpected {other:?}"),
+                None => assert!(Instant::now() < deadline, "{number} does not come"),
+            }
+        };
+        assert_eq!(publish.payload, number.to_string());
+        subscriber.put_ack(0x40, publish.packet_id);
+        subscriber.flush().expect("alive");
+        number += 1;
+        received.store(number, Ordering::Release);
+    }
+}
+
+/// One round of all kinds of neighbours, who end when it does.
+fn neighbours(address: SocketAddr, round: u64) {
+    let connect = |name: &str| {
+        let mut packet = vec![0x10, 0, 0, 4];
+        packet.extend(b"MQTT\x04\x02\0\0\0");
+        packet.push(name.len() as u8);
+        packet.extend(name.as_bytes());
+        packet[1] = (packet.len() - 2) as u8;
+        packet
+    };
+    let subscribe = b"\x82\x06\0\x01\0\x01#\0".as_slice();
+    let open = || TcpStream::connect(address).expect("the server listens");
+    let mut kept = Vec::new();
+    for number in 0..NEIGHBOURS {
+        let mut stream = open();
+        let name = format!("neighbour {number}");
+        let bytes = match number % 5 {
+            // A reader that never reads.
+            0 => [&connect(&name), subscribe].concat(),
+            // Half of a CONNECT, then silence.
+            1 => connect(&name)[..8].to_vec(),
+            // Rubbish, before and after the CONNECT.
+            2 => noise(round * 31 + number as u64),
+            3 => [connect(&name), noise(round * 17 + number as u64)].concat(),
+            // Comes and goes.
+            _ => [&connect(&name), subscribe, &[0xE0, 0]].concat(),
+        };
+        // Who sends rubbish may have been cut off already.
+        let _ = stream.write_all(&bytes);
+        kept.push(stream);
+    }
+    // Something for the slow readers not to read.
+    let mut publisher = open();
+    let topic = b"\0\x05noise";
+    let length = topic.len() + NEIGHBOUR_PAYLOAD_BYTES;
+    let mut publish = vec![
+        0x30,
+        (length & 0x7F) as u8 | 0x80,
+        (length >> 7 & 0x7F) as u8 | 0x80,
+        (length >> 14) as u8,
+    ];
+    publish.extend(topic);
+    publish.resize(4 + length, b'.');
+    publisher.write_all(&connect("noisy")).expect("alive");
+    for _ in 0..20 {
+        publisher.write_all(&publish).expect("alive");
+    }
+    publisher.write_all(&[0xC0, 0]).expect("alive");
+    publisher
+        .set_read_timeout(Some(PATIENCE))
+        .expect("a socket");
+    let mut answers = [0; 6];
+    publisher
+        .read_exact(&mut answers)
+        .expect("CONNACK, PINGRESP");
+    assert_eq!(answers, [0x20, 2, 0, 0, 0xD0, 0]);
+    for (number, stream) in kept.iter().enumerate() {
+        if number % 2 == 0 {
+            // The others are closed with unread bytes, which resets them.
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+/// Bytes that are no packets, the same in every run.
+fn noise(seed: u64) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut byte = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state as u8
+    };
+    (0..200).map(|_| byte()).collect()
+}
+
+fn resident_bytes(gateway: &Gateway) -> u64 {
+    let text = std::fs::read_to_string(format!("/proc/{}/status", gateway.pid())).expect("running");
+    let line = text
+        .lines()
+        .find(|line| line.starts_with("VmRSS:"))
+        .expect("a line");
+    let kibibytes: u64 = line
+        .split_whitespace()
+        .nth(1)
+        .expect("a number")
+        .parse()
+        .expect("one");
+    kibibytes * 1024
+}
+
+/// Sockets that the server has open, listening ones included.
+fn sockets(gateway: &Gateway) -> usize {
+    let folder = std::fs::read_dir(format!("/proc/{}/fd", gateway.pid())).expect("running");
+    folder
+        .filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok())
+        .filter(|target| target.to_string_lossy().starts_with("socket:"))
+        .count()
+}
+
+/// A value of `/metrics`.
+fn metric(gateway: &Gateway, name: &str) -> u64 {
+    let output = run("curl", &["-sf", &gateway.url("/metrics")], b"");
+    let text = text_of(&output);
+    let line = text
+        .lines()
+        .find(|line| line.starts_with(&format!("{name} ")));
+    let line = line.unwrap_or_else(|| panic!("no {name} in {text}"));
+    line[name.len() + 1..].parse().expect("a number")
+}
