@@ -192,6 +192,9 @@ pub struct SeriesArguments {
         help_heading = "Targets and runs"
     )]
     pub cgroup: Option<PathBuf>,
+    /// Count system calls too; needs root and a mounted tracefs, and slows every call by some 100 ns
+    #[arg(long, help_heading = "Targets and runs")]
+    pub system_calls: bool,
     /// Write the result as JSON
     #[arg(long, value_name = "FILE", help_heading = "Results")]
     pub json: Option<PathBuf>,
@@ -224,6 +227,7 @@ impl Default for SeriesArguments {
             pin: None,
             pid: None,
             cgroup: None,
+            system_calls: false,
             json: None,
             markdown: None,
             csv: None,

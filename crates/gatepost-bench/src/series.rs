@@ -6,7 +6,7 @@ use crate::error::BenchError;
 use crate::interrupt::interrupted;
 use crate::outcome::Outcome;
 use crate::peer::{Definition, Definitions, Running, version};
-use crate::process::{Watched, listener_of_port};
+use crate::process::{Watched, count_system_calls, listener_of_port};
 use crate::progress::Progress;
 use crate::report::{FloorFigure, Report, TargetReport, print_run};
 use crate::run::Points;
@@ -53,6 +53,9 @@ pub(crate) fn run(points: &Points, arguments: &SeriesArguments) -> Result<Report
     };
     let definitions = Definitions::load(arguments.peers.as_deref())?;
     let candidates = candidates(first.as_ref(), arguments, &definitions)?;
+    if arguments.system_calls {
+        count_system_calls();
+    }
     let progress = Progress::new(arguments.quiet);
     let mut report = new_report(points, first.as_ref(), &candidates)?;
     if let Some(pinning) = &arguments.pin {

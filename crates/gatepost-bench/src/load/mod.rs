@@ -16,8 +16,8 @@ pub use http::{Part, ResponseReader};
 pub use socket::{Dialer, raise_descriptor_limit};
 
 use crate::clock::{self, Nanoseconds};
-use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
@@ -186,6 +186,25 @@ impl<C> Loop<C> {
         }
     }
 
+    /// The same, but back at `deadline` to the microsecond: `epoll_wait(2)` rounds up to whole
+    /// milliseconds, `ppoll(2)` does not.
+    pub fn turn_punctually<Shared>(
+        &mut self,
+        deadline: Nanoseconds,
+        shared: &mut Shared,
+    ) -> Result<usize, Errno>
+    where
+        C: Conversation<Shared>,
+    {
+        let left = timespec(deadline.saturating_sub(clock::now()));
+        let mut events = [PollFd::new(&self.epoll, PollFlags::IN)];
+        match poll(&mut events, Some(&left)) {
+            Ok(0) | Err(Errno::INTR) => Ok(0),
+            Ok(_) => self.turn(0, shared),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Waits for events until `deadline` at the latest, and handles those that came.
     pub fn turn<Shared>(
         &mut self,
@@ -196,10 +215,7 @@ impl<C> Loop<C> {
         C: Conversation<Shared>,
     {
         let left = deadline.saturating_sub(clock::now());
-        let timeout = Timespec {
-            tv_sec: (left / clock::SECOND) as i64,
-            tv_nsec: (left % clock::SECOND) as i64,
-        };
+        let timeout = timespec(left);
         let mut events = [MaybeUninit::<Event>::uninit(); EVENTS_PER_WAIT];
         let events = match epoll::wait(&self.epoll, &mut events, Some(&timeout)) {
             Ok((events, _)) => events,
@@ -251,6 +267,13 @@ impl<C> Loop<C> {
             read(link, &mut self.buffer, ending, shared)?;
         }
         Ok(())
+    }
+}
+
+fn timespec(span: Nanoseconds) -> Timespec {
+    Timespec {
+        tv_sec: (span / clock::SECOND) as i64,
+        tv_nsec: (span % clock::SECOND) as i64,
     }
 }
 

@@ -1,5 +1,6 @@
 //! System calls of a running server, counted by the kernel (`perf_event_open`, the tracepoint
-//! `raw_syscalls:sys_enter`): exact, and nearly free.
+//! `raw_syscalls:sys_enter`): exact, but not free. While anyone counts, every system call of the
+//! machine takes the kernel's slow way in, some 100 ns longer; so it is done only where asked for.
 //!
 //! It needs the trace file system mounted and the right to count (root, or
 //! `kernel.perf_event_paranoid` below 0); where either is missing there is no figure, never a
@@ -11,6 +12,7 @@ use rustix::fd::{FromRawFd, OwnedFd};
 use rustix::io::read;
 use std::fs;
 use std::mem::size_of;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Where the kernel tells the tracepoint's number, by where the file system may be mounted.
 const TRACEPOINTS: [&str; 2] = [
@@ -38,6 +40,19 @@ struct Attributes {
     wakeup_events: u32,
     breakpoint_type: u32,
     breakpoint_address: u64,
+}
+
+/// Whether the user asked for it.
+static ASKED_FOR: AtomicBool = AtomicBool::new(false);
+
+/// From now on samplers count system calls too.
+pub fn count_system_calls() {
+    ASKED_FOR.store(true, Ordering::Relaxed);
+}
+
+/// Whether they do.
+pub(super) fn are_asked_for() -> bool {
+    ASKED_FOR.load(Ordering::Relaxed)
 }
 
 /// Counters of all threads of a server.

@@ -10,7 +10,7 @@ mod sampler;
 mod usage;
 mod watched;
 
-pub use calls::CallCounter;
+pub use calls::{CallCounter, count_system_calls};
 pub use listening::listener_of_port;
 pub use machine::{Load, Machine, Noise};
 pub use network::Traffic;

@@ -1,5 +1,6 @@
 //! Looks at server and generator once a second while a scenario runs.
 
+use super::calls::are_asked_for;
 use super::{CallCounter, Load, Noise, Traffic, Usage, Watched};
 use crate::clock::{self, Nanoseconds};
 use serde::{Deserialize, Serialize};
@@ -22,7 +23,7 @@ pub struct ProcessRecord {
     pub voluntary_switches: u64,
     /// Times it was interrupted.
     pub involuntary_switches: u64,
-    /// System calls; absent where the kernel does not let us count them.
+    /// System calls; absent where they were not asked for, or the kernel does not let us count.
     #[serde(default)]
     pub system_calls: Option<u64>,
     /// What went over the network, as it sees it.
@@ -132,11 +133,12 @@ struct Watch {
 
 impl Watch {
     fn of_self() -> Self {
-        Self::begin(None, CallCounter::of_self())
+        let calls = are_asked_for().then(CallCounter::of_self).flatten();
+        Self::begin(None, calls)
     }
 
     fn of_server(server: Watched) -> Self {
-        let calls = CallCounter::of(&server);
+        let calls = are_asked_for().then(|| CallCounter::of(&server)).flatten();
         Self::begin(Some(server), calls)
     }
 

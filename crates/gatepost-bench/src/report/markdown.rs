@@ -2,9 +2,13 @@
 
 use super::Report;
 use super::view::{
-    self, Column, Spread, columns, curves, figure_names, growth_words, latency_names, number,
+    self, Column, FigureName, Spread, columns, curves, figure_names, growth_words, latency_names,
+    number,
 };
 use std::fmt::Write as _;
+
+/// More columns than these do not fit beside each other.
+const COLUMNS_MAX: usize = 5;
 
 /// Which figures a table shows.
 #[derive(Debug, Clone, Default)]
@@ -65,6 +69,9 @@ pub fn markdown_table(report: &Report, shown: &Columns) -> String {
         let found = headlines.find(|headline| headline.figure == figure);
         found.map_or(String::new(), |headline| number(headline.value))
     };
+    if columns.len() > COLUMNS_MAX {
+        return lines_of_columns(&columns, &names);
+    }
     let has_headlines = names
         .iter()
         .any(|figure| !headline_of(&figure.name).is_empty());
@@ -104,6 +111,24 @@ pub fn markdown_table(report: &Report, shown: &Columns) -> String {
                 row(&cells, &mut text);
             }
         }
+    }
+    text
+}
+
+/// A sweep: a line for each value, a column for each figure.
+fn lines_of_columns(columns: &[Column<'_>], names: &[FigureName]) -> String {
+    let mut text = String::new();
+    let mut head = vec![String::new()];
+    head.extend(names.iter().map(FigureName::label));
+    row(&head, &mut text);
+    row(&vec!["---".to_owned(); head.len()], &mut text);
+    for column in columns {
+        let mut cells = vec![column.label()];
+        cells.extend(names.iter().map(|figure| {
+            let spread = column.spread(&figure.name);
+            spread.as_ref().map_or("-".to_owned(), Spread::cell)
+        }));
+        row(&cells, &mut text);
     }
     text
 }

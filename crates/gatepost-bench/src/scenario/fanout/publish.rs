@@ -230,7 +230,7 @@ impl<'plan> Publishers<'plan> {
     /// Reads acknowledgements until then.
     fn wait_until(&mut self, due: Nanoseconds) -> Result<(), BenchError> {
         while clock::now() < due {
-            self.connections.turn(due, &mut self.shared)?;
+            self.connections.turn_punctually(due, &mut self.shared)?;
         }
         Ok(())
     }
