@@ -8,7 +8,7 @@ CALL := target/call/call/gatepost-call
 BUILD_CALL := rustc --locked -p gatepost-call --bin gatepost-call --profile call \
 	--target-dir target/call -- -C target-feature=+crt-static -C relocation-model=static
 
-.PHONY: help build run test check lint format peers defaults dist call clean
+.PHONY: help build run test crash soak check lint format peers defaults dist call clean
 
 help: ## List the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -22,6 +22,12 @@ run: ## Build, and serve on loopback with the defaults
 
 test: ## Test everything, against real peers; installs what it needs
 	@tests/run
+
+crash: ## Kill the server under load, ROUNDS times (300), and count every message
+	GATEPOST_TEST_CRASH_ROUNDS=$(or $(ROUNDS),300) $(CARGO) test --release --locked -p gatepost --test crash -- --nocapture
+
+soak: ## Let bad neighbours try the server, ROUNDS times (2000)
+	GATEPOST_TEST_SOAK_ROUNDS=$(or $(ROUNDS),2000) $(CARGO) test --release --locked -p gatepost --test soak -- --nocapture
 
 check: ## Compile everything, quickly
 	$(CARGO) check --release --locked --workspace --all-targets
