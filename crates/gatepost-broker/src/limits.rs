@@ -174,7 +174,7 @@ mod tests {
         let taken = |rate: &mut Rate, at: Instant| (0..100).filter(|_| rate.take(at)).count();
         assert_eq!(taken(&mut rate, start), 10);
         assert_eq!(taken(&mut rate, start + Duration::from_millis(250)), 2);
-        assert_eq!(taken(&mut rate, start + Duration::from_secs(60)), 10);
+        assert_eq!(taken(&mut rate, start + Duration::from_mins(1)), 10);
         assert!(Rate::new(0).is_none());
     }
 

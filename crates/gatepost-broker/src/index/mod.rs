@@ -13,7 +13,9 @@
 //! the subscriber is told, a generation that every publisher of that topic compares. A publisher
 //! reads generations *before* it looks, so what it keeps is never newer than it believes.
 
-use std::collections::HashMap;
+mod list;
+mod tree;
+
 use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -22,6 +24,9 @@ use gatepost_message::TopicFilter;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use parking_lot::RwLock;
 
+use list::Subscriptions;
+use tree::{Node, split_level};
+
 use crate::session::Session;
 use crate::subscription::{Group, Member, Subscription};
 
@@ -29,61 +34,6 @@ const SHARDS: usize = 256;
 /// Tables use the lowest and the highest bits of a hash; the shard takes some between.
 const SHARD_SHIFT: u32 = 40;
 const BRANCHES: usize = 64;
-
-/// The subscriptions of one filter. One is by far the most frequent number.
-#[derive(Default)]
-enum Subscriptions {
-    #[default]
-    None,
-    One(Subscription),
-    Many(Vec<Subscription>),
-}
-
-impl Subscriptions {
-    fn as_slice(&self) -> &[Subscription] {
-        match self {
-            Self::None => &[],
-            Self::One(one) => std::slice::from_ref(one),
-            Self::Many(many) => many,
-        }
-    }
-
-    fn push(&mut self, subscription: Subscription) {
-        *self = match std::mem::take(self) {
-            Self::None => Self::One(subscription),
-            Self::One(one) => Self::Many(vec![one, subscription]),
-            Self::Many(mut many) => {
-                many.push(subscription);
-                Self::Many(many)
-            }
-        };
-    }
-
-    /// Removes the first that `is_it` names.
-    fn remove(&mut self, is_it: &dyn Fn(&Subscription) -> bool) -> Option<Subscription> {
-        match self {
-            Self::One(one) if is_it(one) => match std::mem::take(self) {
-                Self::One(one) => Some(one),
-                _ => None,
-            },
-            Self::Many(many) => {
-                let at = many.iter().position(is_it)?;
-                let removed = many.swap_remove(at);
-                if many.is_empty() {
-                    *self = Self::None;
-                } else if many.capacity() > 16 && many.len() < many.capacity() / 4 {
-                    many.shrink_to(many.len() * 2);
-                }
-                Some(removed)
-            }
-            _ => None,
-        }
-    }
-
-    const fn is_none(&self) -> bool {
-        matches!(self, Self::None)
-    }
-}
 
 /// One filter without wildcards, and who subscribes to it.
 struct Entry {
@@ -101,96 +51,6 @@ struct Shard {
 impl Shard {
     fn find<'t>(table: &'t HashTable<Entry>, hash: u64, text: &str) -> Option<&'t Entry> {
         table.find(hash, |entry| entry.filter.as_str() == text)
-    }
-}
-
-/// A level of the tree of wildcard filters.
-#[derive(Default)]
-struct Node {
-    children: HashMap<Box<str>, Node>,
-    plus: Option<Box<Node>>,
-    /// Filters that end at this level.
-    here: Subscriptions,
-    /// Filters that end in `#` below this level.
-    below: Subscriptions,
-}
-
-impl Node {
-    /// The list of the filter whose levels these are; made where it is missing.
-    fn list_mut<'t>(&mut self, mut levels: impl Iterator<Item = &'t str>) -> &mut Subscriptions {
-        match levels.next() {
-            None => &mut self.here,
-            Some("#") => &mut self.below,
-            Some("+") => self.plus.get_or_insert_default().list_mut(levels),
-            Some(name) => self
-                .children
-                .entry(name.into())
-                .or_default()
-                .list_mut(levels),
-        }
-    }
-
-    /// Removes the nodes of these levels that nothing needs any more.
-    fn prune<'t>(&mut self, mut levels: impl Iterator<Item = &'t str>) {
-        match levels.next() {
-            None | Some("#") => {}
-            Some("+") => {
-                if let Some(plus) = &mut self.plus {
-                    plus.prune(levels);
-                    if plus.is_empty() {
-                        self.plus = None;
-                    }
-                }
-            }
-            Some(name) => {
-                if let Some(child) = self.children.get_mut(name) {
-                    child.prune(levels);
-                    if child.is_empty() {
-                        self.children.remove(name);
-                    }
-                }
-            }
-        }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.children.is_empty()
-            && self.plus.is_none()
-            && self.here.is_none()
-            && self.below.is_none()
-    }
-
-    /// Visits every subscription whose filter matches the topic of which `rest` is left.
-    fn visit(&self, rest: Option<&str>, visit: &mut dyn FnMut(&Subscription)) {
-        // "sport/#" matches "sport" too (§ 4.7.1.2).
-        self.below.as_slice().iter().for_each(&mut *visit);
-        let Some(rest) = rest else {
-            self.here.as_slice().iter().for_each(visit);
-            return;
-        };
-        let (level, rest) = split_level(rest);
-        if let Some(child) = self.children.get(level) {
-            child.visit(rest, visit);
-        }
-        if let Some(plus) = &self.plus {
-            plus.visit(rest, visit);
-        }
-    }
-
-    /// As `visit`, for a topic of the server's own: leading wildcards do not match
-    /// \[MQTT-4.7.2-1\].
-    fn visit_internal(&self, topic: &str, visit: &mut dyn FnMut(&Subscription)) {
-        let (level, rest) = split_level(topic);
-        if let Some(child) = self.children.get(level) {
-            child.visit(rest, visit);
-        }
-    }
-}
-
-fn split_level(text: &str) -> (&str, Option<&str>) {
-    match memchr::memchr(b'/', text.as_bytes()) {
-        Some(at) => (&text[..at], Some(&text[at + 1..])),
-        None => (text, None),
     }
 }
 
@@ -438,118 +298,4 @@ impl Index {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::filter::SubscribeOptions;
-    use gatepost_message::Qos;
-    use proptest::prelude::*;
-
-    fn session(number: usize) -> Arc<Session> {
-        Arc::new(Session::new(Arc::from(number.to_string()), "test".into()))
-    }
-
-    fn member(session: &Arc<Session>) -> Subscription {
-        Subscription::Session(Member::new(
-            session.clone(),
-            SubscribeOptions::at(Qos::AtMostOnce),
-        ))
-    }
-
-    fn matching(index: &Index, topic: &str) -> Vec<String> {
-        let mut found = Vec::new();
-        index.visit(topic, index.place(topic), &mut |subscription| {
-            if let Subscription::Session(member) = subscription {
-                found.push(member.session.client_id().to_owned());
-            }
-        });
-        found.sort();
-        found
-    }
-
-    fn a_filter() -> impl Strategy<Value = String> {
-        let level = prop_oneof![
-            Just("+".to_owned()),
-            Just(String::new()),
-            Just("$SYS".to_owned()),
-            "[ab]"
-        ];
-        (prop::collection::vec(level, 1..5), any::<bool>()).prop_map(|(mut levels, hash)| {
-            if hash {
-                levels.push("#".to_owned());
-            }
-            levels.join("/")
-        })
-    }
-
-    fn a_topic() -> impl Strategy<Value = String> {
-        let level = prop_oneof![Just(String::new()), Just("$SYS".to_owned()), "[ab]"];
-        prop::collection::vec(level, 1..5).prop_map(|levels| levels.join("/"))
-    }
-
-    proptest! {
-        #[test]
-        fn the_index_finds_what_filters_match(
-            filters in prop::collection::vec(a_filter(), 1..30),
-            topics in prop::collection::vec(a_topic(), 1..10),
-            removed in prop::collection::vec(any::<prop::sample::Index>(), 0..10),
-        ) {
-            let index = Index::new();
-            let mut present: Vec<_> = filters
-                .iter()
-                .filter_map(|text| TopicFilter::new(text).ok())
-                .enumerate()
-                .map(|(number, filter)| (session(number), filter))
-                .collect();
-            for (session, filter) in &present {
-                index.insert(filter, member(session));
-            }
-            for removed in removed {
-                if present.is_empty() {
-                    break;
-                }
-                let (gone, filter) = present.swap_remove(removed.index(present.len()));
-                prop_assert!(index.remove(&filter, &|subscription| matches!(
-                    subscription, Subscription::Session(member) if member.is(&gone))));
-            }
-            prop_assert_eq!(index.len(), present.len());
-            for topic in topics.iter().filter(|topic| !topic.is_empty()) {
-                let mut expected: Vec<_> = present
-                    .iter()
-                    .filter(|(_, filter)| filter.matches(topic))
-                    .map(|(session, _)| session.client_id().to_owned())
-                    .collect();
-                expected.sort();
-                prop_assert_eq!(matching(&index, topic), expected, "{}", topic);
-            }
-        }
-    }
-
-    #[test]
-    fn nothing_is_left_of_what_was_removed() {
-        let index = Index::new();
-        let session = session(1);
-        for text in ["a/b", "a/+", "a/#", "+/b/#"] {
-            let filter = TopicFilter::new(text).expect("a filter");
-            let place = index.place("a/b");
-            let before = index.generations(place);
-            index.insert(&filter, member(&session));
-            assert_ne!(
-                index.generations(place),
-                before,
-                "{text}: publishers look again"
-            );
-            assert!(index.remove(&filter, &|_| true));
-        }
-        assert!(index.wildcards.read().is_empty());
-        assert!(
-            index
-                .shards
-                .iter()
-                .all(|shard| shard.table.read().is_empty())
-        );
-        assert_eq!(
-            (index.len(), index.wildcard_count.load(Ordering::Relaxed)),
-            (0, 0)
-        );
-    }
-}
+mod tests;

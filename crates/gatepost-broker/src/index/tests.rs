@@ -1,0 +1,115 @@
+//! The index against the definition of a match.
+
+use super::*;
+use crate::filter::SubscribeOptions;
+use gatepost_message::Qos;
+use proptest::prelude::*;
+
+fn session(number: usize) -> Arc<Session> {
+    Arc::new(Session::new(Arc::from(number.to_string()), "test".into()))
+}
+
+fn member(session: &Arc<Session>) -> Subscription {
+    Subscription::Session(Member::new(
+        session.clone(),
+        SubscribeOptions::at(Qos::AtMostOnce),
+    ))
+}
+
+fn matching(index: &Index, topic: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    index.visit(topic, index.place(topic), &mut |subscription| {
+        if let Subscription::Session(member) = subscription {
+            found.push(member.session.client_id().to_owned());
+        }
+    });
+    found.sort();
+    found
+}
+
+fn a_filter() -> impl Strategy<Value = String> {
+    let level = prop_oneof![
+        Just("+".to_owned()),
+        Just(String::new()),
+        Just("$SYS".to_owned()),
+        "[ab]"
+    ];
+    (prop::collection::vec(level, 1..5), any::<bool>()).prop_map(|(mut levels, hash)| {
+        if hash {
+            levels.push("#".to_owned());
+        }
+        levels.join("/")
+    })
+}
+
+fn a_topic() -> impl Strategy<Value = String> {
+    let level = prop_oneof![Just(String::new()), Just("$SYS".to_owned()), "[ab]"];
+    prop::collection::vec(level, 1..5).prop_map(|levels| levels.join("/"))
+}
+
+proptest! {
+    #[test]
+    fn the_index_finds_what_filters_match(
+        filters in prop::collection::vec(a_filter(), 1..30),
+        topics in prop::collection::vec(a_topic(), 1..10),
+        removed in prop::collection::vec(any::<prop::sample::Index>(), 0..10),
+    ) {
+        let index = Index::new();
+        let mut present: Vec<_> = filters
+            .iter()
+            .filter_map(|text| TopicFilter::new(text).ok())
+            .enumerate()
+            .map(|(number, filter)| (session(number), filter))
+            .collect();
+        for (session, filter) in &present {
+            index.insert(filter, member(session));
+        }
+        for removed in removed {
+            if present.is_empty() {
+                break;
+            }
+            let (gone, filter) = present.swap_remove(removed.index(present.len()));
+            prop_assert!(index.remove(&filter, &|subscription| matches!(
+                subscription, Subscription::Session(member) if member.is(&gone))));
+        }
+        prop_assert_eq!(index.len(), present.len());
+        for topic in topics.iter().filter(|topic| !topic.is_empty()) {
+            let mut expected: Vec<_> = present
+                .iter()
+                .filter(|(_, filter)| filter.matches(topic))
+                .map(|(session, _)| session.client_id().to_owned())
+                .collect();
+            expected.sort();
+            prop_assert_eq!(matching(&index, topic), expected, "{}", topic);
+        }
+    }
+}
+
+#[test]
+fn nothing_is_left_of_what_was_removed() {
+    let index = Index::new();
+    let session = session(1);
+    for text in ["a/b", "a/+", "a/#", "+/b/#"] {
+        let filter = TopicFilter::new(text).expect("a filter");
+        let place = index.place("a/b");
+        let before = index.generations(place);
+        index.insert(&filter, member(&session));
+        assert_ne!(
+            index.generations(place),
+            before,
+            "{text}: publishers look again"
+        );
+        assert!(index.remove(&filter, &|_| true));
+    }
+    assert!(index.wildcards.read().is_empty());
+    assert!(
+        index
+            .shards
+            .iter()
+            .all(|shard| shard.table.read().is_empty())
+    );
+    assert_eq!(
+        (index.len(), index.wildcard_count.load(Ordering::Relaxed)),
+        (0, 0)
+    );
+}
