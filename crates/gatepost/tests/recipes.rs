@@ -111,7 +111,9 @@ fn maildrop_sorts_by_the_verdict() {
         }
     }
     let rules = format!(
-        "SHELL=\"/bin/sh\"\nDEFAULT=\"$HOME/Maildir\"\n{}",
+        // For root it takes the home of the password file otherwise.
+        "SHELL=\"/bin/sh\"\nHOME=\"{}\"\nDEFAULT=\"$HOME/Maildir\"\n{}",
+        home.path().display(),
         adapted(&recipe("maildrop"), &gateway)
     );
     let file = home.path().join("filter");
