@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { mkdirSync } from "node:fs";
+import { createRequire } from "node:module";
 import { join } from "node:path";
 import { chromium } from "playwright-core";
 import { Server } from "./server.mjs";
@@ -82,6 +83,44 @@ test("what a message holds never becomes markup", async () => {
   assert.equal(await page.evaluate(() => window.broken), undefined);
   assert.deepEqual(faults, []);
   await close();
+});
+
+test("a quarantined message is looked at, learned and released from the dashboard", async () => {
+  const spam = await server.mail("Kept <i>aside</i>", GTUBE, "kept+offer@localhost");
+  assert.equal(spam.status, 0, spam.transcript);
+  const { page, faults, close } = await open("/");
+  const kept = page.locator("#quarantine-list details", { hasText: "Kept <i>aside</i>" });
+  await kept.locator("summary").click();
+  await kept.getByRole("button", { name: "Show text" }).click();
+  await kept.locator("pre", { hasText: "GTUBE" }).waitFor();
+  assert.equal(await page.locator("#quarantine i, #quarantine img").count(), 0);
+  await kept.getByRole("button", { name: "Learn as ham" }).click();
+  await page.locator("#quarantine-said", { hasText: "Learned: ham." }).waitFor();
+  await page.screenshot({ path: join(pictures, "quarantine.png"), fullPage: true, animations: "disabled" });
+  const reader = await fetch(`${server.origin}/topics/kept/offer`, { headers: { accept: "application/x-ndjson" } });
+  await kept.getByRole("button", { name: "Release" }).click();
+  await page.locator("#quarantine-said", { hasText: "Released to 1 subscriber." }).waitFor();
+  await kept.waitFor({ state: "detached" });
+  const { value } = await reader.body.getReader().read();
+  assert.match(new TextDecoder().decode(value), /Kept <i>aside<\/i>/);
+  assert.deepEqual(faults, []);
+  await close();
+});
+
+test("axe finds nothing serious, in light and dark, with everything open", async () => {
+  await server.mail("Kept for axe", GTUBE, "kept+offer@localhost");
+  for (const colorScheme of ["light", "dark"]) {
+    const { page, close } = await open("/", { colorScheme, bypassCSP: true });
+    const kept = page.locator("#quarantine-list details").first();
+    await kept.locator("summary").click();
+    await kept.getByRole("button", { name: "Show source" }).click();
+    await kept.locator("pre:not([hidden])").waitFor();
+    await page.addScriptTag({ path: createRequire(import.meta.url).resolve("axe-core/axe.min.js") });
+    const { violations } = await page.evaluate(() => window.axe.run());
+    const serious = violations.filter(({ impact }) => impact === "serious" || impact === "critical");
+    assert.deepEqual(serious.map(({ id, nodes }) => [id, nodes.map(({ html }) => html)]), [], colorScheme);
+    await close();
+  }
 });
 
 test("a live value moves without a reload, and goes on after the server was away", async () => {

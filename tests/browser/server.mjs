@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 
-const PROTOCOLS = ["mqtt", "http", "smtp", "lmtp", "spamd", "call"];
+const PROTOCOLS = ["mqtt", "http", "smtp", "lmtp", "milter", "spamd", "call"];
 
 export class Server {
   /** Starts a server whose pages are `pages` (name to text). */
@@ -23,6 +23,12 @@ export class Server {
   async run() {
     const lines = PROTOCOLS.map((name) => `listeners.${name}.bind = ["${this.binds[name]}"]`);
     lines.push(`data = "${this.folder}/data"`, `pages.path = "${this.folder}/pages"`, `access_log.path = "${this.folder}/access.log"`);
+    // What goes to kept/… is kept aside.
+    await mkdir(join(this.folder, "procedures"), { recursive: true });
+    await writeFile(join(this.folder, "procedures/keep.luau"), `return function() return "quarantine", "kept for a look" end\n`);
+    lines.push(`procedures.path = "${this.folder}/procedures"`);
+    lines.push(`[[scope]]`, `path = "/kept"`, `topics = ["kept/#"]`, `run = ["/keep"]`);
+    lines.push(`[[scope]]`, `path = "/mail"`, `listeners = ["smtp", "lmtp"]`, `run = ["/sizecheck", "/spamcheck"]`);
     const config = join(this.folder, "gatepost.toml");
     await writeFile(config, lines.join("\n") + "\n");
     this.process = spawn(process.env.GATEPOST, ["serve", "--config", config], { stdio: ["ignore", "pipe", "pipe"], cwd: this.folder });

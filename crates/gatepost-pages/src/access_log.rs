@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
 
@@ -90,6 +90,7 @@ impl AccessLog {
             rotation: Rotation {
                 path: settings.path.clone(),
                 size_max: settings.max_size.bytes().max(1),
+                age_max: settings.max_age.duration(),
                 keep: settings.keep,
             },
             open: None,
@@ -169,7 +170,15 @@ fn buffer_index() -> usize {
 struct Writer {
     shared: Arc<Shared>,
     rotation: Rotation,
-    open: Option<(File, u64)>,
+    open: Option<Open>,
+}
+
+/// The file that is written to.
+struct Open {
+    file: File,
+    size: u64,
+    /// When the file was made, by whichever process.
+    began: SystemTime,
 }
 
 impl Writer {
@@ -205,6 +214,9 @@ impl Writer {
             && let Err(error) = self.write(batch)
         {
             self.open = None;
+            // Of a line that went in part the rest is lost too: counted whole.
+            let lost = memchr::memchr_iter(b'\n', batch).count() as u64;
+            self.shared.dropped.fetch_add(lost, Ordering::Relaxed);
             if self.shared.failures.fetch_add(1, Ordering::Relaxed) == 0 {
                 let path = self.rotation.path.display();
                 tracing::error!(target: "pages", "access log {path}: {error}; lines are lost until it can be written again");
@@ -219,17 +231,22 @@ impl Writer {
             self.open = None;
         }
         while !lines.is_empty() {
-            let (mut file, size) = match self.open.take() {
+            let open = match self.open.take() {
                 Some(open) => open,
                 None => self.rotation.open()?,
             };
-            if size >= self.rotation.size_max {
-                drop(file);
+            if self.rotation.is_due(&open) {
+                drop(open);
                 self.rotation.rotate()?;
                 self.open = Some(self.rotation.open()?);
                 continue;
             }
-            let room = (self.rotation.size_max - size) as usize;
+            let Open {
+                mut file,
+                size,
+                began,
+            } = open;
+            let room = self.rotation.size_max.saturating_sub(size) as usize;
             let end = match lines.get(..room) {
                 None => lines.len(),
                 Some(fitting) => match memchr::memrchr(b'\n', fitting) {
@@ -239,14 +256,16 @@ impl Writer {
                         memchr::memchr(b'\n', lines).map_or(lines.len(), |newline| newline + 1)
                     }
                     None => {
-                        self.open = Some((file, self.rotation.size_max));
+                        let size = self.rotation.size_max;
+                        self.open = Some(Open { file, size, began });
                         continue;
                     }
                 },
             };
             let (now, later) = lines.split_at(end);
             file.write_all(now)?;
-            self.open = Some((file, size + now.len() as u64));
+            let size = size + now.len() as u64;
+            self.open = Some(Open { file, size, began });
             lines = later;
         }
         Ok(())
@@ -256,17 +275,34 @@ impl Writer {
 struct Rotation {
     path: PathBuf,
     size_max: u64,
+    /// Zero for no limit.
+    age_max: Duration,
     keep: usize,
 }
 
 impl Rotation {
-    fn open(&self) -> io::Result<(File, u64)> {
+    /// Whether the file is full, or old and not empty.
+    fn is_due(&self, open: &Open) -> bool {
+        let is_old = || {
+            !self.age_max.is_zero()
+                && open.size > 0
+                && open.began.elapsed().is_ok_and(|age| age >= self.age_max)
+        };
+        open.size >= self.size_max || is_old()
+    }
+
+    fn open(&self) -> io::Result<Open> {
         let file = OpenOptions::new()
             .create(true)
             .append(true)
             .open(&self.path)?;
-        let size = file.metadata()?.len();
-        Ok((file, size))
+        let metadata = file.metadata()?;
+        Ok(Open {
+            size: metadata.len(),
+            // Where the file system keeps no such time, a file is as old as we have it open.
+            began: metadata.created().unwrap_or_else(|_| SystemTime::now()),
+            file,
+        })
     }
 
     /// `log` becomes `log.1`, `log.1` becomes `log.2`, and so on; the oldest goes.
@@ -371,7 +407,7 @@ fn push_json(log: &mut Vec<u8>, line: &Line<'_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gatepost_settings::ByteSize;
+    use gatepost_settings::{ByteSize, Period};
 
     const LINE: Line<'_> = Line {
         peer: "127.0.0.1",
@@ -392,7 +428,52 @@ mod tests {
             format,
             max_size: ByteSize(max_size),
             keep: 2,
+            max_age: Period::seconds(0),
         }
+    }
+
+    #[test]
+    fn an_old_file_is_rotated_though_another_process_began_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut settings = settings(folder.path(), 1_000_000, AccessLogFormat::Combined);
+        let write = |settings: &AccessLogSettings| {
+            AccessLog::start(settings).expect("a log").append(&LINE);
+        };
+        write(&settings);
+        write(&settings);
+        let rotated = folder.path().join("access.log.1");
+        assert!(!rotated.exists());
+        settings.max_age = Period::milliseconds(10);
+        let began = std::fs::metadata(&settings.path).and_then(|found| found.created());
+        let began = began.expect("a file system that keeps the time of creation");
+        while began
+            .elapsed()
+            .is_ok_and(|age| age < Duration::from_millis(10))
+        {
+            thread::yield_now();
+        }
+        write(&settings);
+        let text = std::fs::read_to_string(rotated).expect("the old one");
+        assert_eq!(text.lines().count(), 2);
+    }
+
+    #[test]
+    fn a_full_disk_is_counted_and_survived() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut settings = settings(folder.path(), 1_000_000, AccessLogFormat::Combined);
+        settings.path = folder.path().join("full");
+        std::os::unix::fs::symlink("/dev/full", &settings.path).expect("a link");
+        let log = AccessLog::start(&settings).expect("a log");
+        log.append(&LINE);
+        while log.losses() != (1, 1) {
+            thread::yield_now();
+        }
+        // There is room again: a log elsewhere, as a cleaned disk would be.
+        std::fs::remove_file(&settings.path).expect("removed");
+        log.append(&LINE);
+        drop(log);
+        let text = std::fs::read_to_string(&settings.path).expect("a file");
+        assert_eq!(text.lines().count(), 1);
     }
 
     #[test]

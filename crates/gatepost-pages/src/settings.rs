@@ -108,6 +108,8 @@ pub struct AccessLogSettings {
     pub format: AccessLogFormat,
     /// The size at which the file is rotated.
     pub max_size: ByteSize,
+    /// The age at which it is rotated, from when the file was made; `"0s"` for no limit.
+    pub max_age: Period,
     /// How many rotated files are kept.
     pub keep: usize,
 }
@@ -118,6 +120,7 @@ impl Default for AccessLogSettings {
             path: PathBuf::from("access.log"),
             format: AccessLogFormat::Combined,
             max_size: ByteSize::megabytes(100),
+            max_age: Period::seconds(0),
             keep: 7,
         }
     }
