@@ -222,7 +222,7 @@ fn newest_only_holds_for_what_waits_for_an_absent_client() {
         ..plain_connect(Version::Mqtt311, "slow")
     };
     let mut slow = Wire::open(server.address, Version::Mqtt311);
-    slow.send(&Packet::Connect(connect.clone()));
+    slow.send(&Packet::Connect(connect));
     slow.receive().expect("a CONNACK");
     slow.subscribe("#", Qos::AtLeastOnce);
     slow.send_bytes(&[0xE0, 0]);
