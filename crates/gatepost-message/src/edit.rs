@@ -11,6 +11,8 @@
 
 use bytes::Bytes;
 
+use crate::{Format, Message};
+
 mod field;
 mod head;
 
@@ -72,6 +74,76 @@ pub fn apply(mail: &Bytes, edits: &[Edit]) -> Bytes {
         }
     }
     head.join()
+}
+
+/// The names of a mail's header fields, in order.
+pub fn field_names(mail: &[u8]) -> Vec<String> {
+    Head::split(mail).names()
+}
+
+/// Does an edit of a message that is no mail, whose header fields are its user properties. The
+/// edits of the body are left out.
+pub fn apply_to_properties(user: &mut Vec<(String, String)>, edit: &Edit) {
+    let pair = |field: &Field| (field.name().to_owned(), field.value().to_owned());
+    match edit {
+        Edit::PrependField(field) => user.insert(0, pair(field)),
+        Edit::AppendField(field) => user.push(pair(field)),
+        Edit::ReplaceField { field, occurrence } => {
+            if let Some(place) = find(user, field.name(), *occurrence) {
+                user[place] = pair(field);
+            }
+        }
+        Edit::RemoveField { name, occurrence } => {
+            if let Some(place) = find(user, name, *occurrence) {
+                user.remove(place);
+            }
+        }
+        Edit::ReplaceBody(_) | Edit::SetPayload { .. } => {}
+    }
+}
+
+/// Where the user property of this name stands for the `occurrence`th time, counted from 1.
+fn find(user: &[(String, String)], name: &str, occurrence: u32) -> Option<usize> {
+    let named = |place: &usize| user[*place].0.eq_ignore_ascii_case(name);
+    let mut places = (0..user.len()).filter(named);
+    places.nth((occurrence as usize).checked_sub(1)?)
+}
+
+/// A message with the edits done: what the next procedure of a chain sees, and a caller gets back.
+pub fn applied(message: &Message, edits: &[Edit]) -> Message {
+    let mut message = message.clone();
+    if message.format == Format::Mail {
+        message.body = apply(&message.body, edits);
+        message.size = message.body.len() as u64;
+        return message;
+    }
+    for edit in edits {
+        match edit {
+            Edit::ReplaceBody(body) => message.body = body.clone(),
+            Edit::SetPayload {
+                payload,
+                content_type,
+            } => {
+                message.body = payload.clone();
+                if let Some(content_type) = content_type {
+                    let properties = message.properties.get_or_insert_default();
+                    properties.content_type = Some(content_type.clone());
+                }
+            }
+            field => {
+                let properties = message.properties.get_or_insert_default();
+                apply_to_properties(&mut properties.user, field);
+            }
+        }
+    }
+    // A publisher's word about the bytes does not hold for other bytes.
+    if let Some(properties) = &mut message.properties
+        && std::str::from_utf8(&message.body).is_err()
+    {
+        properties.payload_is_text = None;
+    }
+    message.size = message.body.len() as u64;
+    message
 }
 
 /// The payload that the last [`Edit::SetPayload`] set, with its MIME type.

@@ -106,15 +106,26 @@ impl<'a> Head<'a> {
         }
     }
 
+    /// The names of all fields; a line without one is passed over.
+    pub(super) fn names(&self) -> Vec<String> {
+        let names = self.fields.iter().map(|field| name_of(field));
+        let names = names.filter(|name| !name.is_empty());
+        names
+            .map(|name| String::from_utf8_lossy(name).into_owned())
+            .collect()
+    }
+
     fn find(&self, name: &str, occurrence: u32) -> Option<usize> {
-        let of_name = |field: &Cow<'_, [u8]>| {
-            let end = memchr(b':', field).unwrap_or(0);
-            field[..end]
-                .trim_ascii_end()
-                .eq_ignore_ascii_case(name.as_bytes())
-                && end > 0
+        let of_name = |place: &usize| {
+            let found = name_of(&self.fields[*place]);
+            !found.is_empty() && found.eq_ignore_ascii_case(name.as_bytes())
         };
-        let mut places = (0..self.fields.len()).filter(|place| of_name(&self.fields[*place]));
+        let mut places = (0..self.fields.len()).filter(of_name);
         places.nth((occurrence as usize).checked_sub(1)?)
     }
+}
+
+fn name_of(field: &[u8]) -> &[u8] {
+    let end = memchr(b':', field).unwrap_or(0);
+    field[..end].trim_ascii_end()
 }

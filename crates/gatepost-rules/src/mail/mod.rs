@@ -24,6 +24,8 @@ mod fields;
 mod head;
 mod html;
 pub(crate) mod ip;
+mod ip;
+mod leaf;
 mod limits;
 mod lines;
 mod network;
@@ -37,6 +39,7 @@ mod uri;
 mod words;
 
 pub use configuration::{Configuration, Directive};
+pub use leaf::Leaf;
 pub use limits::MailLimits;
 pub use lines::Lines;
 pub use selector::HeaderSelector;

@@ -1,0 +1,173 @@
+//! The last judged messages as they arrived, so that changed rules can be tried on them.
+//!
+//! A sample, not a record: under load only some are kept, large ones are not, and the oldest make
+//! room. Nothing is promised with them, so nobody waits for their commit.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use gatepost_message::{Format, Message, MessageId};
+use parking_lot::Mutex;
+
+use crate::{Change, Store, StoreError};
+
+/// The table of records that they are written to.
+const SPACE: &str = "original";
+
+/// Keeps some. Cheap to clone; all clones are one.
+#[derive(Clone)]
+pub struct Originals(Arc<Inner>);
+
+struct Inner {
+    store: Store,
+    kept: Mutex<Kept>,
+    limits: OriginalsLimits,
+}
+
+/// How much is kept.
+#[derive(Debug, Clone, Copy)]
+pub struct OriginalsLimits {
+    /// So many at once; 0 keeps none.
+    pub count_max: usize,
+    /// Larger messages are not kept.
+    pub message_bytes_max: usize,
+    /// No more are kept in a second.
+    pub per_second: u32,
+}
+
+struct Kept {
+    /// The oldest first.
+    ids: VecDeque<MessageId>,
+    second: Instant,
+    in_this_second: u32,
+}
+
+impl Originals {
+    /// Goes on with those of this database.
+    pub fn open(store: &Store, limits: OriginalsLimits) -> Result<Self, StoreError> {
+        let ids = store.records(SPACE, b"")?;
+        let ids = ids.iter().filter_map(|(key, _)| id(key));
+        Ok(Self(Arc::new(Inner {
+            store: store.clone(),
+            kept: Mutex::new(Kept {
+                ids: ids.collect(),
+                second: Instant::now(),
+                in_this_second: 0,
+            }),
+            limits,
+        })))
+    }
+
+    /// Keeps the message, if there is room for it in this second.
+    pub fn keep(&self, message: &Message) {
+        let limits = self.0.limits;
+        // A caller may have told the size and kept the body.
+        let is_whole = message.size == message.body.len() as u64;
+        if !is_whole || message.body.len() > limits.message_bytes_max || limits.count_max == 0 {
+            return;
+        }
+        let mut kept = self.0.kept.lock();
+        if kept.second.elapsed().as_secs() > 0 {
+            (kept.second, kept.in_this_second) = (Instant::now(), 0);
+        }
+        if kept.in_this_second >= limits.per_second {
+            return;
+        }
+        kept.in_this_second += 1;
+        let format = match message.format {
+            Format::Mail => b'm',
+            Format::Payload => b'p',
+        };
+        let mut changes = vec![Change::PutRecord {
+            space: SPACE,
+            key: key(message.id),
+            value: [&[format], &message.body[..]].concat().into(),
+        }];
+        kept.ids.push_back(message.id);
+        while kept.ids.len() > limits.count_max {
+            changes.extend(kept.ids.pop_front().map(|oldest| Change::DeleteRecord {
+                space: SPACE,
+                key: key(oldest),
+            }));
+        }
+        if let Err(error) = self.0.store.submit(changes) {
+            tracing::debug!(target: "store", "an original is not kept: {error}");
+        }
+    }
+}
+
+impl Store {
+    /// The last kept originals, the newest first.
+    pub fn originals(&self, count: usize) -> Result<Vec<(MessageId, Format, Bytes)>, StoreError> {
+        let records = self.records(SPACE, b"")?;
+        let newest = records.into_iter().rev().take(count);
+        let original = |(key, value): (Bytes, Bytes)| {
+            let format = match value.first()? {
+                b'm' => Format::Mail,
+                _ => Format::Payload,
+            };
+            Some((id(&key)?, format, value.slice(1..)))
+        };
+        Ok(newest.filter_map(original).collect())
+    }
+}
+
+fn key(id: MessageId) -> Bytes {
+    Bytes::copy_from_slice(&id.number().to_be_bytes())
+}
+
+fn id(key: &[u8]) -> Option<MessageId> {
+    let number = u64::from_be_bytes(key.try_into().ok()?);
+    Some(MessageId::from_number(number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gatepost_message::{Envelope, Listener, Peer};
+
+    fn message(body: &str) -> Message {
+        let envelope = Envelope::new(Listener::Smtp, Peer::Local);
+        Message::new(
+            envelope,
+            None,
+            Format::Mail,
+            Bytes::copy_from_slice(body.as_bytes()),
+        )
+    }
+
+    #[tokio::test]
+    async fn the_newest_stay_and_large_ones_and_floods_are_passed_over() {
+        let store = Store::in_memory().expect("a store");
+        let limits = OriginalsLimits {
+            count_max: 3,
+            message_bytes_max: 10,
+            per_second: 1000,
+        };
+        let originals = Originals::open(&store, limits).expect("opened");
+        for body in ["1", "2", "3", "far too large", "4"] {
+            originals.keep(&message(body));
+        }
+        let slow = Originals::open(
+            &store,
+            OriginalsLimits {
+                per_second: 0,
+                ..limits
+            },
+        );
+        slow.expect("opened").keep(&message("5"));
+        let done = store.submit([Change::DeleteRecord {
+            space: "none",
+            key: Bytes::new(),
+        }]);
+        done.expect("submitted")
+            .committed()
+            .await
+            .expect("committed");
+        let kept = store.originals(10).expect("read");
+        let bodies: Vec<&[u8]> = kept.iter().map(|(_, _, body)| &body[..]).collect();
+        assert_eq!(bodies, [b"4", b"3", b"2"]);
+    }
+}

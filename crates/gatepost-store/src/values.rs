@@ -1,0 +1,351 @@
+//! Values that procedures keep: what a greylist has seen, a counter, a last state.
+//!
+//! All live in memory and are written behind into the records of the database, so that a judge
+//! reads and counts without waiting for the disk. A change is submitted in the moment in which it
+//! is made; whoever submits something of his own afterwards and waits for it (a mail's journal
+//! entry before the `250`) therefore knows that the change is on disk too.
+//!
+//! Invariants: what has expired is never given out; the number of values, and the length of each,
+//! are bounded; memory and database agree in order, since both change under one lock.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+
+use crate::{Change, Store, StoreError};
+
+/// The table of records that they are written to.
+const SPACE: &str = "value";
+/// The longest key.
+pub const VALUE_KEY_BYTES_MAX: usize = 1024;
+/// The longest value.
+pub const VALUE_BYTES_MAX: usize = 64 * 1024;
+/// What has expired is looked for once in so many changes.
+const CHANGES_PER_SWEEP: u32 = 1024;
+
+/// One value.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    /// A number: a counter, a time.
+    Number(f64),
+    /// A text, or any bytes.
+    Bytes(Bytes),
+    /// Yes or no.
+    Flag(bool),
+}
+
+/// Why a value was not kept.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum ValueError {
+    /// So many are kept already, and none has expired.
+    #[error("{0} values are kept, which is all that procedures.values_max allows")]
+    Full(usize),
+    /// A bound of ours.
+    #[error("a key has at most {VALUE_KEY_BYTES_MAX} bytes, a value {VALUE_BYTES_MAX}")]
+    TooLong,
+    /// Only numbers are counted with.
+    #[error("the value is no number")]
+    NoNumber,
+    /// The database does not take it.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// All values. Cheap to clone; all clones are one.
+#[derive(Clone)]
+pub struct Values(Arc<Inner>);
+
+struct Inner {
+    /// None for values that end with the process.
+    store: Option<Store>,
+    kept: Mutex<Kept>,
+    count_max: usize,
+}
+
+#[derive(Default)]
+struct Kept {
+    by_key: HashMap<Box<[u8]>, Entry>,
+    changes: u32,
+}
+
+#[derive(Clone)]
+struct Entry {
+    value: Value,
+    /// Unix milliseconds; `u64::MAX` for never.
+    expires_ms: u64,
+}
+
+impl Values {
+    /// The values of this database, at most `count_max` of them from now on.
+    pub fn open(store: &Store, count_max: usize) -> Result<Self, StoreError> {
+        Ok(Self::over(
+            Some(store.clone()),
+            Self::read(store)?,
+            count_max,
+        ))
+    }
+
+    /// A copy of the values of this database, to try something out with: nothing is written back.
+    pub fn copy_of(store: &Store, count_max: usize) -> Result<Self, StoreError> {
+        Ok(Self::over(None, Self::read(store)?, count_max))
+    }
+
+    /// No values yet, and none that outlives the process.
+    pub fn in_memory(count_max: usize) -> Self {
+        Self::over(None, Kept::default(), count_max)
+    }
+
+    fn over(store: Option<Store>, kept: Kept, count_max: usize) -> Self {
+        Self(Arc::new(Inner {
+            store,
+            kept: Mutex::new(kept),
+            count_max,
+        }))
+    }
+
+    fn read(store: &Store) -> Result<Kept, StoreError> {
+        let now = unix_ms(SystemTime::now());
+        let mut kept = Kept::default();
+        for (key, row) in store.records(SPACE, b"")? {
+            // A row that no version of ours wrote is passed over.
+            if let Some(entry) = Entry::read(&row).filter(|entry| entry.expires_ms > now) {
+                kept.by_key.insert(key[..].into(), entry);
+            }
+        }
+        Ok(kept)
+    }
+
+    /// The value of `key` in `space`, and how long it will be kept.
+    pub fn get(&self, space: &str, key: &[u8]) -> Option<(Value, Option<Duration>)> {
+        let now = unix_ms(SystemTime::now());
+        let kept = self.0.kept.lock();
+        let entry = kept.by_key.get(&row_key(space, key))?;
+        let left = (entry.expires_ms != u64::MAX)
+            .then(|| Duration::from_millis(entry.expires_ms.saturating_sub(now)));
+        (entry.expires_ms > now).then(|| (entry.value.clone(), left))
+    }
+
+    /// Sets a value, for so long or for ever.
+    pub fn set(
+        &self,
+        space: &str,
+        key: &[u8],
+        value: Value,
+        lifetime: Option<Duration>,
+    ) -> Result<(), ValueError> {
+        let now = SystemTime::now();
+        let entry = Entry {
+            value,
+            expires_ms: expiry(now, lifetime),
+        };
+        self.put(&mut self.0.kept.lock(), row_key(space, key), entry, now)
+    }
+
+    /// Adds to a number, which is 0 before; gives the sum. The lifetime holds for a number that
+    /// begins here: a counter counts from its first event on, not from its last.
+    pub fn add(
+        &self,
+        space: &str,
+        key: &[u8],
+        amount: f64,
+        lifetime: Option<Duration>,
+    ) -> Result<f64, ValueError> {
+        let now = SystemTime::now();
+        let key = row_key(space, key);
+        let mut kept = self.0.kept.lock();
+        let present = kept.by_key.get(&key);
+        let present = present.filter(|entry| entry.expires_ms > unix_ms(now));
+        let (before, expires_ms) = match present {
+            None => (0.0, expiry(now, lifetime)),
+            Some(Entry {
+                value: Value::Number(number),
+                expires_ms,
+            }) => (*number, *expires_ms),
+            Some(_) => return Err(ValueError::NoNumber),
+        };
+        let entry = Entry {
+            value: Value::Number(before + amount),
+            expires_ms,
+        };
+        self.put(&mut kept, key, entry, now)?;
+        Ok(before + amount)
+    }
+
+    /// Removes a value; whether there was one.
+    pub fn remove(&self, space: &str, key: &[u8]) -> Result<bool, ValueError> {
+        let key = row_key(space, key);
+        let mut kept = self.0.kept.lock();
+        let Some(removed) = kept.by_key.remove(&key) else {
+            return Ok(false);
+        };
+        self.submit([delete(&key)])?;
+        Ok(removed.expires_ms > unix_ms(SystemTime::now()))
+    }
+
+    /// How many there are, expired ones that were not looked at included.
+    pub fn count(&self) -> usize {
+        self.0.kept.lock().by_key.len()
+    }
+
+    fn put(
+        &self,
+        kept: &mut Kept,
+        key: Box<[u8]>,
+        entry: Entry,
+        now: SystemTime,
+    ) -> Result<(), ValueError> {
+        let bytes = match &entry.value {
+            Value::Bytes(bytes) => bytes.len(),
+            Value::Number(_) | Value::Flag(_) => 0,
+        };
+        if key.len() > VALUE_KEY_BYTES_MAX || bytes > VALUE_BYTES_MAX {
+            return Err(ValueError::TooLong);
+        }
+        let is_full =
+            |kept: &Kept| kept.by_key.len() >= self.0.count_max && !kept.by_key.contains_key(&key);
+        kept.changes = kept.changes.wrapping_add(1);
+        if kept.changes.is_multiple_of(CHANGES_PER_SWEEP) || is_full(kept) {
+            self.sweep(kept, unix_ms(now))?;
+        }
+        if is_full(kept) {
+            return Err(ValueError::Full(self.0.count_max));
+        }
+        self.submit([Change::PutRecord {
+            space: SPACE,
+            key: Bytes::copy_from_slice(&key),
+            value: entry.write(),
+        }])?;
+        kept.by_key.insert(key, entry);
+        Ok(())
+    }
+
+    fn sweep(&self, kept: &mut Kept, now_ms: u64) -> Result<(), ValueError> {
+        let expired = kept
+            .by_key
+            .extract_if(|_, entry| entry.expires_ms <= now_ms);
+        let changes: Vec<Change> = expired.map(|(key, _)| delete(&key)).collect();
+        self.submit(changes)
+    }
+
+    fn submit(&self, changes: impl IntoIterator<Item = Change>) -> Result<(), ValueError> {
+        if let Some(store) = &self.0.store {
+            store.submit(changes)?;
+        }
+        Ok(())
+    }
+}
+
+fn delete(key: &[u8]) -> Change {
+    Change::DeleteRecord {
+        space: SPACE,
+        key: Bytes::copy_from_slice(key),
+    }
+}
+
+/// A space has no NUL in its name, so no two pairs make the same key.
+fn row_key(space: &str, key: &[u8]) -> Box<[u8]> {
+    [space.as_bytes(), b"\0", key].concat().into()
+}
+
+fn unix_ms(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    since.as_millis() as u64
+}
+
+fn expiry(now: SystemTime, lifetime: Option<Duration>) -> u64 {
+    lifetime.map_or(u64::MAX, |lifetime| {
+        let lifetime_ms = u64::try_from(lifetime.as_millis()).unwrap_or(u64::MAX);
+        unix_ms(now).saturating_add(lifetime_ms)
+    })
+}
+
+impl Entry {
+    /// Eight bytes of expiry, one of type, then the value.
+    fn write(&self) -> Bytes {
+        let mut row = self.expires_ms.to_be_bytes().to_vec();
+        match &self.value {
+            Value::Number(number) => {
+                row.push(b'n');
+                row.extend_from_slice(&number.to_be_bytes());
+            }
+            Value::Bytes(bytes) => {
+                row.push(b'b');
+                row.extend_from_slice(bytes);
+            }
+            Value::Flag(flag) => row.extend_from_slice(&[b'f', u8::from(*flag)]),
+        }
+        row.into()
+    }
+
+    fn read(row: &Bytes) -> Option<Self> {
+        let (expires, rest) = row.split_first_chunk::<8>()?;
+        let (kind, rest) = rest.split_first()?;
+        let value = match kind {
+            b'n' => Value::Number(f64::from_be_bytes(rest.try_into().ok()?)),
+            b'b' => Value::Bytes(Bytes::copy_from_slice(rest)),
+            b'f' => Value::Flag(rest == [1]),
+            _ => return None,
+        };
+        Some(Self {
+            value,
+            expires_ms: u64::from_be_bytes(*expires),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: Option<Duration> = Some(Duration::from_hours(1));
+    const PAST: Option<Duration> = Some(Duration::ZERO);
+
+    #[test]
+    fn values_outlive_the_process_and_expired_ones_do_not() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let settings = crate::StoreSettings::default();
+        let (store, _) = Store::open(folder.path(), &settings).expect("a store");
+        let values = Values::open(&store, 10).expect("values");
+        let text = Value::Bytes(Bytes::from("text"));
+        values.set("/a", b"k", text.clone(), HOUR).expect("set");
+        values
+            .set("/b", b"k", Value::Flag(true), None)
+            .expect("set");
+        values.set("/a", b"old", text.clone(), PAST).expect("set");
+        assert_eq!(values.add("/a", b"n", 2.0, HOUR).expect("a sum"), 2.0);
+        assert_eq!(values.add("/a", b"n", 0.5, PAST).expect("a sum"), 2.5);
+        assert_eq!(values.get("/a", b"old"), None);
+        store.close();
+        drop((store, values));
+        let (store, _) = Store::open(folder.path(), &settings).expect("a store");
+        let values = Values::open(&store, 10).expect("values");
+        assert_eq!(values.get("/a", b"k").map(|(value, _)| value), Some(text));
+        assert_eq!(values.get("/b", b"k"), Some((Value::Flag(true), None)));
+        let (number, left) = values.get("/a", b"n").expect("a number");
+        assert_eq!(number, Value::Number(2.5));
+        assert!(left.is_some_and(|left| left > Duration::from_mins(50)));
+        assert_eq!(values.get("/a", b"old"), None);
+        assert!(values.remove("/a", b"k").expect("removed"));
+        assert_eq!(values.get("/a", b"k"), None);
+    }
+
+    #[test]
+    fn bounds_hold_and_expired_values_make_room() {
+        let values = Values::in_memory(2);
+        let set = |key: &[u8], lifetime| values.set("/a", key, Value::Flag(true), lifetime);
+        set(b"1", PAST).expect("room");
+        set(b"2", HOUR).expect("room");
+        set(b"3", HOUR).expect("room, since the first has expired");
+        assert!(matches!(set(b"4", HOUR), Err(ValueError::Full(2))));
+        set(b"3", HOUR).expect("a value may be set again");
+        assert!(matches!(set(&[b'k'; 2000], HOUR), Err(ValueError::TooLong)));
+        assert!(matches!(
+            values.add("/a", b"3", 1.0, None),
+            Err(ValueError::NoNumber)
+        ));
+        assert_eq!(values.count(), 2);
+    }
+}
