@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use gatepost_message::{Action, Message, Verdict};
+use gatepost_message::{Action, Message, Verdict, edit};
 
 use crate::Arguments;
-use crate::procedure::{Answer, Call, Failure, Needs, Procedure};
+use crate::procedure::{Answer, Call, Cost, Failure, Needs, Procedure};
 use crate::status::{Counters, Statistics};
 
 /// One member of a chain: a procedure under its path, with its counters.
@@ -14,11 +14,24 @@ pub(crate) struct Step {
     pub(crate) path: Arc<str>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) procedure: Arc<dyn Procedure>,
+    /// What the scope hands to it; a caller's arguments stand over these.
+    pub(crate) arguments: Arguments,
 }
 
 impl Step {
     /// Runs the procedure, counts the run, and turns a failure into its verdict.
     fn run(&self, call: &Call<'_>) -> Answer {
+        if self.arguments.is_empty() {
+            return self.run_with(call);
+        }
+        let arguments = self.arguments.under(call.arguments);
+        self.run_with(&Call {
+            arguments: &arguments,
+            ..*call
+        })
+    }
+
+    fn run_with(&self, call: &Call<'_>) -> Answer {
         let measured = self.counters.measure(self.procedure.is_cheap());
         let result = self.procedure.judge(call);
         measured.finish();
@@ -59,6 +72,9 @@ pub(crate) struct Run {
     next: usize,
     verdict: Verdict,
     text: String,
+    cost: Cost,
+    /// The message as the members so far have changed it.
+    changed: Option<Arc<Message>>,
 }
 
 impl Chain {
@@ -73,6 +89,8 @@ impl Chain {
             next: 0,
             verdict: Verdict::accept(),
             text: String::new(),
+            cost: Cost::default(),
+            changed: None,
         }
     }
 }
@@ -93,12 +111,16 @@ impl Run {
                 return false;
             }
             let answer = step.run(&Call {
-                message,
+                message: self.changed.as_ref().unwrap_or(message),
                 arguments,
                 so_far: &self.verdict,
                 statistics,
             });
             self.next += 1;
+            if !answer.verdict.edits.is_empty() && self.next < chain.len() {
+                let before = self.changed.as_ref().unwrap_or(message);
+                self.changed = Some(Arc::new(edit::applied(before, &answer.verdict.edits)));
+            }
             self.take(&step.path, answer);
             if !self.verdict.action.delivers() {
                 break;
@@ -112,6 +134,7 @@ impl Run {
         Answer {
             verdict: self.verdict,
             text: self.text,
+            cost: self.cost,
         }
     }
 
@@ -129,6 +152,9 @@ impl Run {
         sum.score = one.score.or(sum.score);
         sum.hits.append(&mut one.hits);
         sum.tags.append(&mut one.tags);
+        sum.edits.append(&mut one.edits);
+        self.cost.steps += answer.cost.steps;
+        self.cost.memory_bytes = self.cost.memory_bytes.max(answer.cost.memory_bytes);
         self.text.push_str(&answer.text);
     }
 }

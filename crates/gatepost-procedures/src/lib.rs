@@ -15,6 +15,7 @@
 mod arguments;
 mod builtin;
 mod chain;
+mod host;
 mod luau;
 mod pool;
 mod problem;
@@ -25,12 +26,17 @@ mod set;
 mod settings;
 mod status;
 
-pub use arguments::Arguments;
-pub use builtin::{SizecheckSettings, SpamcheckSettings};
+pub use arguments::{Arguments, MalformedMember, Member};
+pub use builtin::{
+    AutoreplySettings, By, DedupeSettings, JsoncheckSettings, RatelimitSettings, Same,
+    SignatureSettings, SizecheckSettings, SpamcheckSettings, StatusSettings, ViruscheckSettings,
+};
+pub use host::{DnsSettings, Host, HttpSettings, MailerSettings, Outlet};
 pub use problem::{Problem, Severity};
-pub use procedure::{Answer, Needs};
+pub use procedure::{Answer, Cost, Needs};
 pub use procedures::{CallError, Procedures, Unready};
 pub use scope::ScopeId;
+pub use set::Listed;
 pub use settings::{
     Configuration, LuauSettings, ProcedureTable, ProceduresSettings, ScopeSettings,
 };

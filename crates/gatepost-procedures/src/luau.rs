@@ -2,7 +2,8 @@
 //!
 //! A file `procedures/mail/greylist.luau` is the procedure `/mail/greylist`. It returns a
 //! function of the message and a table of arguments, which answers with an action and a reason,
-//! with a table `{action, reason, score, tags, text}`, or with nothing, which means accept:
+//! with a table `{action, reason, score, tags, text}`, or with nothing, which means accept. What it
+//! changes of the message goes along as edits; `library.rs` has what else it may call:
 //!
 //! ```lua
 //! return function(message, arguments)
@@ -23,14 +24,18 @@ use std::sync::Arc;
 use gatepost_message::Action;
 use parking_lot::Mutex;
 
+use crate::host::Resources;
 use crate::procedure::{Answer, Call, Failure, Needs, Procedure};
 use crate::{Configuration, LuauSettings, Problem};
 
 mod answer;
+mod deadline;
 mod folder;
+mod library;
 mod machine;
 mod view;
 mod watch;
+mod working;
 
 pub(crate) use folder::Folder;
 use machine::{Machine, Program};
@@ -49,13 +54,14 @@ struct LuauProcedure {
 pub(crate) fn compile(
     folder: &Folder,
     configuration: &Configuration,
+    resources: &Arc<Resources>,
     problems: &mut Vec<Problem>,
 ) -> Vec<(String, Arc<dyn Procedure>)> {
     let mut procedures: Vec<(String, Arc<dyn Procedure>)> = Vec::new();
     for (path, file) in folder.procedures() {
         let table = configuration.table.luau.get(path);
         let settings = table.unwrap_or(&configuration.procedures.luau).clone();
-        match LuauProcedure::compile(file, settings) {
+        match LuauProcedure::compile(path, file, settings, resources) {
             Ok(procedure) => procedures.push((path.to_owned(), Arc::new(procedure))),
             Err(failure) => {
                 let (place, text) = located(file, &failure.0);
@@ -84,8 +90,13 @@ fn located<'a>(file: &Path, text: &'a str) -> (String, &'a str) {
 }
 
 impl LuauProcedure {
-    fn compile(file: &Path, settings: LuauSettings) -> Result<Self, Failure> {
-        let program = Program::compile(file)?;
+    fn compile(
+        path: &str,
+        file: &Path,
+        settings: LuauSettings,
+        resources: &Arc<Resources>,
+    ) -> Result<Self, Failure> {
+        let program = Program::compile(path, file, resources)?;
         // The first machine shows whether the file returns a function at all.
         let first = Machine::new(&program, &settings)?;
         Ok(Self {

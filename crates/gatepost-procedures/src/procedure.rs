@@ -23,13 +23,34 @@ pub struct Answer {
     pub verdict: Verdict,
     /// The text; empty for a procedure that only judges.
     pub text: String,
+    /// What the Luau members cost; nothing for the built-in ones.
+    pub cost: Cost,
+}
+
+/// What Luau code took beside time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Cost {
+    /// Loops and calls.
+    pub steps: u64,
+    /// Memory in bytes that it held at its end, beyond what it holds when idle.
+    pub memory_bytes: u64,
+}
+
+impl Answer {
+    /// Accepted, with a text for the caller.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            ..Self::default()
+        }
+    }
 }
 
 impl From<Verdict> for Answer {
     fn from(verdict: Verdict) -> Self {
         Self {
             verdict,
-            text: String::new(),
+            ..Self::default()
         }
     }
 }
@@ -40,6 +61,7 @@ impl From<Verdict> for Answer {
 pub(crate) struct Failure(pub(crate) String);
 
 /// One call of a procedure.
+#[derive(Clone, Copy)]
 pub(crate) struct Call<'a> {
     /// The message, shared: a Luau view of it may not borrow.
     pub(crate) message: &'a Arc<Message>,

@@ -1,20 +1,23 @@
 //! The handle that listeners hold.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use gatepost_message::{Listener, Message, Verdict};
 use gatepost_rules::{Report, RuleSet, TeachError, Teaching};
 use tokio::sync::oneshot;
 
-use crate::builtin::{scan, verdict};
+use crate::builtin::{mail_report, scan, verdict};
 use crate::chain::Run;
+use crate::host::Host;
 use crate::luau::{Folder, Watch};
 use crate::pool::Pool;
 use crate::procedure::{Answer, Needs};
 use crate::scope::ScopeId;
-use crate::set::{Set, usable};
+use crate::set::{Listed, Set, usable};
 use crate::status::{Statistics, Status};
 use crate::{Arguments, Configuration, Problem};
 
@@ -30,7 +33,8 @@ pub(crate) struct Inner {
     /// Counts the sets, so that others know when their cached [`ScopeId`] has aged.
     generation: AtomicU64,
     pool: Pool,
-    statistics: Statistics,
+    pub(crate) statistics: Statistics,
+    pub(crate) host: Host,
     /// One rebuild at a time: a reload of the config and a changed Luau file may meet.
     rebuilding: parking_lot::Mutex<()>,
 }
@@ -53,10 +57,20 @@ impl Procedures {
         configuration: Configuration,
         rules: Arc<RuleSet>,
     ) -> Result<(Self, Vec<Problem>), Vec<Problem>> {
+        Self::start_in(configuration, rules, Host::apart())
+    }
+
+    /// As [`Procedures::start`], with what a server lends to its procedures.
+    pub fn start_in(
+        configuration: Configuration,
+        rules: Arc<RuleSet>,
+        host: Host,
+    ) -> Result<(Self, Vec<Problem>), Vec<Problem>> {
         let statistics = Statistics::new();
         let folder = Folder::read(&configuration.procedures.path);
         let settings = configuration.procedures.clone();
-        let (set, problems) = Set::build(Arc::new(configuration), rules, folder, &statistics);
+        let (set, problems) =
+            Set::build(Arc::new(configuration), rules, folder, &statistics, &host);
         if !usable(&problems) {
             return Err(problems);
         }
@@ -65,16 +79,56 @@ impl Procedures {
             generation: AtomicU64::new(0),
             pool: Pool::start(settings.judges, settings.queue_max),
             statistics,
+            host,
             rebuilding: parking_lot::Mutex::default(),
         });
         Watch::start(&inner, settings.recheck.duration());
         Ok((Self(inner), problems))
     }
 
+    /// One procedure from a file anywhere, to try it out: its path is the file's name. Scopes and
+    /// the folder are left out, and nothing is looked after.
+    pub fn start_file(
+        mut configuration: Configuration,
+        rules: Arc<RuleSet>,
+        host: Host,
+        file: &Path,
+    ) -> Result<(Self, String), Vec<Problem>> {
+        configuration.scopes.clear();
+        let (folder, path) = Folder::of_file(file);
+        let luau = configuration.table.luau.remove(&path);
+        configuration.table.luau.clear();
+        configuration
+            .table
+            .luau
+            .extend(luau.map(|settings| (path.clone(), settings)));
+        let statistics = Statistics::new();
+        let configuration = Arc::new(configuration);
+        let (set, problems) = Set::build(configuration, rules, folder, &statistics, &host);
+        if !usable(&problems) {
+            return Err(problems);
+        }
+        let inner = Arc::new(Inner {
+            set: ArcSwap::from_pointee(set),
+            generation: AtomicU64::new(0),
+            pool: Pool::start(1, 1),
+            statistics,
+            host,
+            rebuilding: parking_lot::Mutex::default(),
+        });
+        Ok((Self(inner), path))
+    }
+
+    /// Every procedure, with its file if it has one, and the scopes that run it.
+    pub fn listing(&self) -> Vec<Listed> {
+        self.0.set.load().listing()
+    }
+
     /// Everything that is wrong with a configuration, without starting anything.
     pub fn check(configuration: Configuration, rules: Arc<RuleSet>) -> Vec<Problem> {
         let folder = Folder::read(&configuration.procedures.path);
-        Set::build(Arc::new(configuration), rules, folder, &Statistics::new()).1
+        let (statistics, host) = (Statistics::new(), Host::apart());
+        Set::build(Arc::new(configuration), rules, folder, &statistics, &host).1
     }
 
     /// Puts a new configuration and new rules in the place of the present ones; messages being
@@ -87,8 +141,13 @@ impl Procedures {
     ) -> Result<Vec<Problem>, Vec<Problem>> {
         let _one_at_a_time = self.0.rebuilding.lock();
         let folder = Folder::read(&configuration.procedures.path);
-        let (set, problems) =
-            Set::build(Arc::new(configuration), rules, folder, &self.0.statistics);
+        let (set, problems) = Set::build(
+            Arc::new(configuration),
+            rules,
+            folder,
+            &self.0.statistics,
+            &self.0.host,
+        );
         if !usable(&problems) {
             return Err(problems);
         }
@@ -123,7 +182,11 @@ impl Procedures {
             return Verdict::accept();
         };
         let run = scope.chain.clone().start();
-        self.run(run, message, Arguments::none()).await.verdict
+        let verdict = self.run(run, message, Arguments::none()).await.verdict;
+        if let Some(originals) = &self.0.host.originals {
+            originals.keep(message);
+        }
+        verdict
     }
 
     /// Has the procedure or scope at `path` judge the message.
@@ -245,6 +308,21 @@ pub struct Unready {
 }
 
 impl Inner {
+    /// What has to be done from time to time: storms that ended are told, the last day's counts
+    /// move on, the status is mailed. Returns how long it may be left alone.
+    pub(crate) fn tick(&self, now: Instant) -> Duration {
+        let set = self.set.load();
+        self.host.memory.storms.end(now, &self.host);
+        self.statistics.remember(now);
+        let settings = &set.configuration.table.status;
+        if !settings.mail_to.is_empty()
+            && self.statistics.mail_is_due(settings.every.duration(), now)
+        {
+            mail_report(settings, &set.resources, &self.statistics);
+        }
+        self.host.memory.storms.next_end().unwrap_or(Duration::MAX)
+    }
+
     fn install(&self, set: Set) {
         self.set.store(Arc::new(set));
         self.generation.fetch_add(1, Ordering::AcqRel);
@@ -261,7 +339,13 @@ impl Inner {
             return folder;
         }
         let (configuration, rules) = (present.configuration.clone(), present.rules.clone());
-        let (set, problems) = Set::build(configuration, rules, folder.clone(), &self.statistics);
+        let (set, problems) = Set::build(
+            configuration,
+            rules,
+            folder.clone(),
+            &self.statistics,
+            &self.host,
+        );
         for problem in &problems {
             tracing::warn!(target: "procedures", "{problem}");
         }

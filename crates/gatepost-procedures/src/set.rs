@@ -3,30 +3,65 @@
 //! Immutable; a reload builds another one beside it and swaps it in whole.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gatepost_message::Listener;
 use gatepost_rules::RuleSet;
 
-use crate::builtin::{Noop, Sizecheck, Spamcheck, StatusReport, names};
+use crate::builtin::{Parts, names};
 use crate::chain::{Chain, Step};
+use crate::host::{Host, Resources, malformed_hosts};
 use crate::luau::{self, Folder};
 use crate::procedure::Procedure;
 use crate::scope::{Scope, ScopeId};
 use crate::status::Statistics;
-use crate::{Configuration, Problem, Severity};
+use crate::{Arguments, Configuration, Member, Problem, Severity};
 
 pub(crate) struct Set {
     pub(crate) configuration: Arc<Configuration>,
     pub(crate) rules: Arc<RuleSet>,
     /// The files that the Luau procedures came from.
     pub(crate) folder: Folder,
+    pub(crate) resources: Arc<Resources>,
     /// Each procedure is a chain of one, so that a call needs no more than a look-up.
     procedures: BTreeMap<String, Chain>,
     scopes: Vec<Scope>,
 }
 
+/// One line of a list of procedures.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// The path.
+    pub path: String,
+    /// Where it comes from; none for a built-in one.
+    pub file: Option<PathBuf>,
+    /// The paths of the scopes that run it, in their order.
+    pub scopes: Vec<String>,
+}
+
 impl Set {
+    pub(crate) fn listing(&self) -> Vec<Listed> {
+        let files: BTreeMap<&str, &Path> = self.folder.procedures().collect();
+        let listed = |path: &String| {
+            let runs = |scope: &&Scope| scope.chain.0.iter().any(|step| *step.path == **path);
+            Listed {
+                path: path.clone(),
+                file: files
+                    .get(path.as_str())
+                    .filter(|_| !names::ALL.contains(&path.as_str()))
+                    .map(|file| (*file).to_owned()),
+                scopes: self
+                    .scopes
+                    .iter()
+                    .filter(runs)
+                    .map(|scope| scope.path.clone())
+                    .collect(),
+            }
+        };
+        self.procedures.keys().map(listed).collect()
+    }
+
     /// Compiles a configuration. What can be passed over is a warning; what cannot be is an
     /// error, and the caller decides whether to start or to keep the set it has.
     pub(crate) fn build(
@@ -34,46 +69,35 @@ impl Set {
         rules: Arc<RuleSet>,
         folder: Folder,
         statistics: &Statistics,
+        host: &Host,
     ) -> (Self, Vec<Problem>) {
         let mut problems = Vec::new();
-        let mut procedures = BTreeMap::new();
-        let mut register = |path: &str, procedure: Arc<dyn Procedure>| {
-            let step = step(path, procedure, statistics);
-            procedures.insert(path.to_owned(), step);
-        };
-        let table = &configuration.table;
-        register(names::NOOP, Arc::new(Noop));
-        register(names::STATUS, Arc::new(StatusReport));
-        register(
-            names::SIZECHECK,
-            Arc::new(Sizecheck(table.sizecheck.clone())),
-        );
-        register(
-            names::SPAMCHECK,
-            Arc::new(Spamcheck {
-                settings: table.spamcheck.clone(),
-                rules: Arc::clone(&rules),
-            }),
-        );
-        for (path, procedure) in luau::compile(&folder, &configuration, &mut problems) {
-            if names::ALL.contains(&path.as_str()) {
-                problems.push(Problem::warning(
-                    folder.file_of(&path),
-                    format!("{path} is built in, so this file is not used; rename it"),
-                ));
-                continue;
-            }
-            register(&path, procedure);
+        let resources = Arc::new(Resources::new(host, &configuration.procedures));
+        for url in malformed_hosts(&configuration.procedures.http) {
+            let text =
+                format!("'{url}' is no scheme, host and port, as in \"https://hooks.example.org\"");
+            problems.push(Problem::error("procedures.http.hosts", text));
         }
+        let builder = Builder {
+            configuration: &configuration,
+            parts: Parts {
+                table: &configuration.table,
+                rules: &rules,
+                resources: &resources,
+            },
+            statistics,
+        };
+        let procedures = builder.procedures(&folder, &mut problems);
         unused_tables(&configuration, &procedures, &mut problems);
-        let scopes = scopes(&configuration, &procedures, &mut problems);
+        let scopes = builder.scopes(&procedures, &mut problems);
         let chain_of_one = |(path, step)| (path, Chain(Arc::new([step])));
         let set = Self {
-            configuration,
-            rules,
+            rules: Arc::clone(&rules),
             folder,
             procedures: procedures.into_iter().map(chain_of_one).collect(),
             scopes,
+            resources: Arc::clone(&resources),
+            configuration: Arc::clone(&configuration),
         };
         (set, problems)
     }
@@ -108,11 +132,106 @@ impl Set {
     }
 }
 
-fn step(path: &str, procedure: Arc<dyn Procedure>, statistics: &Statistics) -> Step {
-    Step {
-        path: Arc::from(path),
-        counters: statistics.of(path),
-        procedure,
+/// What a set is built with.
+struct Builder<'a> {
+    configuration: &'a Configuration,
+    parts: Parts<'a>,
+    statistics: &'a Statistics,
+}
+
+impl Builder<'_> {
+    /// Every procedure by its path: the built-in ones, and those of the folder.
+    fn procedures(&self, folder: &Folder, problems: &mut Vec<Problem>) -> BTreeMap<String, Step> {
+        let mut procedures = BTreeMap::new();
+        for path in names::ALL {
+            match self.parts.make(path, path, &Arguments::none()) {
+                Ok(procedure) => {
+                    procedures.insert(path.to_owned(), self.step(path, procedure));
+                }
+                Err(text) => problems.push(Problem::error(format!("procedure.\"{path}\""), text)),
+            }
+        }
+        for (path, procedure) in
+            luau::compile(folder, self.configuration, self.parts.resources, problems)
+        {
+            if names::ALL.contains(&path.as_str()) {
+                problems.push(Problem::warning(
+                    folder.file_of(&path),
+                    format!("{path} is built in, so this file is not used; rename it"),
+                ));
+                continue;
+            }
+            let step = self.step(&path, procedure);
+            procedures.insert(path, step);
+        }
+        procedures
+    }
+
+    fn step(&self, path: &str, procedure: Arc<dyn Procedure>) -> Step {
+        Step {
+            path: Arc::from(path),
+            counters: self.statistics.of(path),
+            procedure,
+            arguments: Arguments::none(),
+        }
+    }
+
+    fn scopes(
+        &self,
+        procedures: &BTreeMap<String, Step>,
+        problems: &mut Vec<Problem>,
+    ) -> Vec<Scope> {
+        let mut seen = BTreeSet::new();
+        let mut scopes = Vec::new();
+        for (number, settings) in self.configuration.scopes.iter().enumerate() {
+            let path = &settings.path;
+            let place = |key: &str| format!("scope.{number}.{key}");
+            if !path.starts_with('/') {
+                let text =
+                    format!("'{path}' is no path; a scope's path begins with '/', as in \"/mail\"");
+                problems.push(Problem::error(place("path"), text));
+            }
+            if procedures.contains_key(path) || !seen.insert(path) {
+                let text = format!("{path} is taken already; give this scope another path");
+                problems.push(Problem::error(place("path"), text));
+            }
+            if settings.run.is_empty() {
+                let text = "the scope runs nothing; name procedures, as in run = [\"/sizecheck\"]";
+                problems.push(Problem::error(place("run"), text));
+            }
+            let mut steps = Vec::new();
+            for member in &settings.run {
+                match self.member(member, procedures) {
+                    Ok(step) => steps.push(step),
+                    Err(text) => problems.push(Problem::error(place("run"), text)),
+                }
+            }
+            scopes.push(Scope::new(settings, Chain(steps.into())));
+        }
+        scopes
+    }
+
+    /// A member of a scope: a procedure as it is, or one with arguments of its own.
+    fn member(&self, text: &str, procedures: &BTreeMap<String, Step>) -> Result<Step, String> {
+        let Member { path, arguments } =
+            text.parse().map_err(|error| format!("'{text}': {error}"))?;
+        let is_builtin = names::ALL.contains(&path.as_str());
+        let known = procedures.get(&path);
+        if known.is_none() && !is_builtin {
+            return Err(no_such_procedure(&path, self.configuration, procedures));
+        }
+        match known {
+            Some(step) if arguments.is_empty() => Ok(step.clone()),
+            Some(step) if !is_builtin => Ok(Step {
+                arguments,
+                ..step.clone()
+            }),
+            _ => {
+                let procedure = self.parts.make(&path, text, &arguments);
+                let procedure = procedure.map_err(|error| format!("'{text}': {error}"))?;
+                Ok(self.step(&path, procedure))
+            }
+        }
     }
 }
 
@@ -130,43 +249,6 @@ fn unused_tables(
             ));
         }
     }
-}
-
-fn scopes(
-    configuration: &Configuration,
-    procedures: &BTreeMap<String, Step>,
-    problems: &mut Vec<Problem>,
-) -> Vec<Scope> {
-    let mut seen = BTreeSet::new();
-    let mut scopes = Vec::new();
-    for (number, settings) in configuration.scopes.iter().enumerate() {
-        let path = &settings.path;
-        let place = |key: &str| format!("scope.{number}.{key}");
-        if !path.starts_with('/') {
-            let text =
-                format!("'{path}' is no path; a scope's path begins with '/', as in \"/mail\"");
-            problems.push(Problem::error(place("path"), text));
-        }
-        if procedures.contains_key(path) || !seen.insert(path) {
-            let text = format!("{path} is taken already; give this scope another path");
-            problems.push(Problem::error(place("path"), text));
-        }
-        if settings.run.is_empty() {
-            let text = "the scope runs nothing; name procedures, as in run = [\"/sizecheck\"]";
-            problems.push(Problem::error(place("run"), text));
-        }
-        let mut steps = Vec::new();
-        for member in &settings.run {
-            if let Some(step) = procedures.get(member) {
-                steps.push(step.clone());
-            } else {
-                let text = no_such_procedure(member, configuration, procedures);
-                problems.push(Problem::error(place("run"), text));
-            }
-        }
-        scopes.push(Scope::new(settings, Chain(steps.into())));
-    }
-    scopes
 }
 
 fn no_such_procedure(

@@ -6,6 +6,8 @@ use gatepost_message::{Action, Listener, TopicFilter};
 use gatepost_settings::{ByteSize, Period};
 use serde::{Deserialize, Serialize};
 
+use crate::host::{DnsSettings, HttpSettings, MailerSettings};
+
 pub(crate) mod as_text;
 mod table;
 
@@ -35,8 +37,23 @@ pub struct ProceduresSettings {
     pub judges: usize,
     /// Messages that may wait for a judge; one more is answered with `defer`.
     pub queue_max: usize,
+    /// Values that procedures may keep with `store` and `shared`, all together.
+    pub values_max: usize,
+    /// Judged messages that are kept as they arrived, the last ones, for `gatepost check --replay`;
+    /// 0 keeps none.
+    pub originals_max: usize,
+    /// Larger messages are not kept for that.
+    pub original_max: ByteSize,
+    /// No more are kept for that in a second.
+    pub originals_per_second: u32,
     /// What holds for a Luau procedure that has no table of its own.
     pub luau: LuauSettings,
+    /// What `dns` of Luau procedures asks.
+    pub dns: DnsSettings,
+    /// Which servers `http` of Luau procedures may ask.
+    pub http: HttpSettings,
+    /// How mail that procedures write leaves.
+    pub mail: MailerSettings,
 }
 
 impl Default for ProceduresSettings {
@@ -46,7 +63,14 @@ impl Default for ProceduresSettings {
             recheck: Period::seconds(2),
             judges: 0,
             queue_max: 1024,
+            values_max: 100_000,
+            originals_max: 1000,
+            original_max: ByteSize::kibibytes(256),
+            originals_per_second: 10,
             luau: LuauSettings::default(),
+            dns: DnsSettings::default(),
+            http: HttpSettings::default(),
+            mail: MailerSettings::default(),
         }
     }
 }
@@ -56,8 +80,10 @@ impl Default for ProceduresSettings {
 #[derive(Deserialize, Serialize, Clone, Debug, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct LuauSettings {
-    /// The longest that one call may run.
+    /// The longest that one call may run, waiting for `dns` and `http` included.
     pub time_max: Period,
+    /// The most loops and calls of one call; 0 for any number.
+    pub steps_max: u64,
     /// The most memory that the procedure may hold on one judge thread, strings included.
     pub memory_max: ByteSize,
     /// What becomes of the message when the procedure fails or overruns.
@@ -71,6 +97,7 @@ impl Default for LuauSettings {
     fn default() -> Self {
         Self {
             time_max: Period::milliseconds(250),
+            steps_max: 0,
             memory_max: ByteSize::mebibytes(16),
             on_error: Action::Defer,
             arguments: std::collections::BTreeMap::new(),
@@ -95,5 +122,6 @@ pub struct ScopeSettings {
     /// characters (`"*@example.org"`). Letter case does not matter.
     pub recipients: Vec<String>,
     /// The procedures, in order. The chain ends at the first verdict other than accept and tag.
+    /// Arguments may follow a path: `"/sizecheck -max 1MB"`.
     pub run: Vec<String>,
 }

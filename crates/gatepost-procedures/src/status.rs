@@ -1,8 +1,11 @@
-//! What each procedure did since the start: requests, errors, CPU time, verdicts.
+//! What each procedure did since the start and in the last day: requests, errors, CPU time,
+//! verdicts.
 //!
 //! The counters of a path outlive reloads, so that a report covers the whole run of the process.
+//! They are sums only; what happened in the last day is the difference to the sums of a day ago,
+//! which are noted four times an hour. So a call pays nothing for it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -15,6 +18,11 @@ use serde::Serialize;
 /// A cheap procedure takes less time than reading a clock twice, so one call in so many is timed
 /// and stands for all of them.
 const CHEAP_CALLS_PER_SAMPLE: u64 = 64;
+
+/// The time that is told apart from the whole.
+const DAY: Duration = Duration::from_hours(24);
+/// How often the sums are noted.
+const NOTE_EVERY: Duration = Duration::from_mins(15);
 
 /// The counters of one path. Each is a sum of its own: no reader needs them to agree to the
 /// call, so the order of memory operations does not matter.
@@ -45,6 +53,15 @@ impl Counters {
 
     pub(crate) fn count(&self, action: Action) {
         self.verdicts[action as usize].fetch_add(1, Relaxed);
+    }
+
+    fn sums(&self) -> Sums {
+        Sums {
+            requests: self.requests.load(Relaxed),
+            errors: self.errors.load(Relaxed),
+            cpu_ns: self.cpu_ns.load(Relaxed),
+            verdicts: Action::ALL.map(|action| self.verdicts[action as usize].load(Relaxed)),
+        }
     }
 
     pub(crate) fn count_error(&self, action: Action) {
@@ -85,6 +102,44 @@ fn thread_cpu_time() -> Duration {
 pub(crate) struct Statistics {
     started: Instant,
     by_path: Mutex<BTreeMap<Arc<str>, Arc<Counters>>>,
+    /// The sums at earlier times, the oldest first; at most a day of them.
+    noted: Mutex<VecDeque<(Instant, BTreeMap<Arc<str>, Sums>)>>,
+    mailed: Mutex<Instant>,
+}
+
+/// The counters of one path at one time.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sums {
+    requests: u64,
+    errors: u64,
+    cpu_ns: u64,
+    verdicts: [u64; Action::ALL.len()],
+}
+
+impl Sums {
+    fn since(&self, before: &Self) -> Self {
+        let mut verdicts = self.verdicts;
+        for (sum, before) in verdicts.iter_mut().zip(before.verdicts) {
+            *sum -= before;
+        }
+        Self {
+            requests: self.requests - before.requests,
+            errors: self.errors - before.errors,
+            cpu_ns: self.cpu_ns - before.cpu_ns,
+            verdicts,
+        }
+    }
+
+    fn status(&self, path: &str) -> ProcedureStatus {
+        let verdicts = Action::ALL.map(|action| (action.name(), self.verdicts[action as usize]));
+        ProcedureStatus {
+            path: path.to_owned(),
+            requests: self.requests,
+            errors: self.errors,
+            cpu_seconds: Duration::from_nanos(self.cpu_ns).as_secs_f64(),
+            verdicts: verdicts.into(),
+        }
+    }
 }
 
 impl Statistics {
@@ -92,6 +147,8 @@ impl Statistics {
         Self {
             started: Instant::now(),
             by_path: Mutex::default(),
+            noted: Mutex::default(),
+            mailed: Mutex::new(Instant::now()),
         }
     }
 
@@ -101,35 +158,77 @@ impl Statistics {
         Arc::clone(by_path.entry(Arc::from(path)).or_default())
     }
 
+    fn sums(&self) -> BTreeMap<Arc<str>, Sums> {
+        let by_path = self.by_path.lock();
+        let sums = by_path.iter();
+        sums.map(|(path, counters)| (Arc::clone(path), counters.sums()))
+            .collect()
+    }
+
+    /// Notes the sums where it is time to, and forgets those from before the last day.
+    pub(crate) fn remember(&self, now: Instant) {
+        let mut noted = self.noted.lock();
+        let last = noted.back().map_or(self.started, |(time, _)| *time);
+        if now.saturating_duration_since(last) < NOTE_EVERY {
+            return;
+        }
+        noted.push_back((now, self.sums()));
+        // The newest of those that are a day old is what the last day is measured from.
+        while noted
+            .get(1)
+            .is_some_and(|(time, _)| now.saturating_duration_since(*time) >= DAY)
+        {
+            noted.pop_front();
+        }
+    }
+
+    /// Whether so much time has passed since this was last true.
+    pub(crate) fn mail_is_due(&self, every: Duration, now: Instant) -> bool {
+        let mut mailed = self.mailed.lock();
+        let due = !every.is_zero() && now.saturating_duration_since(*mailed) >= every;
+        if due {
+            *mailed = now;
+        }
+        due
+    }
+
     pub(crate) fn status(&self) -> Status {
-        let one = |(path, counters): (&Arc<str>, &Arc<Counters>)| ProcedureStatus {
-            path: path.to_string(),
-            requests: counters.requests.load(Relaxed),
-            errors: counters.errors.load(Relaxed),
-            cpu_seconds: Duration::from_nanos(counters.cpu_ns.load(Relaxed)).as_secs_f64(),
-            verdicts: Action::ALL
-                .map(|action| {
-                    (
-                        action.name(),
-                        counters.verdicts[action as usize].load(Relaxed),
-                    )
-                })
-                .into(),
+        self.status_at(Instant::now())
+    }
+
+    fn status_at(&self, now: Instant) -> Status {
+        let sums = self.sums();
+        let noted = self.noted.lock();
+        let day_old = noted
+            .front()
+            .filter(|(time, _)| now.saturating_duration_since(*time) >= DAY);
+        let nothing = Sums::default();
+        let before = |path| {
+            day_old
+                .and_then(|(_, sums)| sums.get(path))
+                .unwrap_or(&nothing)
         };
+        let procedures = sums.iter().map(|(path, sums)| sums.status(path));
+        let last_day = sums
+            .iter()
+            .map(|(path, sums)| sums.since(before(path)).status(path));
         Status {
-            uptime_seconds: self.started.elapsed().as_secs(),
-            procedures: self.by_path.lock().iter().map(one).collect(),
+            uptime_seconds: now.saturating_duration_since(self.started).as_secs(),
+            procedures: procedures.collect(),
+            last_day: last_day.collect(),
         }
     }
 }
 
-/// What the procedures did since the start; shown as a table, serialized as JSON.
+/// What the procedures did; shown as tables, serialized as JSON.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Status {
     /// Since the start of the process.
     pub uptime_seconds: u64,
-    /// One entry a path, sorted by it.
+    /// Since the start: one entry a path, sorted by it.
     pub procedures: Vec<ProcedureStatus>,
+    /// The same of the last 24 hours, to a quarter of an hour.
+    pub last_day: Vec<ProcedureStatus>,
 }
 
 /// What one procedure did.
@@ -154,38 +253,69 @@ impl fmt::Display for Status {
         let (minutes, hours) = (self.uptime_seconds / 60, self.uptime_seconds / 3600);
         writeln!(
             formatter,
-            "up {} d {:02}:{:02}:{:02}, {total_requests} requests, {total_cpu:.3} s of CPU time",
+            "up {} d {:02}:{:02}:{:02}, {total_requests} requests, {total_cpu:.3} s of CPU time\n",
             hours / 24,
             hours % 24,
             minutes % 60,
             self.uptime_seconds % 60,
         )?;
+        table(formatter, "since the start", &self.procedures)?;
+        writeln!(formatter)?;
+        table(formatter, "last 24 hours", &self.last_day)?;
+        writeln!(
+            formatter,
+            "\nBelow each verdict: the exit code of gatepost-call."
+        )
+    }
+}
+
+/// The exit code by which the thin client tells a verdict.
+const fn exit_code(action: Action) -> u8 {
+    match action {
+        Action::Accept | Action::Tag => 0,
+        Action::Reject => 1,
+        Action::Drop => 2,
+        Action::Quarantine => 3,
+        Action::Defer => 75,
+    }
+}
+
+fn table(
+    formatter: &mut fmt::Formatter<'_>,
+    title: &str,
+    procedures: &[ProcedureStatus],
+) -> fmt::Result {
+    let total_requests: u64 = procedures.iter().map(|one| one.requests).sum();
+    let total_cpu: f64 = procedures.iter().map(|one| one.cpu_seconds).sum();
+    write!(
+        formatter,
+        "{title:<24} {:>10} {:>6} {:>7} {:>10} {:>6}",
+        "requests", "share", "errors", "CPU s", "share"
+    )?;
+    for action in Action::ALL {
+        write!(formatter, " {:>10}", action.name())?;
+    }
+    write!(formatter, "\n{:<68}", "")?;
+    for action in Action::ALL {
+        write!(formatter, " {:>10}", exit_code(action))?;
+    }
+    for one in procedures {
         write!(
             formatter,
-            "\n{:<24} {:>10} {:>6} {:>7} {:>10} {:>6}",
-            "procedure", "requests", "share", "errors", "CPU s", "share"
+            "\n{:<24} {:>10} {:>5.1}% {:>7} {:>10.3} {:>5.1}%",
+            one.path,
+            one.requests,
+            percent(one.requests as f64, total_requests as f64),
+            one.errors,
+            one.cpu_seconds,
+            percent(one.cpu_seconds, total_cpu),
         )?;
         for action in Action::ALL {
-            write!(formatter, " {:>10}", action.name())?;
+            let count = one.verdicts.get(action.name()).copied().unwrap_or(0);
+            write!(formatter, " {count:>10}")?;
         }
-        for one in &self.procedures {
-            write!(
-                formatter,
-                "\n{:<24} {:>10} {:>5.1}% {:>7} {:>10.3} {:>5.1}%",
-                one.path,
-                one.requests,
-                percent(one.requests as f64, total_requests as f64),
-                one.errors,
-                one.cpu_seconds,
-                percent(one.cpu_seconds, total_cpu),
-            )?;
-            for action in Action::ALL {
-                let count = one.verdicts.get(action.name()).copied().unwrap_or(0);
-                write!(formatter, " {count:>10}")?;
-            }
-        }
-        writeln!(formatter)
     }
+    writeln!(formatter)
 }
 
 fn percent(part: f64, whole: f64) -> f64 {
@@ -193,5 +323,46 @@ fn percent(part: f64, whole: f64) -> f64 {
         part / whole * 100.0
     } else {
         0.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_day_is_told_apart_from_the_whole() {
+        let statistics = Statistics::new();
+        let start = statistics.started;
+        let counters = statistics.of("/noop");
+        let count = |times: u64| (0..times).for_each(|_| drop(counters.measure(true)));
+        count(5);
+        let requests = |hours: u64| {
+            let status = statistics.status_at(start + Duration::from_hours(hours));
+            (status.procedures[0].requests, status.last_day[0].requests)
+        };
+        assert_eq!(requests(0), (5, 5));
+        for quarter in 1..=4 * 30 {
+            statistics.remember(start + Duration::from_mins(15 * quarter));
+            if quarter == 4 * 10 {
+                count(2);
+            }
+        }
+        assert_eq!(requests(30), (7, 2));
+        assert!(statistics.noted.lock().len() <= 97);
+        statistics.remember(start + Duration::from_hours(40));
+        assert_eq!(requests(40), (7, 0));
+    }
+
+    #[test]
+    fn a_report_is_due_once_in_its_period() {
+        let statistics = Statistics::new();
+        let at = |hours: u64| statistics.started + Duration::from_hours(hours);
+        let due =
+            |every: u64, hours: u64| statistics.mail_is_due(Duration::from_hours(every), at(hours));
+        assert!(!due(24, 23));
+        assert!(due(24, 25));
+        assert!(!due(24, 26));
+        assert!(!due(0, 1000));
     }
 }

@@ -1,8 +1,37 @@
-//! `/status`: what every procedure did since the start, as a table to read.
+//! `/status`: what every procedure did since the start and in the last day, as a table to read;
+//! also mailed from time to time.
 
-use gatepost_message::Verdict;
+use std::sync::Arc;
 
+use gatepost_message::{MessageId, Verdict};
+use gatepost_settings::Period;
+use serde::{Deserialize, Serialize};
+
+use crate::host::{Letter, Resources};
 use crate::procedure::{Answer, Call, Failure, Needs, Procedure};
+use crate::status::Statistics;
+
+/// `[procedure."/status"]`
+#[derive(Deserialize, Serialize, Clone, Debug, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+pub struct StatusSettings {
+    /// Whom the table is mailed to, by way of `procedures.mail.server`; empty mails it to nobody.
+    pub mail_to: Vec<String>,
+    /// Whom it comes from.
+    pub mail_from: String,
+    /// How often it is mailed.
+    pub every: Period,
+}
+
+impl Default for StatusSettings {
+    fn default() -> Self {
+        Self {
+            mail_to: Vec::new(),
+            mail_from: "gatepost@localhost".to_owned(),
+            every: Period::seconds(86_400),
+        }
+    }
+}
 
 pub(crate) struct StatusReport;
 
@@ -14,7 +43,34 @@ impl Procedure for StatusReport {
     fn judge(&self, call: &Call<'_>) -> Result<Answer, Failure> {
         Ok(Answer {
             verdict: Verdict::accept(),
-            text: call.statistics.status().to_string(),
+            ..Answer::text(call.statistics.status().to_string())
         })
     }
+}
+
+/// Mails the table.
+pub(crate) fn mail_report(
+    settings: &StatusSettings,
+    resources: &Arc<Resources>,
+    statistics: &Statistics,
+) {
+    let StatusSettings {
+        mail_to, mail_from, ..
+    } = settings;
+    let table = statistics.status().to_string().replace('\n', "\r\n");
+    let host = mail_from
+        .rsplit_once('@')
+        .map_or("localhost", |(_, host)| host);
+    let text = format!(
+        "From: <{mail_from}>\r\nTo: {}\r\nSubject: Gatepost: status of the procedures\r\n\
+         Message-ID: <{}.status@{host}>\r\nAuto-Submitted: auto-generated\r\nMIME-Version: 1.0\r\n\
+         Content-Type: text/plain; charset=utf-8\r\n\r\n{table}\r\n",
+        mail_to.join(", "),
+        MessageId::next(),
+    );
+    resources.mailer.send(Letter {
+        sender: mail_from.clone(),
+        recipients: mail_to.clone(),
+        text,
+    });
 }

@@ -15,10 +15,7 @@ pub(super) fn read(values: MultiValue) -> mlua::Result<Answer> {
         Value::String(first) => {
             let first = first.to_string_lossy();
             let Ok(action) = first.parse::<Action>() else {
-                return Ok(Answer {
-                    verdict: Verdict::accept(),
-                    text: first,
-                });
+                return Ok(Answer::text(first));
             };
             let reason = match values.next() {
                 Some(Value::String(reason)) => one_line(&reason.to_string_lossy()),
@@ -26,14 +23,8 @@ pub(super) fn read(values: MultiValue) -> mlua::Result<Answer> {
             };
             Ok(Verdict::new(action, reason).into())
         }
-        Value::Number(number) => Ok(Answer {
-            verdict: Verdict::accept(),
-            text: number.to_string(),
-        }),
-        Value::Integer(number) => Ok(Answer {
-            verdict: Verdict::accept(),
-            text: number.to_string(),
-        }),
+        Value::Number(number) => Ok(Answer::text(number.to_string())),
+        Value::Integer(number) => Ok(Answer::text(number.to_string())),
         other => Err(mlua::Error::runtime(format!(
             "the procedure returned {}; return an action and a reason, a table, or nothing",
             other.type_name()
@@ -68,6 +59,7 @@ fn from_table(table: &Table) -> mlua::Result<Answer> {
     Ok(Answer {
         verdict,
         text: table.get::<Option<String>>("text")?.unwrap_or_default(),
+        ..Answer::default()
     })
 }
 

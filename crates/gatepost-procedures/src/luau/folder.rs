@@ -36,6 +36,26 @@ impl Folder {
         folder
     }
 
+    /// One file as a folder of its own, and the path of its procedure.
+    pub(crate) fn of_file(file: &Path) -> (Self, String) {
+        let mut folder = Self::default();
+        let stem = file.file_stem().unwrap_or_default().to_string_lossy();
+        let path = format!("/{stem}");
+        match fs::metadata(file) {
+            Ok(metadata) => folder.add(path.clone(), file.to_owned(), &metadata),
+            // Compiling it says what is wrong with it.
+            Err(_) => {
+                let stamp = Stamp {
+                    modified: None,
+                    bytes: 0,
+                    inode: 0,
+                };
+                folder.files.insert(path.clone(), (file.to_owned(), stamp));
+            }
+        }
+        (folder, path)
+    }
+
     /// Path and file of every procedure, sorted by path.
     pub(crate) fn procedures(&self) -> impl Iterator<Item = (&str, &Path)> {
         self.files

@@ -3,29 +3,36 @@
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
 
-use mlua::{Compiler, Function, Lua, LuaOptions, StdLib, Value, VmState};
+use gatepost_message::Publication;
+use mlua::{Compiler, Function, Lua, LuaOptions, StdLib, Value};
+use parking_lot::Mutex;
 
 use super::answer;
-use super::view::{self, MessageView};
+use super::deadline::Deadline;
+use super::library::Library;
+use super::view;
+use super::working::Shared;
 use crate::LuauSettings;
+use crate::host::Resources;
 use crate::procedure::{Answer, Call, Failure};
-
-/// The interrupt comes at every loop and call; the clock is read at one in so many. Between two
-/// of them lies a bounded piece of work, so the overrun is microseconds.
-const INTERRUPTS_PER_CLOCK: u64 = 64;
 
 /// A file's bytecode, shared by the machines that run it.
 pub(crate) struct Program {
     /// `@` and the file's name: Luau then begins its messages with `name:line:`.
     chunk_name: String,
+    /// The procedure's path.
+    path: String,
     bytecode: Arc<[u8]>,
+    resources: Arc<Resources>,
 }
 
 impl Program {
-    pub(crate) fn compile(file: &Path) -> Result<Self, Failure> {
+    pub(crate) fn compile(
+        path: &str,
+        file: &Path,
+        resources: &Arc<Resources>,
+    ) -> Result<Self, Failure> {
         let source =
             fs::read(file).map_err(|error| Failure(format!("the file cannot be read: {error}")))?;
         let chunk_name = format!("@{}", file.display());
@@ -36,7 +43,9 @@ impl Program {
             .map_err(|error| failure(&error))?;
         Ok(Self {
             chunk_name,
+            path: path.to_owned(),
             bytecode: bytecode.into(),
+            resources: Arc::clone(resources),
         })
     }
 }
@@ -46,7 +55,11 @@ pub(crate) struct Machine {
     lua: Lua,
     procedure: Function,
     deadline: Arc<Deadline>,
-    /// What an idle machine held after it was made, and the most it may hold.
+    publications: Arc<Mutex<Vec<Publication>>>,
+    resources: Arc<Resources>,
+    /// What an idle machine held after it was made.
+    memory_idle: usize,
+    /// The most it may hold.
     memory_max: usize,
 }
 
@@ -60,10 +73,17 @@ impl Machine {
         // reaches into coroutines too.
         let lua = Lua::new_with(StdLib::ALL_SAFE, LuaOptions::new())?;
         lua.globals().raw_remove("require")?;
-        view::register_log(&lua, &program.chunk_name)?;
+        let deadline = Arc::new(Deadline::new(settings.steps_max));
+        let publications = Arc::default();
+        let library = Library {
+            resources: Arc::clone(&program.resources),
+            deadline: Arc::clone(&deadline),
+            path: program.path.clone(),
+            publications: Arc::clone(&publications),
+        };
+        library.register(&lua)?;
         // Libraries become read-only, and globals of the file its own.
         lua.sandbox(true)?;
-        let deadline = Arc::new(Deadline::new());
         let memory_max = lua.used_memory() + settings.memory_max.as_usize();
         lua.set_memory_limit(memory_max)?;
         deadline.set(settings.time_max.duration());
@@ -82,10 +102,16 @@ impl Machine {
                 )));
             }
         };
+        // What a file wants published while it is loaded is nobody's message.
+        publications.lock().clear();
+        let memory_idle = lua.used_memory();
         Ok(Self {
             lua,
             procedure,
             deadline,
+            publications,
+            resources: Arc::clone(&program.resources),
+            memory_idle,
             memory_max,
         })
     }
@@ -97,14 +123,22 @@ impl Machine {
         settings: &LuauSettings,
     ) -> Result<Answer, Failure> {
         self.deadline.set(settings.time_max.duration());
-        let answer = self.run(call, settings).map_err(|error| failure(&error));
+        let mut answer = self.run(call, settings).map_err(|error| failure(&error))?;
+        answer.cost.steps = self.deadline.steps();
+        answer.cost.memory_bytes = self.lua.used_memory().saturating_sub(self.memory_idle) as u64;
+        let publications = std::mem::take(&mut *self.publications.lock());
+        if let Some(outlet) = &self.resources.host.outlet {
+            for publication in publications {
+                outlet.publish(publication);
+            }
+        }
         // Luau collects as it allocates, but has no last collection before it gives up.
         if self.lua.used_memory() > self.memory_max / 2 {
             self.lua
                 .gc_collect()
                 .map_err(|error| Failure(error.to_string()))?;
         }
-        answer
+        Ok(answer)
     }
 
     fn run(&self, call: &Call<'_>, settings: &LuauSettings) -> mlua::Result<Answer> {
@@ -115,55 +149,13 @@ impl Machine {
         for (name, value) in call.arguments.iter() {
             arguments.raw_set(name, value)?;
         }
-        let view = self
-            .lua
-            .create_userdata(MessageView::new(call.message, call.so_far))?;
-        let values = self.procedure.call((&view, arguments));
-        // Code that kept the view finds it closed, and the message is freed in time.
-        view.destroy()?;
-        answer::read(values?)
-    }
-}
-
-/// When the running call must have ended.
-struct Deadline {
-    made: Instant,
-    /// Nanoseconds after `made`.
-    at_ns: AtomicU64,
-    interrupts: AtomicU64,
-    time_max_ms: AtomicU64,
-}
-
-impl Deadline {
-    fn new() -> Self {
-        Self {
-            made: Instant::now(),
-            at_ns: AtomicU64::new(u64::MAX),
-            interrupts: AtomicU64::new(0),
-            time_max_ms: AtomicU64::new(0),
-        }
-    }
-
-    fn set(&self, time_max: Duration) {
-        let at = self.made.elapsed() + time_max;
-        self.at_ns.store(at.as_nanos() as u64, Relaxed);
-        self.time_max_ms.store(time_max.as_millis() as u64, Relaxed);
-    }
-
-    fn check(&self) -> mlua::Result<VmState> {
-        let count = self.interrupts.fetch_add(1, Relaxed);
-        if count.is_multiple_of(INTERRUPTS_PER_CLOCK)
-            && self.made.elapsed().as_nanos() as u64 >= self.at_ns.load(Relaxed)
-        {
-            // From now on every interrupt fails: code that catches the first error gets no
-            // further than its next loop or call.
-            self.interrupts.store(0, Relaxed);
-            return Err(mlua::Error::runtime(format!(
-                "the procedure ran longer than the {} ms that it may take",
-                self.time_max_ms.load(Relaxed)
-            )));
-        }
-        Ok(VmState::Continue)
+        let shared = Shared::new(call.message, call.so_far);
+        let view = view::create(&self.lua, &shared)?;
+        let values = self.procedure.call((view, arguments));
+        let edits = shared.close();
+        let mut answer = answer::read(values?)?;
+        answer.verdict.edits = edits;
+        Ok(answer)
     }
 }
 

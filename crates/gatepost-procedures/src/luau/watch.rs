@@ -1,22 +1,24 @@
 //! Looks at the folder of procedures from time to time, so that a file dropped in, changed or
-//! removed takes effect without a signal.
+//! removed takes effect without a signal; and does what else is due.
 
 use std::sync::{Arc, Weak};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::Folder;
 use crate::procedures::Inner;
 
 pub(crate) struct Watch;
 
+/// How often there is something else to look after.
+const TICK: Duration = Duration::from_secs(1);
+/// Ends that come in a storm need not be told one by one.
+const TICK_MIN: Duration = Duration::from_millis(20);
+
 impl Watch {
     /// Starts the thread. It ends by itself once nobody holds the procedures any more; a period
-    /// of zero means never to look.
+    /// of zero means never to look at the folder.
     pub(crate) fn start(inner: &Arc<Inner>, period: Duration) {
-        if period.is_zero() {
-            return;
-        }
         let inner = Arc::downgrade(inner);
         let started = thread::Builder::new()
             .name("procedures".to_owned())
@@ -30,9 +32,20 @@ impl Watch {
 fn watch(inner: &Weak<Inner>, period: Duration) {
     // What was seen last, so that a folder that cannot be used is complained of once.
     let mut seen = Folder::default();
+    let mut looked = Instant::now();
+    let mut rest = TICK;
     loop {
-        thread::sleep(period);
+        let until_look = if period.is_zero() {
+            TICK
+        } else {
+            period.saturating_sub(looked.elapsed())
+        };
+        thread::sleep(until_look.min(rest).min(TICK));
         let Some(inner) = inner.upgrade() else { return };
-        seen = inner.recheck(&seen);
+        if !period.is_zero() && looked.elapsed() >= period {
+            seen = inner.recheck(&seen);
+            looked = Instant::now();
+        }
+        rest = inner.tick(Instant::now()).max(TICK_MIN);
     }
 }

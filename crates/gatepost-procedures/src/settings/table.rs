@@ -8,15 +8,32 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::LuauSettings;
-use crate::builtin::{SizecheckSettings, SpamcheckSettings, names};
+use crate::builtin::{
+    AutoreplySettings, DedupeSettings, JsoncheckSettings, RatelimitSettings, SignatureSettings,
+    SizecheckSettings, SpamcheckSettings, StatusSettings, ViruscheckSettings, names,
+};
 
 /// The settings of every procedure.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProcedureTable {
+    /// `[procedure."/autoreply"]`
+    pub autoreply: AutoreplySettings,
+    /// `[procedure."/dedupe"]`
+    pub dedupe: DedupeSettings,
+    /// `[procedure."/jsoncheck"]`
+    pub jsoncheck: JsoncheckSettings,
+    /// `[procedure."/ratelimit"]`
+    pub ratelimit: RatelimitSettings,
+    /// `[procedure."/signature"]`
+    pub signature: SignatureSettings,
     /// `[procedure."/sizecheck"]`
     pub sizecheck: SizecheckSettings,
     /// `[procedure."/spamcheck"]`
     pub spamcheck: SpamcheckSettings,
+    /// `[procedure."/status"]`
+    pub status: StatusSettings,
+    /// `[procedure."/viruscheck"]`
+    pub viruscheck: ViruscheckSettings,
     /// Tables of the user's own Luau procedures, by path.
     pub luau: BTreeMap<String, LuauSettings>,
 }
@@ -37,9 +54,16 @@ impl<'de> Deserialize<'de> for ProcedureTable {
                 let mut table = ProcedureTable::default();
                 while let Some(path) = map.next_key::<String>()? {
                     match path.as_str() {
+                        names::AUTOREPLY => table.autoreply = map.next_value()?,
+                        names::DEDUPE => table.dedupe = map.next_value()?,
+                        names::JSONCHECK => table.jsoncheck = map.next_value()?,
+                        names::RATELIMIT => table.ratelimit = map.next_value()?,
+                        names::SIGNATURE => table.signature = map.next_value()?,
                         names::SIZECHECK => table.sizecheck = map.next_value()?,
                         names::SPAMCHECK => table.spamcheck = map.next_value()?,
-                        names::NOOP | names::STATUS => {
+                        names::STATUS => table.status = map.next_value()?,
+                        names::VIRUSCHECK => table.viruscheck = map.next_value()?,
+                        names::NOOP => {
                             return Err(A::Error::custom(format!(
                                 "{path} has no settings; remove this table"
                             )));
@@ -65,8 +89,15 @@ impl<'de> Deserialize<'de> for ProcedureTable {
 impl Serialize for ProcedureTable {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut map = to.serialize_map(None)?;
+        map.serialize_entry(names::AUTOREPLY, &self.autoreply)?;
+        map.serialize_entry(names::DEDUPE, &self.dedupe)?;
+        map.serialize_entry(names::JSONCHECK, &self.jsoncheck)?;
+        map.serialize_entry(names::RATELIMIT, &self.ratelimit)?;
+        map.serialize_entry(names::SIGNATURE, &self.signature)?;
         map.serialize_entry(names::SIZECHECK, &self.sizecheck)?;
         map.serialize_entry(names::SPAMCHECK, &self.spamcheck)?;
+        map.serialize_entry(names::STATUS, &self.status)?;
+        map.serialize_entry(names::VIRUSCHECK, &self.viruscheck)?;
         for (path, settings) in &self.luau {
             map.serialize_entry(path, settings)?;
         }

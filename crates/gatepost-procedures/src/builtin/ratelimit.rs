@@ -1,0 +1,257 @@
+//! `/ratelimit`: so many messages in a time from one address, user, sender, or to one topic.
+//!
+//! A token bucket for each: it fills steadily, and a message takes one token. Buckets live in
+//! memory and outlive a reload. Their number is bounded; those beyond it share one, so that a
+//! flood of new names is limited too.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use gatepost_message::{Action, Message, Verdict};
+use gatepost_settings::Period;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+use crate::host::Resources;
+use crate::procedure::{Answer, Call, Failure, Needs, Procedure};
+
+/// What is counted apart from each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum By {
+    /// The peer's IP address; of IPv6 the network of 64 bits, which one host has to itself.
+    #[default]
+    Address,
+    /// The login.
+    User,
+    /// The envelope's sender.
+    Sender,
+    /// The topic.
+    Topic,
+    /// The client's name for itself: HELO, client id.
+    Client,
+}
+
+/// `[procedure."/ratelimit"]`
+#[derive(Deserialize, Serialize, Clone, Debug, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+pub struct RatelimitSettings {
+    /// What is counted apart: `address`, `user`, `sender`, `topic` or `client`. A message that has
+    /// none is not limited.
+    pub by: By,
+    /// How many messages.
+    pub messages: u32,
+    /// In which time.
+    pub per: Period,
+    /// How many may come at once after a pause; 0 takes `messages`.
+    pub burst: u32,
+    /// What becomes of one too many.
+    #[serde(with = "crate::settings::as_text")]
+    pub action: Action,
+    /// How many are counted apart; all others are counted together.
+    pub keys_max: usize,
+}
+
+impl Default for RatelimitSettings {
+    fn default() -> Self {
+        Self {
+            by: By::Address,
+            messages: 60,
+            per: Period::seconds(60),
+            burst: 0,
+            action: Action::Defer,
+            keys_max: 100_000,
+        }
+    }
+}
+
+/// All buckets, by limit and by what is counted.
+#[derive(Default)]
+pub(crate) struct Buckets(Mutex<HashMap<Key, Bucket>>);
+
+type Key = (Arc<str>, Box<str>);
+
+struct Bucket {
+    tokens: f64,
+    filled: Instant,
+}
+
+pub(crate) struct Ratelimit {
+    /// Tells this limit from others with other arguments.
+    name: Arc<str>,
+    settings: RatelimitSettings,
+    resources: Arc<Resources>,
+}
+
+impl Ratelimit {
+    pub(crate) fn new(
+        name: &str,
+        settings: RatelimitSettings,
+        resources: &Arc<Resources>,
+    ) -> Result<Self, String> {
+        if settings.messages == 0 || settings.per.duration().is_zero() {
+            return Err("messages and per are more than 0".to_owned());
+        }
+        Ok(Self {
+            name: name.into(),
+            settings,
+            resources: Arc::clone(resources),
+        })
+    }
+
+    fn burst(&self) -> f64 {
+        f64::from(match self.settings.burst {
+            0 => self.settings.messages,
+            burst => burst,
+        })
+    }
+
+    fn tokens_per_second(&self) -> f64 {
+        f64::from(self.settings.messages) / self.settings.per.duration().as_secs_f64()
+    }
+}
+
+impl Procedure for Ratelimit {
+    fn needs(&self) -> Needs {
+        Needs::Size
+    }
+
+    fn is_cheap(&self) -> bool {
+        true
+    }
+
+    fn judge(&self, call: &Call<'_>) -> Result<Answer, Failure> {
+        let Some(whose) = whose(self.settings.by, call.message) else {
+            return Ok(Verdict::accept().into());
+        };
+        let (rate, burst) = (self.tokens_per_second(), self.burst());
+        let key = (Arc::clone(&self.name), whose.clone().into_boxed_str());
+        let buckets = &self.resources.host.memory.buckets;
+        let wait = buckets.take(key, rate, burst, self.settings.keys_max, Instant::now());
+        let Some(seconds) = wait else {
+            return Ok(Verdict::accept().into());
+        };
+        let RatelimitSettings { messages, per, .. } = &self.settings;
+        let reason = format!(
+            "more than {messages} messages in {per} from {whose}; try again in {} s",
+            seconds.ceil() as u64
+        );
+        Ok(Verdict::new(self.settings.action, reason).into())
+    }
+}
+
+/// In words, since the reason names it.
+fn whose(by: By, message: &Message) -> Option<String> {
+    let envelope = &message.envelope;
+    match by {
+        By::Address => envelope.peer.ip().map(network),
+        By::User => envelope.user.as_ref().map(|user| format!("user {user}")),
+        By::Sender => envelope
+            .sender
+            .as_ref()
+            .map(|sender| match sender.as_str() {
+                "" => "the null sender".to_owned(),
+                sender => sender.to_lowercase(),
+            }),
+        By::Topic => message.topic.as_ref().map(|topic| format!("topic {topic}")),
+        By::Client => envelope
+            .client
+            .as_ref()
+            .map(|client| format!("client {client}")),
+    }
+}
+
+fn network(ip: IpAddr) -> String {
+    match ip.to_canonical() {
+        IpAddr::V4(v4) => v4.to_string(),
+        IpAddr::V6(v6) => {
+            let [a, b, c, d, ..] = v6.segments();
+            format!("{}/64", std::net::Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
+        }
+    }
+}
+
+impl Buckets {
+    /// Takes a token; where there is none, the seconds until there is one.
+    fn take(&self, key: Key, rate: f64, burst: f64, keys_max: usize, now: Instant) -> Option<f64> {
+        let mut buckets = self.0.lock();
+        let key = if buckets.len() < keys_max || buckets.contains_key(&key) {
+            key
+        } else {
+            // A full bucket is as good as none.
+            buckets.retain(|(limit, _), bucket| {
+                *limit != key.0 || bucket.level(rate, burst, now) < burst
+            });
+            if buckets.len() < keys_max {
+                key
+            } else {
+                (key.0, "".into())
+            }
+        };
+        let bucket = buckets.entry(key).or_insert(Bucket {
+            tokens: burst,
+            filled: now,
+        });
+        bucket.tokens = bucket.level(rate, burst, now);
+        bucket.filled = now;
+        if bucket.tokens >= 1.0 {
+            bucket.tokens -= 1.0;
+            return None;
+        }
+        Some((1.0 - bucket.tokens) / rate)
+    }
+}
+
+impl Bucket {
+    fn level(&self, rate: f64, burst: f64, now: Instant) -> f64 {
+        let seconds = now.saturating_duration_since(self.filled).as_secs_f64();
+        (self.tokens + seconds * rate).min(burst)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn key(whose: &str) -> Key {
+        ("/ratelimit".into(), whose.into())
+    }
+
+    #[test]
+    fn a_bucket_fills_steadily_up_to_its_burst() {
+        let buckets = Buckets::default();
+        let start = Instant::now();
+        let take = |whose: &str, seconds: u64| {
+            let now = start + Duration::from_secs(seconds);
+            buckets.take(key(whose), 0.5, 2.0, 10, now)
+        };
+        assert_eq!((take("a", 0), take("a", 0)), (None, None));
+        assert_eq!(take("a", 0), Some(2.0));
+        assert_eq!(take("b", 0), None);
+        assert_eq!(take("a", 1), Some(1.0));
+        assert_eq!(take("a", 2), None);
+        assert_eq!((take("a", 1000), take("a", 1000)), (None, None));
+        assert_eq!(take("a", 1000), Some(2.0));
+    }
+
+    #[test]
+    fn those_beyond_the_bound_share_a_bucket_until_others_are_full() {
+        let buckets = Buckets::default();
+        let start = Instant::now();
+        let take = |whose: &str, now: Instant| buckets.take(key(whose), 1.0, 1.0, 2, now);
+        assert_eq!((take("a", start), take("b", start)), (None, None));
+        assert_eq!((take("c", start), take("d", start)), (None, Some(1.0)));
+        let later = start + Duration::from_secs(5);
+        assert_eq!((take("c", later), take("d", later)), (None, None));
+    }
+
+    #[test]
+    fn an_ipv6_host_is_its_network() {
+        let ip = |text: &str| network(text.parse().expect("an address"));
+        assert_eq!(ip("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::/64");
+        assert_eq!(ip("::ffff:192.0.2.1"), "192.0.2.1");
+    }
+}

@@ -1,0 +1,324 @@
+//! What Luau code may call beside the language's own: `log`, `store`, `shared`, `publish`, `dns`,
+//! `http`, `json`. Everything that waits ends at the call's deadline.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use gatepost_message::{Properties, Publication, Qos, Topic};
+use gatepost_store::Value as Kept;
+use mlua::{Error, IntoLua, Lua, LuaSerdeExt, MultiValue, Table, Value};
+use parking_lot::Mutex;
+
+use super::deadline::Deadline;
+use crate::host::{Kind, Request, Resources, reverse_name};
+
+/// A longer line says nothing more to a reader of logs.
+const LOG_CHARACTERS_MAX: usize = 1000;
+/// Publications of one call.
+const PUBLICATIONS_MAX: usize = 100;
+/// The space of `shared`. No path of a procedure, so no procedure's own space is this one.
+const SHARED_SPACE: &str = "shared";
+
+/// What the functions of one machine work with.
+pub(super) struct Library {
+    pub(super) resources: Arc<Resources>,
+    pub(super) deadline: Arc<Deadline>,
+    /// The procedure's path: the name of its space of values.
+    pub(super) path: String,
+    /// What the present call wants published; done when it has ended well.
+    pub(super) publications: Arc<Mutex<Vec<Publication>>>,
+}
+
+impl Library {
+    /// Makes the globals.
+    pub(super) fn register(self, lua: &Lua) -> mlua::Result<()> {
+        let library = Arc::new(self);
+        let globals = lua.globals();
+        let log = library.log(lua)?;
+        // There is no terminal.
+        globals.set("print", &log)?;
+        globals.set("log", log)?;
+        globals.set("publish", library.publish(lua)?)?;
+        let own: Arc<str> = library.path.as_str().into();
+        globals.set("store", library.values(lua, &own)?)?;
+        globals.set("shared", library.values(lua, &SHARED_SPACE.into())?)?;
+        globals.set("dns", library.dns(lua)?)?;
+        globals.set("http", library.http(lua)?)?;
+        globals.set("json", json(lua)?)
+    }
+
+    /// `log("text")` writes to Gatepost's log; `log("text", "warn")` as a warning.
+    fn log(&self, lua: &Lua) -> mlua::Result<mlua::Function> {
+        let path = self.path.clone();
+        lua.create_function(move |lua, values: MultiValue| {
+            let mut values = values.into_iter();
+            let text = values.next().unwrap_or(Value::Nil);
+            let text = lua
+                .coerce_string(text.clone())?
+                .map_or_else(|| format!("{text:?}"), |text| text.to_string_lossy());
+            let text: String = text.chars().take(LOG_CHARACTERS_MAX).collect();
+            let text = text.escape_debug();
+            let is_warning = matches!(values.next(), Some(Value::String(level)) if level == "warn");
+            if is_warning {
+                tracing::warn!(target: "procedures", procedure = path, "{text}");
+            } else {
+                tracing::info!(target: "procedures", procedure = path, "{text}");
+            }
+            Ok(())
+        })
+    }
+
+    /// `publish(topic, payload, options)`: to the broker, when the call has ended well.
+    fn publish(self: &Arc<Self>, lua: &Lua) -> mlua::Result<mlua::Function> {
+        let publications = Arc::clone(&self.publications);
+        lua.create_function(
+            move |_, (topic, payload, options): (String, mlua::String, Option<Table>)| {
+                let publication = publication(&topic, &payload, options)?;
+                let mut waiting = publications.lock();
+                if waiting.len() >= PUBLICATIONS_MAX {
+                    return Err(Error::runtime(format!(
+                        "a call publishes at most {PUBLICATIONS_MAX} messages"
+                    )));
+                }
+                waiting.push(publication);
+                Ok(())
+            },
+        )
+    }
+
+    /// `get(key)`, `set(key, value, seconds)`, `add(key, amount, seconds)`, `remove(key)`.
+    fn values(&self, lua: &Lua, space: &Arc<str>) -> mlua::Result<Table> {
+        let table = lua.create_table()?;
+        let values = &self.resources.host.values;
+        let (kept, own) = (values.clone(), Arc::clone(space));
+        table.set(
+            "get",
+            lua.create_function(move |lua, key: mlua::String| {
+                let Some((value, left)) = kept.get(&own, &key.as_bytes()) else {
+                    return Ok((Value::Nil, None));
+                };
+                let value = match value {
+                    Kept::Number(number) => number.into_lua(lua)?,
+                    Kept::Flag(flag) => flag.into_lua(lua)?,
+                    Kept::Bytes(bytes) => Value::String(lua.create_string(&bytes)?),
+                };
+                Ok((value, left.map(|left| left.as_secs_f64())))
+            })?,
+        )?;
+        let (kept, own) = (values.clone(), Arc::clone(space));
+        table.set(
+            "set",
+            lua.create_function(
+                move |_, (key, value, seconds): (mlua::String, Value, Option<f64>)| {
+                    let value = match value {
+                        Value::Nil => {
+                            return kept.remove(&own, &key.as_bytes()).map(|_| ()).map_err(told);
+                        }
+                        Value::Boolean(flag) => Kept::Flag(flag),
+                        Value::Integer(number) => Kept::Number(number as f64),
+                        Value::Number(number) => Kept::Number(number),
+                        Value::String(text) => {
+                            Kept::Bytes(Bytes::copy_from_slice(&text.as_bytes()))
+                        }
+                        other => {
+                            return Err(Error::runtime(format!(
+                                "a {} cannot be kept; json.encode makes a text of a table",
+                                other.type_name()
+                            )));
+                        }
+                    };
+                    kept.set(&own, &key.as_bytes(), value, lifetime(seconds)?)
+                        .map_err(told)
+                },
+            )?,
+        )?;
+        let (kept, own) = (values.clone(), Arc::clone(space));
+        table.set(
+            "add",
+            lua.create_function(
+                move |_, (key, amount, seconds): (mlua::String, Option<f64>, Option<f64>)| {
+                    let lifetime = lifetime(seconds)?;
+                    kept.add(&own, &key.as_bytes(), amount.unwrap_or(1.0), lifetime)
+                        .map_err(told)
+                },
+            )?,
+        )?;
+        let (kept, own) = (values.clone(), Arc::clone(space));
+        table.set(
+            "remove",
+            lua.create_function(move |_, key: mlua::String| {
+                kept.remove(&own, &key.as_bytes()).map_err(told)
+            })?,
+        )?;
+        Ok(table)
+    }
+
+    /// `a`, `aaaa`, `mx`, `txt` of a name, `ptr` of an address: a list, or nil and why.
+    fn dns(self: &Arc<Self>, lua: &Lua) -> mlua::Result<Table> {
+        let table = lua.create_table()?;
+        for (name, kind) in [
+            ("a", Kind::A),
+            ("aaaa", Kind::Aaaa),
+            ("mx", Kind::Mx),
+            ("ptr", Kind::Ptr),
+            ("txt", Kind::Txt),
+        ] {
+            let library = Arc::clone(self);
+            let ask = move |lua: &Lua, asked: String| {
+                let asked = match asked.parse() {
+                    Ok(address) if kind == Kind::Ptr => reverse_name(address),
+                    _ => asked,
+                };
+                let found = library
+                    .resources
+                    .dns
+                    .ask(&asked, kind, library.deadline.at());
+                match found {
+                    Ok(records) => {
+                        let list = lua.create_sequence_from(records.iter().map(String::as_str))?;
+                        Ok((Some(list), None))
+                    }
+                    Err(error) => Ok((None, Some(error.to_string()))),
+                }
+            };
+            table.set(name, lua.create_function(ask)?)?;
+        }
+        Ok(table)
+    }
+
+    /// `get(url, fields)`, `post(url, body, fields)`, `request(method, url, body, fields)`: the
+    /// answer, or nil and why.
+    fn http(self: &Arc<Self>, lua: &Lua) -> mlua::Result<Table> {
+        let table = lua.create_table()?;
+        let library = Arc::clone(self);
+        table.set(
+            "get",
+            lua.create_function(move |lua, (url, fields): (String, Option<Table>)| {
+                library.send(lua, "GET", url, None, fields)
+            })?,
+        )?;
+        let library = Arc::clone(self);
+        table.set(
+            "post",
+            lua.create_function(
+                move |lua, (url, body, fields): (String, mlua::String, Option<Table>)| {
+                    library.send(lua, "POST", url, Some(body), fields)
+                },
+            )?,
+        )?;
+        Ok(table)
+    }
+
+    fn send(
+        &self,
+        lua: &Lua,
+        method: &'static str,
+        url: String,
+        body: Option<mlua::String>,
+        fields: Option<Table>,
+    ) -> mlua::Result<(Option<Table>, Option<String>)> {
+        let mut given = Vec::new();
+        for pair in fields.iter().flat_map(Table::pairs::<String, String>) {
+            given.push(pair?);
+        }
+        let request = Request {
+            method,
+            url,
+            fields: given,
+            body: body
+                .map(|body| body.as_bytes().to_vec())
+                .unwrap_or_default(),
+        };
+        let response = match self.resources.http.send(request, self.deadline.at()) {
+            Ok(response) => response,
+            Err(error) => return Ok((None, Some(error.to_string()))),
+        };
+        let table = lua.create_table()?;
+        table.set("status", response.status)?;
+        table.set("body", lua.create_string(&response.body)?)?;
+        let fields = lua.create_table()?;
+        for (name, value) in response.fields {
+            fields.set(name, value)?;
+        }
+        table.set("headers", fields)?;
+        Ok((Some(table), None))
+    }
+}
+
+fn publication(
+    topic: &str,
+    payload: &mlua::String,
+    options: Option<Table>,
+) -> mlua::Result<Publication> {
+    let topic = Topic::new(topic).map_err(told)?;
+    if topic.is_internal() {
+        return Err(Error::runtime("topics that begin with $ are the server's"));
+    }
+    let payload = Bytes::copy_from_slice(&payload.as_bytes());
+    let mut publication = Publication::new(topic, payload);
+    publication.qos = Qos::AtLeastOnce;
+    let Some(options) = options else {
+        return Ok(publication);
+    };
+    publication.retain = options.get::<Option<bool>>("retain")?.unwrap_or(false);
+    if let Some(level) = options.get::<Option<u8>>("qos")? {
+        let qos = Qos::from_level(level);
+        publication.qos = qos.ok_or_else(|| Error::runtime("qos is 0, 1 or 2"))?;
+    }
+    let mut properties = Properties {
+        content_type: options.get("content_type")?,
+        expiry_seconds: options.get("expiry")?,
+        ..Properties::default()
+    };
+    if let Some(user) = options.get::<Option<Table>>("properties")? {
+        for pair in user.pairs::<String, String>() {
+            properties.user.push(pair?);
+        }
+        properties.user.sort();
+    }
+    publication.properties = (!properties.is_empty()).then(|| Box::new(properties));
+    Ok(publication)
+}
+
+/// `encode(value)` and `decode(text)`; a text that is no JSON gives nil and why.
+fn json(lua: &Lua) -> mlua::Result<Table> {
+    let table = lua.create_table()?;
+    table.set(
+        "encode",
+        lua.create_function(|lua, value: Value| {
+            let value: serde_json::Value = lua.from_value(value)?;
+            serde_json::to_string(&value).map_err(told)
+        })?,
+    )?;
+    table.set(
+        "decode",
+        lua.create_function(|lua, text: mlua::String| {
+            match serde_json::from_slice::<serde_json::Value>(&text.as_bytes()) {
+                Ok(value) => Ok((lua.to_value_with(&value, nil_for_null())?, None)),
+                Err(error) => Ok((Value::Nil, Some(error.to_string()))),
+            }
+        })?,
+    )?;
+    Ok(table)
+}
+
+fn nil_for_null() -> mlua::SerializeOptions {
+    mlua::SerializeOptions::new()
+        .serialize_none_to_null(false)
+        .serialize_unit_to_null(false)
+        .set_array_metatable(false)
+}
+
+fn lifetime(seconds: Option<f64>) -> mlua::Result<Option<Duration>> {
+    let Some(seconds) = seconds else {
+        return Ok(None);
+    };
+    Duration::try_from_secs_f64(seconds)
+        .map(Some)
+        .map_err(|_| Error::runtime("a lifetime is a number of seconds from 0 on"))
+}
+
+fn told(error: impl std::fmt::Display) -> Error {
+    Error::runtime(error.to_string())
+}

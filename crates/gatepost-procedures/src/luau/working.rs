@@ -1,0 +1,176 @@
+//! A message while a procedure has it: as it came, with what the code has changed so far.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use gatepost_message::{Edit, Field, Format, Message, Verdict, edit};
+use gatepost_rules::mail::{HeaderSelector, Leaf, Mail};
+use mlua::Error;
+use parking_lot::{Mutex, MutexGuard};
+
+/// More changes of one message are a runaway loop.
+const EDITS_MAX: usize = 1000;
+
+/// The state behind the message, its headers and its parts. Empty after the call, so that code
+/// which kept one of them finds it closed, and the message is freed in time.
+#[derive(Clone)]
+pub(super) struct Shared(Arc<Mutex<Option<Working>>>);
+
+pub(super) struct Working {
+    pub(super) message: Arc<Message>,
+    pub(super) so_far: Verdict,
+    edits: Vec<Edit>,
+    /// With the edits done; made when it is asked for.
+    edited: Option<Message>,
+}
+
+impl Shared {
+    pub(super) fn new(message: &Arc<Message>, so_far: &Verdict) -> Self {
+        Self(Arc::new(Mutex::new(Some(Working {
+            message: Arc::clone(message),
+            so_far: so_far.clone(),
+            edits: Vec::new(),
+            edited: None,
+        }))))
+    }
+
+    /// Looks at the message, or changes it.
+    pub(super) fn with<T>(
+        &self,
+        act: impl FnOnce(&mut Working) -> mlua::Result<T>,
+    ) -> mlua::Result<T> {
+        let mut state: MutexGuard<'_, Option<Working>> = self.0.lock();
+        let working = state.as_mut().ok_or_else(|| {
+            Error::runtime("this message was judged already; keep nothing of it over a call")
+        })?;
+        act(working)
+    }
+
+    /// Ends it; gives what was changed.
+    pub(super) fn close(&self) -> Vec<Edit> {
+        self.0
+            .lock()
+            .take()
+            .map(|working| working.edits)
+            .unwrap_or_default()
+    }
+}
+
+impl Working {
+    /// The message with the edits done.
+    pub(super) fn now(&mut self) -> &Message {
+        if self.edits.is_empty() {
+            return &self.message;
+        }
+        self.edited
+            .get_or_insert_with(|| edit::applied(&self.message, &self.edits))
+    }
+
+    pub(super) fn push(&mut self, edit: Edit) -> mlua::Result<()> {
+        if self.edits.len() >= EDITS_MAX {
+            return Err(Error::runtime(format!(
+                "a call changes a message at most {EDITS_MAX} times"
+            )));
+        }
+        self.edits.push(edit);
+        self.edited = None;
+        Ok(())
+    }
+
+    /// The payload that was set, where one was.
+    pub(super) fn payload(&self) -> Option<Bytes> {
+        edit::payload(&self.edits).map(|(payload, _)| payload.clone())
+    }
+
+    pub(super) fn is_mail(&self) -> bool {
+        self.message.format == Format::Mail
+    }
+
+    pub(super) fn mail<T>(&mut self, look: impl FnOnce(&Mail<'_>) -> T) -> Option<T> {
+        if !self.is_mail() {
+            return None;
+        }
+        Some(look(&Mail::parse(&self.now().body)))
+    }
+
+    pub(super) fn leaves(&mut self) -> Vec<Leaf> {
+        self.mail(|mail| mail.leaves()).unwrap_or_default()
+    }
+
+    /// The values of a header field, or the user properties of this name.
+    pub(super) fn values(&mut self, name: &str) -> Vec<String> {
+        if !self.is_mail() {
+            return self
+                .user()
+                .iter()
+                .filter(|(key, _)| key.eq_ignore_ascii_case(name))
+                .map(|(_, value)| value.clone())
+                .collect();
+        }
+        let values = self.mail(|mail| {
+            let values = mail.header_list(&HeaderSelector::parse(name));
+            let text = |value: &std::borrow::Cow<'_, [u8]>| {
+                String::from_utf8_lossy(value).trim_end().to_owned()
+            };
+            values.iter().map(text).collect()
+        });
+        values.unwrap_or_default()
+    }
+
+    /// The names of all fields, in order.
+    pub(super) fn names(&mut self) -> Vec<String> {
+        if self.is_mail() {
+            return edit::field_names(&self.now().body);
+        }
+        self.user().iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    fn user(&mut self) -> &[(String, String)] {
+        let properties = self.now().properties.as_deref();
+        properties.map_or(&[], |properties| properties.user.as_slice())
+    }
+
+    /// Takes all fields of this name out; how many there were.
+    pub(super) fn remove(&mut self, name: &str) -> mlua::Result<usize> {
+        let names = self.names();
+        let count = names
+            .iter()
+            .filter(|one| one.eq_ignore_ascii_case(name))
+            .count();
+        for _ in 0..count {
+            self.push(Edit::RemoveField {
+                name: name.to_owned(),
+                occurrence: 1,
+            })?;
+        }
+        Ok(count)
+    }
+
+    /// Leaves one field of this name, with this value: in the place of the first, or at the end.
+    pub(super) fn set(&mut self, name: &str, value: &str) -> mlua::Result<()> {
+        let field = field(name, value)?;
+        let names = self.names();
+        let count = names
+            .iter()
+            .filter(|one| one.eq_ignore_ascii_case(name))
+            .count();
+        if count == 0 {
+            return self.push(Edit::AppendField(field));
+        }
+        for _ in 1..count {
+            self.push(Edit::RemoveField {
+                name: name.to_owned(),
+                occurrence: 2,
+            })?;
+        }
+        self.push(Edit::ReplaceField {
+            field,
+            occurrence: 1,
+        })
+    }
+}
+
+/// A field whose name Luau code gave.
+pub(super) fn field(name: &str, value: &str) -> mlua::Result<Field> {
+    Field::new(name, value).map_err(|error| Error::runtime(error.to_string()))
+}

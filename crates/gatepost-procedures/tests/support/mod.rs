@@ -1,0 +1,132 @@
+//! Procedures in a folder of their own, and what they publish.
+#![allow(dead_code, unreachable_pub)] // not every test uses everything
+
+use std::fs;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use gatepost_message::{Envelope, Format, Listener, Message, Peer, Publication, Topic, Verdict};
+use gatepost_procedures::{
+    Answer, Arguments, Configuration, Host, Outlet, Problem, Procedures, ScopeSettings,
+};
+use gatepost_rules::RuleSet;
+use gatepost_settings::Period;
+use gatepost_store::Values;
+use parking_lot::Mutex;
+use tempfile::TempDir;
+
+/// Reached only by a defect.
+pub const PATIENCE: Duration = Duration::from_mins(1);
+
+#[derive(Default)]
+pub struct Notes(pub Mutex<Vec<Publication>>);
+
+impl Outlet for Notes {
+    fn publish(&self, publication: Publication) {
+        self.0.lock().push(publication);
+    }
+}
+
+pub struct World {
+    pub folder: TempDir,
+    pub configuration: Configuration,
+    pub values: Values,
+    pub notes: Arc<Notes>,
+}
+
+impl World {
+    pub fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mut configuration = Configuration::default();
+        folder.path().clone_into(&mut configuration.procedures.path);
+        configuration.procedures.judges = 2;
+        configuration.procedures.recheck = Period::milliseconds(20);
+        configuration.procedures.luau.time_max = Period::seconds(20);
+        Self {
+            folder,
+            configuration,
+            values: Values::in_memory(1000),
+            notes: Arc::default(),
+        }
+    }
+
+    /// Adds a procedure.
+    pub fn with(self, path: &str, source: &str) -> Self {
+        let file = self.folder.path().join(format!("{path}.luau"));
+        fs::create_dir_all(file.parent().expect("a folder")).expect("made");
+        fs::write(file, source).expect("written");
+        self
+    }
+
+    /// Adds a scope for all messages.
+    pub fn run(mut self, members: &[&str]) -> Self {
+        self.configuration.scopes.push(ScopeSettings {
+            path: "/scope".to_owned(),
+            run: members.iter().map(ToString::to_string).collect(),
+            ..ScopeSettings::default()
+        });
+        self
+    }
+
+    pub fn try_start(&self) -> Result<Procedures, Vec<Problem>> {
+        let rules = Arc::new(RuleSet::embedded());
+        let host = Host::new(self.values.clone(), Some(self.notes.clone()));
+        Procedures::start_in(self.configuration.clone(), rules, host).map(|(started, _)| started)
+    }
+
+    pub fn start(&self) -> Procedures {
+        self.try_start().expect("a configuration without errors")
+    }
+}
+
+/// A mail from bert to anna.
+pub fn mail(text: &str) -> Message {
+    let mut envelope = Envelope::new(Listener::Smtp, Peer::Address(([192, 0, 2, 1], 25).into()));
+    envelope.client = Some("client.example".into());
+    envelope.sender = Some("bert@example.net".into());
+    envelope.recipients = vec!["anna@example.org".into()];
+    let topic = Topic::new("anna").ok();
+    Message::new(
+        envelope,
+        topic,
+        Format::Mail,
+        Bytes::copy_from_slice(text.as_bytes()),
+    )
+}
+
+/// A publication on its way.
+pub fn payload(topic: &str, body: &str) -> Message {
+    let envelope = Envelope::new(Listener::Mqtt, Peer::Local);
+    let topic = Topic::new(topic).ok();
+    Message::new(
+        envelope,
+        topic,
+        Format::Payload,
+        Bytes::copy_from_slice(body.as_bytes()),
+    )
+}
+
+pub async fn judge(procedures: &Procedures, message: Message) -> Verdict {
+    procedures.judge(&Arc::new(message)).await
+}
+
+pub async fn call(procedures: &Procedures, path: &str, message: Message) -> Answer {
+    let message = Arc::new(message);
+    procedures
+        .call(path, message, Arguments::none())
+        .await
+        .expect(path)
+}
+
+/// Waits for a condition.
+pub fn until<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = attempt() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
