@@ -7,20 +7,27 @@ use crate::failure::Failure;
 use crate::spool::MessageFile;
 use crate::wire::{Action, Answer, AnswerReader, Event, NoAnswer, Request};
 
+/// A longer message is none that was sent to be judged.
+const CHANGED_BYTES_MAX: usize = 1 << 30;
+
 /// Calls the procedure and does what the exit mode wants done beside the code.
 pub(crate) fn call(arguments: &Arguments) -> Result<u8, Failure> {
     let mut message = match &arguments.file {
         Some(path) => Some(MessageFile::open(path, arguments.exit.layout())?),
         None => None,
     };
-    let answer = converse(arguments, message.as_mut())?;
+    let (answer, changed) = converse(arguments, message.as_mut())?;
     let mut rewritten = false;
     if let Some(message) = message.as_mut().filter(|_| arguments.exit.is_xmail()) {
         match answer.action {
-            Action::Tag if arguments.exit == exit_code::ExitMode::XmailOffline => {
-                rewritten = !answer.tags.is_empty();
+            Action::Accept | Action::Tag if rewrites(arguments) => {
+                let tags = match answer.action {
+                    Action::Tag => answer.tags.as_slice(),
+                    _ => &[],
+                };
+                rewritten = changed.is_some() || !tags.is_empty();
                 if rewritten {
-                    message.add_fields(&answer.tags)?;
+                    message.rewrite(changed.as_deref(), tags)?;
                 }
             }
             Action::Reject | Action::Drop | Action::Quarantine => {
@@ -52,10 +59,16 @@ fn reason_or_name(answer: &Answer) -> &str {
     }
 }
 
+/// Whether the file takes what procedures change of the message: XMail reads it again.
+fn rewrites(arguments: &Arguments) -> bool {
+    arguments.exit == exit_code::ExitMode::XmailOffline
+}
+
+/// The answer, and the message where procedures changed it.
 fn converse(
     arguments: &Arguments,
     mut message: Option<&mut MessageFile>,
-) -> Result<Answer, Failure> {
+) -> Result<(Answer, Option<Vec<u8>>), Failure> {
     let mut connection = Connection::open(&arguments.server, arguments.timeout)?;
     connection.send(&request(arguments, message.as_deref()))?;
     let mut reader = AnswerReader::default();
@@ -68,7 +81,10 @@ fn converse(
             rest = rest.get(taken..).unwrap_or_default();
             match event {
                 Event::More => {}
-                Event::Done(answer) => return Ok(answer),
+                Event::Done(answer) => {
+                    let changed = changed_message(&answer, rest, &mut connection)?;
+                    return Ok((answer, changed));
+                }
                 Event::NeedBody => {
                     connection.expect_bulk();
                     // A body is asked for once; without a file it is empty.
@@ -79,6 +95,29 @@ fn converse(
             }
         }
     }
+}
+
+/// The message that follows an answer; its beginning came with the answer.
+fn changed_message(
+    answer: &Answer,
+    begun: &[u8],
+    connection: &mut Connection,
+) -> Result<Option<Vec<u8>>, Failure> {
+    let Some(length) = answer.message_bytes else {
+        return Ok(None);
+    };
+    let length = usize::try_from(length).unwrap_or(usize::MAX);
+    if length > CHANGED_BYTES_MAX {
+        return Err(Failure::Answer(format!("message: {length}")));
+    }
+    let mut message = begun.to_vec();
+    let mut buffer = [0; 4096];
+    while message.len() < length {
+        let count = connection.receive(&mut buffer)?;
+        message.extend_from_slice(buffer.get(..count).unwrap_or_default());
+    }
+    message.truncate(length);
+    Ok(Some(message))
 }
 
 fn no_verdict(why: NoAnswer) -> Failure {
@@ -105,6 +144,9 @@ fn request(arguments: &Arguments, message: Option<&MessageFile>) -> Vec<u8> {
         for recipient in &message.recipients {
             request.field("recipient", recipient);
         }
+    }
+    if rewrites(arguments) {
+        request.field("want", b"message");
     }
     for (key, value) in &arguments.pairs {
         request.field(&format!("arg-{key}"), value);

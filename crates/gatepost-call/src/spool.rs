@@ -163,13 +163,18 @@ impl MessageFile {
         fs::write(&path, format!("{line}\r\n")).map_err(|error| Failure::Write(path, error))
     }
 
-    /// Adds header fields on top of the message; XMail's head stays as it is, and every line
-    /// ends with CR LF. The new file takes the old one's place in one step.
-    pub(crate) fn add_fields(&mut self, fields: &[String]) -> Result<(), Failure> {
+    /// Puts `changed` in the place of the message, and header fields on top of it; XMail's head
+    /// stays as it is, and every line ends with CR LF. The new file takes the old one's place in
+    /// one step.
+    pub(crate) fn rewrite(
+        &mut self,
+        changed: Option<&[u8]>,
+        fields: &[String],
+    ) -> Result<(), Failure> {
         let mut path = self.path.clone().into_os_string();
         path.push(".new");
         let path = PathBuf::from(path);
-        self.write_with_fields(&path, fields)
+        self.write_new(&path, changed, fields)
             .and_then(|()| fs::rename(&path, &self.path))
             .map_err(|error| {
                 // What is left of it is of no use to anyone.
@@ -178,13 +183,18 @@ impl MessageFile {
             })
     }
 
-    fn write_with_fields(&mut self, path: &Path, fields: &[String]) -> io::Result<()> {
+    fn write_new(
+        &mut self,
+        path: &Path,
+        changed: Option<&[u8]>,
+        fields: &[String],
+    ) -> io::Result<()> {
         let mut content = Vec::new();
         self.file.seek(SeekFrom::Start(0))?;
         self.file.read_to_end(&mut content)?;
         let start = usize::try_from(self.start).unwrap_or(usize::MAX);
         let head = content.get(..start).unwrap_or_default();
-        let body = content.get(start..).unwrap_or_default();
+        let body = changed.unwrap_or(content.get(start..).unwrap_or_default());
         let mut output = Vec::with_capacity(content.len() + 512);
         output.extend_from_slice(head);
         for field in fields {
@@ -299,7 +309,7 @@ mod tests {
         let (_folder, path) = stored(&OFFLINE.replace("hi\r\n\r\nbody\r\n", "hi\n\nbody"));
         let mut message = MessageFile::open(&path, Layout::XmailSmtp).expect("a spool file");
         message
-            .add_fields(&["X-Spam-Flag: YES".into()])
+            .rewrite(None, &["X-Spam-Flag: YES".into()])
             .expect("rewritten");
         let head = &OFFLINE[..OFFLINE.len() - BODY.len()];
         let expected = format!("{head}X-Spam-Flag: YES\r\nSubject: hi\r\n\r\nbody");

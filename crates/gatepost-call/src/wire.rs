@@ -42,6 +42,8 @@ pub(crate) struct Answer {
     pub(crate) tags: Vec<String>,
     /// What the procedure answers beside its verdict, line by line.
     pub(crate) text: Vec<String>,
+    /// Bytes of the changed message, which follow the answer.
+    pub(crate) message_bytes: Option<u64>,
 }
 
 /// Why an answer gives no verdict.
@@ -113,6 +115,7 @@ impl AnswerReader {
                 reason: String::new(),
                 tags: Vec::new(),
                 text: Vec::new(),
+                message_bytes: None,
             });
             return Ok(Event::More);
         };
@@ -124,6 +127,7 @@ impl AnswerReader {
             Some(("reason", value)) => value.clone_into(&mut answer.reason),
             Some(("tag", value)) if value.contains(':') => answer.tags.push(value.to_owned()),
             Some(("text", value)) => answer.text.push(value.to_owned()),
+            Some(("message", value)) => answer.message_bytes = value.parse().ok(),
             _ => {}
         }
         Ok(Event::More)
@@ -187,6 +191,7 @@ mod tests {
                 reason: "too big".into(),
                 tags: vec!["X-Big: yes".into()],
                 text: vec!["one".into()],
+                message_bytes: None,
             };
             assert_eq!(
                 events,

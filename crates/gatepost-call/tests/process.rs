@@ -139,10 +139,15 @@ fn xmail_gets_its_codes_its_rej_file_and_its_rewritten_message() {
             "{mode} {answer:?}: {output:?}"
         );
         let (request, _) = thread.join().expect("a call");
-        assert_eq!(
-            request,
-            "CALL/1 /mail\nsize: 21\nsender: anna@example.org\nclient: client\naddress: 10.0.0.1\nrecipient: bert@example.org\n\n"
+        // Off-line XMail reads the file again, so that a changed message is of use.
+        let want = match mode {
+            "xmail-offline" => "want: message\n",
+            _ => "",
+        };
+        let expected = format!(
+            "CALL/1 /mail\nsize: 21\nsender: anna@example.org\nclient: client\naddress: 10.0.0.1\nrecipient: bert@example.org\n{want}\n"
         );
+        assert_eq!(request, expected);
         let rej = std::fs::read_to_string(format!("{file}.rej")).ok();
         assert_eq!(rej.as_deref(), rejection, "{mode} {answer:?}");
         let content = std::fs::read_to_string(&file).expect("the spool file");
@@ -247,4 +252,53 @@ fn help_and_mistakes() {
     assert_eq!(help.status.code(), Some(0));
     assert!(String::from_utf8_lossy(&help.stdout).contains("xmail-offline"));
     assert_eq!(program(&["/noop", "-user"]).status.code(), Some(64));
+}
+
+#[test]
+fn a_changed_message_takes_the_place_of_xmails() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = spool_file(folder.path());
+    let answer = "NEED body\nDONE tag\ntag: X-Odd: yes\nmessage: 23\n\nSubject: changed\n\nnew\r\n";
+    let (address, thread) = server(answer);
+    let words = [
+        "--server",
+        &address,
+        "--exit",
+        "xmail-offline",
+        "/mail",
+        &file,
+    ];
+    let output = program(&words);
+    assert_eq!(output.status.code(), Some(7), "{output:?}");
+    let (request, _) = thread.join().expect("a call");
+    assert!(request.contains("\nwant: message\n"), "{request}");
+    let expected = SPOOL.replace(
+        "Subject: hi\r\n\r\nbody\r\n",
+        "X-Odd: yes\r\nSubject: changed\r\n\r\nnew\r\n",
+    );
+    assert_eq!(std::fs::read_to_string(&file).expect("the file"), expected);
+
+    // Accepted and changed is changed all the same; one that breaks off changes nothing.
+    let (address, _thread) = server("NEED body\nDONE accept\nmessage: 14\n\nSubject: a\n\nx\n");
+    let output = program(&[
+        "--server",
+        &address,
+        "--exit",
+        "xmail-offline",
+        "/mail",
+        &file,
+    ]);
+    assert_eq!(output.status.code(), Some(7), "{output:?}");
+    let before = std::fs::read(&file).expect("the file");
+    let (address, _thread) = server("NEED body\nDONE accept\nmessage: 100\n\nSubject");
+    let output = program(&[
+        "--server",
+        &address,
+        "--exit",
+        "xmail-offline",
+        "/mail",
+        &file,
+    ]);
+    assert_ne!(output.status.code(), Some(7), "{output:?}");
+    assert_eq!(std::fs::read(&file).expect("the file"), before);
 }

@@ -22,7 +22,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::{Buf, BytesMut};
-use gatepost_message::{Envelope, Format, Listener, Message, Peer};
+use gatepost_message::{Envelope, Format, Listener, Message, Peer, edit};
 use gatepost_procedures::{Answer, CallError, Needs};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -145,6 +145,7 @@ impl Connection {
             size,
             envelope,
             arguments,
+            wants_message,
         } = request;
         let body = if needs == Needs::Whole && size > 0 {
             let size_max = self.context.settings.message_max;
@@ -159,6 +160,7 @@ impl Connection {
         };
         let mut message = Message::new(self.envelope(envelope), None, Format::Mail, body);
         message.size = size;
+        let original = message.body.clone();
         let procedures = self.context.gateway.procedures().clone();
         let answer = match procedures.call_at_once(&procedure, Arc::new(message), arguments) {
             Ok(Ok(answer)) => Ok(answer),
@@ -169,15 +171,24 @@ impl Connection {
             }
             Err(error) => Err(error),
         };
-        self.answer(answer).await
+        let changed = |answer: &Answer| {
+            let edits = &answer.verdict.edits;
+            (wants_message && !edits.is_empty()).then(|| edit::apply(&original, edits))
+        };
+        let changed = answer.as_ref().ok().and_then(changed);
+        self.answer(answer, changed).await
     }
 
-    async fn answer(&mut self, answer: Result<Answer, CallError>) -> io::Result<()> {
+    async fn answer(
+        &mut self,
+        answer: Result<Answer, CallError>,
+        changed: Option<bytes::Bytes>,
+    ) -> io::Result<()> {
         match answer {
             Ok(answer) => {
                 let counters = self.context.gateway.counters();
                 counters.count(Listener::Call, answer.verdict.action);
-                answer::write(&mut self.output, &answer);
+                answer::write(&mut self.output, &answer, changed.as_deref());
             }
             Err(error) => answer::write_failure(&mut self.output, &error.to_string()),
         }

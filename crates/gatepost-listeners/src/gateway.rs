@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use gatepost_message::{Action, Message, Publication, Topic, Verdict};
+use gatepost_message::{Action, Message, Publication, Topic, Verdict, edit};
 use gatepost_procedures::Procedures;
 use gatepost_store::{Change, JournalEntry, QuarantineEntry, Store, StoreError, Ticket};
 
@@ -73,9 +73,14 @@ impl Gateway {
     pub async fn submit(&self, message: Message) -> Outcome {
         let message = Arc::new(message);
         let judged = self.judge(&message).await;
-        let rendered = Rendered::payload(&message, &judged.verdict);
+        let edited = match judged.verdict.edits.as_slice() {
+            [] => Arc::clone(&message),
+            edits => Arc::new(edit::applied(&message, edits)),
+        };
+        let rendered = Rendered::as_it_is(&edited);
         let topics = message.topic.as_slice();
-        self.finish(&message, topics, Vec::new(), judged, &rendered)
+        let arrived_and_leaves = (&*message, &*edited);
+        self.finish(arrived_and_leaves, topics, Vec::new(), judged, &rendered)
             .await
     }
 
@@ -114,7 +119,7 @@ impl Gateway {
             judged,
         } = mail;
         let rendered = mail::render(&message, payload, &judged.verdict).await;
-        self.finish(&message, &topics, kept, judged, &rendered)
+        self.finish((&message, &message), &topics, kept, judged, &rendered)
             .await
     }
 
@@ -127,9 +132,11 @@ impl Gateway {
         }
     }
 
+    /// Publishes or keeps, notes, and waits. The message is given as it arrived, which is what is
+    /// kept, and as it leaves.
     async fn finish(
         &self,
-        message: &Message,
+        (message, leaving): (&Message, &Message),
         topics: &[Topic],
         kept: Vec<Change>,
         judged: Judged,
@@ -140,7 +147,7 @@ impl Gateway {
         let mut deliveries = 0;
         if verdict.action.delivers() {
             for topic in topics {
-                let publication = publication(message, topic.clone(), rendered, &verdict);
+                let publication = publication(leaving, topic.clone(), rendered, &verdict);
                 let handed = self.0.outlet.publish(publication);
                 deliveries += handed.deliveries;
                 tickets.extend(handed.ticket);

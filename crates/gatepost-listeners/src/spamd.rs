@@ -9,7 +9,7 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use gatepost_message::{Action, Envelope, Format, Listener, Message, Peer};
+use gatepost_message::{Action, Edit, Envelope, Format, Listener, Message, Peer, edit};
 use gatepost_procedures::CallError;
 use gatepost_rules::{Report, TeachError, Teaching};
 use tokio::sync::watch;
@@ -138,8 +138,9 @@ impl Connection {
         if let Some(teaching) = teaching {
             return self.tell(message, teaching).await;
         }
-        let (report, is_spam) = self.judge(&message).await?;
-        Ok(answer::of_report(&head, &report, is_spam, &message.body))
+        let (report, is_spam, edits) = self.judge(&message).await?;
+        let body = edit::apply(&message.body, &edits);
+        Ok(answer::of_report(&head, &report, is_spam, &body))
     }
 
     /// What TELL asks for; `None` where only others' collections are meant, to which nothing is
@@ -242,8 +243,8 @@ impl Connection {
         Ok(input.freeze())
     }
 
-    /// What the rules found, and whether it counts as spam.
-    async fn judge(&self, message: &Arc<Message>) -> Result<(Report, bool), Broken> {
+    /// What the rules found, whether it counts as spam, and what a scope changes of the message.
+    async fn judge(&self, message: &Arc<Message>) -> Result<(Report, bool, Vec<Edit>), Broken> {
         let started = Instant::now();
         let procedures = self.context.gateway.procedures();
         let report = procedures
@@ -262,7 +263,7 @@ impl Connection {
         if verdict.action == Action::Defer {
             return Err(Failure::temporary(&verdict.reason).into());
         }
-        Ok((report, is_spam))
+        Ok((report, is_spam, verdict.edits))
     }
 
     async fn write(&self, answer: &[u8]) -> io::Result<()> {

@@ -7,13 +7,14 @@
 //! | `reason` | why, in one line |
 //! | `tag` | a header field to add, `Name: value`; may repeat |
 //! | `text` | one line of what the procedure answers beside its verdict; may repeat |
+//! | `message` | bytes of the changed message, which follows the answer's empty line; only for a caller that wants it |
 
 use std::io::Write;
 
 use gatepost_procedures::Answer;
 
-/// Appends the answer to a call that was made.
-pub(super) fn write(output: &mut Vec<u8>, answer: &Answer) {
+/// Appends the answer to a call that was made, with the message where it was changed.
+pub(super) fn write(output: &mut Vec<u8>, answer: &Answer, changed: Option<&[u8]>) {
     let verdict = &answer.verdict;
     output.extend_from_slice(b"DONE ");
     output.extend_from_slice(verdict.action.name().as_bytes());
@@ -34,7 +35,11 @@ pub(super) fn write(output: &mut Vec<u8>, answer: &Answer) {
     for line in answer.text.lines() {
         field(output, "text", line);
     }
+    if let Some(message) = changed {
+        field(output, "message", &message.len().to_string());
+    }
     output.push(b'\n');
+    output.extend_from_slice(changed.unwrap_or_default());
 }
 
 /// Appends the answer to a call that could not be made.
@@ -79,7 +84,12 @@ mod tests {
         verdict.tags = vec![("X-Spam-Flag".into(), "YES".into())];
         let text = "one\ntwo".into();
         let mut output = Vec::new();
-        write(&mut output, &Answer { verdict, text });
+        let answer = Answer {
+            verdict,
+            text,
+            ..Answer::default()
+        };
+        write(&mut output, &answer, None);
         let expected = "DONE reject\nscore: 15.3/5.0\nprocedure: /spamcheck\n\
                         reason: spam DONE accept\ntag: X-Spam-Flag: YES\ntext: one\ntext: two\n\n";
         assert_eq!(String::from_utf8(output).as_deref(), Ok(expected));

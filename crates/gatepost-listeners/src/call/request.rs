@@ -8,6 +8,7 @@
 //! | `user` | the authenticated user who sent the message |
 //! | `client` | the name that the sending host gave for itself |
 //! | `address` | the IP address of the sending host |
+//! | `want` | `message`: where procedures change the message, the answer shall hold it |
 //! | `arg-NAME` | an argument for the procedure; may repeat |
 
 use std::net::IpAddr;
@@ -28,6 +29,8 @@ pub struct Request {
     pub envelope: Told,
     /// For the procedure.
     pub arguments: Arguments,
+    /// Whether the caller takes a changed message back.
+    pub wants_message: bool,
 }
 
 /// What a caller told about where the message comes from.
@@ -137,6 +140,7 @@ fn parse(head: &[u8]) -> Result<Request, RequestError> {
         size: 0,
         envelope: Told::default(),
         arguments: Arguments::none(),
+        wants_message: false,
     };
     for line in lines.take_while(|line| !line.is_empty()) {
         let (name, value) = line
@@ -156,6 +160,7 @@ fn field(request: &mut Request, name: &str, value: &str) -> Result<(), RequestEr
         "user" => told.user = Some(value.to_owned()),
         "client" => told.client = Some(value.to_owned()),
         "address" => told.address = Some(value.parse().map_err(|_| RequestError::Address)?),
+        "want" if value == "message" => request.wants_message = true,
         _ => match name.strip_prefix("arg-") {
             Some(argument) => request.arguments.push(argument, value),
             None => return Err(RequestError::UnknownField(shortened(name))),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use gatepost_message::{Edit, Field, Format, Message, Properties, Verdict, edit};
+use gatepost_message::{Format, Message, Properties, Verdict, edit};
 use gatepost_rules::mail::Mail;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -44,77 +44,23 @@ pub(super) struct Rendered {
     form: Option<MailPayload>,
     /// What procedures said of a payload that they set.
     content_type: Option<String>,
-    /// The user properties as procedures changed them.
-    user: Option<Vec<(String, String)>>,
 }
 
 impl Rendered {
-    /// Of a message that is no mail: the body, as procedures left it. Their header fields are its
-    /// user properties.
-    pub(super) fn payload(message: &Message, verdict: &Verdict) -> Self {
-        let mut rendered = Self {
+    /// The body itself.
+    pub(super) fn as_it_is(message: &Message) -> Self {
+        Self {
             payload: message.body.clone(),
             ..Self::default()
-        };
-        for edit in &verdict.edits {
-            rendered.edit(message, edit);
         }
-        rendered
-    }
-
-    fn edit(&mut self, message: &Message, edit: &Edit) {
-        let pair = |field: &Field| (field.name().to_owned(), field.value().to_owned());
-        match edit {
-            Edit::PrependField(field) => self.user(message).insert(0, pair(field)),
-            Edit::AppendField(field) => self.user(message).push(pair(field)),
-            Edit::ReplaceField { field, occurrence } => {
-                let user = self.user(message);
-                if let Some(place) = find(user, field.name(), *occurrence) {
-                    user[place] = pair(field);
-                }
-            }
-            Edit::RemoveField { name, occurrence } => {
-                let user = self.user(message);
-                if let Some(place) = find(user, name, *occurrence) {
-                    user.remove(place);
-                }
-            }
-            Edit::ReplaceBody(body) => self.payload = body.clone(),
-            Edit::SetPayload {
-                payload,
-                content_type,
-            } => {
-                self.payload = payload.clone();
-                self.content_type.clone_from(content_type);
-            }
-        }
-    }
-
-    /// The user properties, from now on apart from the message's own.
-    fn user(&mut self, message: &Message) -> &mut Vec<(String, String)> {
-        self.user.get_or_insert_with(|| {
-            let properties = message.properties.as_deref();
-            properties.map_or_else(Vec::new, |properties| properties.user.clone())
-        })
     }
 
     /// Adds what subscribers are told beside the payload.
     pub(super) fn describe(&self, properties: &mut Properties) {
-        if let Some(user) = &self.user {
-            properties.user.clone_from(user);
-        }
-        if let Some(content_type) = &self.content_type {
-            properties.content_type = Some(content_type.clone());
-        }
-        // A publisher's word about the bytes does not hold for other bytes.
-        let is_text = std::str::from_utf8(&self.payload).is_ok();
-        if properties.payload_is_text == Some(true) && !is_text {
-            properties.payload_is_text = None;
-        }
         let Some(form) = self.form else { return };
-        if self.content_type.is_none() {
-            properties.content_type = Some(form.content_type().to_owned());
-        }
+        let own = self.content_type.as_deref();
+        properties.content_type = Some(own.unwrap_or(form.content_type()).to_owned());
+        let is_text = std::str::from_utf8(&self.payload).is_ok();
         properties.payload_is_text = (form != MailPayload::Raw && is_text).then_some(true);
         for (name, value) in [
             ("subject", &self.subject),
@@ -126,13 +72,6 @@ impl Rendered {
             }
         }
     }
-}
-
-/// Where the user property of this name stands for the `occurrence`th time, counted from 1.
-fn find(user: &[(String, String)], name: &str, occurrence: u32) -> Option<usize> {
-    let named = |place: &usize| user[*place].0.eq_ignore_ascii_case(name);
-    let mut places = (0..user.len()).filter(named);
-    places.nth((occurrence as usize).checked_sub(1)?)
 }
 
 /// Makes the payload of a mail; of one that is not delivered only what the journal notes.
@@ -149,7 +88,7 @@ pub(super) async fn render(
     tokio::task::spawn_blocking(move || render_now(&shared, form, &verdict))
         .await
         // The task panicked: the mail itself is still there to be delivered.
-        .unwrap_or_else(|_| Rendered::payload(message, &Verdict::accept()))
+        .unwrap_or_else(|_| Rendered::as_it_is(message))
 }
 
 /// A mail's subject, for the journal.
@@ -190,6 +129,5 @@ fn render_now(message: &Message, form: MailPayload, verdict: &Verdict) -> Render
         message_id: mail.message_id(),
         form: Some(form),
         content_type,
-        user: None,
     }
 }

@@ -53,7 +53,7 @@ impl Gateway {
         let rendered = if is_mail {
             mail::render(&message, payload, &verdict).await
         } else {
-            Rendered::payload(&message, &verdict)
+            Rendered::as_it_is(&message)
         };
         let mut publication = publication(&message, topic, &rendered, &verdict);
         publication.id = MessageId::next();

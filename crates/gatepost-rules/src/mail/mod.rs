@@ -24,7 +24,6 @@ mod fields;
 mod head;
 mod html;
 pub(crate) mod ip;
-mod ip;
 mod leaf;
 mod limits;
 mod lines;
