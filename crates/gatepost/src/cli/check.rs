@@ -1,5 +1,7 @@
 //! `gatepost check`: whether the config can be served, without serving it.
 
+mod replay;
+
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -21,7 +23,12 @@ pub(super) struct CheckArguments {
     /// List every rule that cannot run here, by cause
     #[arg(long)]
     rules: bool,
+    /// Judge the last N kept messages by this config, and show whose verdict would be another
+    #[arg(long, value_name = "N")]
+    replay: Option<usize>,
 }
+
+pub(super) use replay::{format_of, message_of};
 
 pub(super) fn run(arguments: &CheckArguments) -> ExitCode {
     let (config, origins) = match arguments.source.load() {
@@ -35,7 +42,8 @@ pub(super) fn run(arguments: &CheckArguments) -> ExitCode {
         print_by_cause(&problems);
     }
     print_errors(&problems);
-    let judged = Procedures::check(config.procedures(), Arc::new(rules));
+    let rules = Arc::new(rules);
+    let judged = Procedures::check(config.procedures(), Arc::clone(&rules));
     let is_error = |problem: &&gatepost_procedures::Problem| {
         problem.severity == gatepost_procedures::Severity::Error
     };
@@ -58,7 +66,10 @@ pub(super) fn run(arguments: &CheckArguments) -> ExitCode {
         return ExitCode::from(EXIT_CONFIG);
     }
     println!("gatepost: no mistake found");
-    ExitCode::SUCCESS
+    match arguments.replay {
+        Some(count) => replay::run(&config, &origins, rules, count),
+        None => ExitCode::SUCCESS,
+    }
 }
 
 /// The first errors of the rule folders; a folder made for another version may have thousands.

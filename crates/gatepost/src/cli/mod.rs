@@ -5,6 +5,7 @@ mod check;
 mod completions;
 mod config;
 mod learn;
+mod procedures;
 mod scan;
 mod serve;
 mod user;
@@ -42,6 +43,7 @@ enum Command {
     Check(check::CheckArguments),
     Config(config::ConfigArguments),
     Learn(learn::LearnArguments),
+    Procedures(procedures::ProceduresArguments),
     User(user::UserArguments),
     Bench(bench::BenchCommand),
     Completions(completions::CompletionsArguments),
@@ -82,6 +84,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Check(arguments) => check::run(&arguments),
         Command::Config(arguments) => config::run(&arguments),
         Command::Learn(arguments) => learn::run(&arguments),
+        Command::Procedures(arguments) => procedures::run(&arguments),
         Command::User(arguments) => user::run(&arguments),
         Command::Bench(command) => bench::run(command),
         Command::Completions(arguments) => completions::run(&arguments, CommandLine::command()),

@@ -2,6 +2,7 @@
 
 mod doors;
 mod error;
+mod host;
 mod listening;
 mod logging;
 mod metrics;
@@ -64,13 +65,14 @@ async fn serve(config: Config, origins: &Origins, source: &ConfigSource) -> Resu
     let lessons = Lessons::start(learner.clone(), rules.learning_settings().clone())
         .map_err(StartError::Threads)?;
     let lessons = Arc::new(lessons);
-    let (procedures, problems) = Procedures::start(config.procedures(), rules)
+    let users = Users::open(store.clone(), &config.access)?;
+    let broker = Broker::open(config.broker.clone(), store.clone())?;
+    let host = host::open(&config.procedures, &store, &broker)?;
+    let (procedures, problems) = Procedures::start_in(config.procedures(), rules, host)
         .map_err(|problems| StartError::Procedures(crate::config::told(origins, &problems)))?;
     for mistake in crate::config::told(origins, &problems) {
         tracing::warn!(target: "procedures", "{mistake}");
     }
-    let users = Users::open(store.clone(), &config.access)?;
-    let broker = Broker::open(config.broker.clone(), store.clone())?;
     let gateway = Gateway::new(procedures.clone(), Arc::new(broker.clone()), store.clone());
     let stats = Arc::new(StatsKeeper::new(gateway.clone(), broker.clone()));
     let workers = Workers::start(&config.workers).map_err(StartError::Threads)?;

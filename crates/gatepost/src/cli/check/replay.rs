@@ -1,0 +1,146 @@
+//! `gatepost check --replay N`: the rules, procedures and scopes of this config on the last
+//! messages that were kept, and whose verdict would be another.
+//!
+//! Nothing is delivered, published or learned, and values that procedures keep are a copy. What
+//! depends on what was seen before (rate limits, folded alarms, averages of senders, Bayes) begins
+//! anew, and the output says so.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use gatepost_message::{Format, Listener, Message, Verdict};
+use gatepost_procedures::Host;
+use gatepost_rules::RuleSet;
+use gatepost_store::{JournalEntry, Store, StoreError, Values};
+
+use super::super::EXIT_UNAVAILABLE;
+use super::super::procedures::start;
+use crate::config::{Config, Origins};
+
+/// Longest reason in the table.
+const REASON_CHARACTERS_MAX: usize = 100;
+
+pub(super) fn run(
+    config: &Config,
+    origins: &Origins,
+    rules: Arc<RuleSet>,
+    count: usize,
+) -> ExitCode {
+    match replay(config, origins, rules, count) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("gatepost: {error}");
+            ExitCode::from(EXIT_UNAVAILABLE)
+        }
+    }
+}
+
+fn replay(
+    config: &Config,
+    origins: &Origins,
+    rules: Arc<RuleSet>,
+    count: usize,
+) -> Result<ExitCode, StoreError> {
+    let store = Store::open_beside(&config.data, &config.store)?;
+    let kept = kept(&store, count)?;
+    if kept.is_empty() {
+        println!(
+            "gatepost: no judged message is kept in {}; procedures.originals_max says how many are",
+            config.data.display()
+        );
+        return Ok(ExitCode::SUCCESS);
+    }
+    let values = Values::copy_of(&store, config.procedures.values_max)?;
+    let procedures = match start(config, origins, rules, Host::new(values, None)) {
+        Ok(procedures) => procedures,
+        Err(code) => return Ok(code),
+    };
+    let Ok(runtime) = tokio::runtime::Builder::new_current_thread().build() else {
+        return Ok(ExitCode::from(EXIT_UNAVAILABLE));
+    };
+    let mut changed = 0;
+    for (story, format, body) in &kept {
+        let message = Arc::new(message_of(story, *format, body.clone()));
+        let verdict = runtime.block_on(procedures.judge(&message));
+        if verdict.action != story.action {
+            changed += 1;
+            show(story, &verdict);
+        }
+    }
+    println!(
+        "replayed {} kept messages: {changed} would get another verdict, {} the same",
+        kept.len(),
+        kept.len() - changed
+    );
+    println!("(without Bayes and sender averages; rate limits and folding begin anew)");
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The newest judged messages of which all is known, the oldest of them first.
+fn kept(store: &Store, count: usize) -> Result<Vec<(JournalEntry, Format, Bytes)>, StoreError> {
+    let mut kept = Vec::new();
+    for (id, format, body) in store.originals(count)? {
+        if let Some(story) = store.journal_entry(id)? {
+            kept.push((story, format, body));
+        }
+    }
+    for story in store.quarantine(count)? {
+        let known = kept.iter().any(|(one, ..)| one.id == story.id);
+        if !known && let Some(entry) = store.quarantined(story.id)? {
+            let format = format_of(&story);
+            kept.push((entry.story, format, entry.body));
+        }
+    }
+    kept.sort_by_key(|(story, ..)| std::cmp::Reverse(story.id));
+    kept.truncate(count);
+    kept.reverse();
+    Ok(kept)
+}
+
+/// What a listener takes.
+pub(crate) const fn format_of(story: &JournalEntry) -> Format {
+    match story.envelope.listener {
+        Listener::Mqtt | Listener::Http => Format::Payload,
+        _ => Format::Mail,
+    }
+}
+
+/// The message as it came, under its own id.
+pub(crate) fn message_of(story: &JournalEntry, format: Format, body: Bytes) -> Message {
+    let mut message = Message::new(story.envelope.clone(), story.topic.clone(), format, body);
+    message.id = story.id;
+    message
+}
+
+fn show(story: &JournalEntry, verdict: &Verdict) {
+    let what = story
+        .subject
+        .as_deref()
+        .or(story.topic.as_ref().map(gatepost_message::Topic::as_str));
+    let from = story
+        .envelope
+        .sender
+        .as_deref()
+        .or(story.envelope.client.as_deref());
+    println!(
+        "{} {} {} -> {}  from {} {:?}",
+        story.id,
+        story.envelope.listener,
+        story.action,
+        verdict.action,
+        from.unwrap_or("-"),
+        what.unwrap_or_default(),
+    );
+    println!("    was: {}", told(&story.procedure, &story.reason));
+    println!("    now: {}", told(&verdict.procedure, &verdict.reason));
+}
+
+fn told(procedure: &str, reason: &str) -> String {
+    let reason: String = reason.chars().take(REASON_CHARACTERS_MAX).collect();
+    match (procedure, reason.as_str()) {
+        ("", "") => "nothing to say".to_owned(),
+        ("", reason) => reason.to_owned(),
+        (procedure, reason) => format!("{procedure}: {reason}"),
+    }
+}
