@@ -97,7 +97,12 @@ fn each_reads_the_others_backup(ours: &[u8], theirs: &str) {
     std::fs::write(home.join("preferences"), PREFERENCES).expect("writes preferences");
     let file = home.join("backup");
     std::fs::write(&file, ours).expect("writes a backup");
-    run(home, "sa-learn", &["--restore", &file.to_string_lossy()], None);
+    run(
+        home,
+        "sa-learn",
+        &["--restore", &file.to_string_lossy()],
+        None,
+    );
     let restored = run(home, "sa-learn", &["--backup"], None);
     let sent = counts(&String::from_utf8_lossy(ours));
     assert!(sent.len() > 1000);

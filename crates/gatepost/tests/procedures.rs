@@ -27,7 +27,7 @@ return function(message, arguments)
         message.body = "rewritten\r\n"
     else
         message.body = message.body:upper()
-        publish("copies/" .. message.topic, message.body)
+        publish("copies", message.body)
     end
     return "accept"
 end"#;
@@ -100,7 +100,7 @@ fn what_procedures_change_reaches_everyone() {
     assert!(post(&gateway, "web", "quiet").starts_with("HTTP/1.1 200 "));
     let line = subscriber.await_line("web|QUIET|");
     assert!(line.contains("X-Marked:odd 2"), "{line}");
-    subscriber.await_line("copies/web|QUIET");
+    subscriber.await_line("copies|QUIET");
 
     let mail = b"Subject: hello\r\n\r\noriginal\r\n";
     let port = gateway.port("spamd");
@@ -200,7 +200,7 @@ fn procedures_are_listed_and_tried_out_without_a_server() {
         ],
     );
     assert!(
-        shown.contains("publish    copies/a/b SUBJECT: HELLO"),
+        shown.contains("publish    copies SUBJECT: HELLO"),
         "{shown}"
     );
     assert!(
