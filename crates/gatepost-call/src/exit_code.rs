@@ -63,7 +63,7 @@ pub(crate) struct XmailOptions {
 
 // The table reads mode by mode, as the documentation does.
 #[allow(clippy::match_same_arms)]
-/// The exit code of a verdict; `rewritten` where a tagged message's file was changed.
+/// The exit code of a verdict; `rewritten` where the file was changed.
 pub(crate) fn of_verdict(
     mode: ExitMode,
     action: Action,
@@ -72,7 +72,7 @@ pub(crate) fn of_verdict(
 ) -> u8 {
     let code = match (mode, action) {
         (_, Action::Defer) => return LATER,
-        (ExitMode::XmailOffline, Action::Tag) if rewritten => REWRITTEN,
+        (ExitMode::XmailOffline, Action::Accept | Action::Tag) if rewritten => REWRITTEN,
         (_, Action::Accept | Action::Tag) => 0,
         (ExitMode::Plain, Action::Reject) => 1,
         (ExitMode::Plain, Action::Drop) => 2,
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn verdicts_have_the_documented_codes() {
         let table = [
-            (Action::Accept, [0, 0, 0, 0]),
+            (Action::Accept, [0, 7, 0, 0]),
             (Action::Tag, [0, 7, 0, 0]),
             (Action::Reject, [1, 6, 3, 77]),
             (Action::Drop, [2, 4, 3, 77]),
