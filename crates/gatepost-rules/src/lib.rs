@@ -11,8 +11,8 @@
 //! - [`mailbox`] reads messages out of files, mbox files, Maildir and folders.
 //! - [`bayes`] and [`reputation`] hold what was learned; `learning` joins them to a scan.
 //! - [`eval`] holds the functions that `eval:` rules call.
-//! - `scan` finds in one pass per view the rules that can match at all, confirms those, and
-//!   sums up.
+//! - `screen` finds in one pass over a text the patterns that can match at all.
+//! - `scan` screens each view, confirms the rules that remain, and sums up.
 //!
 //! Invariants: a message never makes this crate panic, whatever its bytes; a scan takes bounded
 //! time, and a rule that ran into its bound is named in the report; a rule that cannot run is
@@ -33,6 +33,7 @@ mod report;
 pub mod reputation;
 mod rule_set;
 mod scan;
+mod screen;
 mod settings;
 mod shortcircuit;
 mod users;

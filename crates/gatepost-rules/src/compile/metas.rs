@@ -222,7 +222,7 @@ impl Metas {
                 (None, None) => Operand::Never,
             },
         };
-        MetaRules(
+        MetaRules::new(
             needed()
                 .map(|(meta, rule)| MetaRule {
                     rule,

@@ -20,8 +20,8 @@ use crate::language::definition::{Definition, Test, View};
 use crate::mail::HeaderSelector;
 use crate::pattern::Groups;
 use crate::scan::{
-    EvalRule, FieldRule, FieldRules, LineRule, LineRules, MimeRule, Place, Program, RuleId, Source,
-    TemplateRule,
+    EvalRule, FieldRule, FieldRules, LineRule, LineRules, MimeRule, MimeRules, Place, Program,
+    RuleId, Source, TemplateRule,
 };
 use crate::shortcircuit::{Shortcircuit, Turn};
 use tests_of_rules::{PlaceOfTemplate, Prepared};
@@ -256,6 +256,7 @@ fn sort_into(
     ids: &Ids,
 ) {
     let mut fields: HashMap<HeaderSelector, (Vec<FieldRule>, Vec<RuleId>)> = HashMap::new();
+    let mut mime: HashMap<HeaderSelector, Vec<FieldRule>> = HashMap::new();
     let mut lines: HashMap<View, Vec<LineRule>> = HashMap::new();
     program.captures.sources = sources(definitions, &prepared);
     for ((definition, prepared), id) in definitions.rules.iter().zip(prepared).zip(ids) {
@@ -280,12 +281,20 @@ fn sort_into(
                     .0
                     .push(field.rule(rule, definition));
             }
-            Prepared::MimeField(selector, field) => program.mime.push(MimeRule {
-                selector,
-                field: field.rule(rule, definition),
-                concat: definition.flags.concat,
-                range: definition.flags.range,
-            }),
+            Prepared::MimeField(selector, field) => {
+                let mime_rule = MimeRule {
+                    selector,
+                    field: field.rule(rule, definition),
+                    concat: definition.flags.concat,
+                    range: definition.flags.range,
+                };
+                if mime_rule.is_simple() {
+                    let of_field = mime.entry(mime_rule.selector).or_default();
+                    of_field.push(mime_rule.field);
+                } else {
+                    program.special_mime.push(mime_rule);
+                }
+            }
             Prepared::Network(test) => program.network.push((Some(rule), test)),
             Prepared::Template(place, template) => {
                 let (place, negated) = match place {
@@ -321,6 +330,10 @@ fn sort_into(
     program.fields = fields
         .into_iter()
         .map(|(selector, (rules, exists))| FieldRules::new(selector, rules, exists))
+        .collect();
+    program.mime = mime
+        .into_iter()
+        .map(|(selector, rules)| MimeRules::new(selector, rules))
         .collect();
     let mut take = |view| LineRules::new(lines.remove(&view).unwrap_or_default());
     program.body = take(View::Body);

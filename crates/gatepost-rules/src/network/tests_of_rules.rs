@@ -78,7 +78,7 @@ impl Subtest {
             Self::Masked(value, mask) => {
                 address.is_some_and(|address| address & mask == value & mask)
             }
-            Self::Matches(pattern) => matches!(pattern.find(&text, 0), Ok(Some(_))),
+            Self::Matches(pattern) => matches!(pattern.find(&text, 0, |_| true), Ok(Some(_))),
         }
     }
 }

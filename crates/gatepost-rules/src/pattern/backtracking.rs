@@ -5,34 +5,43 @@
 
 use std::fmt::Write as _;
 
-use pcre2::bytes::{Regex, RegexBuilder};
-
 use super::byte_set::ByteSet;
 use super::node::{Assertion, Greed, Group, Node};
+use super::pcre::{Code, Error, Use};
 use super::sharing::{self, Shared};
 
-/// Steps of backtracking that one search may take. Some 10 milliseconds of one core.
-pub(super) const MATCH_STEPS_MAX: u32 = 500_000;
-/// The stack of compiled patterns, per thread and pattern, taken only when needed.
-const STACK_BYTES_MAX: usize = 512 * 1024;
+/// Only a line feed ends a line.
+const LINE_ENDS: &str = "(*LF)";
 
 /// Compiles the pattern; the error is PCRE2's text.
-pub(super) fn compile(node: &Node) -> Result<Regex, String> {
-    build(&print(node, &Shared::default())).or_else(|error| {
-        let shared = sharing::find(node);
-        if shared.is_empty() {
-            return Err(error);
+pub(super) fn compile(node: &Node, purpose: Use) -> Result<Code, String> {
+    let build = |shared: &Shared<'_>| Code::compile(&print(node, shared), purpose);
+    let outcome = match build(&Shared::default()) {
+        Err(Error::TOO_LARGE) => {
+            let shared = sharing::find(node);
+            build(&shared)
         }
-        build(&print(node, &shared))
-    })
+        outcome => outcome,
+    };
+    outcome.map_err(|error| error.to_string())
 }
 
-fn build(pattern: &str) -> Result<Regex, String> {
-    RegexBuilder::new()
+/// Steps of backtracking that one search with groups may take.
+const MATCH_STEPS_MAX: u32 = 500_000;
+
+/// Compiles the pattern to be asked what its groups matched.
+pub(super) fn compile_with_groups(node: &Node) -> Result<pcre2::bytes::Regex, String> {
+    let nothing = Shared::default();
+    let mut printer = Printer {
+        out: format!("(*LIMIT_MATCH={MATCH_STEPS_MAX}){LINE_ENDS}"),
+        shared: &nothing,
+        groups: true,
+    };
+    printer.node(node);
+    pcre2::bytes::RegexBuilder::new()
         .dotall(true)
         .jit_if_available(true)
-        .max_jit_stack_size(Some(STACK_BYTES_MAX))
-        .build(pattern)
+        .build(&printer.out)
         .map_err(|error| error.to_string())
 }
 
@@ -40,14 +49,14 @@ fn build(pattern: &str) -> Result<Regex, String> {
 /// leave the numbers of its own groups alone.
 fn print(node: &Node, shared: &Shared<'_>) -> String {
     let mut printer = Printer {
-        out: format!("(*LIMIT_MATCH={MATCH_STEPS_MAX})(*LF)"),
+        out: LINE_ENDS.to_owned(),
         shared,
+        groups: node.refers_to_groups(),
     };
     printer.node(node);
     if !shared.is_empty() {
         // Branches of the pattern itself end before the definitions.
-        let start = printer.out.find("(*LF)").map_or(0, |at| at + "(*LF)".len());
-        printer.out.insert_str(start, "(?:");
+        printer.out.insert_str(LINE_ENDS.len(), "(?:");
         printer.out.push(')');
     }
     let mut definitions: Vec<_> = shared.iter().collect();
@@ -66,6 +75,8 @@ const SHARED_PREFIX: &str = "shared_part_";
 struct Printer<'n> {
     out: String,
     shared: &'n Shared<'n>,
+    /// Whether something refers to groups; if not, none needs to note what it matched.
+    groups: bool,
 }
 
 impl Printer<'_> {
@@ -102,10 +113,11 @@ impl Printer<'_> {
                 greed,
             } => self.repeat(inner, *min, *max, *greed),
             Node::Capture { name, inner } => {
-                self.out.push('(');
-                if let Some(name) = name {
-                    let _ = write!(self.out, "?<{name}>");
-                }
+                let _ = match name {
+                    _ if !self.groups => write!(self.out, "(?:"),
+                    Some(name) => write!(self.out, "(?<{name}>"),
+                    None => write!(self.out, "("),
+                };
                 self.node(inner);
                 self.out.push(')');
             }
@@ -184,6 +196,15 @@ impl Printer<'_> {
     }
 
     fn repeat(&mut self, inner: &Node, min: u32, max: Option<u32>, greed: Greed) {
+        // The compiler of PCRE2 10.46 misreads a class from none to several times after an
+        // alternation: `(?:cheap|free)[a-z]{0,9}` never finds `free`. From once on it reads well.
+        if let (Node::Byte(_), 0, Some(2..)) = (inner, min, max) {
+            self.out.push_str("(?:");
+            self.repeat(inner, 1, max, greed);
+            self.out.push_str(")?");
+            self.greed(greed);
+            return;
+        }
         let single = matches!(
             inner,
             Node::Capture { .. } | Node::Atomic(_) | Node::BranchReset(_)
@@ -205,6 +226,10 @@ impl Printer<'_> {
             (min, Some(max)) if min == max => write!(self.out, "{{{min}}}"),
             (min, Some(max)) => write!(self.out, "{{{min},{max}}}"),
         };
+        self.greed(greed);
+    }
+
+    fn greed(&mut self, greed: Greed) {
         self.out.push_str(match greed {
             Greed::Greedy => "",
             Greed::Lazy => "?",

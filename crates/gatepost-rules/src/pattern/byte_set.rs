@@ -21,7 +21,9 @@ impl ByteSet {
 
     /// The bytes from `first` to `last`, both included.
     pub(crate) fn range(first: u8, last: u8) -> Self {
-        (first..=last).collect()
+        let mut set = Self::EMPTY;
+        (first..=last).for_each(|byte| set.insert(byte));
+        set
     }
 
     pub(crate) fn insert(&mut self, byte: u8) {
@@ -37,7 +39,13 @@ impl ByteSet {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = u8> + '_ {
-        (0..=u8::MAX).filter(|&byte| self.contains(byte))
+        (0u8..).zip(self.0).flat_map(|(word, mut bits)| {
+            std::iter::from_fn(move || {
+                let bit = (bits != 0).then(|| bits.trailing_zeros() as u8)?;
+                bits &= bits - 1;
+                Some(word * 64 + bit)
+            })
+        })
     }
 
     pub(crate) fn union(&self, other: &Self) -> Self {

@@ -1,7 +1,8 @@
 //! The texts without which a pattern cannot match.
 //!
-//! One automaton looks for the literals of all rules at once; only a rule of which one was found
-//! runs its own pattern. Literals are folded to lower case, and looked for regardless of case.
+//! A pattern that is filled with captured texts for each message is only worth compiling where one of
+//! those texts stands; this tells whether that is so. (Patterns that stay the same are looked for by
+//! what [`screen`](crate::screen) chooses, which knows more than texts.)
 
 use super::byte_set::ByteSet;
 use super::node::Node;

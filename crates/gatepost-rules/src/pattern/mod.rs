@@ -1,10 +1,11 @@
 //! Regular expressions as Perl means them.
 //!
-//! SpamAssassin's rules are written for Perl. Each is read into a tree once ([`parser`]); from
-//! the tree come the literals it cannot match without ([`literals`]), and one of two engines:
-//! an automaton where it provably finds the same ([`automaton`]), PCRE2 otherwise
-//! ([`backtracking`]). Engines are compiled when a rule first needs one: a folder has three
-//! thousand patterns, of which a message meets some hundred.
+//! SpamAssassin's rules are written for Perl. Each is read into a tree once ([`parser`]), from
+//! which [`screen`](crate::screen) takes what it cannot match without. Searches are made by PCRE2
+//! ([`backtracking`]), which backtracks as Perl does and compiles to machine code. Where a text is
+//! so long that backtracking could take its square, an automaton searches instead, if it provably
+//! finds the same ([`automaton`]). Both are compiled when first needed: a folder has three thousand
+//! patterns, of which a message meets some hundred; until then only a pattern's text is kept.
 
 mod automaton;
 mod backtracking;
@@ -14,35 +15,49 @@ mod delimited;
 mod literals;
 mod node;
 mod parser;
+mod pcre;
 mod sharing;
 mod template;
 
+use std::borrow::Cow;
 use std::sync::OnceLock;
 
-pub(crate) use literals::Literals;
-use node::Node;
+pub(crate) use byte_set::ByteSet;
+pub(crate) use node::{Assertion, Greed, Node};
 pub(crate) use parser::Modifiers;
+use pcre::Use;
 pub(crate) use template::{Captured, Groups, Template};
+
+/// Texts from this length on are searched in linear time, bytes.
+pub(crate) const LONG_TEXT_BYTES: usize = 16 * 1024;
+/// Where only backtracking is possible, a long text is searched in slices of so many bytes, and for
+/// matches that are no longer than a slice.
+const SLICE_BYTES: usize = LONG_TEXT_BYTES;
 
 /// A pattern of a rule.
 #[derive(Debug)]
 pub(crate) struct Pattern {
-    tree: Node,
-    engine: OnceLock<Engine>,
-}
-
-#[derive(Debug)]
-enum Engine {
-    Automaton(regex_automata::meta::Regex),
-    Backtracking(pcre2::bytes::Regex),
-    /// Neither engine takes it; the reason.
-    None(String),
+    body: Box<[u8]>,
+    modifiers: Modifiers,
+    /// Use the automaton for all texts.
+    prefers_automaton: bool,
+    /// Kept until [`Pattern::take_tree`].
+    tree: Option<Box<Node>>,
+    /// Searches.
+    code: OnceLock<Result<pcre::Code, Box<str>>>,
+    /// Matches at one place.
+    anchored: OnceLock<Result<pcre::Code, Box<str>>>,
+    /// For long texts; `None` inside if there is no automaton that finds the same.
+    automaton: OnceLock<Option<Box<regex_automata::meta::Regex>>>,
 }
 
 /// A search gave up before it knew.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the pattern ran into its limit: {0}")]
 pub(crate) struct LimitReached(pub(crate) String);
+
+/// Where the first match begins and ends.
+pub(crate) type Found = Option<(usize, usize)>;
 
 impl Pattern {
     /// Reads a pattern with delimiters and modifiers, such as `/viagra/i`.
@@ -56,8 +71,13 @@ impl Pattern {
     pub(crate) fn parse_bare(body: &[u8], modifiers: Modifiers) -> Result<Self, String> {
         let tree = parser::parse(body, modifiers).map_err(|error| error.to_string())?;
         Ok(Self {
-            tree,
-            engine: OnceLock::new(),
+            body: body.into(),
+            modifiers,
+            prefers_automaton: false,
+            tree: Some(Box::new(tree)),
+            code: OnceLock::new(),
+            anchored: OnceLock::new(),
+            automaton: OnceLock::new(),
         })
     }
 
@@ -66,59 +86,132 @@ impl Pattern {
         delimited::split(text)
     }
 
-    /// Texts in lower case of which each match contains at least one.
-    pub(crate) fn literals(&self) -> Option<Literals> {
-        literals::required(&self.tree)
+    /// The pattern as a tree, which is large and kept no longer.
+    pub(crate) fn take_tree(&mut self) -> Node {
+        self.tree.take().map_or_else(|| self.read(), |tree| *tree)
+    }
+
+    /// Searches all texts with the automaton, which tries all alternatives at once and not at each
+    /// place anew: better for what runs on every text.
+    pub(crate) fn prefer_automaton(&mut self) {
+        self.prefers_automaton = true;
+    }
+
+    /// Whether the empty text may match; asked before the tree is taken, or slow.
+    pub(crate) fn may_match_nothing(&self) -> bool {
+        self.tree().min_len() == 0
+    }
+
+    /// The pattern as a tree.
+    fn tree(&self) -> Cow<'_, Node> {
+        match &self.tree {
+            Some(tree) => Cow::Borrowed(tree),
+            None => Cow::Owned(self.read()),
+        }
+    }
+
+    /// Reads the pattern again; it could be read before.
+    fn read(&self) -> Node {
+        parser::parse(&self.body, self.modifiers).unwrap_or(Node::Empty)
     }
 
     /// Compiles now what would be compiled at the first search; an error says that the pattern
     /// cannot run.
     pub(crate) fn compile(&self) -> Result<(), String> {
-        match self.engine() {
-            Engine::None(reason) => Err(reason.clone()),
-            Engine::Automaton(_) | Engine::Backtracking(_) => Ok(()),
-        }
+        let code = self.code(&self.code, Use::Search);
+        code.map(|_| ()).map_err(|LimitReached(reason)| reason)
     }
 
-    fn engine(&self) -> &Engine {
-        self.engine.get_or_init(|| {
-            if let Some(regex) = automaton::translate(&self.tree)
-                .as_ref()
-                .and_then(automaton::compile)
-            {
-                return Engine::Automaton(regex);
-            }
-            backtracking::compile(&self.tree).map_or_else(Engine::None, Engine::Backtracking)
-        })
+    fn code<'c>(
+        &self,
+        place: &'c OnceLock<Result<pcre::Code, Box<str>>>,
+        purpose: Use,
+    ) -> Result<&'c pcre::Code, LimitReached> {
+        place
+            .get_or_init(|| backtracking::compile(&self.read(), purpose).map_err(Into::into))
+            .as_ref()
+            .map_err(|reason| LimitReached(reason.to_string()))
     }
 
-    /// The first match that begins at or after `start`.
+    fn automaton(&self) -> Option<&regex_automata::meta::Regex> {
+        let make = || {
+            let hir = automaton::translate(&self.read())?;
+            automaton::compile(&hir).map(Box::new)
+        };
+        self.automaton.get_or_init(make).as_deref()
+    }
+
+    /// The first match that begins at or after `start`. `go_on` is asked now and then in long
+    /// searches, with the bytes that were searched; with false the search gives up.
     pub(crate) fn find(
         &self,
         text: &[u8],
         start: usize,
-    ) -> Result<Option<(usize, usize)>, LimitReached> {
-        if start > text.len() {
-            return Ok(None);
+        mut go_on: impl FnMut(usize) -> bool,
+    ) -> Result<Found, LimitReached> {
+        let is_long = text.len() > LONG_TEXT_BYTES;
+        if (is_long || self.prefers_automaton)
+            && let Some(regex) = self.automaton()
+        {
+            return Ok(automaton::find(regex, text, start));
         }
-        match self.engine() {
-            Engine::Automaton(regex) => Ok(automaton::find(regex, text, start)),
-            Engine::Backtracking(regex) => regex
-                .find_at(text, start)
-                .map(|found| found.map(|found| (found.start(), found.end())))
-                .map_err(|error| LimitReached(error.to_string())),
-            Engine::None(reason) => Err(LimitReached(reason.clone())),
+        let code = self.code(&self.code, Use::Search)?;
+        if !is_long {
+            return search(code, text, start);
         }
+        for from in (start..=text.len()).step_by(SLICE_BYTES) {
+            let end = text.len().min(from.saturating_add(2 * SLICE_BYTES));
+            let found = search(code, text.get(..end).unwrap_or(text), from)?;
+            match found {
+                Some((_, to)) if to == end && end < text.len() => {
+                    return Err(LimitReached("the match is too long".to_owned()));
+                }
+                Some(_) => return Ok(found),
+                None if end == text.len() => break,
+                None if !go_on(2 * SLICE_BYTES) => {
+                    return Err(LimitReached("the time is over".to_owned()));
+                }
+                None => {}
+            }
+        }
+        Ok(None)
     }
+
+    /// Whether a match begins at one of these places; for texts that are not long.
+    pub(crate) fn begins_at(
+        &self,
+        text: &[u8],
+        mut places: std::ops::RangeInclusive<usize>,
+    ) -> Result<bool, LimitReached> {
+        let code = self.code(&self.anchored, Use::MatchAtPlace)?;
+        let begins = |place| Ok(search(code, text, place)?.is_some());
+        places
+            .find_map(|place| match begins(place) {
+                Ok(false) => None,
+                outcome => Some(outcome),
+            })
+            .unwrap_or(Ok(false))
+    }
+}
+
+fn search(code: &pcre::Code, text: &[u8], start: usize) -> Result<Found, LimitReached> {
+    code.search(text, start)
+        .map_err(|error| LimitReached(error.to_string()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Both engines must give the same, where both take the pattern.
     fn matches(pattern: &str, text: &[u8]) -> bool {
-        let pattern = Pattern::parse(pattern.as_bytes()).unwrap();
-        pattern.find(text, 0).unwrap().is_some()
+        let parsed = Pattern::parse(pattern.as_bytes()).unwrap();
+        let found = parsed.find(text, 0, |_| true).unwrap();
+        if let Some(regex) = parsed.automaton() {
+            let by_automaton = automaton::find(regex, text, 0).is_some();
+            assert_eq!(by_automaton, found.is_some(), "{pattern}");
+        }
+        found.is_some()
     }
 
     /// Checked against Perl: `$text =~ qr/$pattern/aa`.
@@ -171,6 +264,9 @@ mod tests {
             (r"/[\101-\x43]/", b"B", true),
             (r"/$/", b"", true),
             (r"/|/", b"", true),
+            (r"/(?:cheap|free)[a-z]{0,9}/", b"free", true),
+            (r"/(?:cheap|free)[a-z]{0,9}?\d/", b"free1", true),
+            (r"/(?:cheap|free)[a-z]{0,9}+x/", b"freex", false),
         ] {
             assert_eq!(matches(pattern, text), expected, "{pattern}");
         }
@@ -203,7 +299,28 @@ mod tests {
     fn a_catastrophic_pattern_gives_up() {
         let pattern = Pattern::parse(br"/^(?=(?:a|aa)+$)/").unwrap();
         let text = [&[b'a'; 5000][..], b"!"].concat();
-        assert!(pattern.find(&text, 0).is_err());
+        assert!(pattern.find(&text, 0, |_| true).is_err());
+    }
+
+    #[test]
+    fn long_texts_are_searched_like_short_ones() {
+        let filler = vec![b'x'; SLICE_BYTES * 5 / 2];
+        for (pattern, tail, expected) in [
+            ("/x+y$/", &b"y"[..], true),
+            (r"/(?<=x)(y)\1/", b"yyx", true),
+            (r"/(?<!x)y/", b"y", false),
+            (r"/y(?!z)/", b"yz", false),
+        ] {
+            let text = [&filler[..], tail].concat();
+            assert_eq!(matches(pattern, &text), expected, "{pattern}");
+        }
+    }
+
+    #[test]
+    fn a_long_search_asks_for_the_time() {
+        let pattern = Pattern::parse(br"/(?<!x)y/").unwrap();
+        let text = vec![b'x'; SLICE_BYTES * 3];
+        assert!(pattern.find(&text, 0, |_| false).is_err());
     }
 
     /// `replace_tag` makes such patterns: hundreds of times the same spellings of a letter.
@@ -224,37 +341,25 @@ mod tests {
         let text = format!("/(?<!x)(?:{word}[ ,]?){{3,60}}(end|stop)\\1$/i");
         let pattern = Pattern::parse(text.as_bytes()).unwrap();
         assert_eq!(pattern.compile(), Ok(()));
-        let find = |text: &str| pattern.find(text.as_bytes(), 0).unwrap();
+        let find = |text: &str| pattern.find(text.as_bytes(), 0, |_| true).unwrap();
         assert_eq!(find("PaSs3WORD4password,passWordendend"), Some((0, 33)));
         assert_eq!(find("passwordpassword endend"), None);
         assert_eq!(find("passwordpasswordpasswordendstop"), None);
     }
 
+    /// Compiled at once such patterns are beyond what PCRE2 takes.
     #[test]
-    fn required_literals() {
-        let literals = |pattern: &str| {
-            let pattern = Pattern::parse(pattern.as_bytes()).unwrap();
-            let texts = pattern.literals().map(|literals| literals.0);
-            texts.map(|texts| {
-                let texts = texts
-                    .into_iter()
-                    .map(|text| String::from_utf8(text).unwrap());
-                texts.collect::<Vec<_>>().join("|")
-            })
-        };
-        for (pattern, expected) in [
-            ("/viagra/i", Some("viagra")),
-            ("/v[i1]agra/i", Some("v1agra|viagra")),
-            ("/(?:cheap|free).{0,9}meds/", Some("meds")),
-            ("/lottery|winner/", Some("lottery|winner")),
-            ("/lottery|[a-z]/", None),
-            ("/colou?red/i", Some("colored|coloured")),
-            ("/^(?!no).*unsubscribe$/", Some("unsubscribe")),
-            ("/[A-Z]{5}/", None),
-            ("/(ab){3}x*/", Some("ababab")),
-            ("/a.b/", None),
+    fn large_patterns_are_written_with_calls() {
+        let word = "(?:alpha|beta|gamma|delta|epsilon|zeta|eta|theta|iota|kappa)";
+        let text = format!("/^(?:(?:{word}-){{1,40}}{word}[.,]){{3,40}}$/");
+        let pattern = Pattern::parse(text.as_bytes()).unwrap();
+        assert_eq!(pattern.compile(), Ok(()));
+        for (text, expected) in [
+            ("alpha-beta.gamma-eta,theta-iota-kappa.", true),
+            ("alpha-beta.gamma-eta,theta.", false),
         ] {
-            assert_eq!(literals(pattern).as_deref(), expected, "{pattern}");
+            let found = pattern.find(text.as_bytes(), 0, |_| true).unwrap();
+            assert_eq!(found.is_some(), expected, "{text}");
         }
     }
 }

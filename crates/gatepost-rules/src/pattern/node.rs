@@ -138,4 +138,46 @@ impl Node {
             | Self::Recurse(_) => 0,
         }
     }
+
+    /// The most bytes that the node can match; `None` if there is no bound.
+    pub(crate) fn max_len(&self) -> Option<usize> {
+        match self {
+            Self::Byte(_) => Some(1),
+            Self::Concat(parts) => parts
+                .iter()
+                .try_fold(0usize, |sum, part| sum.checked_add(part.max_len()?)),
+            Self::Alternate(parts) | Self::BranchReset(parts) => parts
+                .iter()
+                .try_fold(0usize, |most, part| Some(most.max(part.max_len()?))),
+            Self::Repeat { inner, max, .. } => {
+                let once = inner.max_len()?;
+                match max {
+                    Some(max) => once.checked_mul(*max as usize),
+                    None => (once == 0).then_some(0),
+                }
+            }
+            Self::Capture { inner, .. } | Self::Atomic(inner) => inner.max_len(),
+            Self::Conditional { yes, no, .. } => Some(yes.max_len()?.max(no.max_len()?)),
+            Self::BackReference { .. } | Self::Recurse(_) => None,
+            Self::Empty | Self::Assertion(_) | Self::Look { .. } => Some(0),
+        }
+    }
+
+    /// Whether a part refers to a group by name or number.
+    pub(crate) fn refers_to_groups(&self) -> bool {
+        match self {
+            Self::BackReference { .. }
+            | Self::Recurse(_)
+            | Self::Conditional { .. }
+            | Self::BranchReset(_) => true,
+            Self::Concat(parts) | Self::Alternate(parts) => {
+                parts.iter().any(Self::refers_to_groups)
+            }
+            Self::Repeat { inner, .. }
+            | Self::Capture { inner, .. }
+            | Self::Look { inner, .. }
+            | Self::Atomic(inner) => inner.refers_to_groups(),
+            Self::Empty | Self::Byte(_) | Self::Assertion(_) => false,
+        }
+    }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::{Modifiers, Pattern, backtracking};
+use super::{Modifiers, Pattern, backtracking, literals};
 
 /// A text that no pattern has by itself, to see where a value would stand.
 const PLACEHOLDER: &[u8] = b"zqxjkzqx";
@@ -46,7 +46,7 @@ impl Template {
         Some(match template.fill(&tried.collect()) {
             Some(Err(reason)) => Err(reason),
             Some(Ok(pattern)) => {
-                let literals = pattern.literals().map(|literals| literals.0);
+                let literals = literals::required(&pattern.tree()).map(|literals| literals.0);
                 template.needs_value = literals.is_some_and(|literals| {
                     let has_it = |text: &Vec<u8>| memchr::memmem::find(text, PLACEHOLDER).is_some();
                     literals.iter().all(has_it)
@@ -163,12 +163,13 @@ impl Groups {
     /// The named groups of a pattern, if they are among those wanted; the error is that the
     /// pattern does not compile.
     pub(crate) fn of(pattern: &Pattern, is_wanted: impl Fn(&str) -> bool) -> Option<Self> {
+        let tree = pattern.tree();
         let mut names = Vec::new();
-        pattern.tree.group_names(&mut names);
+        tree.group_names(&mut names);
         if !names.iter().any(|name| is_wanted(name)) {
             return None;
         }
-        backtracking::compile(&pattern.tree).ok().map(Self)
+        backtracking::compile_with_groups(&tree).ok().map(Self)
     }
 
     /// Adds the texts that the groups take in the first matches; gives how many there were.
@@ -214,7 +215,10 @@ mod tests {
             ("%{A}d|e#%{lower}", true),
             ("%{A}axb@c#%{lower}", false),
         ] {
-            let found = pattern.find(text.as_bytes(), 0).unwrap().is_some();
+            let found = pattern
+                .find(text.as_bytes(), 0, |_| true)
+                .unwrap()
+                .is_some();
             assert_eq!(found, expected, "{text}");
         }
         assert!(template.fill(&Captured::new()).is_none());

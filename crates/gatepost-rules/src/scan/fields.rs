@@ -2,13 +2,15 @@
 
 use std::borrow::Cow;
 
-use super::prefilter::Prefilter;
 use super::state::{RuleId, State};
+use super::table::{Table, Worth};
 use crate::mail::{HeaderSelector, Mail};
-use crate::pattern::{Literals, Pattern};
+use crate::pattern::Pattern;
 
-/// Rules of one field from which on a prefilter is worth having.
-const PREFILTER_RULES_MIN: usize = 4;
+const SCREENED: Worth = Worth {
+    patterns_min: 4,
+    bits_min: 4.0,
+};
 
 /// A rule that compares a field with a pattern.
 #[derive(Debug)]
@@ -27,39 +29,31 @@ pub(crate) struct FieldRules {
     selector: HeaderSelector,
     rules: Vec<FieldRule>,
     exists: Vec<RuleId>,
-    prefilter: Option<Prefilter>,
-    unfiltered: Vec<u32>,
+    table: Table,
+    /// Rules that may hit where the message has no such field, by index.
+    of_missing: Vec<u32>,
 }
 
 impl FieldRules {
     pub(crate) fn new(
         selector: HeaderSelector,
-        rules: Vec<FieldRule>,
+        mut rules: Vec<FieldRule>,
         exists: Vec<RuleId>,
     ) -> Self {
-        let literals: Vec<Option<Literals>> = rules
-            .iter()
-            .map(|rule| {
-                if rules.len() >= PREFILTER_RULES_MIN {
-                    rule.pattern.literals()
-                } else {
-                    None
-                }
+        // Perl matches a missing field as an empty text.
+        let of_missing = (0u32..)
+            .zip(&rules)
+            .filter(|(_, rule)| {
+                rule.negated || rule.if_unset.is_some() || rule.pattern.may_match_nothing()
             })
-            .collect();
-        let indexed = || (0u32..).zip(&literals);
-        let known = indexed().filter_map(|(index, texts)| Some((index, texts.as_ref()?)));
-        let prefilter = Prefilter::new(known);
-        let unfiltered = indexed()
-            .filter(|(_, texts)| texts.is_none())
             .map(|(index, _)| index)
             .collect();
         Self {
             selector,
+            table: table(&mut rules),
             rules,
             exists,
-            prefilter,
-            unfiltered,
+            of_missing,
         }
     }
 
@@ -68,41 +62,45 @@ impl FieldRules {
     }
 
     pub(crate) fn scan(&self, mail: &Mail<'_>, state: &mut State) {
-        let value = mail.header(&self.selector);
-        if value.is_some() {
+        if let Some(text) = mail.header(&self.selector) {
             for &rule in &self.exists {
                 state.hit(rule, 1.0);
             }
+            run_on(&self.rules, &self.table, &text, state);
+            return;
         }
-        let Some(text) = value else {
-            // Perl matches a missing field as an empty text.
-            for rule in &self.rules {
+        for &index in &self.of_missing {
+            if let Some(rule) = self.rules.get(index as usize) {
                 rule.run(rule.if_unset.as_deref().unwrap_or_default(), state);
             }
-            return;
-        };
-        let Some(prefilter) = &self.prefilter else {
-            self.rules.iter().for_each(|rule| rule.run(&text, state));
-            return;
-        };
-        let mut is_candidate = vec![false; self.rules.len()];
-        prefilter.search(&text, |rule, _, _| {
-            if let Some(is_candidate) = is_candidate.get_mut(rule as usize) {
-                *is_candidate = true;
-            }
-            true
-        });
-        for &rule in &self.unfiltered {
-            if let Some(is_candidate) = is_candidate.get_mut(rule as usize) {
-                *is_candidate = true;
-            }
         }
-        for (rule, is_candidate) in self.rules.iter().zip(is_candidate) {
-            if is_candidate {
-                rule.run(&text, state);
-            } else if rule.negated {
-                state.hit(rule.rule, 1.0);
-            }
+    }
+}
+
+fn table(rules: &mut [FieldRule]) -> Table {
+    let patterns = rules
+        .iter_mut()
+        .map(|rule| (&mut rule.pattern, rule.negated));
+    Table::new(patterns, SCREENED)
+}
+
+/// Runs rules on a field's text.
+fn run_on(rules: &[FieldRule], table: &Table, text: &[u8], state: &mut State) {
+    let in_time = table.screen(text, state, |state, owner, end| {
+        if let Some(rule) = rules.get(owner.pattern as usize) {
+            let what = (rule.rule, &rule.pattern, rule.hits_max);
+            state.candidate(what, text, owner, end);
+        }
+    });
+    if !in_time {
+        for rule in rules {
+            state.limit(rule.rule);
+        }
+        return;
+    }
+    for index in table.others(text) {
+        if let Some(rule) = rules.get(index as usize) {
+            rule.run(text, state);
         }
     }
 }
@@ -117,12 +115,40 @@ impl FieldRule {
                 state.hit(self.rule, 1.0);
             }
         } else {
-            state.count(self.rule, &self.pattern, text, self.hits_max);
+            state.count_up_to(self.rule, &self.pattern, text, self.hits_max);
         }
     }
 }
 
-/// A `mimeheader` rule, which looks at a field of each part.
+/// The `mimeheader` rules of one field that hit if any part's field matches.
+#[derive(Debug)]
+pub(crate) struct MimeRules {
+    selector: HeaderSelector,
+    rules: Vec<FieldRule>,
+    table: Table,
+}
+
+impl MimeRules {
+    pub(crate) fn new(selector: HeaderSelector, mut rules: Vec<FieldRule>) -> Self {
+        Self {
+            selector,
+            table: table(&mut rules),
+            rules,
+        }
+    }
+
+    pub(crate) fn patterns(&self) -> impl Iterator<Item = (RuleId, &Pattern)> {
+        self.rules.iter().map(|rule| (rule.rule, &rule.pattern))
+    }
+
+    pub(crate) fn scan(&self, mail: &Mail<'_>, state: &mut State) {
+        for value in mail.mime_headers(&self.selector) {
+            run_on(&self.rules, &self.table, &value, state);
+        }
+    }
+}
+
+/// A `mimeheader` rule that counts, negates or joins, or looks at some parts only.
 #[derive(Debug)]
 pub(crate) struct MimeRule {
     pub(crate) selector: HeaderSelector,
@@ -134,6 +160,12 @@ pub(crate) struct MimeRule {
 }
 
 impl MimeRule {
+    /// Whether the rule only asks if any part's field matches.
+    pub(crate) fn is_simple(&self) -> bool {
+        let field = &self.field;
+        !self.concat && self.range.is_none() && !field.negated && field.hits_max == 1
+    }
+
     pub(crate) fn scan(&self, mail: &Mail<'_>, state: &mut State) {
         let (first, last) = self.range.unwrap_or((0, u32::MAX));
         let values = mail.mime_headers(&self.selector);
@@ -158,7 +190,7 @@ impl MimeRule {
         }
         for value in &values {
             // The first part that matches decides; its matches are what is counted.
-            state.count(field.rule, &field.pattern, value, field.hits_max);
+            state.count_up_to(field.rule, &field.pattern, value, field.hits_max);
             if state.value(field.rule) > 0.0 {
                 return;
             }

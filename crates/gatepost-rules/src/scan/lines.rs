@@ -1,8 +1,13 @@
 //! The rules of one view that is a list of lines: body, rawbody, uri; and full, which is one line.
 
-use super::prefilter::Prefilter;
 use super::state::{RuleId, State};
-use crate::pattern::{Literals, Pattern};
+use super::table::{Table, Worth};
+use crate::pattern::Pattern;
+
+const SCREENED: Worth = Worth {
+    patterns_min: 6,
+    bits_min: 6.0,
+};
 
 /// A rule that looks for a pattern in each line.
 #[derive(Debug)]
@@ -19,27 +24,21 @@ pub(crate) struct LineRule {
 #[derive(Debug, Default)]
 pub(crate) struct LineRules {
     rules: Vec<LineRule>,
-    prefilter: Option<Prefilter>,
-    /// Rules without a usable literal, by index.
-    unfiltered: Vec<u32>,
+    table: Table,
 }
 
 impl LineRules {
-    pub(crate) fn new(rules: Vec<LineRule>) -> Self {
-        let literals: Vec<Option<Literals>> =
-            rules.iter().map(|rule| rule.pattern.literals()).collect();
-        let indexed = || (0u32..).zip(&literals);
-        let known = indexed().filter_map(|(index, texts)| Some((index, texts.as_ref()?)));
-        let prefilter = Prefilter::new(known);
-        let unfiltered = indexed()
-            .filter(|(_, texts)| texts.is_none())
-            .map(|(index, _)| index)
-            .collect();
-        Self {
-            rules,
-            prefilter,
-            unfiltered,
+    pub(crate) fn new(mut rules: Vec<LineRule>) -> Self {
+        let patterns = rules.iter_mut().map(|rule| (&mut rule.pattern, false));
+        let table = Table::new(patterns, SCREENED);
+        for index in table.unscreened() {
+            if let Some(rule) = rules.get_mut(index as usize)
+                && rule.hits_max == 1
+            {
+                rule.pattern.prefer_automaton();
+            }
         }
+        Self { rules, table }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -52,92 +51,31 @@ impl LineRules {
 
     /// Runs all rules on lines that lie end to end in `text`.
     pub(crate) fn scan(&self, text: &[u8], ends: &[usize], state: &mut State) {
-        if let Some(prefilter) = &self.prefilter {
-            let mut pass = Pass {
-                rules: self,
-                text,
-                ends,
-                line: 0,
-                line_start: 0,
-                candidates: Vec::new(),
-                is_candidate: vec![false; self.rules.len()],
-                state: &mut *state,
-            };
-            prefilter.search(text, |rule, start, end| pass.literal(rule, start, end));
-            pass.confirm();
-        }
         let mut line_start = 0;
         for (line, &end) in ends.iter().enumerate() {
             let content = text.get(line_start..end).unwrap_or_default();
-            for &rule in &self.unfiltered {
-                self.run(rule, line, content, state);
-            }
             line_start = end;
-        }
-    }
-
-    /// Runs one rule on one line.
-    fn run(&self, index: u32, line: usize, content: &[u8], state: &mut State) {
-        let Some(rule) = self.rules.get(index as usize) else {
-            return;
-        };
-        let seen = state.value(rule.rule) as u32;
-        if seen >= rule.hits_max || (line == 0 && rule.skips_first) {
-            return;
-        }
-        state.count(rule.rule, &rule.pattern, content, rule.hits_max - seen);
-    }
-}
-
-/// One pass of the prefilter over a view. Candidates are confirmed on the line where a literal
-/// of theirs stood, and nowhere else.
-struct Pass<'p> {
-    rules: &'p LineRules,
-    text: &'p [u8],
-    ends: &'p [usize],
-    line: usize,
-    line_start: usize,
-    candidates: Vec<u32>,
-    is_candidate: Vec<bool>,
-    state: &'p mut State,
-}
-
-impl Pass<'_> {
-    /// Literals come in order of their ends. False ends the pass.
-    fn literal(&mut self, rule: u32, start: usize, end: usize) -> bool {
-        while self.line_end() < end {
-            self.confirm();
-            self.line_start = self.line_end();
-            self.line += 1;
-            if self.line >= self.ends.len() {
-                return false;
+            let in_time = self.table.screen(content, state, |state, owner, end| {
+                if let Some(rule) = self.rules.get(owner.pattern as usize)
+                    && !(line == 0 && rule.skips_first)
+                {
+                    let what = (rule.rule, &rule.pattern, rule.hits_max);
+                    state.candidate(what, content, owner, end);
+                }
+            });
+            if !in_time {
+                for rule in &self.rules {
+                    state.limit(rule.rule);
+                }
+                return;
             }
-        }
-        // A literal across the end of a line stands in neither.
-        if start < self.line_start {
-            return true;
-        }
-        if let Some(is_candidate) = self.is_candidate.get_mut(rule as usize)
-            && !*is_candidate
-        {
-            *is_candidate = true;
-            self.candidates.push(rule);
-        }
-        true
-    }
-
-    fn line_end(&self) -> usize {
-        self.ends.get(self.line).copied().unwrap_or(usize::MAX)
-    }
-
-    fn confirm(&mut self) {
-        let end = self.line_end().min(self.text.len());
-        let content = self.text.get(self.line_start..end).unwrap_or_default();
-        for rule in self.candidates.drain(..) {
-            if let Some(is_candidate) = self.is_candidate.get_mut(rule as usize) {
-                *is_candidate = false;
+            for index in self.table.others(content) {
+                if let Some(rule) = self.rules.get(index as usize)
+                    && !(line == 0 && rule.skips_first)
+                {
+                    state.count_up_to(rule.rule, &rule.pattern, content, rule.hits_max);
+                }
             }
-            self.rules.run(rule, self.line, content, self.state);
         }
     }
 }

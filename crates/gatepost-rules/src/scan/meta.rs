@@ -4,6 +4,8 @@
 //! their dependencies. One of SpamAssassin's habits is kept: a meta with score 0 is never
 //! *settled* when it would hit, so that metas which name it are never computed ([`Settled`]).
 
+use std::collections::HashMap;
+
 use super::state::{RuleId, State};
 use crate::language::expression::Expression;
 
@@ -30,8 +32,20 @@ pub(crate) struct MetaRule {
 }
 
 /// All metas, each after those it names.
+///
+/// Nearly all rules do not hit a message, so what each meta comes to when nothing hits is computed
+/// once; for a message only those are computed that name something which came out otherwise.
 #[derive(Debug, Default)]
-pub(crate) struct MetaRules(pub(crate) Vec<MetaRule>);
+pub(crate) struct MetaRules {
+    rules: Vec<MetaRule>,
+    /// What each comes to when no rule hits.
+    at_rest: Vec<Settled>,
+    /// Metas that hit when no rule hits, by place.
+    hitting_at_rest: Vec<u32>,
+    /// By rule, and by meta: the places of the metas that name it.
+    naming_rule: HashMap<RuleId, Vec<u32>>,
+    naming_meta: Vec<Vec<u32>>,
+}
 
 /// Whether a meta has a value.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -47,32 +61,112 @@ impl Settled {
             Self::Never => None,
         }
     }
+
+    fn is_hit(self) -> bool {
+        self.value().is_some_and(|value| value != 0.0)
+    }
 }
 
 impl MetaRules {
+    pub(crate) fn new(rules: Vec<MetaRule>) -> Self {
+        let mut metas = Self {
+            at_rest: Vec::with_capacity(rules.len()),
+            naming_meta: vec![Vec::new(); rules.len()],
+            ..Self::default()
+        };
+        for (place, meta) in (0u32..).zip(&rules) {
+            for operand in meta.expression.names() {
+                match *operand {
+                    Operand::Rule(rule) => metas.naming_rule.entry(rule).or_default().push(place),
+                    Operand::Meta(other) => {
+                        if let Some(naming) = metas.naming_meta.get_mut(other as usize) {
+                            naming.push(place);
+                        }
+                    }
+                    Operand::Never => {}
+                }
+            }
+            let outcome = meta.compute(&metas.at_rest, |_| 0.0);
+            if outcome.is_hit() {
+                metas.hitting_at_rest.push(place);
+            }
+            metas.at_rest.push(outcome);
+        }
+        metas.rules = rules;
+        metas
+    }
+
     pub(crate) fn scan(&self, state: &mut State) {
-        let mut settled: Vec<Settled> = Vec::with_capacity(self.0.len());
-        for meta in &self.0 {
-            let outcome = meta.compute(&settled, state);
+        let mut settled = self.at_rest.clone();
+        let mut due = Due::new(self.rules.len());
+        due.add(&self.hitting_at_rest);
+        for rule in &state.hits {
+            due.add(self.naming_rule.get(rule).map_or(&[][..], Vec::as_slice));
+        }
+        while let Some(place) = due.next() {
+            let (Some(meta), Some(known)) = (self.rules.get(place), self.at_rest.get(place)) else {
+                continue;
+            };
+            let outcome = meta.compute(&settled, |rule| state.value(rule));
+            if outcome != *known {
+                due.add(self.naming_meta.get(place).map_or(&[][..], Vec::as_slice));
+            }
             if let Settled::Value(value) = outcome
                 && value != 0.0
             {
                 state.hit(meta.rule, value);
             }
-            settled.push(outcome);
+            if let Some(settled) = settled.get_mut(place) {
+                *settled = outcome;
+            }
+        }
+    }
+}
+
+/// Places that are still to be looked at, the lowest first. What is added lies above what was taken.
+struct Due {
+    words: Vec<u64>,
+    word: usize,
+}
+
+impl Due {
+    fn new(places: usize) -> Self {
+        Self {
+            words: vec![0; places.div_ceil(64)],
+            word: 0,
+        }
+    }
+
+    fn add(&mut self, places: &[u32]) {
+        for &place in places {
+            if let Some(word) = self.words.get_mut(place as usize / 64) {
+                *word |= 1 << (place % 64);
+            }
+        }
+    }
+
+    fn next(&mut self) -> Option<usize> {
+        loop {
+            let word = self.words.get_mut(self.word)?;
+            if *word != 0 {
+                let bit = word.trailing_zeros() as usize;
+                *word &= *word - 1;
+                return Some(self.word * 64 + bit);
+            }
+            self.word += 1;
         }
     }
 }
 
 impl MetaRule {
-    fn compute(&self, settled: &[Settled], state: &State) -> Settled {
+    fn compute(&self, settled: &[Settled], value: impl Fn(RuleId) -> f64) -> Settled {
         if self.is_blocked {
             return Settled::Never;
         }
         let mut never = false;
-        let value = self.expression.evaluate(|operand| match *operand {
+        let sum = self.expression.evaluate(|operand| match *operand {
             Operand::Never => 0.0,
-            Operand::Rule(rule) => state.value(rule),
+            Operand::Rule(rule) => value(rule),
             Operand::Meta(index) => {
                 let known = settled
                     .get(index as usize)
@@ -81,11 +175,11 @@ impl MetaRule {
                 known.unwrap_or(0.0)
             }
         });
-        if never || (self.is_silent && value != 0.0) {
+        if never || (self.is_silent && sum != 0.0) {
             return Settled::Never;
         }
         // A hit counts at least once, whatever the arithmetic gave.
-        Settled::Value(if value < 0.0 { 1.0 } else { value })
+        Settled::Value(if sum < 0.0 { 1.0 } else { sum })
     }
 }
 
@@ -103,11 +197,11 @@ impl MetaRules {
     pub(crate) fn near(&self, state: &State) -> Vec<Near> {
         let rule_of = |operand: &Operand| match *operand {
             Operand::Rule(rule) => Some(rule),
-            Operand::Meta(index) => self.0.get(index as usize).map(|meta| meta.rule),
+            Operand::Meta(index) => self.rules.get(index as usize).map(|meta| meta.rule),
             Operand::Never => None,
         };
         let mut near = Vec::new();
-        for meta in &self.0 {
+        for meta in &self.rules {
             let names = || meta.expression.names().filter_map(rule_of);
             let has_part = names().any(|rule| state.value(rule) != 0.0);
             if meta.is_silent || meta.is_blocked || !has_part || state.value(meta.rule) != 0.0 {

@@ -1,17 +1,19 @@
 //! One message through all rules.
 //!
 //! [`compile`](crate::rule_set) sorts the rules of a folder by what they look at; a [`Program`]
-//! then makes one pass per view: a [`prefilter`] finds the rules that can match at all, those are
-//! confirmed by their own patterns, functions run, and metas are computed last.
+//! then makes one pass per view: a [`screen`](crate::screen) finds the rules that can match at all,
+//! those are confirmed by their own patterns, functions run, and metas are computed last.
 
 mod budget;
 mod capture;
 mod context;
+#[cfg(test)]
+mod differential;
 mod fields;
 mod lines;
 mod meta;
-mod prefilter;
 mod state;
+mod table;
 
 pub use context::ScanContext;
 
@@ -25,7 +27,7 @@ use crate::network::{Asked, NetworkTest};
 use crate::pattern::Pattern;
 pub(crate) use budget::Budget;
 pub(crate) use capture::{CaptureRules, Place, Source, TemplateRule};
-pub(crate) use fields::{FieldRule, FieldRules, MimeRule};
+pub(crate) use fields::{FieldRule, FieldRules, MimeRule, MimeRules};
 pub(crate) use lines::{LineRule, LineRules};
 pub(crate) use meta::{MetaRule, MetaRules, Near, Operand};
 pub(crate) use state::{RuleId, State};
@@ -46,7 +48,8 @@ pub(crate) struct Program {
     pub(crate) raw_body: LineRules,
     pub(crate) full: LineRules,
     pub(crate) uris: LineRules,
-    pub(crate) mime: Vec<MimeRule>,
+    pub(crate) mime: Vec<MimeRules>,
+    pub(crate) special_mime: Vec<MimeRule>,
     pub(crate) header_evals: Vec<EvalRule>,
     pub(crate) other_evals: Vec<EvalRule>,
     /// Rules whose patterns hold what others captured.
@@ -66,10 +69,12 @@ impl Program {
         let lines = [&self.body, &self.raw_body, &self.full, &self.uris];
         let of_lines = lines.into_iter().flat_map(LineRules::rules);
         let of_fields = self.fields.iter().flat_map(FieldRules::patterns);
-        let of_mime = self.mime.iter().map(|rule| &rule.field);
+        let of_mime = self.mime.iter().flat_map(MimeRules::patterns);
+        let of_special_mime = self.special_mime.iter().map(|rule| &rule.field);
         of_fields
             .chain(of_lines.map(|rule| (rule.rule, &rule.pattern)))
-            .chain(of_mime.map(|field| (field.rule, &field.pattern)))
+            .chain(of_mime)
+            .chain(of_special_mime.map(|field| (field.rule, &field.pattern)))
     }
 
     /// Runs all rules on a message, for at most `time`. `probability` is what Bayes says of it.
@@ -99,7 +104,10 @@ impl Program {
             let uris = mail.uris();
             self.uris.scan(uris.text(), uris.ends(), &mut state);
         }
-        for rule in &self.mime {
+        for rules in &self.mime {
+            rules.scan(mail, &mut state);
+        }
+        for rule in &self.special_mime {
             rule.scan(mail, &mut state);
         }
         run_evals(&self.other_evals, mail, &mut state);

@@ -1,13 +1,18 @@
 //! What is known of one message while it is scanned.
 
 use super::budget::Budget;
-use crate::pattern::Pattern;
+use crate::pattern::{LONG_TEXT_BYTES, Pattern};
+use crate::screen::Owner;
 
 /// A rule's place in the tables of its set.
 pub(crate) type RuleId = u32;
 
 /// Bytes of a text that count as one step of the budget.
 const BYTES_PER_STEP: usize = 4096;
+/// Places of one text from which a rule is tried before all of the text is searched once.
+const PLACES_MAX: u32 = 511;
+/// Places from which a rule is tried each for itself; of more, all of the text is searched.
+const WINDOW_BYTES_MAX: u32 = 48;
 /// The longest text that is kept as what matched.
 const MATCHED_BYTES_MAX: usize = 200;
 
@@ -16,6 +21,10 @@ const MATCHED_BYTES_MAX: usize = 200;
 pub(crate) struct State {
     /// By rule: 0, or how often it hit, or the value of a meta.
     values: Vec<f64>,
+    /// By rule: in which text it was last tried, and at how many places of it; see [`Tries`].
+    tries: Vec<Tries>,
+    /// The number of the text that is being looked at.
+    text: u32,
     /// Rules with a value, in the order in which they got it.
     pub(crate) hits: Vec<RuleId>,
     /// Rules that ran into a limit.
@@ -26,10 +35,20 @@ pub(crate) struct State {
     pub(crate) budget: Budget,
 }
 
+/// How often a rule was tried in a text.
+#[derive(Debug, Clone, Copy, Default)]
+struct Tries {
+    text: u32,
+    /// More than [`PLACES_MAX`] once all of the text was searched.
+    places: u32,
+}
+
 impl State {
     pub(crate) fn new(rules: usize, budget: Budget, explain: bool) -> Self {
         Self {
             values: vec![0.0; rules],
+            tries: vec![Tries::default(); rules],
+            text: 0,
             hits: Vec::with_capacity(64),
             limited: Vec::new(),
             matched: Vec::new(),
@@ -66,6 +85,75 @@ impl State {
         }
     }
 
+    /// Says that candidates are of another text from now on.
+    pub(crate) fn begin_text(&mut self) {
+        self.text += 1;
+    }
+
+    /// Tries a rule in a text in which a fragment of its pattern ended at `end`, up to `hits_max`
+    /// hits in all.
+    pub(crate) fn candidate(
+        &mut self,
+        (rule, pattern, hits_max): (RuleId, &Pattern, u32),
+        text: &[u8],
+        owner: Owner,
+        end: usize,
+    ) {
+        let seen = self.value(rule) as u32;
+        if seen >= hits_max {
+            return;
+        }
+        let current = self.text;
+        let Some(tries) = self.tries.get_mut(rule as usize) else {
+            return;
+        };
+        if tries.text != current {
+            *tries = Tries {
+                text: current,
+                places: 0,
+            };
+        }
+        if tries.places > PLACES_MAX {
+            return;
+        }
+        // Whoever counts matches, or wants to see the first one, needs them in order.
+        let is_simple = hits_max == 1 && !self.explain && text.len() <= LONG_TEXT_BYTES;
+        match owner.window {
+            Some(window) if is_simple && window.max - window.min <= WINDOW_BYTES_MAX => {
+                let Some(last) = end.checked_sub(window.min as usize) else {
+                    return;
+                };
+                let first = end.saturating_sub(window.max as usize);
+                tries.places += (last + 1 - first) as u32;
+                if self.budget.is_spent(1) {
+                    self.limit(rule);
+                    return;
+                }
+                match pattern.begins_at(text, first..=last) {
+                    Ok(false) => {}
+                    Ok(true) => self.hit(rule, 1.0),
+                    Err(_) => self.limit(rule),
+                }
+            }
+            _ => {
+                tries.places = PLACES_MAX + 1;
+                self.count(rule, pattern, text, hits_max - seen);
+            }
+        }
+    }
+
+    /// Counts the matches of a rule in one text, up to `hits_max` in all texts.
+    pub(crate) fn count_up_to(
+        &mut self,
+        rule: RuleId,
+        pattern: &Pattern,
+        text: &[u8],
+        hits_max: u32,
+    ) {
+        let seen = self.value(rule) as u32;
+        self.count(rule, pattern, text, hits_max.saturating_sub(seen));
+    }
+
     /// Counts the matches of a rule in one text, up to `hits_max`, and adds them to its value.
     pub(crate) fn count(&mut self, rule: RuleId, pattern: &Pattern, text: &[u8], hits_max: u32) {
         let mut start = 0;
@@ -95,10 +183,12 @@ impl State {
             self.limit(rule);
             return None;
         }
-        let Ok(found) = pattern.find(text, start) else {
-            self.limit(rule);
-            return None;
-        };
-        found
+        let budget = &mut self.budget;
+        let go_on = |bytes: usize| !budget.is_spent(1 + (bytes / BYTES_PER_STEP) as u32);
+        if let Ok(found) = pattern.find(text, start, go_on) {
+            return found;
+        }
+        self.limit(rule);
+        None
     }
 }

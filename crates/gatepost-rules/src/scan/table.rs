@@ -1,0 +1,118 @@
+//! Patterns that look at the same kind of text: those that can be screened, and the others.
+
+use super::state::State;
+use crate::pattern::Pattern;
+use crate::screen::{Automaton, Builder, Owner, Run, Visitor, required, required_run};
+
+/// The patterns of a list, by their index in it.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    screen: Option<Automaton>,
+    /// Patterns that run on every text, or on those with such a row of bytes.
+    always: Vec<(u32, Option<Run>)>,
+}
+
+/// When a screen is worth its pass over a text.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Worth {
+    /// Fewer patterns run faster each for itself.
+    pub(crate) patterns_min: usize,
+    /// How seldom fragments must be met, as a power of 2: the longer the texts, the more seldom.
+    pub(crate) bits_min: f32,
+}
+
+impl Table {
+    /// Sorts patterns; each comes with whether it must run on every text.
+    pub(crate) fn new<'p>(
+        patterns: impl ExactSizeIterator<Item = (&'p mut Pattern, bool)>,
+        worth: Worth,
+    ) -> Self {
+        let mut builder = Builder::new();
+        let mut always = Vec::new();
+        let is_screened = patterns.len() >= worth.patterns_min && screens_are_on();
+        for (index, (pattern, must_run)) in (0u32..).zip(patterns) {
+            let tree = pattern.take_tree();
+            let fragments = required(&tree, worth.bits_min).filter(|_| is_screened && !must_run);
+            let Some(fragments) = fragments else {
+                let run = required_run(&tree).filter(|_| !must_run && screens_are_on());
+                always.push((index, run));
+                continue;
+            };
+            for fragment in &fragments {
+                builder.add(index, fragment);
+            }
+        }
+        Self {
+            screen: (!builder.is_empty()).then(|| Automaton::new(builder)),
+            always,
+        }
+    }
+
+    /// Patterns that are not screened.
+    pub(crate) fn unscreened(&self) -> impl Iterator<Item = u32> {
+        self.always.iter().map(|(index, _)| *index)
+    }
+
+    /// Patterns that are not screened and may match in this text.
+    pub(crate) fn others(&self, text: &[u8]) -> impl Iterator<Item = u32> {
+        let may_match = |run: &Option<Run>| run.is_none_or(|run| run.is_in(text));
+        let others = self.always.iter().filter(move |(_, run)| may_match(run));
+        others.map(|(index, _)| *index)
+    }
+
+    /// Tells of each place of a text where a screened pattern may match. False if the time was over
+    /// before the end of the text.
+    #[must_use]
+    pub(crate) fn screen(
+        &self,
+        text: &[u8],
+        state: &mut State,
+        candidate: impl FnMut(&mut State, Owner, usize),
+    ) -> bool {
+        state.begin_text();
+        let Some(screen) = &self.screen else {
+            return true;
+        };
+        let mut candidates = Candidates { state, candidate };
+        screen.search(text, &mut candidates).is_ok()
+    }
+}
+
+struct Candidates<'s, F> {
+    state: &'s mut State,
+    candidate: F,
+}
+
+impl<F: FnMut(&mut State, Owner, usize)> Visitor for Candidates<'_, F> {
+    fn ended(&mut self, owner: Owner, end: usize) {
+        (self.candidate)(self.state, owner, end);
+    }
+
+    fn goes_on(&mut self) -> bool {
+        !self.state.budget.is_spent(1)
+    }
+}
+
+#[cfg(not(test))]
+fn screens_are_on() -> bool {
+    true
+}
+
+#[cfg(test)]
+thread_local! {
+    static SCREENS_ARE_ON: std::cell::Cell<bool> = const { std::cell::Cell::new(true) };
+}
+
+#[cfg(test)]
+fn screens_are_on() -> bool {
+    SCREENS_ARE_ON.get()
+}
+
+/// Makes tables in which every pattern runs on every text, for comparison.
+#[cfg(test)]
+pub(super) fn without_screens<T>(make: impl FnOnce() -> T) -> T {
+    SCREENS_ARE_ON.set(false);
+    let made = make();
+    SCREENS_ARE_ON.set(true);
+    made
+}

@@ -1,0 +1,451 @@
+//! Chooses the fragments of a pattern that a screen looks for.
+
+use super::frequency::chance;
+use crate::pattern::{Assertion, ByteSet, Greed, Node};
+
+/// Positions of one fragment beyond which it is not made longer.
+const FRAGMENT_POSITIONS_MAX: u32 = 512;
+/// Positions that all fragments of one pattern may have.
+const PATTERN_POSITIONS_MAX: u32 = 2_500;
+/// A repetition of more rounds or positions is a gap, of which only the first rounds are looked for.
+const REPEAT_POSITIONS_MAX: u32 = 160;
+/// Rounds of a repetition that are looked for.
+const ROUNDS_MAX: u32 = 16;
+/// A repetition of one position may have more rounds than others.
+const GROUP_ROUNDS_MAX: u32 = 4;
+/// Parts of a pattern beyond which the rest is not looked at.
+const PIECES_MAX: usize = 4096;
+/// Alternations within alternations beyond which none is taken apart.
+const NESTING_MAX: u32 = 24;
+/// More bits say nothing new.
+const BITS_MAX: f32 = 40.0;
+/// What the start of a text is worth: it comes once in so many bytes, as a power of 2.
+const START_BITS: f32 = 6.0;
+/// More positions than this that are busy on average multiply the states of the automaton.
+const BUSY_MAX: f32 = 0.9;
+/// Shorter rows are met too often.
+const RUN_BYTES_MIN: usize = 40;
+/// A loop over a set that is met more often than this is a gap.
+const LOOP_CHANCE_MAX: f32 = 0.3;
+
+/// How far before the end of a fragment a match begins, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Window {
+    pub(crate) min: u32,
+    pub(crate) max: u32,
+}
+
+/// A part of a pattern that is looked for.
+#[derive(Debug, Clone)]
+pub(crate) struct Fragment<'n> {
+    /// One after the other.
+    pub(crate) parts: Vec<&'n Node>,
+    /// It stands only at the start of a text.
+    pub(crate) is_anchored: bool,
+    /// `None` if the distance has no bound.
+    pub(crate) window: Option<Window>,
+}
+
+/// Fragments of which each match of `node` contains one; `None` if there are none of use: none that
+/// are met less often than once in 2 to the power of `bits_min` bytes.
+pub(crate) fn required(node: &Node, bits_min: f32) -> Option<Vec<Fragment<'_>>> {
+    let skips = !node.refers_to_groups();
+    let choice = best(node, Length::ZERO, skips, 0)?;
+    (choice.bits >= bits_min && choice.busy <= BUSY_MAX).then_some(choice.fragments)
+}
+
+/// A row of bytes of one set, at least so long, that each match holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Run {
+    set: ByteSet,
+    length: usize,
+}
+
+impl Run {
+    /// Whether a text holds such a row. Looks at few bytes: where one is not in the set, the next
+    /// row that may be long enough begins behind it.
+    pub(crate) fn is_in(&self, text: &[u8]) -> bool {
+        let mut start = 0;
+        while let Some(row) = text.get(start..start + self.length) {
+            match row.iter().rposition(|&byte| !self.set.contains(byte)) {
+                Some(at) => start += at + 1,
+                None => return true,
+            }
+        }
+        false
+    }
+}
+
+/// The longest row that each match holds, for patterns that have no fragment of use.
+pub(crate) fn required_run(node: &Node) -> Option<Run> {
+    let pieces = Pieces::of(node, false).list;
+    let runs = pieces.iter().filter_map(|piece| match piece.node {
+        Node::Repeat { inner, min, .. } => match **inner {
+            Node::Byte(set) => Some(Run {
+                set,
+                length: *min as usize,
+            }),
+            _ => None,
+        },
+        _ => None,
+    });
+    runs.filter(|run| run.length >= RUN_BYTES_MIN)
+        .max_by_key(|run| run.length)
+}
+
+/// The least and most bytes that something matches.
+#[derive(Debug, Clone, Copy)]
+struct Length {
+    min: usize,
+    max: Option<usize>,
+}
+
+impl Length {
+    const ZERO: Self = Self {
+        min: 0,
+        max: Some(0),
+    };
+
+    fn of(node: &Node) -> Self {
+        Self {
+            min: node.min_len(),
+            max: node.max_len(),
+        }
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self {
+            min: self.min.saturating_add(other.min),
+            max: self.max.zip(other.max).and_then(|(a, b)| a.checked_add(b)),
+        }
+    }
+
+    fn window(self) -> Option<Window> {
+        Some(Window {
+            min: u32::try_from(self.min).ok()?,
+            max: u32::try_from(self.max?).ok()?,
+        })
+    }
+}
+
+/// A possible choice.
+#[derive(Debug)]
+struct Choice<'n> {
+    fragments: Vec<Fragment<'n>>,
+    /// How seldom one of the fragments is met, as a power of 2.
+    bits: f32,
+    positions: u32,
+    /// How many positions are busy on average.
+    busy: f32,
+}
+
+impl Choice<'_> {
+    fn value(&self) -> f32 {
+        self.bits.min(BITS_MAX) - self.positions as f32 * 0.01 - (self.busy - 0.25).max(0.0) * 8.0
+    }
+}
+
+fn better<'n>(one: Option<Choice<'n>>, other: Option<Choice<'n>>) -> Option<Choice<'n>> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(if other.value() > one.value() {
+            other
+        } else {
+            one
+        }),
+        (one, other) => one.or(other),
+    }
+}
+
+/// A part of a concatenation.
+struct Piece<'n> {
+    node: &'n Node,
+    length: Length,
+    /// What a fragment that goes through it gets; `None` for a gap.
+    weight: Option<Weight>,
+    /// A match that begins with it holds a match that begins behind it.
+    is_skipped: bool,
+    /// Nothing but skipped parts stands before it, no assertion either.
+    is_first: bool,
+}
+
+/// What a node does to a fragment of which it is a part.
+#[derive(Debug, Clone, Copy)]
+struct Weight {
+    chance: f32,
+    positions: u32,
+    busy: f32,
+}
+
+impl Weight {
+    const NOTHING: Self = Self {
+        chance: 1.0,
+        positions: 0,
+        busy: 0.0,
+    };
+
+    fn then(self, next: Self) -> Self {
+        Self {
+            chance: self.chance * next.chance,
+            positions: self.positions.saturating_add(next.positions),
+            busy: self.busy + self.chance * next.busy,
+        }
+    }
+}
+
+/// The weight of a node; `None` if it cannot be part of a fragment.
+fn weigh(node: &Node) -> Option<Weight> {
+    Some(match node {
+        Node::Empty | Node::Assertion(_) | Node::Look { .. } => Weight::NOTHING,
+        Node::Byte(set) => {
+            let chance = chance(set);
+            Weight {
+                chance,
+                positions: 1,
+                busy: chance,
+            }
+        }
+        Node::Concat(parts) => parts
+            .iter()
+            .try_fold(Weight::NOTHING, |all, part| Some(all.then(weigh(part)?)))?,
+        Node::Alternate(branches) | Node::BranchReset(branches) => {
+            let mut all = Weight {
+                chance: 0.0,
+                ..Weight::NOTHING
+            };
+            for branch in branches {
+                let weight = weigh(branch)?;
+                all.chance += weight.chance;
+                all.positions = all.positions.saturating_add(weight.positions);
+                // Branches that are words seldom go on for long at the same time.
+                all.busy = all.busy.max(weight.busy);
+            }
+            all.chance = all.chance.min(1.0);
+            all
+        }
+        Node::Repeat {
+            inner, min, max, ..
+        } => weigh_repeat(inner, *min, *max)?,
+        Node::Capture { inner, .. } | Node::Atomic(inner) => weigh(inner)?,
+        Node::BackReference { .. } | Node::Recurse(_) | Node::Conditional { .. } => return None,
+    })
+    .filter(|weight| weight.positions <= FRAGMENT_POSITIONS_MAX)
+}
+
+fn weigh_repeat(inner: &Node, min: u32, max: Option<u32>) -> Option<Weight> {
+    let once = weigh(inner)?;
+    let is_loop = max.is_none();
+    if is_loop && !(matches!(inner, Node::Byte(_)) && once.chance <= LOOP_CHANCE_MAX) {
+        return None;
+    }
+    let rounds = max.unwrap_or(min + 1);
+    let rounds_max = if once.positions == 1 {
+        ROUNDS_MAX
+    } else {
+        GROUP_ROUNDS_MAX
+    };
+    let positions = once.positions.saturating_mul(rounds);
+    if rounds > rounds_max || positions > REPEAT_POSITIONS_MAX.max(once.positions) {
+        return None;
+    }
+    // Of the rounds from `min` on each may be the last.
+    let (mut all, mut ends) = (Weight::NOTHING, 0.0);
+    for round in 0..rounds {
+        if round >= min {
+            ends += all.chance;
+        }
+        all = all.then(once);
+    }
+    let last = if is_loop {
+        all.chance / (1.0 - once.chance)
+    } else {
+        all.chance
+    };
+    all.chance = (ends + last).min(1.0);
+    Some(all)
+}
+
+/// The best choice of fragments of a node that stands `before` bytes after the start of the match.
+/// `skips`: whether optional parts at its front need not be matched, see [`Pieces`].
+fn best(node: &Node, before: Length, skips: bool, nesting: u32) -> Option<Choice<'_>> {
+    let pieces = Pieces::of(node, skips).list;
+    let is_anchored = starts_anchored(node);
+    let mut best_choice = None;
+    let mut before = before;
+    let mut skips = skips;
+    for (first, piece) in pieces.iter().enumerate() {
+        let rest = pieces.get(first..).unwrap_or_default();
+        let anchor = is_anchored && first == 0;
+        best_choice = better(best_choice, best_row(rest, before, anchor));
+        if let Node::Alternate(branches) | Node::BranchReset(branches) = piece.node
+            && nesting < NESTING_MAX
+        {
+            let skips = skips && piece.is_first;
+            let choice = best_of_each(branches, before, skips, nesting + 1);
+            best_choice = better(best_choice, choice);
+        }
+        if !piece.is_skipped {
+            before = before.plus(piece.length);
+            skips = false;
+        }
+    }
+    best_choice
+}
+
+/// The best fragment that begins with the first of these pieces.
+fn best_row<'n>(pieces: &[Piece<'n>], before: Length, is_anchored: bool) -> Option<Choice<'n>> {
+    let mut row = Weight::NOTHING;
+    let mut length = before;
+    let mut found: Option<(usize, Weight, Length, f32)> = None;
+    let make = |weight: Weight| Choice {
+        fragments: Vec::new(),
+        bits: -weight.chance.max(f32::MIN_POSITIVE).log2()
+            + if is_anchored { START_BITS } else { 0.0 },
+        positions: weight.positions,
+        busy: weight.busy,
+    };
+    for (count, piece) in (1..).zip(pieces) {
+        let Some(weight) = piece.weight else { break };
+        row = row.then(weight);
+        length = length.plus(piece.length);
+        if row.positions > FRAGMENT_POSITIONS_MAX {
+            break;
+        }
+        let value = make(row).value();
+        // What may be empty is everywhere.
+        let is_something = length.min > before.min;
+        if is_something && found.is_none_or(|(.., best)| value > best) {
+            found = Some((count, row, length, value));
+        }
+    }
+    let (count, weight, length, _) = found?;
+    let parts = pieces.iter().take(count).map(|piece| piece.node).collect();
+    let fragment = Fragment {
+        parts,
+        is_anchored,
+        window: length.window(),
+    };
+    Some(Choice {
+        fragments: vec![fragment],
+        ..make(weight)
+    })
+}
+
+/// The best fragments of all branches together.
+fn best_of_each(
+    branches: &[Node],
+    before: Length,
+    skips: bool,
+    nesting: u32,
+) -> Option<Choice<'_>> {
+    let mut all = Choice {
+        fragments: Vec::new(),
+        bits: 0.0,
+        positions: 0,
+        busy: 0.0,
+    };
+    let mut chance = 0.0;
+    for branch in branches {
+        let choice = best(branch, before, skips, nesting)?;
+        all.fragments.extend(choice.fragments);
+        all.positions += choice.positions;
+        all.busy = all.busy.max(choice.busy);
+        chance += (-choice.bits).exp2();
+        if all.positions > PATTERN_POSITIONS_MAX {
+            return None;
+        }
+    }
+    all.bits = -chance.max(f32::MIN_POSITIVE).log2();
+    Some(all)
+}
+
+/// What stands one after the other in a node, down to what is no concatenation.
+///
+/// Who only asks whether `x?y` matches may leave out `x?`: where it matches, `y` alone matches a
+/// little later. That needs that nothing before it looks around, and nothing after it refers to it.
+struct Pieces<'n> {
+    list: Vec<Piece<'n>>,
+    skips: bool,
+}
+
+impl<'n> Pieces<'n> {
+    fn of(node: &'n Node, skips: bool) -> Self {
+        let mut pieces = Self {
+            list: Vec::new(),
+            skips,
+        };
+        pieces.add(node);
+        pieces
+    }
+
+    fn add(&mut self, node: &'n Node) {
+        match node {
+            Node::Empty => {}
+            Node::Assertion(_) | Node::Look { .. } => self.skips = false,
+            Node::Concat(parts) => parts.iter().for_each(|part| self.add(part)),
+            Node::Capture { inner, .. } => self.add(inner),
+            Node::Atomic(inner) => {
+                self.skips = false;
+                self.add(inner);
+            }
+            Node::Repeat {
+                inner,
+                min,
+                max,
+                greed,
+            } if weigh(node).is_none() && *min > 0 && self.list.len() < PIECES_MAX => {
+                self.skips &= *greed != Greed::Possessive;
+                let rounds = (*min).min(ROUNDS_MAX);
+                (0..rounds).for_each(|_| self.add(inner));
+                let once = Length::of(inner);
+                let left =
+                    |count: u32, length: usize| length.saturating_mul((count - rounds) as usize);
+                let length = Length {
+                    min: left(*min, once.min),
+                    max: once.max.zip(*max).map(|(length, max)| left(max, length)),
+                };
+                self.push(node, length, None);
+            }
+            _ => self.push(node, Length::of(node), weigh(node)),
+        }
+    }
+
+    fn push(&mut self, node: &'n Node, length: Length, weight: Option<Weight>) {
+        let is_first = self.skips;
+        let is_optional = matches!(
+            node,
+            Node::Repeat { min: 0, greed, .. } if *greed != Greed::Possessive
+        );
+        self.skips &= is_optional;
+        self.list.push(Piece {
+            node,
+            length,
+            weight,
+            is_skipped: is_first && is_optional,
+            is_first,
+        });
+    }
+}
+
+/// Whether a node matches at the start of a text only.
+fn starts_anchored(node: &Node) -> bool {
+    match node {
+        Node::Assertion(Assertion::TextStart) => true,
+        Node::Capture { inner, .. } | Node::Atomic(inner) => starts_anchored(inner),
+        Node::Concat(parts) => {
+            let first = parts.iter().find(|part| {
+                starts_anchored(part) || !matches!(part, Node::Look { .. } | Node::Assertion(_))
+            });
+            first.is_some_and(starts_anchored)
+        }
+        Node::Alternate(branches) => branches.iter().all(starts_anchored),
+        _ => false,
+    }
+}
+
+/// The sets that a node loops over are told from others by this.
+pub(super) fn loop_set(inner: &Node, max: Option<u32>) -> Option<&ByteSet> {
+    match (inner, max) {
+        (Node::Byte(set), None) => Some(set),
+        _ => None,
+    }
+}
