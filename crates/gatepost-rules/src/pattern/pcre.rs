@@ -18,7 +18,7 @@ use std::ptr::{self, NonNull};
 use pcre2_sys as sys;
 
 /// Steps of backtracking that an attempt at one place may take: some tenth of a millisecond.
-const STEPS_MAX: u32 = 50_000;
+const STEPS_MAX: u32 = 500_000;
 /// The stack of compiled patterns, per thread, in bytes: at first, and at most.
 const STACK_BYTES: (usize, usize) = (32 * 1024, 1024 * 1024);
 /// Where an empty text lies: native code looks at whole blocks of memory.
