@@ -17,7 +17,7 @@ use std::ptr::{self, NonNull};
 
 use pcre2_sys as sys;
 
-/// Steps of backtracking that an attempt at one place may take: some tenth of a millisecond.
+/// Steps of backtracking that an attempt at one place may take: a few milliseconds.
 const STEPS_MAX: u32 = 500_000;
 /// The stack of compiled patterns, per thread, in bytes: at first, and at most.
 const STACK_BYTES: (usize, usize) = (32 * 1024, 1024 * 1024);
