@@ -103,9 +103,11 @@ pub(crate) struct Statistics {
     started: Instant,
     by_path: Mutex<BTreeMap<Arc<str>, Arc<Counters>>>,
     /// The sums at earlier times, the oldest first; at most a day of them.
-    noted: Mutex<VecDeque<(Instant, BTreeMap<Arc<str>, Sums>)>>,
+    noted: Mutex<VecDeque<(Instant, SumsByPath)>>,
     mailed: Mutex<Instant>,
 }
+
+type SumsByPath = BTreeMap<Arc<str>, Sums>;
 
 /// The counters of one path at one time.
 #[derive(Debug, Clone, Copy, Default)]
@@ -158,7 +160,7 @@ impl Statistics {
         Arc::clone(by_path.entry(Arc::from(path)).or_default())
     }
 
-    fn sums(&self) -> BTreeMap<Arc<str>, Sums> {
+    fn sums(&self) -> SumsByPath {
         let by_path = self.by_path.lock();
         let sums = by_path.iter();
         sums.map(|(path, counters)| (Arc::clone(path), counters.sums()))
@@ -335,7 +337,7 @@ mod tests {
         let statistics = Statistics::new();
         let start = statistics.started;
         let counters = statistics.of("/noop");
-        let count = |times: u64| (0..times).for_each(|_| drop(counters.measure(true)));
+        let count = |times: u64| (0..times).for_each(|_| counters.measure(true).finish());
         count(5);
         let requests = |hours: u64| {
             let status = statistics.status_at(start + Duration::from_hours(hours));

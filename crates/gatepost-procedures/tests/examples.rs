@@ -171,7 +171,7 @@ async fn the_types_for_editors_are_those_of_the_host() {
     let mut source = "return function(message)\n".to_owned();
     for field in &fields {
         // A field that does not exist is an error; one that has no value is not.
-        source += &format!("local _ = message.{field}\n");
+        source += &["local _ = message.", field, "\n"].concat();
         assert!(
             reference.contains(&format!("`{field}`")),
             "{field} is not described"
@@ -205,7 +205,7 @@ async fn the_types_for_editors_are_those_of_the_host() {
         "publish",
         "log",
     ] {
-        source += &format!("assert({name} ~= nil, '{name}')\n");
+        source += &["assert(", name, " ~= nil, '", name, "')\n"].concat();
         let last = name.rsplit('.').next().expect("a name");
         assert!(
             types.contains(last) && reference.contains(last),

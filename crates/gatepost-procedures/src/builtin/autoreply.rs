@@ -86,15 +86,12 @@ impl Autoreply {
         if let Some(id) = mail.message_id() {
             let id = clean(id.trim());
             // RFC 3834 § 3.1.5: In-Reply-To and References, as any reply has them.
-            text += &format!("In-Reply-To: {id}\r\nReferences: {id}\r\n");
+            text += &["In-Reply-To: ", &id, "\r\nReferences: ", &id, "\r\n"].concat();
         }
         let host = own.rsplit_once('@').map_or("localhost", |(_, host)| host);
-        text += &format!(
-            "Message-ID: <{}.autoreply@{}>\r\n",
-            MessageId::next(),
-            clean(host)
-        );
-        text += &format!("Date: {}\r\n", date(message));
+        let id = MessageId::next().to_string();
+        text += &["Message-ID: <", &id, ".autoreply@", &clean(host), ">\r\n"].concat();
+        text += &["Date: ", &date(message), "\r\n"].concat();
         text += "Auto-Submitted: auto-replied\r\nMIME-Version: 1.0\r\n";
         text +=
             "Content-Type: text/plain; charset=utf-8\r\nContent-Transfer-Encoding: 8bit\r\n\r\n";

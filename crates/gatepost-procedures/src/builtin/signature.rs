@@ -67,8 +67,8 @@ impl Signature {
             return None;
         }
         match media {
-            "text/plain" => self.sign_text(head, body, &lower, &self.plain()),
-            "text/html" => self.sign_text(head, body, &lower, &self.html),
+            "text/plain" => Self::sign_text(head, body, &lower, &self.plain()),
+            "text/html" => Self::sign_text(head, body, &lower, &self.html),
             "multipart/signed" | "multipart/encrypted" | "multipart/report" => None,
             _ if media.starts_with("multipart/") && depth < DEPTH_MAX => {
                 let boundary = parameter(&kind, "boundary")?;
@@ -110,7 +110,7 @@ impl Signature {
         changed.then_some(signed)
     }
 
-    fn sign_text(&self, head: &[u8], body: &[u8], kind: &str, text: &str) -> Option<Vec<u8>> {
+    fn sign_text(head: &[u8], body: &[u8], kind: &str, text: &str) -> Option<Vec<u8>> {
         let encoding = field(head, "content-transfer-encoding").unwrap_or_default();
         let encoding = encoding.trim().to_ascii_lowercase();
         let charset = parameter(kind, "charset").unwrap_or_default();
@@ -120,7 +120,8 @@ impl Signature {
             encoding.as_str(),
             "8bit" | "binary" | "base64" | "quoted-printable"
         );
-        if !text.is_ascii() && !(is_utf8 && takes_eight_bits) {
+        let is_writable = text.is_ascii() || (is_utf8 && takes_eight_bits);
+        if !is_writable {
             return None;
         }
         let mut signed = head.to_vec();

@@ -75,7 +75,10 @@ type Asked = (String, Kind);
 
 /// Answers that are still valid.
 #[derive(Default)]
-pub(crate) struct Answers(Mutex<HashMap<Asked, (Instant, Arc<[String]>)>>);
+pub(crate) struct Answers(Mutex<HashMap<Asked, Known>>);
+
+/// Until when records are valid, and which.
+type Known = (Instant, Arc<[String]>);
 
 pub(crate) struct Dns {
     servers: Vec<SocketAddr>,

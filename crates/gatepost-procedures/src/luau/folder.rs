@@ -41,17 +41,16 @@ impl Folder {
         let mut folder = Self::default();
         let stem = file.file_stem().unwrap_or_default().to_string_lossy();
         let path = format!("/{stem}");
-        match fs::metadata(file) {
-            Ok(metadata) => folder.add(path.clone(), file.to_owned(), &metadata),
+        if let Ok(metadata) = fs::metadata(file) {
+            folder.add(path.clone(), file.to_owned(), &metadata);
+        } else {
             // Compiling it says what is wrong with it.
-            Err(_) => {
-                let stamp = Stamp {
-                    modified: None,
-                    bytes: 0,
-                    inode: 0,
-                };
-                folder.files.insert(path.clone(), (file.to_owned(), stamp));
-            }
+            let stamp = Stamp {
+                modified: None,
+                bytes: 0,
+                inode: 0,
+            };
+            folder.files.insert(path.clone(), (file.to_owned(), stamp));
         }
         (folder, path)
     }

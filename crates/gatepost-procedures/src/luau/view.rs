@@ -133,8 +133,7 @@ fn content_fields<F: UserDataFields<MessageView>>(fields: &mut F) {
         })
     });
     fields.add_field_method_get("subject", |_, view| {
-        view.0
-            .with(|working| Ok(working.mail(|mail| mail.subject())))
+        view.0.with(|working| Ok(working.subject()))
     });
     fields.add_field_method_get("content_type", |_, view| {
         view.0.with(|working| {

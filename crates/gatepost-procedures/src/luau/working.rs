@@ -56,6 +56,8 @@ impl Shared {
     }
 }
 
+// A method of a type with a lifetime of its own is no closure for every lifetime.
+#[allow(clippy::redundant_closure_for_method_calls)]
 impl Working {
     /// The message with the edits done.
     pub(super) fn now(&mut self) -> &Message {
@@ -93,8 +95,13 @@ impl Working {
         Some(look(&Mail::parse(&self.now().body)))
     }
 
+    pub(super) fn subject(&mut self) -> Option<String> {
+        self.mail(|mail: &Mail<'_>| mail.subject())
+    }
+
     pub(super) fn leaves(&mut self) -> Vec<Leaf> {
-        self.mail(|mail| mail.leaves()).unwrap_or_default()
+        self.mail(|mail: &Mail<'_>| mail.leaves())
+            .unwrap_or_default()
     }
 
     /// The values of a header field, or the user properties of this name.
