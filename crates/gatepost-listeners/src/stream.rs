@@ -9,6 +9,7 @@ use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::task::{Context, Poll};
 
+use rustix::net::Shutdown;
 use tokio::net::{TcpStream, UnixStream};
 
 use crate::tls::TlsSession;
@@ -67,6 +68,17 @@ impl Stream {
             Self::Tcp(stream) => stream.poll_write_ready(context),
             Self::Unix(stream) => stream.poll_write_ready(context),
             Self::Tls(session) => session.poll_write_ready(context),
+        }
+    }
+
+    /// Says that nothing more will be written, by TLS's farewell too.
+    pub(crate) fn poll_finish(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Tls(session) => session.poll_shutdown(context),
+            Self::Tcp(_) | Self::Unix(_) => {
+                let finished = rustix::net::shutdown(self.descriptor(), Shutdown::Write);
+                Poll::Ready(finished.map_err(io::Error::from))
+            }
         }
     }
 

@@ -31,7 +31,7 @@ fn publish(gateway: &Gateway, arguments: &[&str]) -> Output {
 
 #[test]
 fn users_made_beside_a_running_server_are_asked_for_at_once() {
-    let gateway = Gateway::start("");
+    let gateway = Gateway::start("rules.paths = []\n");
     assert!(
         publish(&gateway, &["-t", "a"]).status.success(),
         "open as ever"
@@ -116,7 +116,7 @@ fn users_made_beside_a_running_server_are_asked_for_at_once() {
 
 #[test]
 fn mistakes_are_told_with_their_mend() {
-    let gateway = Gateway::start("");
+    let gateway = Gateway::start("rules.paths = []\n");
     for (arguments, input, code, part) in [
         (
             &["add", "an/na"][..],
@@ -166,7 +166,7 @@ fn mistakes_are_told_with_their_mend() {
 /// An address that others reach asks for a login, whether or not anybody has one.
 #[test]
 fn the_world_must_log_in() {
-    let gateway = Gateway::start("listeners.mqtt.bind = [\"0.0.0.0:0\"]\n");
+    let gateway = Gateway::start("rules.paths = []\nlisteners.mqtt.bind = [\"0.0.0.0:0\"]\n");
     let port = gateway.port("mqtt");
     let refused = run("mosquitto_pub", &["-p", &port, "-t", "a", "-m", "x"], b"");
     assert!(!refused.status.success());

@@ -332,7 +332,8 @@ impl Session {
                 }
                 Standing::Submitted(_) | Standing::Committed => {}
             }
-            if expiry_left(&next.publication) == Some(0) {
+            // One that may have been sent goes its way to the end [MQTT-4.3.3-7].
+            if !next.dup && expiry_left(&next.publication) == Some(0) {
                 queue.drop_front();
                 self.count_drop(around, DropCause::Expired, 1);
                 continue; // [MQTT-3.3.2-5]

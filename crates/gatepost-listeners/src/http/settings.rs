@@ -7,6 +7,7 @@ use gatepost_users::AnonymousAccess;
 use serde::{Deserialize, Serialize};
 
 use crate::entry::Network;
+use crate::tls::TlsSettings;
 
 /// `[listeners.http]`.
 #[derive(Deserialize, Serialize, Clone, Debug, PartialEq)]
@@ -17,6 +18,11 @@ pub struct HttpSettings {
     /// Whether requests without a login are served: `"auto"` (as long as there is no user, on
     /// addresses of this machine), `"yes"` or `"no"`.
     pub anonymous: AnonymousAccess,
+    /// Encryption: `tls.cert` and `tls.key` are all that it needs.
+    pub tls: TlsSettings,
+    /// Proxies in front that begin each connection with a PROXY header (version 1 or 2): their
+    /// addresses, networks, `"unix"`. Whoever is not named here is taken for the client itself.
+    pub proxy_protocol: Vec<Network>,
     /// How many connections may be open at once; more are closed at once.
     pub connections_max: usize,
     /// How large a request's head may be (request line and header fields together).
@@ -83,6 +89,8 @@ impl Default for HttpSettings {
         Self {
             bind: vec![Bind::Tcp(([127, 0, 0, 1], 8080).into())],
             anonymous: AnonymousAccess::Auto,
+            tls: TlsSettings::default(),
+            proxy_protocol: Vec::new(),
             connections_max: 16_000,
             head_max: ByteSize::kibibytes(16),
             body_max: ByteSize::mebibytes(16),

@@ -3,7 +3,9 @@
 use gatepost_settings::{Bind, ByteSize, Period};
 use serde::{Deserialize, Serialize};
 
+use crate::entry::Network;
 use crate::marks::MarkSettings;
+use crate::tls::TlsSettings;
 
 /// `[listeners.milter]`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -11,6 +13,11 @@ use crate::marks::MarkSettings;
 pub struct MilterSettings {
     /// Where to listen. Whoever reaches it can have mail judged; keep it on this machine.
     pub bind: Vec<Bind>,
+    /// Encryption: `tls.cert` and `tls.key` are all that it needs.
+    pub tls: TlsSettings,
+    /// Proxies in front that begin each connection with a PROXY header (version 1 or 2): their
+    /// addresses, networks, `"unix"`. Whoever is not named here is taken for the client itself.
+    pub proxy_protocol: Vec<Network>,
     /// Our name in `Authentication-Results`; empty takes the host's own.
     pub hostname: String,
     /// What mail that passes is told about its verdict.
@@ -41,6 +48,8 @@ impl Default for MilterSettings {
     fn default() -> Self {
         Self {
             bind: vec![Bind::Tcp(([127, 0, 0, 1], 8891).into())],
+            tls: TlsSettings::default(),
+            proxy_protocol: Vec::new(),
             hostname: String::new(),
             marks: MarkSettings::default(),
             quarantine: Keeper::default(),

@@ -25,6 +25,9 @@ use super::publish::Publishing;
 use crate::stream::Stream;
 use crate::websocket::{self, Control};
 
+/// RFC 6455 § 7.4.1.
+const CLOSED_NORMALLY: u16 = 1000;
+
 impl Sink for Stream {
     fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         Self::try_write(self, slices)
@@ -120,6 +123,8 @@ pub(super) struct Connection {
     /// Publishers wait for slow subscribers by not reading.
     paused: bool,
     pub(super) goodbye: Option<Goodbye>,
+    /// What WebSocket's Close says.
+    pub(super) close_code: u16,
 }
 
 impl Connection {
@@ -149,6 +154,7 @@ impl Connection {
             out: BytesMut::new(),
             paused: false,
             goodbye: None,
+            close_code: CLOSED_NORMALLY,
         };
         connection.set_identity(agreed.identity);
         if agreed.session_present {
@@ -251,8 +257,7 @@ impl Connection {
         }
         if let Some(error) = controls.error {
             tracing::debug!(target: "mqtt", peer = %self.peer, "websocket: {error}");
-            self.attachment
-                .append(|out| websocket::put_close(out, error.close_code()));
+            self.close_code = error.close_code();
             self.end_with(Goodbye::Lost);
         }
     }

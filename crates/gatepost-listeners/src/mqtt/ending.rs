@@ -56,7 +56,7 @@ impl Connection {
             goodbye.encode(self.version, tell_why, out);
         });
         if self.framing == Framing::WebSocket {
-            websocket::put_close(&mut out, 1000);
+            websocket::put_close(&mut out, self.close_code);
         }
         if !out.is_empty() {
             let _ = self.stream.try_write(&[IoSlice::new(&out)]);
@@ -67,8 +67,9 @@ impl Connection {
 /// Says that nothing more will come, and reads on for a moment: a socket that is closed with
 /// unread bytes resets the connection, and the client may lose our last words.
 pub(super) async fn linger(stream: &Stream) {
-    let _ = rustix::net::shutdown(stream.descriptor(), rustix::net::Shutdown::Write);
     let until_end = async {
+        // Whatever fails here, the client is gone.
+        let _ = poll_fn(|context| stream.poll_finish(context)).await;
         let mut left = LINGER_BYTES_MAX;
         let mut buffer = [0; 1024];
         while left > 0 {

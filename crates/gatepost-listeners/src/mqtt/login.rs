@@ -12,6 +12,7 @@ use super::goodbye::Goodbye;
 use super::handshake::Wishes;
 use super::input::Input;
 use super::opening::{Opening, whole};
+use crate::tls::TlsSession;
 
 /// A client that may have a session.
 #[derive(Default)]
@@ -60,7 +61,7 @@ fn credentials(connect: &Connect<'_>, opening: &Opening<'_>) -> Credentials {
     let password = connect
         .password
         .map(|bytes| Secret::new(String::from_utf8_lossy(bytes)));
-    let certified = || opening.stream.tls().and_then(|session| session.user());
+    let certified = || opening.stream.tls().and_then(TlsSession::user);
     match (connect.user_name, password) {
         (Some(user), password) if password.is_some() || !user.is_empty() => Credentials::Password {
             user: user.to_owned(),

@@ -161,6 +161,14 @@ impl Connection {
                 "more publications in a second than this server allows",
             ));
         }
+        let names_subscription =
+            |property| matches!(property, Property::SubscriptionIdentifier(_)).then_some(());
+        if publish.properties.find(names_subscription).is_some() {
+            return Err(Goodbye::Server(
+                Reason::PROTOCOL_ERROR,
+                "a client that publishes names no subscription [MQTT-3.3.4-6]",
+            ));
+        }
         let slot = self.enter_topic(publish)?;
         if let Some(packet_id) = publish.packet_id {
             if publish.qos == Qos::ExactlyOnce && self.attachment.is_received(packet_id) {

@@ -5,12 +5,20 @@ use gatepost_settings::{Bind, ByteSize, Period};
 use gatepost_users::AnonymousAccess;
 use serde::{Deserialize, Serialize};
 
+use crate::entry::Network;
+use crate::tls::TlsSettings;
+
 /// Where MQTT is spoken, and the bounds of a connection.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MqttSettings {
     /// Addresses to listen on.
     pub bind: Vec<Bind>,
+    /// Encryption: `tls.cert` and `tls.key` are all that it needs.
+    pub tls: TlsSettings,
+    /// Proxies in front that begin each connection with a PROXY header (version 1 or 2): their
+    /// addresses, networks, `"unix"`. Whoever is not named here is taken for the client itself.
+    pub proxy_protocol: Vec<Network>,
     /// Whether clients that do not log in are served.
     pub anonymous: AnonymousAccess,
     /// Connections at once; 0 for any number.
@@ -57,6 +65,8 @@ impl Default for MqttSettings {
     fn default() -> Self {
         Self {
             bind: vec![Bind::Tcp(([127, 0, 0, 1], 1883).into())],
+            tls: TlsSettings::default(),
+            proxy_protocol: Vec::new(),
             anonymous: AnonymousAccess::Auto,
             connections_max: 0,
             connections_per_address_max: 0,

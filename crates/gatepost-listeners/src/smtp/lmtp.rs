@@ -9,6 +9,7 @@ use crate::entry::Network;
 use crate::forward::ForwardSettings;
 use crate::gateway::MailPayload;
 use crate::marks::MarkSettings;
+use crate::tls::TlsSettings;
 
 /// The settings of the LMTP listener. There are no domains among them: the mail server in front
 /// has decided which mail is ours. It must not be open to the world (RFC 2033 § 5).
@@ -17,6 +18,11 @@ use crate::marks::MarkSettings;
 pub struct LmtpSettings {
     /// Where to listen.
     pub bind: Vec<Bind>,
+    /// Encryption: `tls.cert` and `tls.key` are all that it needs.
+    pub tls: TlsSettings,
+    /// Proxies in front that begin each connection with a PROXY header (version 1 or 2): their
+    /// addresses, networks, `"unix"`. Whoever is not named here is taken for the client itself.
+    pub proxy_protocol: Vec<Network>,
     /// The name in the greeting and in Received fields; empty takes the host's own.
     pub hostname: String,
     /// Which recipients go where: to a topic, a mailbox or the next hop; the first that fits
@@ -54,6 +60,8 @@ impl Default for LmtpSettings {
         let smtp = SmtpSettings::default();
         Self {
             bind: vec![Bind::Tcp(([127, 0, 0, 1], 2424).into())],
+            tls: TlsSettings::default(),
+            proxy_protocol: Vec::new(),
             hostname: smtp.hostname,
             routes: smtp.routes,
             marks: smtp.marks,
@@ -76,6 +84,8 @@ impl From<LmtpSettings> for SmtpSettings {
     fn from(lmtp: LmtpSettings) -> Self {
         Self {
             bind: lmtp.bind,
+            tls: lmtp.tls,
+            proxy_protocol: lmtp.proxy_protocol,
             hostname: lmtp.hostname,
             domains: vec!["*".to_owned()],
             routes: lmtp.routes,

@@ -8,6 +8,7 @@ use crate::entry::Network;
 use crate::forward::ForwardSettings;
 use crate::gateway::MailPayload;
 use crate::marks::MarkSettings;
+use crate::tls::TlsSettings;
 
 /// `[listeners.smtp]`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -15,6 +16,11 @@ use crate::marks::MarkSettings;
 pub struct SmtpSettings {
     /// Where to listen.
     pub bind: Vec<Bind>,
+    /// Encryption: `tls.cert` and `tls.key` are all that it needs.
+    pub tls: TlsSettings,
+    /// Proxies in front that begin each connection with a PROXY header (version 1 or 2): their
+    /// addresses, networks, `"unix"`. Whoever is not named here is taken for the client itself.
+    pub proxy_protocol: Vec<Network>,
     /// The name in the greeting and in Received fields; empty takes the host's own.
     pub hostname: String,
     /// The domains that mail is taken for; `"*"` takes all. The host's own name, `localhost` and
@@ -68,6 +74,8 @@ impl Default for SmtpSettings {
     fn default() -> Self {
         Self {
             bind: vec![Bind::Tcp(([127, 0, 0, 1], 2525).into())],
+            tls: TlsSettings::default(),
+            proxy_protocol: Vec::new(),
             hostname: String::new(),
             domains: Vec::new(),
             routes: Vec::new(),

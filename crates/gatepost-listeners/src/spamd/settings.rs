@@ -3,12 +3,20 @@
 use gatepost_settings::{Bind, ByteSize, Period};
 use serde::{Deserialize, Serialize};
 
+use crate::entry::Network;
+use crate::tls::TlsSettings;
+
 /// The settings of the spamd listener.
 #[derive(Deserialize, Serialize, Clone, Debug, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct SpamdSettings {
     /// Where to listen. SpamAssassin's own daemon has port 783.
     pub bind: Vec<Bind>,
+    /// Encryption: `tls.cert` and `tls.key` are all that it needs.
+    pub tls: TlsSettings,
+    /// Proxies in front that begin each connection with a PROXY header (version 1 or 2): their
+    /// addresses, networks, `"unix"`. Whoever is not named here is taken for the client itself.
+    pub proxy_protocol: Vec<Network>,
     /// The largest message, after decompression.
     pub message_max: ByteSize,
     /// The most that a request may have before its empty line.
@@ -29,6 +37,8 @@ impl Default for SpamdSettings {
     fn default() -> Self {
         Self {
             bind: vec![Bind::Tcp(([127, 0, 0, 1], 7830).into())],
+            tls: TlsSettings::default(),
+            proxy_protocol: Vec::new(),
             message_max: ByteSize::mebibytes(50),
             head_max: ByteSize::kibibytes(16),
             request_time_max: Period::seconds(300),

@@ -1,9 +1,12 @@
 //! The MQTT listener from the outside: raw packets, sequences that others published, and real
 //! clients that we did not write.
 
+mod conformance;
+mod conversation;
 mod corpus;
 mod judged;
 mod limits;
+mod notation;
 mod peers;
 mod scram;
 mod server;

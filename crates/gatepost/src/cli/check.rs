@@ -35,6 +35,10 @@ pub(super) fn run(arguments: &CheckArguments) -> ExitCode {
         Ok(loaded) => loaded,
         Err(mistakes) => return print_mistakes(&mistakes),
     };
+    if let Err(error) = crate::serve::Encryption::open(&config) {
+        eprintln!("gatepost: {error}");
+        return ExitCode::from(EXIT_CONFIG);
+    }
     let (rules, mut problems) = RuleSet::load(&config.rules.paths, &config.rules);
     problems.extend(rules.user_problems());
     let statistics = rules.statistics();

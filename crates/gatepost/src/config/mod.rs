@@ -6,7 +6,7 @@ mod settings;
 use std::path::Path;
 
 pub(crate) use gatepost_settings::layers::{Layers as Origins, Mistake, Origin};
-pub(crate) use settings::{Config, LogFormat, LogSettings};
+pub(crate) use settings::{Config, LogFormat, LogSettings, Place};
 
 /// Reads the settings: defaults, then the file, then the variables, then the flags.
 pub(crate) fn load(

@@ -4,12 +4,14 @@ use std::path::PathBuf;
 
 use gatepost_broker::BrokerSettings;
 use gatepost_listeners::call::CallSettings;
+use gatepost_listeners::entry::Network;
 use gatepost_listeners::http::HttpSettings;
 use gatepost_listeners::milter::MilterSettings;
 use gatepost_listeners::mqtt::MqttSettings;
 use gatepost_listeners::pop3::Pop3Settings;
 use gatepost_listeners::smtp::{LmtpSettings, SmtpSettings};
 use gatepost_listeners::spamd::SpamdSettings;
+use gatepost_listeners::tls::TlsSettings;
 use gatepost_listeners::workers::WorkersSettings;
 use gatepost_message::Listener;
 use gatepost_pages::{AccessLogSettings, PagesSettings};
@@ -91,27 +93,68 @@ pub(crate) struct ListenersSettings {
     pub(crate) http: HttpSettings,
 }
 
-impl ListenersSettings {
-    /// Each listener's name and addresses.
-    pub(crate) fn binds(&self) -> [(Listener, &[Bind]); 8] {
-        [
-            (Listener::Smtp, &self.smtp.bind),
-            (Listener::Lmtp, &self.lmtp.bind),
-            (Listener::Milter, &self.milter.bind),
-            (Listener::Pop3, &self.pop3.bind),
-            (Listener::Spamd, &self.spamd.bind),
-            (Listener::Call, &self.call.bind),
-            (Listener::Mqtt, &self.mqtt.bind),
-            (Listener::Http, &self.http.bind),
-        ]
+/// What all listeners have in common: where they listen, and how connections begin there.
+pub(crate) struct Place<'a> {
+    pub(crate) listener: Listener,
+    /// Its own addresses; those of `tls.bind` come besides.
+    pub(crate) bind: &'a [Bind],
+    pub(crate) tls: &'a TlsSettings,
+    pub(crate) proxy_protocol: &'a [Network],
+    /// Whether connections begin in plain text and change to TLS when the client asks
+    /// (STARTTLS); then `tls.cert` does not encrypt the listener's own addresses.
+    pub(crate) upgrades: bool,
+}
+
+impl Place<'_> {
+    /// All addresses, each with whether it speaks TLS from the first byte.
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = (&Bind, bool)> {
+        let has_own_tls = self.tls.is_set() && self.tls.bind.is_empty() && !self.upgrades;
+        let own = self.bind.iter().map(move |bind| (bind, has_own_tls));
+        own.chain(self.tls.bind.iter().map(|bind| (bind, true)))
+    }
+
+    /// Whether nobody but programs of this machine can be at the other end.
+    pub(crate) fn is_local(&self) -> bool {
+        // Behind a proxy on this machine is the world.
+        self.proxy_protocol.is_empty() && self.addresses().all(|(bind, _)| bind.is_local())
+    }
+
+    /// Whether the listener asks who is there, so that others may reach it: then it is
+    /// `anonymous`, another explicit setting, that lets strangers in.
+    pub(crate) const fn has_login(&self) -> bool {
+        matches!(
+            self.listener,
+            Listener::Mqtt | Listener::Http | Listener::Pop3
+        )
     }
 }
 
+/// The common part of a listener's settings.
+macro_rules! place {
+    ($listener:expr, $settings:expr, $upgrades:literal) => {
+        Place {
+            listener: $listener,
+            bind: &$settings.bind,
+            tls: &$settings.tls,
+            proxy_protocol: &$settings.proxy_protocol,
+            upgrades: $upgrades,
+        }
+    };
+}
+
 impl ListenersSettings {
-    /// Whether the listener asks who is there, so that others may reach it: then it is
-    /// `anonymous`, another explicit setting, that lets strangers in.
-    pub(crate) const fn has_login(listener: Listener) -> bool {
-        matches!(listener, Listener::Mqtt | Listener::Http | Listener::Pop3)
+    /// Each listener's place.
+    pub(crate) fn places(&self) -> [Place<'_>; 8] {
+        [
+            place!(Listener::Smtp, self.smtp, true),
+            place!(Listener::Lmtp, self.lmtp, true),
+            place!(Listener::Milter, self.milter, false),
+            place!(Listener::Pop3, self.pop3, true),
+            place!(Listener::Spamd, self.spamd, false),
+            place!(Listener::Call, self.call, false),
+            place!(Listener::Mqtt, self.mqtt, false),
+            place!(Listener::Http, self.http, false),
+        ]
     }
 }
 
@@ -162,12 +205,13 @@ impl Config {
                 error.to_string(),
             ));
         }
-        for (listener, binds) in self.listeners.binds() {
-            let key = format!("listeners.{listener}.bind");
-            if self.open_to_world || ListenersSettings::has_login(listener) {
+        for place in self.listeners.places() {
+            if self.open_to_world || place.has_login() || place.is_local() {
                 continue;
             }
-            for bind in binds.iter().filter(|bind| !bind.is_local()) {
+            let listener = place.listener;
+            let key = format!("listeners.{listener}.bind");
+            for (bind, _) in place.addresses().filter(|(bind, _)| !bind.is_local()) {
                 let reason = format!(
                     "{bind} can be reached from other machines, and nobody is asked who they are; \
                      write open_to_world = true if that is meant"

@@ -1,10 +1,9 @@
 //! Each listener's door: who is let in there without a login.
 
 use gatepost_message::Listener;
-use gatepost_settings::Bind;
 use gatepost_users::{AnonymousAccess, Door, Users};
 
-use crate::config::Config;
+use crate::config::{Config, Place};
 
 /// Makes doors.
 pub(super) struct Doors<'a> {
@@ -17,23 +16,22 @@ impl<'a> Doors<'a> {
         Self { config, users }
     }
 
-    /// For MQTT over TCP.
+    /// For MQTT over TCP and TLS.
     pub(super) fn mqtt(&self) -> Door {
-        let mqtt = &self.config.listeners.mqtt;
-        self.door(Listener::Mqtt, mqtt.anonymous, &[&mqtt.bind])
+        let anonymous = self.config.listeners.mqtt.anonymous;
+        self.door(Listener::Mqtt, anonymous, Listener::Mqtt)
     }
 
     /// For MQTT in WebSocket: the HTTP listener's addresses, with MQTT's setting.
     pub(super) fn mqtt_in_websocket(&self) -> Door {
-        let listeners = &self.config.listeners;
-        let anonymous = listeners.mqtt.anonymous;
-        self.door(Listener::Mqtt, anonymous, &[&listeners.http.bind])
+        let anonymous = self.config.listeners.mqtt.anonymous;
+        self.door(Listener::Mqtt, anonymous, Listener::Http)
     }
 
     /// For HTTP.
     pub(super) fn http(&self) -> Door {
-        let http = &self.config.listeners.http;
-        self.door(Listener::Http, http.anonymous, &[&http.bind])
+        let anonymous = self.config.listeners.http.anonymous;
+        self.door(Listener::Http, anonymous, Listener::Http)
     }
 
     /// For SMTP, where a login is the client's choice unless the listener asks for one.
@@ -48,11 +46,12 @@ impl<'a> Doors<'a> {
         Door::new(self.users.clone(), Listener::Pop3, nobody_else, false)
     }
 
-    /// A door at these addresses. Where others can reach them and nobody could log in, all that
-    /// come are refused; the log says how to mend that.
-    fn door(&self, listener: Listener, anonymous: AnonymousAccess, binds: &[&[Bind]]) -> Door {
-        let mut binds = binds.iter().copied().flatten();
-        let local = self.config.open_to_world || binds.all(Bind::is_local);
+    /// A door at the addresses of `place`. Where others can reach them and nobody could log in,
+    /// all that come are refused; the log says how to mend that.
+    fn door(&self, listener: Listener, anonymous: AnonymousAccess, place: Listener) -> Door {
+        let places = self.config.listeners.places();
+        let is_local = |at: &Place<'_>| at.listener != place || at.is_local();
+        let local = self.config.open_to_world || places.iter().all(is_local);
         let lets_strangers_in = match anonymous {
             AnonymousAccess::Auto => local,
             AnonymousAccess::Yes => true,

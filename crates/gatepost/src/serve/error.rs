@@ -7,6 +7,7 @@ use gatepost_settings::Bind;
 use gatepost_store::StoreError;
 use gatepost_users::UsersError;
 
+use super::encryption::Unusable;
 use crate::cli::{EXIT_CONFIG, EXIT_UNAVAILABLE};
 use crate::config::Mistake;
 use crate::learning::LearningError;
@@ -27,6 +28,8 @@ pub(super) enum StartError {
         bind: Bind,
         cause: io::Error,
     },
+    #[error(transparent)]
+    Tls(#[from] Unusable),
     #[error("access_log.path: {path} cannot be written: {cause}")]
     AccessLog { path: String, cause: io::Error },
     #[error("the threads cannot be started: {0}")]
@@ -38,7 +41,7 @@ pub(super) enum StartError {
 impl StartError {
     pub(super) const fn exit_code(&self) -> u8 {
         match self {
-            Self::Procedures(_) | Self::Users(UsersError::Key { .. }) => EXIT_CONFIG,
+            Self::Procedures(_) | Self::Tls(_) | Self::Users(UsersError::Key { .. }) => EXIT_CONFIG,
             Self::Store(_)
             | Self::Users(_)
             | Self::Learner(_)

@@ -20,6 +20,7 @@ use gatepost_settings::Bind;
 use tokio::sync::watch;
 
 use super::doors::Doors;
+use super::encryption::Encryption;
 use super::error::StartError;
 use super::operations::Operator;
 use super::rooms::Behind;
@@ -32,8 +33,25 @@ const DRAIN_TIME_MAX: Duration = Duration::from_secs(20);
 /// All open listeners.
 pub(super) struct Listening {
     http: Arc<HttpContext>,
-    addresses: Vec<(Listener, Bind)>,
+    encryption: Encryption,
+    addresses: Vec<Address>,
     shutdown: watch::Sender<bool>,
+}
+
+/// Where a listener is reached.
+pub(super) struct Address {
+    listener: Listener,
+    speaks_tls: bool,
+    bind: Bind,
+}
+
+impl std::fmt::Display for Address {
+    /// A line for those who started us: `mqtt/tls 127.0.0.1:8883`.
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let tls = if self.speaks_tls { "/tls" } else { "" };
+        let name = format!("{}{tls}", self.listener);
+        write!(formatter, "{name:<10} {}", self.bind)
+    }
 }
 
 type Served = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -71,7 +89,9 @@ impl Listening {
         operator: Operator,
         workers: &Workers,
     ) -> Result<Self, StartError> {
-        let acceptors = bind_all(config)?;
+        let encryption = Encryption::open(config)?;
+        let bound = bind_all(config, &encryption)?;
+        encryption.follow();
         let settings = &config.listeners;
         let gateway = behind.gateway.clone();
         let stats = behind.stats.clone();
@@ -112,8 +132,9 @@ impl Listening {
 
         let (shutdown, down) = watch::channel(false);
         let mut addresses = Vec::new();
-        for (listener, acceptor) in acceptors {
-            let protocol = match listener {
+        for bound in bound {
+            let acceptor = bound.acceptor;
+            let protocol = match bound.listener {
                 Listener::Smtp => &smtp,
                 Listener::Lmtp => &lmtp,
                 Listener::Milter => &milter,
@@ -126,39 +147,46 @@ impl Listening {
             let bind = acceptor.local().clone();
             let counted = protocol.connections.clone();
             stats.add_door(Door {
-                listener,
+                listener: bound.listener,
                 bind: bind.to_string(),
                 connections: Box::new(move || counted()),
             });
-            addresses.push((listener, bind));
+            addresses.push(Address {
+                listener: bound.listener,
+                speaks_tls: bound.speaks_tls,
+                bind,
+            });
             tokio::spawn((protocol.serve)(acceptor, workers.clone(), down.clone()));
         }
         Ok(Self {
             http: context,
+            encryption,
             addresses,
             shutdown,
         })
     }
 
     /// Each open address.
-    pub(super) fn addresses(&self) -> impl Iterator<Item = (Listener, &Bind)> {
-        self.addresses
-            .iter()
-            .map(|(listener, bind)| (*listener, bind))
+    pub(super) fn addresses(&self) -> &[Address] {
+        &self.addresses
     }
 
     /// Where a browser finds the dashboard.
     pub(super) fn dashboard(&self) -> Option<String> {
         self.addresses
             .iter()
-            .find_map(|(listener, bind)| match (listener, bind) {
-                (Listener::Http, Bind::Tcp(address)) => Some(format!("http://{address}/")),
+            .find_map(|address| match (address.listener, &address.bind) {
+                (Listener::Http, Bind::Tcp(at)) => {
+                    let scheme = if address.speaks_tls { "https" } else { "http" };
+                    Some(format!("{scheme}://{at}/"))
+                }
                 _ => None,
             })
     }
 
     pub(super) fn reload(&self) {
         self.http.reload();
+        self.encryption.reload();
     }
 
     /// No new connections from here on.
@@ -178,20 +206,33 @@ impl Listening {
     }
 }
 
-fn bind_all(config: &Config) -> Result<Vec<(Listener, Acceptor)>, StartError> {
-    let mut acceptors = Vec::new();
-    for (listener, binds) in config.listeners.binds() {
-        for bind in binds {
-            let bound = Acceptor::bind(bind);
+/// A socket that is listened on, before anybody accepts from it.
+struct Bound {
+    listener: Listener,
+    speaks_tls: bool,
+    acceptor: Acceptor,
+}
+
+fn bind_all(config: &Config, encryption: &Encryption) -> Result<Vec<Bound>, StartError> {
+    let mut all = Vec::new();
+    for place in config.listeners.places() {
+        let listener = place.listener;
+        for (bind, speaks_tls) in place.addresses() {
             let refused = |cause| StartError::Bind {
                 listener,
                 bind: bind.clone(),
                 cause,
             };
-            acceptors.push((listener, bound.map_err(refused)?));
+            let acceptor = Acceptor::bind(bind).map_err(refused)?;
+            let entry = encryption.entry(&place, speaks_tls);
+            all.push(Bound {
+                listener,
+                speaks_tls,
+                acceptor: acceptor.with_entry(entry),
+            });
         }
     }
-    Ok(acceptors)
+    Ok(all)
 }
 
 /// MQTT speaks on where the HTTP listener has ended a WebSocket handshake.

@@ -1,6 +1,7 @@
 //! Serving: opens the rooms in the order of the flow, the listeners last, and waits for signals.
 
 mod doors;
+mod encryption;
 mod error;
 mod host;
 mod listening;
@@ -28,6 +29,7 @@ use tokio::sync::watch;
 use crate::cli::ConfigSource;
 use crate::config::{Config, Origins};
 use crate::learning::{Learner, Lessons};
+pub(crate) use encryption::Encryption;
 use error::StartError;
 use listening::Listening;
 use operations::Operator;
@@ -144,8 +146,8 @@ fn announce(listening: &Listening) {
         let _ = writeln!(output, "{text}");
     };
     line(format_args!("gatepost {}", env!("CARGO_PKG_VERSION")));
-    for (listener, bind) in listening.addresses() {
-        line(format_args!("  {:<10} {bind}", listener.name()));
+    for address in listening.addresses() {
+        line(format_args!("  {address}"));
     }
     if let Some(address) = listening.dashboard() {
         line(format_args!("  {:<10} {address}", "dashboard"));

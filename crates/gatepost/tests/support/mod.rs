@@ -243,6 +243,24 @@ pub(crate) fn run(program: &str, arguments: &[&str], input: &[u8]) -> Output {
     output
 }
 
+/// Runs a scenario of `tests/paho/client.py` with paho `1` or `2`, and asserts that it went well.
+pub(crate) fn paho(version: &str, arguments: &[&str]) {
+    let packages = root().join(".peers").join(version);
+    assert!(
+        packages.exists(),
+        "{} is missing: run tests/install-peers",
+        packages.display()
+    );
+    let output = command("python3")
+        .arg(root().join("tests/paho/client.py"))
+        .args(arguments)
+        .env("PYTHONPATH", packages)
+        .output()
+        .unwrap_or_else(|error| panic!("the peer python3 does not start: {error}"));
+    let text = text_of(&output);
+    assert!(output.status.success(), "{version} {arguments:?}: {text}");
+}
+
 /// Standard output and error together, as a person sees them.
 pub(crate) fn text_of(output: &Output) -> String {
     format!(

@@ -1,0 +1,207 @@
+//! The tables of `docs/mqtt5-conformance.md` and `docs/mqtt3-conformance.md`, made from the
+//! statements' lists, the conversations and the tests: a statement without a proof or a reason
+//! fails here, as does one that names a test that is not there.
+//!
+//! `WRITE_TABLES=1 cargo test -p gatepost-listeners --test mqtt conformance` writes them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+use crate::conversation::{Conversation, conversations};
+
+/// A version of the standard.
+struct Standard {
+    version: &'static str,
+    statements: &'static str,
+    file: &'static str,
+}
+
+const STANDARDS: [Standard; 2] = [
+    Standard {
+        version: "5",
+        statements: include_str!("../data/mqtt/statements-5.txt"),
+        file: "docs/mqtt5-conformance.md",
+    },
+    Standard {
+        version: "3.1.1",
+        statements: include_str!("../data/mqtt/statements-3.1.1.txt"),
+        file: "docs/mqtt3-conformance.md",
+    },
+];
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The names of all functions in the tests that may be named.
+fn test_functions() -> BTreeSet<String> {
+    let mut functions = BTreeSet::new();
+    for file in [
+        "crates/gatepost-listeners/tests/mqtt/statements.rs",
+        "crates/gatepost-listeners/tests/mqtt/users.rs",
+        "crates/gatepost/tests/websocket.rs",
+    ] {
+        let text = std::fs::read_to_string(repository().join(file)).expect(file);
+        let mut lines = text.lines();
+        while let Some(line) = lines.next() {
+            if line != "#[test]" {
+                continue;
+            }
+            let name = lines
+                .next()
+                .and_then(|line| line.strip_prefix("fn ")?.split('(').next());
+            functions.extend(name.map(str::to_owned));
+        }
+    }
+    functions
+}
+
+/// How a statement is met.
+enum Proof<'a> {
+    Shown(Vec<&'a Conversation>, Vec<String>),
+    Reason(&'a str),
+}
+
+/// Whether a test is named after a statement: `mqtt_3_1_2_24_…` after 3.1.2-24.
+fn is_named_after(function: &str, statement: &str) -> bool {
+    let prefix = format!("mqtt_{}_", statement.replace(['.', '-'], "_"));
+    function
+        .strip_prefix(&prefix)
+        .is_some_and(|rest| rest.starts_with(|first: char| first.is_alphabetic()))
+}
+
+fn proofs<'a>(
+    standard: &Standard,
+    conversations: &'a [Conversation],
+    functions: &BTreeSet<String>,
+) -> Result<Vec<(&'static str, Proof<'a>)>, Vec<String>>
+where
+    'static: 'a,
+{
+    let mut shown: BTreeMap<&str, Vec<&Conversation>> = BTreeMap::new();
+    for conversation in conversations {
+        for statement in &conversation.statements {
+            shown.entry(statement).or_default().push(conversation);
+        }
+    }
+    let (mut proofs, mut mistakes) = (Vec::new(), Vec::new());
+    for line in standard.statements.lines() {
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let (statement, remark) = line.split_once(": ").unwrap_or((line, ""));
+        let conversations = shown.remove(statement).unwrap_or_default();
+        let mut tests: Vec<String> = Vec::new();
+        if standard.version == "5" {
+            let named = functions.iter();
+            tests.extend(
+                named
+                    .filter(|name| is_named_after(name, statement))
+                    .cloned(),
+            );
+        }
+        if let Some(test) = remark.strip_prefix("test ") {
+            if !functions.contains(test) {
+                mistakes.push(format!("{statement}: there is no test {test}"));
+            }
+            if !tests.iter().any(|known| known == test) {
+                tests.push(test.to_owned());
+            }
+        }
+        let is_reason = !remark.is_empty() && !remark.starts_with("test ");
+        if !conversations.is_empty() || !tests.is_empty() {
+            if is_reason {
+                mistakes.push(format!(
+                    "{statement}: shown, and yet it has a reason why not"
+                ));
+            }
+            proofs.push((statement, Proof::Shown(conversations, tests)));
+        } else if is_reason {
+            proofs.push((statement, Proof::Reason(remark)));
+        } else {
+            mistakes.push(format!("{statement}: nothing shows it"));
+        }
+    }
+    mistakes.extend(
+        shown
+            .keys()
+            .map(|statement| format!("{statement}: no such statement")),
+    );
+    if mistakes.is_empty() {
+        Ok(proofs)
+    } else {
+        Err(mistakes)
+    }
+}
+
+fn table(standard: &Standard, proofs: &[(&str, Proof<'_>)]) -> String {
+    let version = standard.version;
+    let reasons = proofs
+        .iter()
+        .filter(|(_, proof)| matches!(proof, Proof::Reason(_)))
+        .count();
+    let mut text = format!(
+        "# MQTT {version}: the normative statements, one by one\n\n\
+         All {} normative statements of the standard (its Appendix B), each with what shows that \
+         it holds\nhere: {} by raw packets against the running listener, {reasons} with the reason \
+         why a server cannot be\ntested for it. A test makes this table and fails where a \
+         statement has neither.\n\n\
+         Conversations are bytes as they travel, in `crates/gatepost-listeners/tests/data/mqtt/`; \
+         tests that\nneed more than bytes are named.\n\n\
+         | statement | what is shown | where |\n| --- | --- | --- |\n",
+        proofs.len(),
+        proofs.len() - reasons,
+    );
+    for (statement, proof) in proofs {
+        let (what, places) = match proof {
+            Proof::Reason(reason) => ((*reason).to_owned(), "not tested".to_owned()),
+            Proof::Shown(conversations, tests) => described(conversations, tests),
+        };
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "| MQTT-{statement} | {what} | {places} |");
+    }
+    text
+}
+
+fn described(conversations: &[&Conversation], tests: &[String]) -> (String, String) {
+    let titles: Vec<&str> = conversations.iter().map(|one| one.title).collect();
+    let files: BTreeSet<String> = conversations
+        .iter()
+        .map(|one| format!("`{}`", one.file))
+        .collect();
+    let named = tests.iter().map(|test| format!("`{test}`"));
+    let places: Vec<String> = files.into_iter().chain(named).collect();
+    let what = if titles.is_empty() {
+        let words = tests.iter().map(|test| {
+            let test = test.strip_prefix("mqtt_").unwrap_or(test);
+            let words = test.trim_start_matches(|first: char| !first.is_alphabetic());
+            words.replace('_', " ")
+        });
+        words.collect::<Vec<_>>().join("; ")
+    } else {
+        titles.join("; ")
+    };
+    (what, places.join(", "))
+}
+
+#[test]
+fn every_statement_is_shown_or_has_its_reason() {
+    let functions = test_functions();
+    for standard in &STANDARDS {
+        let conversations = conversations(standard.version);
+        let proofs = proofs(standard, &conversations, &functions)
+            .unwrap_or_else(|mistakes| panic!("{}:\n{}", standard.version, mistakes.join("\n")));
+        let table = table(standard, &proofs);
+        let file = repository().join(standard.file);
+        if std::env::var_os("WRITE_TABLES").is_some() {
+            std::fs::write(&file, &table).expect("written");
+        }
+        let written = std::fs::read_to_string(&file).unwrap_or_default();
+        assert!(
+            written == table,
+            "{} is not current; WRITE_TABLES=1 writes it",
+            standard.file
+        );
+    }
+}

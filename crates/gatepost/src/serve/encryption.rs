@@ -1,0 +1,74 @@
+//! The certificates of all listeners: read at the start, and again when their files change.
+
+use gatepost_listeners::entry::Entry;
+use gatepost_listeners::tls::{Tls, TlsError};
+use gatepost_message::Listener;
+
+use crate::config::{Config, Place};
+
+/// What ALPN offers to browsers and other HTTP clients.
+const HTTP_PROTOCOLS: [&str; 2] = ["h2", "http/1.1"];
+
+/// Certificates that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("listeners.{listener}.tls: {error}")]
+pub(crate) struct Unusable {
+    listener: Listener,
+    error: TlsError,
+}
+
+/// Each listener's side of TLS, where it has one.
+#[derive(Default)]
+pub(crate) struct Encryption {
+    listeners: Vec<(Listener, Tls)>,
+}
+
+impl Encryption {
+    /// Reads every certificate and key that the config names.
+    pub(crate) fn open(config: &Config) -> Result<Self, Unusable> {
+        let mut encryption = Self::default();
+        for place in config.listeners.places() {
+            if !place.tls.is_set() {
+                continue;
+            }
+            let listener = place.listener;
+            let protocols: &[&str] = match listener {
+                Listener::Http => &HTTP_PROTOCOLS,
+                _ => &[],
+            };
+            let tls = Tls::open(place.tls, protocols);
+            let tls = tls.map_err(|error| Unusable { listener, error })?;
+            encryption.listeners.push((listener, tls));
+        }
+        Ok(encryption)
+    }
+
+    /// A listener's TLS, also for those that change to it when the client asks.
+    pub(crate) fn of(&self, listener: Listener) -> Option<&Tls> {
+        let mut listeners = self.listeners.iter();
+        listeners.find_map(|(one, tls)| (*one == listener).then_some(tls))
+    }
+
+    /// How connections begin at an address of this place.
+    pub(crate) fn entry(&self, place: &Place<'_>, speaks_tls: bool) -> Entry {
+        let tls = self.of(place.listener).filter(|_| speaks_tls);
+        Entry::new(tls.cloned(), place.proxy_protocol)
+    }
+
+    /// Follows the files from now on; to be called on a runtime.
+    pub(crate) fn follow(&self) {
+        for (_, tls) in &self.listeners {
+            let tls = tls.clone();
+            tokio::spawn(async move { tls.follow().await });
+        }
+    }
+
+    /// Reads the files again, changed or not. What cannot be used stays as it was.
+    pub(crate) fn reload(&self) {
+        for (listener, tls) in &self.listeners {
+            if let Err(error) = tls.reload() {
+                tracing::error!(target: "tls", %listener, "not reloaded: {error}");
+            }
+        }
+    }
+}

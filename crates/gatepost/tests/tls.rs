@@ -1,0 +1,253 @@
+//! TLS and the PROXY protocol, with mosquitto's clients, curl and paho at the other end.
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use support::{Client, Gateway, await_some, paho, run, text_of};
+
+/// An authority in a folder of its own.
+struct Authority {
+    folder: PathBuf,
+    issuer: rcgen::Issuer<'static, rcgen::KeyPair>,
+}
+
+impl Authority {
+    fn new(folder: &Path, name: &str) -> Self {
+        let mut parameters = rcgen::CertificateParams::default();
+        parameters.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        parameters
+            .distinguished_name
+            .push(rcgen::DnType::CommonName, name);
+        let key = rcgen::KeyPair::generate().expect("a key");
+        let certificate = parameters.self_signed(&key).expect("a certificate");
+        std::fs::write(folder.join(format!("{name}.pem")), certificate.pem()).expect("written");
+        Self {
+            folder: folder.to_owned(),
+            issuer: rcgen::Issuer::new(parameters, key),
+        }
+    }
+
+    /// Writes `FILE.pem` and `FILE.key` for a server of this name, or a client.
+    fn sign(&self, file: &str, name: &str, addresses: &[&str]) {
+        let addresses: Vec<String> = addresses.iter().map(|&name| name.to_owned()).collect();
+        let mut parameters = rcgen::CertificateParams::new(addresses).expect("names");
+        parameters
+            .distinguished_name
+            .push(rcgen::DnType::CommonName, name);
+        let key = rcgen::KeyPair::generate().expect("a key");
+        let signed = parameters.signed_by(&key, &self.issuer).expect("signed");
+        let path = |end: &str| self.folder.join(format!("{file}.{end}"));
+        std::fs::write(path("pem"), signed.pem()).expect("written");
+        std::fs::write(path("key"), key.serialize_pem()).expect("written");
+    }
+}
+
+fn publish(gateway: &Gateway, message: &str, arguments: &[&str]) -> Output {
+    let port = gateway.port("mqtt/tls");
+    let arguments = [&["-h", "127.0.0.1", "-p", &port, "-m", message], arguments].concat();
+    run("mosquitto_pub", &arguments, b"")
+}
+
+const SERVER_NAMES: [&str; 2] = ["127.0.0.1", "localhost"];
+
+#[test]
+fn mqtt_and_http_speak_tls_and_certificates_are_renewed_under_live_connections() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let first = Authority::new(folder.path(), "first");
+    first.sign("server", "localhost", &SERVER_NAMES);
+    let (cert, key) = (path("server.pem"), path("server.key"));
+    let settings = format!(
+        "rules.paths = []\nlisteners.mqtt.tls = {{ bind = [\"127.0.0.1:0\"], cert = '{cert}', key = '{key}' }}\n\
+         listeners.http.tls = {{ bind = [\"127.0.0.1:0\"], cert = '{cert}', key = '{key}' }}\n"
+    );
+    let gateway = Gateway::start(&settings);
+    let (port, first_ca) = (gateway.port("mqtt/tls"), path("first.pem"));
+    let mut subscriber = Client::start(
+        "mosquitto_sub",
+        &[
+            "-h",
+            "127.0.0.1",
+            "-p",
+            &port,
+            "--cafile",
+            &first_ca,
+            "-t",
+            "a",
+            "-d",
+            "-q",
+            "1",
+        ],
+    );
+    subscriber.await_line("SUBACK");
+    let trusting = publish(
+        &gateway,
+        "x",
+        &["-t", "a", "-q", "1", "--cafile", &first_ca],
+    );
+    assert!(trusting.status.success(), "{}", text_of(&trusting));
+    subscriber.await_line("(1 bytes)");
+
+    let https = format!("https://{}/healthz", gateway.address("http/tls"));
+    let fetched = run(
+        "curl",
+        &["-sS", "--fail", "--cacert", &first_ca, &https],
+        b"",
+    );
+    assert!(fetched.status.success(), "{}", text_of(&fetched));
+    let websocket = [
+        "--websocket",
+        "--port",
+        &gateway.port("http/tls"),
+        "--cafile",
+        &first_ca,
+    ];
+    paho(
+        "paho-2",
+        &[&["round-trip", "--version", "5"], &websocket[..]].concat(),
+    );
+    paho(
+        "paho-2",
+        &[
+            "round-trip",
+            "--version",
+            "4",
+            "--port",
+            &port,
+            "--cafile",
+            &first_ca,
+        ],
+    );
+
+    // Another authority takes over; whoever is connected stays.
+    let second = Authority::new(folder.path(), "second");
+    second.sign("server", "localhost", &SERVER_NAMES);
+    gateway.signal("HUP");
+    let second_ca = path("second.pem");
+    await_some("the new certificate is shown", || {
+        let renewed = publish(&gateway, "x", &["-t", "b", "--cafile", &second_ca]);
+        renewed.status.success().then_some(())
+    });
+    let stale = publish(&gateway, "x", &["-t", "b", "--cafile", &first_ca]);
+    assert!(!stale.status.success(), "the old certificate is gone");
+    let renewed = publish(
+        &gateway,
+        "renewed",
+        &["-t", "a", "-q", "1", "--cafile", &second_ca],
+    );
+    assert!(renewed.status.success(), "{}", text_of(&renewed));
+    subscriber.await_line("renewed");
+}
+
+#[test]
+fn a_certificate_logs_its_user_in() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let authority = Authority::new(folder.path(), "ca");
+    authority.sign("server", "localhost", &SERVER_NAMES);
+    authority.sign("anna", "anna", &[]);
+    authority.sign("nobody", "nobody", &[]);
+    let ca = path("ca.pem");
+    let gateway = Gateway::start(&format!(
+        "rules.paths = []\n[listeners.mqtt.tls]\nbind = [\"127.0.0.1:0\"]\ncert = '{}'\nkey = '{}'\n\
+         client_ca = '{ca}'\nclient_is_user = true\n",
+        path("server.pem"),
+        path("server.key"),
+    ));
+    let data = format!("data={}", gateway.folder.join("gatepost-data").display());
+    let user = |arguments: &[&str]| {
+        let arguments = [&["user"], arguments, &["--set", &data]].concat();
+        let output = run(env!("CARGO_BIN_EXE_gatepost"), &arguments, b"secret\n");
+        assert!(output.status.success(), "{}", text_of(&output));
+    };
+    user(&["add", "anna"]);
+    user(&["grant", "anna", "publish", "home/%u"]);
+    let by = |who: &str, topic: &str| {
+        let (cert, key) = (path(&format!("{who}.pem")), path(&format!("{who}.key")));
+        let arguments = ["-V", "5", "-q", "1", "-d", "-t", topic, "--cafile", &ca];
+        let output = publish(
+            &gateway,
+            "x",
+            &[&arguments[..], &["--cert", &cert, "--key", &key]].concat(),
+        );
+        text_of(&output)
+    };
+    await_some("her rule is in force", || {
+        by("anna", "elsewhere").contains("RC:135").then_some(())
+    });
+    let allowed = by("anna", "home/anna");
+    assert!(
+        allowed.contains("PUBACK") && !allowed.contains("RC:135"),
+        "{allowed}"
+    );
+    let stranger = by("nobody", "home/anna");
+    assert!(!stranger.contains("PUBACK"), "{stranger}");
+    let without = publish(&gateway, "x", &["-t", "home/anna", "--cafile", &ca]);
+    assert!(!without.status.success());
+}
+
+#[test]
+fn unusable_certificates_are_told_before_anything_is_served() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let config = folder.path().join("gatepost.toml");
+    std::fs::write(&config, "listeners.mqtt.tls.cert = \"missing.pem\"\n").expect("written");
+    for command in ["check", "serve"] {
+        let output = run(
+            env!("CARGO_BIN_EXE_gatepost"),
+            &[command, "--config", &config.display().to_string()],
+            b"",
+        );
+        assert_eq!(
+            output.status.code(),
+            Some(78),
+            "{command}: {}",
+            text_of(&output)
+        );
+        assert!(
+            text_of(&output).contains("listeners.mqtt.tls"),
+            "{}",
+            text_of(&output)
+        );
+    }
+}
+
+/// Begins with a PROXY header, connects by MQTT 3.1.1, and tells whether that worked.
+fn connects_behind(gateway: &Gateway, header: &[u8]) -> bool {
+    const CONNECT: &[u8] = b"\x10\x0d\x00\x04MQTT\x04\x02\x00\x3c\x00\x01p";
+    let mut stream = TcpStream::connect(gateway.address("mqtt")).expect("a connection");
+    stream
+        .set_read_timeout(Some(support::PATIENCE))
+        .expect("a timeout");
+    stream.write_all(header).expect("written");
+    stream.write_all(CONNECT).expect("written");
+    let mut connack = [0; 4];
+    stream.read_exact(&mut connack).is_ok() && connack == [0x20, 2, 0, 0]
+}
+
+#[test]
+fn a_proxy_in_front_tells_who_the_client_is() {
+    let gateway = Gateway::start(
+        "rules.paths = []\nlisteners.mqtt.proxy_protocol = [\"127.0.0.1\"]\n\
+         listeners.http.proxy_protocol = [\"127.0.0.1\"]\n\
+         listeners.mqtt.anonymous = \"yes\"\nopen_to_world = true\nlog.level = \"mqtt=debug\"\n",
+    );
+    assert!(connects_behind(
+        &gateway,
+        b"PROXY TCP4 192.0.2.7 127.0.0.1 4321 1883\r\n"
+    ));
+    let second = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xc0\0\x02\x08\x7f\0\0\x01\x10\xe1\x07\x5b";
+    assert!(connects_behind(&gateway, second));
+    await_some("both clients are in the log", || {
+        let log = gateway.log();
+        let both = log.contains("192.0.2.7:4321") && log.contains("192.0.2.8:4321");
+        both.then_some(())
+    });
+    assert!(!connects_behind(&gateway, b""), "a header is asked for");
+    let url = gateway.url("/healthz");
+    let fetched = run("curl", &["-sS", "--fail", "--haproxy-protocol", &url], b"");
+    assert!(fetched.status.success(), "{}", text_of(&fetched));
+}
