@@ -4,6 +4,7 @@
 //! procedures to broker.
 
 mod cli;
+mod client;
 mod config;
 mod learning;
 mod serve;

@@ -123,6 +123,25 @@ fn mqtt_and_http_speak_tls_and_certificates_are_renewed_under_live_connections()
         ],
     );
 
+    // Our own clients, by TLS too.
+    let url = format!("mqtts://localhost:{port}/kept");
+    let ours = [&[
+        "pub", "-L", &url, "--cafile", &first_ca, "-m", "x", "-r", "-q", "2",
+    ][..]]
+    .concat();
+    let told = run(env!("CARGO_BIN_EXE_gatepost"), &ours, b"");
+    assert!(told.status.success(), "{}", text_of(&told));
+    let ours = ["sub", "-L", &url, "--cafile", &first_ca, "-C", "1", "-v"];
+    let told = run(env!("CARGO_BIN_EXE_gatepost"), &ours, b"");
+    assert_eq!(text_of(&told), "kept x\n");
+    let unknown = ["sub", "-L", &url, "--tls", "-C", "1"];
+    let told = run(env!("CARGO_BIN_EXE_gatepost"), &unknown, b"");
+    assert_eq!(
+        told.status.code(),
+        Some(69),
+        "the system does not know the authority"
+    );
+
     // Another authority takes over; whoever is connected stays.
     let second = Authority::new(folder.path(), "second");
     second.sign("server", "localhost", &SERVER_NAMES);

@@ -5,9 +5,12 @@ mod check;
 mod completions;
 mod config;
 mod learn;
+mod message_format;
 mod procedures;
+mod publish;
 mod scan;
 mod serve;
+mod subscribe;
 mod user;
 
 use std::path::PathBuf;
@@ -45,6 +48,8 @@ enum Command {
     Learn(learn::LearnArguments),
     Procedures(procedures::ProceduresArguments),
     User(user::UserArguments),
+    Pub(publish::PublishArguments),
+    Sub(subscribe::SubscribeArguments),
     Bench(bench::BenchCommand),
     Completions(completions::CompletionsArguments),
     #[command(hide = true)]
@@ -85,6 +90,8 @@ pub(crate) fn run() -> ExitCode {
         Command::Config(arguments) => config::run(&arguments),
         Command::Learn(arguments) => learn::run(&arguments),
         Command::Procedures(arguments) => procedures::run(&arguments),
+        Command::Pub(arguments) => publish::run(&arguments),
+        Command::Sub(arguments) => subscribe::run(&arguments),
         Command::User(arguments) => user::run(&arguments),
         Command::Bench(command) => bench::run(command),
         Command::Completions(arguments) => completions::run(&arguments, CommandLine::command()),

@@ -97,11 +97,13 @@ impl Listening {
         let stats = behind.stats.clone();
         let doors = Doors::new(config, &behind.users);
         let smtp = SmtpContext::new(settings.smtp.clone(), &hostname(), gateway.clone())
-            .with_door(doors.smtp());
+            .with_door(doors.smtp())
+            .with_tls(encryption.of(Listener::Smtp).cloned());
         let smtp = Protocol::new(&Arc::new(smtp), smtp::serve, |c| {
             c.admission().open().into()
         });
-        let lmtp = SmtpContext::lmtp(settings.lmtp.clone(), &hostname(), gateway.clone());
+        let lmtp = SmtpContext::lmtp(settings.lmtp.clone(), &hostname(), gateway.clone())
+            .with_tls(encryption.of(Listener::Lmtp).cloned());
         let lmtp = Protocol::new(&Arc::new(lmtp), smtp::serve, |c| {
             c.admission().open().into()
         });
@@ -119,7 +121,12 @@ impl Listening {
         });
         let broker = behind.broker.clone();
         let store = behind.store.clone();
-        let pop3 = Pop3Context::new(settings.pop3.clone(), store, doors.pop3(), None);
+        let pop3 = Pop3Context::new(
+            settings.pop3.clone(),
+            store,
+            doors.pop3(),
+            encryption.of(Listener::Pop3).cloned(),
+        );
         let pop3 = Protocol::new(&Arc::new(pop3), pop3::serve, |c| {
             c.admission().open().into()
         });

@@ -1,0 +1,358 @@
+//! `gatepost pub`: publish by MQTT to any broker.
+//!
+//! What is sent at QoS 1 or 2 is done when the broker has acknowledged it; until then it is kept,
+//! and sent again when a lost connection is back. The exit code is 0 only if everything was taken.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, Read};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use gatepost_message::Qos;
+use gatepost_mqtt::{Ack, Packet, PacketId, Publish, Reason};
+use gatepost_settings::Period;
+
+use crate::client::{Backoff, Carried, ClientError, ClientOptions, Link, Place, Wish};
+
+/// How long acknowledgements may take before the connection counts as broken.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+/// Unacknowledged publications at once, where the broker takes more.
+const WINDOW: usize = 256;
+/// A session for so long, so that QoS 2 is exactly once over a new connection too.
+const SESSION_SECONDS: u32 = 300;
+/// Some publication was refused.
+const EXIT_REFUSED: u8 = 1;
+
+/// Publish by MQTT, with mosquitto_pub's switches
+#[derive(Debug, Args)]
+#[command(
+    disable_help_flag = true,
+    disable_version_flag = true,
+    after_help = "\
+Examples:
+  gatepost pub -t alarms/fire -m 'it burns'
+  gatepost pub -L mqtts://anna@broker.example/home/door --pw-file secret -r -q 1 -m open
+  tail -f log | gatepost pub -t log/web -l -q 1
+
+Exit codes: 0 all was taken, 1 the broker refused something, 64 wrong switches, 69 no connection,
+77 the broker refused the connection."
+)]
+pub(super) struct PublishArguments {
+    #[command(flatten)]
+    client: ClientOptions,
+    #[command(flatten)]
+    payload: PayloadArguments,
+    /// The topic
+    #[arg(short, long)]
+    topic: Option<String>,
+    /// The broker keeps the message for later subscribers
+    #[arg(short, long)]
+    retain: bool,
+    /// Publish so many times
+    #[arg(long, value_name = "COUNT", default_value_t = 1)]
+    repeat: u32,
+    /// The time between repetitions, such as 500ms
+    #[arg(long, value_name = "TIME", requires = "repeat")]
+    repeat_delay: Option<Period>,
+    /// Say nothing of what the broker refuses
+    #[arg(long)]
+    quiet: bool,
+}
+
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+struct PayloadArguments {
+    /// The payload
+    #[arg(short, long, value_name = "TEXT")]
+    message: Option<String>,
+    /// The payload is this file's content
+    #[arg(short, long, value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Each line of standard input is a payload
+    #[arg(short = 'l', long)]
+    stdin_line: bool,
+    /// The payload is all of standard input
+    #[arg(short = 's', long)]
+    stdin_file: bool,
+    /// The payload is empty
+    #[arg(short = 'n', long)]
+    null_message: bool,
+}
+
+/// Where payloads come from.
+enum Source {
+    Same(Vec<u8>, u32),
+    Lines(io::Lines<io::StdinLock<'static>>),
+}
+
+impl Source {
+    fn open(arguments: &PublishArguments) -> Result<Self, ClientError> {
+        let payload = &arguments.payload;
+        let unreadable = |name: String| move |error| ClientError::Usage(format!("{name}: {error}"));
+        let same = |bytes| Self::Same(bytes, arguments.repeat);
+        if payload.stdin_line {
+            return Ok(Self::Lines(io::stdin().lock().lines()));
+        }
+        if payload.stdin_file {
+            let mut bytes = Vec::new();
+            io::stdin()
+                .lock()
+                .read_to_end(&mut bytes)
+                .map_err(unreadable("standard input".to_owned()))?;
+            return Ok(same(bytes));
+        }
+        if let Some(file) = &payload.file {
+            let bytes = std::fs::read(file).map_err(unreadable(file.display().to_string()))?;
+            return Ok(same(bytes));
+        }
+        Ok(same(
+            payload.message.clone().unwrap_or_default().into_bytes(),
+        ))
+    }
+
+    fn next(&mut self) -> Result<Option<Vec<u8>>, ClientError> {
+        match self {
+            Self::Same(_, 0) => Ok(None),
+            Self::Same(bytes, left) => {
+                *left -= 1;
+                Ok(Some(bytes.clone()))
+            }
+            Self::Lines(lines) => lines
+                .next()
+                .transpose()
+                .map(|line| line.map(String::into_bytes))
+                .map_err(|error| ClientError::Usage(format!("standard input: {error}"))),
+        }
+    }
+}
+
+/// How far a publication is.
+enum Step {
+    /// PUBACK or PUBREC is awaited.
+    Sent(Vec<u8>),
+    /// PUBCOMP is awaited.
+    Released,
+}
+
+struct Publisher<'a> {
+    arguments: &'a PublishArguments,
+    topic: String,
+    carried: Carried,
+    link: Option<Link>,
+    was_connected: bool,
+    backoff: Backoff,
+    open: BTreeMap<u16, Step>,
+    last_id: u16,
+    refused: usize,
+}
+
+pub(super) fn run(arguments: &PublishArguments) -> ExitCode {
+    match publish_all(arguments) {
+        Ok(0) => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::from(EXIT_REFUSED),
+        Err(error) => {
+            eprintln!("gatepost: {error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+/// Publishes everything; gives how much of it was refused.
+fn publish_all(arguments: &PublishArguments) -> Result<usize, ClientError> {
+    let by_url = arguments.client.address()?.topic;
+    let topic = arguments.topic.clone().or(by_url);
+    let topic = topic.ok_or_else(|| ClientError::Usage("say where to: -t TOPIC".to_owned()))?;
+    let mut source = Source::open(arguments)?;
+    let mut publisher = Publisher {
+        arguments,
+        topic,
+        carried: Carried::parse(&arguments.client)?,
+        link: None,
+        was_connected: false,
+        backoff: Backoff::new(),
+        open: BTreeMap::new(),
+        last_id: 0,
+        refused: 0,
+    };
+    publisher.persist(|_| Ok(()))?;
+    let mut is_first = true;
+    while let Some(payload) = source.next()? {
+        if let Some(delay) = arguments.repeat_delay.filter(|_| !is_first) {
+            publisher.persist(|publisher| publisher.attend(Instant::now() + delay.duration()))?;
+        }
+        is_first = false;
+        publisher.publish(payload)?;
+    }
+    publisher.persist(|publisher| publisher.await_fewer_than(1))?;
+    if let Some(link) = publisher.link.take() {
+        link.close_for_ever();
+    }
+    Ok(publisher.refused)
+}
+
+impl Publisher<'_> {
+    fn publish(&mut self, payload: Vec<u8>) -> Result<(), ClientError> {
+        let qos = self.arguments.client.qos();
+        if qos == Qos::AtMostOnce {
+            return self.persist(|publisher| publisher.send(None, &payload, false));
+        }
+        self.persist(|publisher| {
+            let window = publisher.link.as_ref().map_or(1, |link| link.receive_max);
+            publisher.await_fewer_than(WINDOW.min(window.into()))
+        })?;
+        let id = self.free_id();
+        self.open.insert(id, Step::Sent(payload.clone()));
+        let sent = self.send(PacketId::new(id), &payload, false);
+        match sent {
+            // It is among the open ones: sent again with them.
+            Err(error) if error.is_passing() => {
+                self.lost(error)?;
+                self.persist(|_| Ok(()))
+            }
+            other => other,
+        }
+    }
+
+    fn free_id(&mut self) -> u16 {
+        loop {
+            self.last_id = self.last_id.checked_add(1).unwrap_or(1);
+            if !self.open.contains_key(&self.last_id) {
+                return self.last_id;
+            }
+        }
+    }
+
+    /// Does something with a connection, and again with the next one while that may help.
+    fn persist(
+        &mut self,
+        mut act: impl FnMut(&mut Self) -> Result<(), ClientError>,
+    ) -> Result<(), ClientError> {
+        loop {
+            let done = match self.link {
+                Some(_) => act(self),
+                None => self.connect().and_then(|()| act(self)),
+            };
+            match done {
+                Err(error) if error.is_passing() => self.lost(error)?,
+                done => return done,
+            }
+        }
+    }
+
+    /// Waits before the next attempt, unless there shall be none.
+    fn lost(&mut self, error: ClientError) -> Result<(), ClientError> {
+        let options = &self.arguments.client;
+        let tries = (self.was_connected && !options.no_reconnect) || options.retry;
+        if !tries {
+            return Err(error);
+        }
+        self.link = None;
+        let pause = self.backoff.pause();
+        options.tell(format_args!("{error}; trying again in {pause:?}"));
+        std::thread::sleep(pause);
+        Ok(())
+    }
+
+    fn connect(&mut self) -> Result<(), ClientError> {
+        let options = &self.arguments.client;
+        let lasting = options.qos() == Qos::ExactlyOnce;
+        let wish = Wish {
+            clean_start: !self.was_connected,
+            expiry_seconds: if lasting { SESSION_SECONDS } else { 0 },
+        };
+        self.link = Some(Link::open(options, &self.carried, wish)?);
+        self.was_connected = true;
+        self.backoff.succeeded();
+        self.send_again()
+    }
+
+    /// What was not acknowledged on the last connection.
+    fn send_again(&mut self) -> Result<(), ClientError> {
+        let open: Vec<(u16, Option<Vec<u8>>)> = self
+            .open
+            .iter()
+            .map(|(id, step)| match step {
+                Step::Sent(payload) => (*id, Some(payload.clone())),
+                Step::Released => (*id, None),
+            })
+            .collect();
+        for (id, payload) in open {
+            match (payload, PacketId::new(id)) {
+                (Some(payload), id) => self.send(id, &payload, true)?,
+                (None, Some(id)) => self.link()?.send(&Packet::Pubrel(Ack::success(id)))?,
+                (None, None) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn link(&mut self) -> Result<&mut Link, ClientError> {
+        let none = || ClientError::Lost(io::ErrorKind::NotConnected.into());
+        self.link.as_mut().ok_or_else(none)
+    }
+
+    fn send(
+        &mut self,
+        packet_id: Option<PacketId>,
+        payload: &[u8],
+        dup: bool,
+    ) -> Result<(), ClientError> {
+        let properties = self.carried.of(Place::Publish)?;
+        let (topic, retain) = (self.topic.clone(), self.arguments.retain);
+        let qos = self.arguments.client.qos();
+        self.link()?.send(&Packet::Publish(Publish {
+            dup,
+            qos,
+            retain,
+            topic: &topic,
+            packet_id,
+            properties: properties.as_properties(),
+            payload,
+        }))
+    }
+
+    /// Hears acknowledgements until few enough are missing.
+    fn await_fewer_than(&mut self, count: usize) -> Result<(), ClientError> {
+        while self.open.len() >= count {
+            let until = Instant::now() + ANSWER_TIMEOUT;
+            let Some(packet) = self.link()?.receive(until)? else {
+                return Err(ClientError::Lost(io::ErrorKind::TimedOut.into()));
+            };
+            self.hear(&packet)?;
+        }
+        Ok(())
+    }
+
+    /// Hears what comes until then.
+    fn attend(&mut self, until: Instant) -> Result<(), ClientError> {
+        while let Some(packet) = self.link()?.receive(until)? {
+            self.hear(&packet)?;
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self, packet: &[u8]) -> Result<(), ClientError> {
+        let packet = self.link()?.understand(packet)?;
+        let (Packet::Puback(ack) | Packet::Pubrec(ack) | Packet::Pubcomp(ack)) = packet else {
+            return Ok(());
+        };
+        let id = ack.packet_id;
+        if ack.reason.is_error() && ack.reason != Reason::PACKET_IDENTIFIER_NOT_FOUND {
+            self.open.remove(&id.get());
+            self.refused += 1;
+            if !self.arguments.quiet {
+                let text = ack.properties.reason_string().unwrap_or_default();
+                eprintln!("gatepost: refused: {} {text}", ack.reason);
+            }
+            return Ok(());
+        }
+        if matches!(packet, Packet::Pubrec(_)) {
+            self.open.insert(id.get(), Step::Released);
+            return self.link()?.send(&Packet::Pubrel(Ack::success(id)));
+        }
+        self.open.remove(&id.get());
+        Ok(())
+    }
+}

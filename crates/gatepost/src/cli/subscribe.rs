@@ -1,0 +1,313 @@
+//! `gatepost sub`: subscribe by MQTT at any broker, and print what comes.
+
+use std::collections::HashSet;
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use gatepost_message::TopicFilter;
+use gatepost_mqtt::{
+    Ack, Filter, Packet, PacketId, Publish, Subscribe, SubscriptionOptions, Unsubscribe,
+};
+
+use super::message_format::MessageFormat;
+use crate::client::{Backoff, Carried, ClientError, ClientOptions, Link, Place, Wish};
+
+/// Nothing came in the time that `-W` gives; mosquitto_sub's own code.
+const EXIT_TIMEOUT: u8 = 27;
+/// For those who wait for ever.
+const LONG: Duration = Duration::from_secs(3600);
+const SUBSCRIBE_ID: PacketId = PacketId::MIN;
+
+/// Subscribe by MQTT and print what comes, with mosquitto_sub's switches
+#[derive(Debug, Args)]
+#[command(
+    disable_help_flag = true,
+    disable_version_flag = true,
+    after_help = "\
+Examples:
+  gatepost sub -t 'alarms/#' -v
+  gatepost sub -t 'home/+/temperature' -F '%I %t %p'
+  gatepost sub -t state/door -C 1 -W 10           one message, or exit code 27 after 10 s
+  gatepost sub -t '#' --json | jq .topic
+
+-F knows %t topic, %p payload, %x %X payload in hexadecimal, %l its length, %q level, %r retained,
+%m packet identifier, %I time (ISO 8601), %U time (Unix seconds), %j %J the message as JSON
+(%J: the payload as JSON too), %C content type, %D correlation data, %E expiry, %F payload format,
+%P user properties, %R response topic, %S subscription identifier, %% a percent sign; \\n \\t \\0 \\\\.
+
+Exit codes: 0 what was asked for came, 27 it did not come in time, 64 wrong switches,
+69 no connection, 77 the broker refused."
+)]
+pub(super) struct SubscribeArguments {
+    #[command(flatten)]
+    client: ClientOptions,
+    /// A topic filter (repeatable)
+    #[arg(short, long = "topic", value_name = "FILTER")]
+    topics: Vec<String>,
+    /// Do not print what matches this filter (repeatable)
+    #[arg(short = 'T', long, value_name = "FILTER")]
+    filter_out: Vec<String>,
+    /// Unsubscribe from this first, where the session knows it (repeatable)
+    #[arg(short = 'U', long, value_name = "FILTER")]
+    unsubscribe: Vec<String>,
+    /// Keep the session, with what it misses (needs -i)
+    #[arg(short = 'c', long, requires = "id")]
+    disable_clean_session: bool,
+    /// End after so many messages
+    #[arg(short = 'C', long, value_name = "COUNT")]
+    count: Option<u64>,
+    /// End after so many seconds
+    #[arg(short = 'W', long, value_name = "SECONDS")]
+    timeout: Option<u64>,
+    /// End when the broker has granted the subscriptions
+    #[arg(short = 'E', long)]
+    exit_after_subscribing: bool,
+    /// Print the topic before the payload
+    #[arg(short, long)]
+    verbose: bool,
+    /// Print no line break after the payload
+    #[arg(short = 'N', long)]
+    no_line_break: bool,
+    /// How to print a message; see below
+    #[arg(short = 'F', long, value_name = "FORMAT", conflicts_with_all = ["verbose", "json"])]
+    format: Option<String>,
+    /// Print each message as a line of JSON
+    #[arg(long)]
+    json: bool,
+    /// Leave out what topics had kept
+    #[arg(short = 'R', long)]
+    no_retained: bool,
+    /// Print only what topics had kept
+    #[arg(long, conflicts_with = "no_retained")]
+    retained_only: bool,
+    /// Keep the retain flag as the publisher set it (version 5)
+    #[arg(long)]
+    retain_as_published: bool,
+    /// Leave out what this client published itself (version 5)
+    #[arg(long)]
+    no_local: bool,
+}
+
+/// How it ended.
+enum End {
+    Done,
+    TimedOut,
+}
+
+pub(super) fn run(arguments: &SubscribeArguments) -> ExitCode {
+    match Subscriber::new(arguments).and_then(Subscriber::run) {
+        Ok(End::Done) => ExitCode::SUCCESS,
+        Ok(End::TimedOut) => ExitCode::from(EXIT_TIMEOUT),
+        Err(error) => {
+            eprintln!("gatepost: {error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+struct Subscriber<'a> {
+    arguments: &'a SubscribeArguments,
+    filters: Vec<String>,
+    left_out: Vec<TopicFilter>,
+    carried: Carried,
+    format: MessageFormat,
+    until: Option<Instant>,
+    left: Option<u64>,
+    /// QoS 2 publications that were printed and are not released.
+    received: HashSet<PacketId>,
+    was_connected: bool,
+}
+
+impl<'a> Subscriber<'a> {
+    fn new(arguments: &'a SubscribeArguments) -> Result<Self, ClientError> {
+        let mut filters = arguments.topics.clone();
+        filters.extend(arguments.client.address()?.topic);
+        if filters.is_empty() {
+            return Err(ClientError::Usage("say what to: -t FILTER".to_owned()));
+        }
+        let parsed = |text: &String| {
+            TopicFilter::new(text).map_err(|error| {
+                ClientError::Usage(format!("'{text}' is no topic filter: {error}"))
+            })
+        };
+        for filter in &filters {
+            parsed(filter)?;
+        }
+        let line_end = if arguments.no_line_break { "" } else { "\n" };
+        let format = match &arguments.format {
+            Some(format) => format!("{format}{line_end}"),
+            None if arguments.json => format!("%j{line_end}"),
+            None if arguments.verbose => format!("%t %p{line_end}"),
+            None => format!("%p{line_end}"),
+        };
+        let timeout = arguments.timeout.map(Duration::from_secs);
+        Ok(Self {
+            arguments,
+            filters,
+            left_out: arguments
+                .filter_out
+                .iter()
+                .map(parsed)
+                .collect::<Result<_, _>>()?,
+            carried: Carried::parse(&arguments.client)?,
+            format: MessageFormat::parse(&format).map_err(ClientError::Usage)?,
+            until: timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
+            left: arguments.count,
+            received: HashSet::new(),
+            was_connected: false,
+        })
+    }
+
+    fn run(mut self) -> Result<End, ClientError> {
+        let options = &self.arguments.client;
+        let mut backoff = Backoff::new();
+        loop {
+            let error = match self.serve(&mut backoff) {
+                Err(error) => error,
+                Ok(end) => return Ok(end),
+            };
+            let tries = (self.was_connected && !options.no_reconnect) || options.retry;
+            if !tries || !error.is_passing() {
+                return Err(error);
+            }
+            let pause = backoff.pause();
+            options.tell(format_args!("{error}; trying again in {pause:?}"));
+            if self
+                .until
+                .is_some_and(|until| Instant::now() + pause >= until)
+            {
+                return Ok(End::TimedOut);
+            }
+            std::thread::sleep(pause);
+        }
+    }
+
+    /// One connection, to its end.
+    fn serve(&mut self, backoff: &mut Backoff) -> Result<End, ClientError> {
+        let keeps = self.arguments.disable_clean_session;
+        let wish = Wish {
+            clean_start: !keeps,
+            expiry_seconds: if keeps { u32::MAX } else { 0 },
+        };
+        let mut link = Link::open(&self.arguments.client, &self.carried, wish)?;
+        if !link.session_present {
+            self.received.clear();
+        }
+        self.was_connected = true;
+        backoff.succeeded();
+        self.subscribe(&mut link)?;
+        let end = self.listen(&mut link)?;
+        link.close();
+        Ok(end)
+    }
+
+    fn subscribe(&self, link: &mut Link) -> Result<(), ClientError> {
+        if !self.arguments.unsubscribe.is_empty() {
+            let filters = self.arguments.unsubscribe.iter().map(String::as_str);
+            link.send(&Packet::Unsubscribe(Unsubscribe {
+                packet_id: SUBSCRIBE_ID,
+                properties: gatepost_mqtt::Properties::EMPTY,
+                filters: filters.collect(),
+            }))?;
+        }
+        let arguments = self.arguments;
+        let options = SubscriptionOptions {
+            no_local: arguments.no_local,
+            retain_as_published: arguments.retain_as_published,
+            retain_handling: if arguments.no_retained { 2 } else { 0 },
+            ..SubscriptionOptions::at(arguments.client.qos())
+        };
+        let filters = self.filters.iter();
+        let properties = self.carried.of(Place::Subscribe)?;
+        link.send(&Packet::Subscribe(Subscribe {
+            packet_id: SUBSCRIBE_ID,
+            properties: properties.as_properties(),
+            filters: filters.map(|text| Filter { text, options }).collect(),
+        }))
+    }
+
+    fn listen(&mut self, link: &mut Link) -> Result<End, ClientError> {
+        loop {
+            if self.left == Some(0) {
+                return Ok(End::Done);
+            }
+            let until = self.until.unwrap_or_else(|| Instant::now() + LONG);
+            let Some(bytes) = link.receive(until)? else {
+                match self.until {
+                    Some(_) => return Ok(End::TimedOut),
+                    None => continue,
+                }
+            };
+            let answer = match link.understand(&bytes)? {
+                Packet::Publish(publish) => self.take(&publish)?,
+                Packet::Pubrel(ack) => {
+                    self.received.remove(&ack.packet_id);
+                    Some(Packet::Pubcomp(Ack::success(ack.packet_id)))
+                }
+                Packet::Suback(suback) => {
+                    self.granted(suback.reasons.as_slice())?;
+                    if self.arguments.exit_after_subscribing {
+                        return Ok(End::Done);
+                    }
+                    None
+                }
+                _ => None,
+            };
+            if let Some(answer) = answer {
+                link.send(&answer)?;
+            }
+        }
+    }
+
+    /// Says which subscriptions were not granted; with none at all there is nothing to wait for.
+    fn granted(&self, reasons: &[gatepost_mqtt::Reason]) -> Result<(), ClientError> {
+        for (filter, reason) in self.filters.iter().zip(reasons) {
+            if reason.is_error() {
+                eprintln!("gatepost: no subscription to {filter}: {reason}");
+            } else {
+                let options = &self.arguments.client;
+                options.tell(format_args!("subscribed to {filter}"));
+            }
+        }
+        match reasons.first() {
+            Some(&reason) if reasons.iter().all(|reason| reason.is_error()) => {
+                Err(ClientError::Refused {
+                    did: "granted no subscription",
+                    reason,
+                    text: String::new(),
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Prints a publication; gives what to answer.
+    fn take(&mut self, publish: &Publish<'_>) -> Result<Option<Packet<'static>>, ClientError> {
+        let answer = publish.packet_id.map(|id| match publish.qos {
+            gatepost_message::Qos::ExactlyOnce => Packet::Pubrec(Ack::success(id)),
+            _ => Packet::Puback(Ack::success(id)),
+        });
+        let is_second = publish.qos == gatepost_message::Qos::ExactlyOnce
+            && publish
+                .packet_id
+                .is_some_and(|id| !self.received.insert(id));
+        let is_left_out = self
+            .left_out
+            .iter()
+            .any(|filter| filter.matches(publish.topic))
+            || (self.arguments.no_retained && publish.retain)
+            || (self.arguments.retained_only && !publish.retain);
+        if !is_second && !is_left_out {
+            let mut out = io::stdout().lock();
+            let line = self.format.render(publish);
+            let written = out.write_all(&line).and_then(|()| out.flush());
+            written.map_err(|error| ClientError::Usage(format!("standard output: {error}")))?;
+            if let Some(left) = &mut self.left {
+                *left -= 1;
+            }
+        }
+        Ok(answer)
+    }
+}

@@ -1,0 +1,46 @@
+//! When to try again: soon at first, then ever later, so that a broker that comes back is not
+//! met by everybody at once.
+
+use std::time::Duration;
+
+const FIRST: Duration = Duration::from_millis(500);
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// The pauses between attempts.
+#[derive(Debug)]
+pub(crate) struct Backoff {
+    next: Duration,
+}
+
+impl Backoff {
+    pub(crate) const fn new() -> Self {
+        Self { next: FIRST }
+    }
+
+    /// After a success, the next failure is tried again soon.
+    pub(crate) const fn succeeded(&mut self) {
+        self.next = FIRST;
+    }
+
+    /// The pause before the next attempt, up to a quarter longer by chance.
+    pub(crate) fn pause(&mut self) -> Duration {
+        let pause = self.next;
+        self.next = (pause * 2).min(LONGEST);
+        // Any number that differs between processes does.
+        let chance = std::process::id() % 64;
+        pause + pause * chance / 256
+    }
+}
+
+#[test]
+fn pauses_grow_up_to_a_bound() {
+    let mut backoff = Backoff::new();
+    let mut last = Duration::ZERO;
+    for _ in 0..12 {
+        let pause = backoff.pause();
+        assert!(pause >= last && pause <= LONGEST * 5 / 4);
+        last = pause;
+    }
+    backoff.succeeded();
+    assert!(backoff.pause() < Duration::from_secs(1));
+}

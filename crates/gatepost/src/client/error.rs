@@ -1,0 +1,79 @@
+//! What can go wrong between us and a broker.
+
+use std::io;
+
+use gatepost_mqtt::{DecodeError, EncodeError, Reason};
+
+/// Why a connection did not come about, or is no more.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ClientError {
+    /// A switch or a file of the user's.
+    #[error("{0}")]
+    Usage(String),
+    /// No connection, or it broke.
+    #[error("{address}: {cause}")]
+    Unreachable {
+        /// As the user named it.
+        address: String,
+        /// What the system says.
+        cause: io::Error,
+    },
+    /// The broker went away.
+    #[error("the connection was lost: {0}")]
+    Lost(io::Error),
+    /// CONNACK or DISCONNECT with a failure.
+    #[error("the broker {did}: {reason}{}", explained(.text))]
+    Refused {
+        /// What it did: refused the connection, ended it.
+        did: &'static str,
+        /// Its code.
+        reason: Reason,
+        /// Its words, if it had any.
+        text: String,
+    },
+    /// It does not speak MQTT as we do.
+    #[error("the broker's answer is not understood: {0}")]
+    Malformed(#[from] DecodeError),
+    /// Something of ours does not fit into a packet.
+    #[error("it cannot be sent: {0}")]
+    TooLong(#[from] EncodeError),
+}
+
+fn explained(text: &str) -> String {
+    if text.is_empty() {
+        String::new()
+    } else {
+        format!(" ({text})")
+    }
+}
+
+impl ClientError {
+    /// Whether another attempt may go better.
+    pub(crate) fn is_passing(&self) -> bool {
+        match self {
+            Self::Unreachable { cause, .. } => cause.kind() != io::ErrorKind::InvalidData,
+            Self::Lost(_) => true,
+            Self::Refused { reason, .. } => matches!(
+                *reason,
+                Reason::SERVER_UNAVAILABLE
+                    | Reason::SERVER_BUSY
+                    | Reason::SERVER_SHUTTING_DOWN
+                    | Reason::KEEP_ALIVE_TIMEOUT
+                    | Reason::QUOTA_EXCEEDED
+                    | Reason::ADMINISTRATIVE_ACTION
+            ),
+            Self::Usage(_) | Self::Malformed(_) | Self::TooLong(_) => false,
+        }
+    }
+
+    /// BSD's exit codes.
+    pub(crate) const fn exit_code(&self) -> u8 {
+        match self {
+            Self::Usage(_) => 64,
+            Self::TooLong(_) => 65,
+            Self::Unreachable { .. } | Self::Lost(_) => 69,
+            Self::Malformed(_) => 76,
+            Self::Refused { .. } => 77,
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! A small MQTT client for `gatepost pub` and `gatepost sub`: one connection, driven by one
+//! thread that waits for the socket or for its next duty, whichever comes first.
+//!
+//! - `options.rs`: the switches that both commands have, which are mosquitto's;
+//! - `address.rs`: MQTT URLs; `properties.rs`: `-D`;
+//! - `transport.rs`: TCP, Unix sockets and TLS;
+//! - `link.rs`: a connection from CONNECT to DISCONNECT, its keep alive and its packets;
+//! - `backoff.rs`: when to try again.
+
+mod address;
+mod backoff;
+mod error;
+mod link;
+mod options;
+mod properties;
+mod transport;
+
+pub(crate) use address::Address;
+pub(crate) use backoff::Backoff;
+pub(crate) use error::ClientError;
+pub(crate) use link::{Link, Wish};
+pub(crate) use options::ClientOptions;
+pub(crate) use properties::{Carried, Place};

@@ -1,0 +1,148 @@
+//! The switches of `gatepost pub` and `gatepost sub`. They are those of mosquitto's clients, so
+//! that scripts need no other words.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use gatepost_message::Qos;
+use gatepost_mqtt::Version;
+
+use super::{Address, ClientError};
+
+#[derive(Debug, Args)]
+pub(crate) struct ClientOptions {
+    /// The broker's host, or the path of its Unix socket [default: localhost]
+    #[arg(short = 'h', long = "host", value_name = "HOST")]
+    host: Option<String>,
+    /// The broker's port [default: 1883, with TLS 8883]
+    #[arg(short = 'p', long, value_name = "PORT")]
+    port: Option<u16>,
+    /// Host, port, user, password and topic in one: mqtt[s]://[user[:password]@]host[:port]/topic
+    #[arg(short = 'L', long, value_name = "URL", conflicts_with_all = ["host", "port"])]
+    url: Option<String>,
+    /// The level: 0 at most once, 1 at least once, 2 exactly once
+    #[arg(short, long, value_name = "0|1|2", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=2))]
+    qos: u8,
+    /// The client id; without one the broker chooses
+    #[arg(short, long, value_name = "ID")]
+    id: Option<String>,
+    /// The user's name
+    #[arg(short = 'u', long = "username", value_name = "NAME")]
+    user: Option<String>,
+    /// The password; other processes can read it here, so prefer --pw-file
+    #[arg(short = 'P', long = "pw", value_name = "PASSWORD")]
+    password: Option<String>,
+    /// Read the password from the first line of this file
+    #[arg(long, value_name = "FILE", conflicts_with = "password")]
+    pw_file: Option<PathBuf>,
+    /// The authorities that are believed, in PEM; switches TLS on
+    #[arg(long, value_name = "FILE")]
+    pub(super) cafile: Option<PathBuf>,
+    /// Our certificate, in PEM
+    #[arg(long, value_name = "FILE", requires = "key")]
+    pub(super) cert: Option<PathBuf>,
+    /// Its key, in PEM
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    pub(super) key: Option<PathBuf>,
+    /// Speak TLS, believing the system's authorities
+    #[arg(long)]
+    tls: bool,
+    /// Do not check that the certificate is the broker's: only for trials
+    #[arg(long)]
+    pub(super) insecure: bool,
+    /// The version of the protocol: 5, 311 or 31 (also as mqttv5, mqttv311, mqttv31)
+    #[arg(id = "protocol_version", short = 'V', long = "protocol-version", value_name = "VERSION", default_value = "5", value_parser = version)]
+    pub(crate) version: Version,
+    /// The longest silence, in seconds
+    #[arg(short, long, value_name = "SECONDS", default_value_t = 60)]
+    pub(crate) keepalive: u16,
+    /// How long the session outlives the connection, in seconds; -1 for ever (version 5)
+    #[arg(
+        short = 'x',
+        long,
+        value_name = "SECONDS",
+        allow_negative_numbers = true
+    )]
+    pub(super) session_expiry_interval: Option<i64>,
+    /// A property (repeatable): -D publish content-type text/plain, -D publish user-property k v
+    #[arg(short = 'D', long, value_names = ["PACKET", "NAME", "VALUE"], num_args = 3..=4, action = clap::ArgAction::Append)]
+    pub(super) property: Vec<String>,
+    /// The topic of the will
+    #[arg(long, value_name = "TOPIC")]
+    pub(super) will_topic: Option<String>,
+    /// The will's payload
+    #[arg(long, value_name = "TEXT", requires = "will_topic")]
+    pub(super) will_payload: Option<String>,
+    /// The will's level
+    #[arg(long, value_name = "0|1|2", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=2))]
+    pub(super) will_qos: u8,
+    /// The will is kept for later subscribers
+    #[arg(long, requires = "will_topic")]
+    pub(super) will_retain: bool,
+    /// Give up when the connection is lost, instead of trying again ever later
+    #[arg(long)]
+    pub(crate) no_reconnect: bool,
+    /// Try again also where not even the first connection came about
+    #[arg(long, conflicts_with = "no_reconnect")]
+    pub(crate) retry: bool,
+    /// Say what happens with the connection
+    #[arg(short = 'd', long)]
+    pub(crate) debug: bool,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+}
+
+fn version(text: &str) -> Result<Version, String> {
+    match text {
+        "5" | "mqttv5" => Ok(Version::Mqtt5),
+        "311" | "mqttv311" => Ok(Version::Mqtt311),
+        "31" | "mqttv31" => Ok(Version::Mqtt31),
+        _ => Err("there are 5, 311 and 31".to_owned()),
+    }
+}
+
+impl ClientOptions {
+    pub(crate) fn address(&self) -> Result<Address, ClientError> {
+        let mut address = match &self.url {
+            Some(url) => Address::parse(url)?,
+            None => Address {
+                host: self.host.clone().unwrap_or_else(|| "localhost".to_owned()),
+                port: self.port,
+                ..Address::default()
+            },
+        };
+        address.tls |= self.tls || self.cafile.is_some();
+        if self.user.is_some() {
+            address.user.clone_from(&self.user);
+        }
+        if let Some(file) = &self.pw_file {
+            let text = std::fs::read_to_string(file)
+                .map_err(|error| ClientError::Usage(format!("{}: {error}", file.display())))?;
+            address.password = text.lines().next().map(str::to_owned);
+        } else if self.password.is_some() {
+            address.password.clone_from(&self.password);
+        }
+        Ok(address)
+    }
+
+    pub(crate) fn qos(&self) -> Qos {
+        Qos::from_level(self.qos).unwrap_or_default()
+    }
+
+    /// Empty where the broker is to choose, which MQTT 3.1 does not know.
+    pub(crate) fn client_id(&self) -> String {
+        match &self.id {
+            Some(id) => id.clone(),
+            None if self.version == Version::Mqtt31 => format!("gatepost-{}", std::process::id()),
+            None => String::new(),
+        }
+    }
+
+    /// A line about the connection, for those who asked.
+    pub(crate) fn tell(&self, text: std::fmt::Arguments<'_>) {
+        if self.debug {
+            eprintln!("gatepost: {text}");
+        }
+    }
+}

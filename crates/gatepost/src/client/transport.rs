@@ -1,0 +1,212 @@
+//! Bytes to a broker and back: TCP, a Unix socket, or TLS over TCP.
+
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{
+    ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    StreamOwned,
+};
+
+use super::{Address, ClientError, ClientOptions};
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
+/// Where distributions keep the authorities that they believe.
+const SYSTEM_AUTHORITIES: [&str; 3] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/cert.pem",
+];
+
+/// A connected socket.
+pub(super) enum Transport {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
+
+impl Transport {
+    pub(super) fn open(address: &Address, options: &ClientOptions) -> Result<Self, ClientError> {
+        let port = address.port();
+        let place = format!("{}:{port}", address.host);
+        let unreachable = |cause| ClientError::Unreachable {
+            address: place.clone(),
+            cause,
+        };
+        if address.host.starts_with('/') {
+            return UnixStream::connect(&address.host)
+                .map(Self::Unix)
+                .map_err(unreachable);
+        }
+        let stream = connect(&address.host, port).map_err(unreachable)?;
+        if !address.tls {
+            return Ok(Self::Tcp(stream));
+        }
+        let config = tls_config(options)?;
+        let name = ServerName::try_from(address.host.clone())
+            .map_err(|error| ClientError::Usage(format!("{}: {error}", address.host)))?;
+        let connection = ClientConnection::new(Arc::new(config), name)
+            .map_err(|error| unreachable(io::Error::other(error)))?;
+        let mut stream = StreamOwned::new(connection, stream);
+        while stream.conn.is_handshaking() {
+            stream
+                .conn
+                .complete_io(&mut stream.sock)
+                .map_err(unreachable)?;
+        }
+        Ok(Self::Tls(Box::new(stream)))
+    }
+
+    const fn socket(&self) -> Option<&TcpStream> {
+        match self {
+            Self::Tcp(stream) => Some(stream),
+            Self::Tls(stream) => Some(&stream.sock),
+            Self::Unix(_) => None,
+        }
+    }
+
+    /// How long the next read may wait.
+    pub(super) fn wait_at_most(&self, time: Duration) -> io::Result<()> {
+        // Zero would mean for ever.
+        let time = Some(time.max(Duration::from_millis(1)));
+        match (self, self.socket()) {
+            (Self::Unix(stream), _) => stream.set_read_timeout(time),
+            (_, Some(stream)) => stream.set_read_timeout(time),
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.read(buffer),
+            Self::Unix(stream) => stream.read(buffer),
+            Self::Tls(stream) => stream.read(buffer),
+        }
+    }
+
+    pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Self::Tcp(stream) => stream.write_all(bytes),
+            Self::Unix(stream) => stream.write_all(bytes),
+            Self::Tls(stream) => {
+                stream.write_all(bytes)?;
+                stream.flush()
+            }
+        }
+    }
+}
+
+/// Tries each address of a name in turn.
+fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
+    let mut last = io::Error::from(io::ErrorKind::NotFound);
+    for address in (host, port).to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, CONNECT_TIMEOUT) {
+            Ok(stream) => {
+                stream.set_nodelay(true)?;
+                return Ok(stream);
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+fn tls_config(options: &ClientOptions) -> Result<ClientConfig, ClientError> {
+    let wrong = |error: rustls::Error| ClientError::Usage(format!("TLS: {error}"));
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .map_err(wrong)?;
+    let builder = if options.insecure {
+        let anybody = Arc::new(Anybody(provider));
+        builder
+            .dangerous()
+            .with_custom_certificate_verifier(anybody)
+    } else {
+        builder.with_root_certificates(authorities(options)?)
+    };
+    match (&options.cert, &options.key) {
+        (Some(cert), Some(key)) => {
+            let chain = certificates(cert)?;
+            let key = PrivateKeyDer::from_pem_file(key)
+                .map_err(|error| ClientError::Usage(format!("{}: {error}", key.display())))?;
+            builder.with_client_auth_cert(chain, key).map_err(wrong)
+        }
+        _ => Ok(builder.with_no_client_auth()),
+    }
+}
+
+fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, ClientError> {
+    let wrong = |error| ClientError::Usage(format!("{}: {error}", file.display()));
+    CertificateDer::pem_file_iter(file)
+        .map_err(wrong)?
+        .collect::<Result<_, _>>()
+        .map_err(wrong)
+}
+
+fn authorities(options: &ClientOptions) -> Result<RootCertStore, ClientError> {
+    let mut systems = SYSTEM_AUTHORITIES.iter().map(Path::new);
+    let file = match &options.cafile {
+        Some(file) => file.as_path(),
+        None => systems.find(|file| file.exists()).ok_or_else(|| {
+            let mend = "name them by --cafile";
+            ClientError::Usage(format!("the system's authorities are not found; {mend}"))
+        })?,
+    };
+    let mut roots = RootCertStore::empty();
+    let (added, _) = roots.add_parsable_certificates(certificates(file)?);
+    if added == 0 {
+        let text = format!("{}: there is no certificate in it", file.display());
+        return Err(ClientError::Usage(text));
+    }
+    Ok(roots)
+}
+
+/// Believes any certificate, for `--insecure`.
+#[derive(Debug)]
+struct Anybody(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Anybody {
+    fn verify_server_cert(
+        &self,
+        _certificate: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _name: &ServerName<'_>,
+        _ocsp: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signed, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
