@@ -13,6 +13,19 @@ pub(super) enum Dialect {
     Lmtp,
 }
 
+/// How a message came in, as far as its Received field names it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Manner {
+    /// With SMTPUTF8.
+    pub(super) is_utf8: bool,
+    /// After EHLO.
+    pub(super) is_extended: bool,
+    /// Inside TLS.
+    pub(super) is_encrypted: bool,
+    /// From a client that has logged in.
+    pub(super) is_known: bool,
+}
+
 impl Dialect {
     pub(super) const fn listener(self) -> Listener {
         match self {
@@ -31,21 +44,15 @@ impl Dialect {
 
     /// The protocol's name in a Received field (RFC 3848, RFC 6531 § 4.3): S for TLS, A for a
     /// login.
-    pub(super) const fn trace_name(
-        self,
-        utf8: bool,
-        extended: bool,
-        is_encrypted: bool,
-        is_known: bool,
-    ) -> &'static str {
-        let names = match (self, utf8, extended) {
+    pub(super) const fn trace_name(self, manner: Manner) -> &'static str {
+        let names = match (self, manner.is_utf8, manner.is_extended) {
             (Self::Lmtp, true, _) => ["UTF8LMTP", "UTF8LMTPS", "UTF8LMTPA", "UTF8LMTPSA"],
             (Self::Lmtp, false, _) => ["LMTP", "LMTPS", "LMTPA", "LMTPSA"],
             (Self::Smtp, true, _) => ["UTF8SMTP", "UTF8SMTPS", "UTF8SMTPA", "UTF8SMTPSA"],
             (Self::Smtp, false, true) => ["ESMTP", "ESMTPS", "ESMTPA", "ESMTPSA"],
             (Self::Smtp, false, false) => ["SMTP"; 4],
         };
-        names[is_encrypted as usize + 2 * is_known as usize]
+        names[manner.is_encrypted as usize + 2 * manner.is_known as usize]
     }
 
     /// RFC 2033 § 4.1: LMTP knows no other hello, and SMTP not LMTP's.

@@ -68,7 +68,8 @@ impl Recipients {
             .iter()
             .find(|(route, _)| matches(&route.recipients, &to.address));
         let is_forwarded = route.is_some_and(|(_, next_hop)| next_hop.is_some());
-        if !self.is_ours(to.domain()) && !(is_known && is_forwarded) {
+        let is_taken = self.is_ours(to.domain()) || is_known && is_forwarded;
+        if !is_taken {
             return Err(NO_RELAY);
         }
         match route.map(|(route, next_hop)| (&route.to, next_hop)) {

@@ -6,7 +6,7 @@ use gatepost_message::{Listener, Peer};
 use gatepost_users::Identity;
 
 use super::command::{self, Command, Hello};
-use super::dialect::Dialect;
+use super::dialect::{Dialect, Manner};
 use super::parameters::MailCommand;
 use super::path::Mailbox;
 use super::recipients::{Destination, Recipients};
@@ -464,9 +464,11 @@ impl<'a> Session<'a> {
 
     /// The protocol's name in a Received field.
     pub(super) fn protocol(&self, utf8: bool) -> &'static str {
-        let extended = self.client.as_ref().is_some_and(|client| client.extended);
-        let is_known = self.identity.is_some();
-        self.dialect
-            .trace_name(utf8, extended, self.ground.is_encrypted, is_known)
+        self.dialect.trace_name(Manner {
+            is_utf8: utf8,
+            is_extended: self.client.as_ref().is_some_and(|client| client.extended),
+            is_encrypted: self.ground.is_encrypted,
+            is_known: self.identity.is_some(),
+        })
     }
 }
