@@ -17,7 +17,7 @@ use gatepost_settings::Period;
 use crate::client::{Backoff, Carried, ClientError, ClientOptions, Link, Place, Wish};
 
 /// How long acknowledgements may take before the connection counts as broken.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
 /// Unacknowledged publications at once, where the broker takes more.
 const WINDOW: usize = 256;
 /// A session for so long, so that QoS 2 is exactly once over a new connection too.

@@ -17,7 +17,7 @@ use crate::client::{Backoff, Carried, ClientError, ClientOptions, Link, Place, W
 /// Nothing came in the time that `-W` gives; mosquitto_sub's own code.
 const EXIT_TIMEOUT: u8 = 27;
 /// For those who wait for ever.
-const LONG: Duration = Duration::from_secs(3600);
+const LONG: Duration = Duration::from_hours(1);
 const SUBSCRIBE_ID: PacketId = PacketId::MIN;
 
 /// Subscribe by MQTT and print what comes, with mosquitto_sub's switches

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 const FIRST: Duration = Duration::from_millis(500);
-const LONGEST: Duration = Duration::from_secs(60);
+const LONGEST: Duration = Duration::from_mins(1);
 
 /// The pauses between attempts.
 #[derive(Debug)]

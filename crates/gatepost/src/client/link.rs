@@ -161,7 +161,7 @@ impl Link {
     /// Sends a PINGREQ when it is time, and says when it will be.
     fn stay_alive(&mut self, now: Instant) -> Result<Instant, ClientError> {
         if self.keep_alive.is_zero() {
-            return Ok(now + Duration::from_secs(3600));
+            return Ok(now + Duration::from_hours(1));
         }
         if now.duration_since(self.heard) > self.keep_alive * 2 {
             return Err(ClientError::Lost(io::ErrorKind::TimedOut.into()));
