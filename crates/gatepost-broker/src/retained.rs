@@ -57,37 +57,48 @@ impl Retained {
             .get(&publication.topic)
             .map(|earlier| earlier.payload.len());
         let bytes = publication.payload.len();
-        let outcome = if bytes == 0 {
-            match messages.remove(&publication.topic) {
-                Some(_) => Kept::Cleared,
-                None => Kept::Nothing,
-            }
-        } else {
+        let is_counted = is_counted(&publication.topic);
+        if bytes == 0 {
+            let Some(earlier) = messages.remove(&publication.topic) else {
+                return Kept::Nothing;
+            };
+            self.uncount(&earlier);
+            return Kept::Cleared;
+        }
+        if is_counted {
             let others = self.bytes() - earlier_bytes.unwrap_or(0);
-            let is_full = earlier_bytes.is_none() && messages.len() >= self.messages_max;
+            let is_full = earlier_bytes.is_none() && self.len() >= self.messages_max;
             if is_full || others + bytes > self.bytes_max {
                 return Kept::Nothing;
             }
-            messages.insert(publication.topic.clone(), publication.clone());
-            Kept::Stored
-        };
-        self.count.store(messages.len(), Ordering::Relaxed);
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.bytes
-            .fetch_sub(earlier_bytes.unwrap_or(0), Ordering::Relaxed);
-        outcome
+        }
+        if let Some(earlier) = messages.insert(publication.topic.clone(), publication.clone()) {
+            self.uncount(&earlier);
+        }
+        if is_counted {
+            self.count.fetch_add(1, Ordering::Relaxed);
+            self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+        Kept::Stored
+    }
+
+    fn uncount(&self, gone: &Publication) {
+        if is_counted(&gone.topic) {
+            self.count.fetch_sub(1, Ordering::Relaxed);
+            self.bytes.fetch_sub(gone.payload.len(), Ordering::Relaxed);
+        }
     }
 
     /// What is kept under `filter` and has not expired.
     pub(crate) fn matching(&self, filter: &TopicFilter) -> Vec<Arc<Publication>> {
-        if self.len() == 0 {
+        let messages = self.messages.read();
+        if messages.is_empty() {
             return Vec::new();
         }
         let now = SystemTime::now();
         let is_alive =
             |publication: &Arc<Publication>| publication.expiry_seconds_left(now) != Some(0);
         let text = filter.as_str();
-        let messages = self.messages.read();
         let Some(wildcard) = text.find(['+', '#']) else {
             let exact = Topic::new(text).ok();
             let found = exact.and_then(|topic| messages.get(&topic).cloned());
@@ -117,12 +128,16 @@ impl Retained {
             .collect();
         for topic in &expired {
             if let Some(gone) = messages.remove(topic) {
-                self.bytes.fetch_sub(gone.payload.len(), Ordering::Relaxed);
+                self.uncount(&gone);
             }
         }
-        self.count.store(messages.len(), Ordering::Relaxed);
         expired
     }
+}
+
+/// The broker's own figures take no room from anybody: their number is fixed.
+fn is_counted(topic: &Topic) -> bool {
+    !topic.as_str().starts_with("$SYS/")
 }
 
 #[cfg(test)]
@@ -164,6 +179,22 @@ mod tests {
         assert_eq!(found(&retained, "$SYS/#"), ["$SYS/x"]);
         assert_eq!(keep(&retained, "sport", ""), Kept::Cleared);
         assert_eq!(found(&retained, "sport"), [""; 0]);
+    }
+
+    #[test]
+    fn our_own_figures_take_no_room() {
+        let retained = Retained::new(1, 100);
+        assert_eq!(
+            keep(&retained, "$SYS/broker/uptime", "1 second"),
+            Kept::Stored
+        );
+        assert_eq!(keep(&retained, "a", "x"), Kept::Stored);
+        assert_eq!(keep(&retained, "$SYS/broker/version", "1"), Kept::Stored);
+        assert_eq!(keep(&retained, "b", "x"), Kept::Nothing);
+        assert_eq!((retained.len(), retained.bytes()), (1, 1));
+        assert_eq!(keep(&retained, "$SYS/broker/uptime", ""), Kept::Cleared);
+        assert_eq!(keep(&retained, "a", ""), Kept::Cleared);
+        assert_eq!((retained.len(), retained.bytes()), (0, 0));
     }
 
     #[test]
