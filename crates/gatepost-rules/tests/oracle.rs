@@ -94,7 +94,7 @@ fn other_mail(unpacked: &Path) -> Vec<(String, PathBuf)> {
         .filter_map(|path| {
             let id = path.strip_prefix(unpacked).ok()?.to_str()?.to_owned();
             let ending = path.extension().and_then(|ending| ending.to_str());
-            matches!(ending, Some("eml" | "msg" | "txt")).then_some((id, path))
+            matches!(ending, Some("eml" | "msg")).then_some((id, path))
         })
         .collect();
     named.sort();
