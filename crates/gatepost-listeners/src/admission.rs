@@ -71,6 +71,20 @@ impl Admission {
         })
     }
 
+    /// Counts a proxy's connection for the client that it came for.
+    pub fn behind(
+        &self,
+        admitted: Result<Admitted, Refusal>,
+        proxy: Peer,
+        client: Peer,
+    ) -> Result<Admitted, Refusal> {
+        if client.ip() == proxy.ip() {
+            return admitted;
+        }
+        drop(admitted);
+        self.admit(client)
+    }
+
     /// Connections open now.
     pub fn open(&self) -> u32 {
         self.0.present.lock().total

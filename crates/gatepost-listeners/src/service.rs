@@ -52,17 +52,10 @@ pub(crate) async fn accept<S, F>(
         Some(async move {
             match accepted.open(peer).await {
                 Ok((stream, client)) => {
-                    // A proxy's connections are counted for those who are behind it.
-                    let admitted = if client.ip() == peer.ip() {
-                        admitted
-                    } else {
-                        drop(admitted);
-                        admission.admit(client)
-                    };
-                    let peer = client;
+                    let admitted = admission.behind(admitted, peer, client);
                     serve(Arrival {
                         stream,
-                        peer,
+                        peer: client,
                         admitted,
                         shutdown,
                     })

@@ -100,8 +100,12 @@ const LISTENERS: [Listener; 6] = [
 
 /// Waits until the server has closed one of the connections, takes it out and returns what it was
 /// told. Which one is refused is the server's choice: its workers accept side by side.
-fn take_refused(streams: &mut Vec<TcpStream>) -> Vec<u8> {
-    for stream in streams.iter() {
+fn take_refused(listener: &str, hello: &[u8], streams: &mut Vec<TcpStream>) -> Vec<u8> {
+    for stream in streams.iter_mut() {
+        if listener == "http" {
+            // A web client speaks first, and is not met before it does.
+            stream.write_all(hello).expect("the server reads");
+        }
         stream.set_nonblocking(true).expect("a mode");
     }
     let mut told = vec![Vec::new(); streams.len()];
@@ -135,13 +139,7 @@ fn connections_max() {
     for (listener, hello, welcome, refusal) in LISTENERS {
         let address = gateway.address(listener);
         let mut streams: Vec<_> = (0..3).map(|_| connect(address)).collect();
-        if listener == "http" {
-            // A web client speaks first, and is not met before it does.
-            for stream in &mut streams {
-                stream.write_all(hello).expect("the server reads");
-            }
-        }
-        let told = take_refused(&mut streams);
+        let told = take_refused(listener, hello, &mut streams);
         assert!(
             holds(&told, refusal),
             "{listener}: {}",
@@ -160,7 +158,7 @@ fn connections_max() {
 
 #[test]
 fn connections_per_address_max() {
-    let limited = ["smtp", "spamd", "call", "mqtt"];
+    let limited = ["smtp", "spamd", "call", "mqtt", "http"];
     let settings =
         limited.map(|listener| format!("listeners.{listener}.connections_per_address_max = 1\n"));
     let gateway = start(&settings.concat());
@@ -170,7 +168,7 @@ fn connections_per_address_max() {
         }
         let address = gateway.address(listener);
         let mut streams = vec![connect(address), connect(address)];
-        let told = take_refused(&mut streams);
+        let told = take_refused(listener, hello, &mut streams);
         assert!(
             holds(&told, refusal),
             "{listener}: {}",

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::future::poll_fn;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Poll, Waker};
 
 use parking_lot::Mutex;
@@ -16,7 +16,6 @@ pub(super) struct Drain {
     draining: AtomicBool,
     next: AtomicU64,
     wakers: Mutex<HashMap<u64, Waker>>,
-    connections: AtomicUsize,
 }
 
 impl Drain {
@@ -44,30 +43,12 @@ impl Drain {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// The connections that are open.
-    pub(super) fn connections(&self) -> usize {
-        self.connections.load(Ordering::Relaxed)
-    }
-
-    /// Registers the task of a connection until the guard is dropped. The flag is read after
-    /// registering, so a drain that begins meanwhile is seen.
+    /// Registers a task until the guard is dropped. The flag is read after registering, so a
+    /// drain that begins meanwhile is seen.
     pub(super) fn register(&self, waker: &Waker) -> Registered<'_> {
-        self.connections.fetch_add(1, Ordering::Relaxed);
-        Registered {
-            counted: true,
-            ..self.watch(waker)
-        }
-    }
-
-    /// The same for a task that is a part of a connection.
-    pub(super) fn watch(&self, waker: &Waker) -> Registered<'_> {
         let key = self.next.fetch_add(1, Ordering::Relaxed);
         self.wakers.lock().insert(key, waker.clone());
-        Registered {
-            drain: self,
-            key,
-            counted: false,
-        }
+        Registered { drain: self, key }
     }
 }
 
@@ -75,14 +56,10 @@ impl Drain {
 pub(super) struct Registered<'a> {
     drain: &'a Drain,
     key: u64,
-    counted: bool,
 }
 
 impl Drop for Registered<'_> {
     fn drop(&mut self) {
         self.drain.wakers.lock().remove(&self.key);
-        if self.counted {
-            self.drain.connections.fetch_sub(1, Ordering::Relaxed);
-        }
     }
 }

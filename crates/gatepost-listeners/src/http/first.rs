@@ -13,6 +13,7 @@ use bytes::Bytes;
 use gatepost_message::Peer;
 
 use crate::acceptor::Accepted;
+use crate::admission::{Admitted, Refusal};
 
 use super::HttpContext;
 use super::connection::{Connection, READ_BYTES, Worker, with_worker};
@@ -29,14 +30,25 @@ pub(super) struct Opening {
 }
 
 impl Opening {
-    /// Registers the connection with the reactor of the present worker.
-    pub(super) async fn open(
+    /// Registers the connection with the reactor of the present worker and serves it to its end.
+    /// One that was not admitted is closed without a word: it has spoken no protocol yet that
+    /// could be answered.
+    pub(super) async fn serve(
         self,
         peer: Peer,
         context: Arc<HttpContext>,
-    ) -> io::Result<Connection> {
-        let (stream, peer) = self.accepted.open(peer).await?;
-        Ok(Connection::new(stream, peer, context).continuing(self.received, self.unsent))
+        admitted: Result<Admitted, Refusal>,
+    ) -> io::Result<()> {
+        let (stream, client) = self.accepted.open(peer).await?;
+        let _place = context
+            .admission
+            .behind(admitted, peer, client)
+            .map_err(io::Error::other)?;
+        Connection::new(stream, client, context)
+            .continuing(self.received, self.unsent)
+            .run()
+            .await;
+        Ok(())
     }
 }
 

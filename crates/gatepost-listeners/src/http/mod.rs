@@ -80,6 +80,7 @@ use gatepost_users::Door;
 use tokio::sync::{mpsc, watch};
 
 use crate::acceptor::{Accepted, Acceptor};
+use crate::admission::Admission;
 use crate::service;
 use crate::stream::Stream;
 use crate::workers::Workers;
@@ -95,6 +96,7 @@ pub struct HttpContext {
     rooms: Arc<dyn Rooms>,
     pages: Pages,
     access_log: AccessLog,
+    admission: Admission,
     drain: Drain,
     limits: Limits,
     /// Whether the read buffer's requests may be answered from memory: nothing is asked of them
@@ -125,6 +127,10 @@ impl HttpContext {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, detail));
         }
         let limits = Limits::new(&settings);
+        let admission = Admission::new(
+            settings.connections_max,
+            settings.connections_per_address_max,
+        );
         let quick = settings.origins.is_empty()
             && settings.trusted_proxies.is_empty()
             && !settings.https_redirect
@@ -136,6 +142,7 @@ impl HttpContext {
             pages: Pages::new(pages.clone(), values),
             access_log: AccessLog::start(access_log)?,
             rooms,
+            admission,
             drain: Drain::default(),
             requests: Requests::default(),
             websocket: None,
@@ -171,9 +178,9 @@ impl HttpContext {
         self.access_log.reopen();
     }
 
-    /// The connections that are open.
-    pub fn connections(&self) -> usize {
-        self.drain.connections()
+    /// The connections that are open, but for those whose only request was answered at once.
+    pub fn connections(&self) -> u32 {
+        self.admission.open()
     }
 
     /// The requests answered since the start.
@@ -189,7 +196,7 @@ impl HttpContext {
                 "gatepost_http_connections",
                 "gauge",
                 "HTTP connections that are open.",
-                self.connections() as u64,
+                u64::from(self.connections()),
             ),
             (
                 "gatepost_access_log_lines_dropped_total",
@@ -229,15 +236,11 @@ pub async fn serve(
     let shared = Arc::clone(&context);
     let take = move |accepted: Accepted, peer: Peer| {
         let opening = first::answer(&shared, accepted, peer)?;
-        if shared.connections() >= shared.settings.connections_max {
-            tracing::debug!(target: "http", %peer, "refused: connections_max");
-            return None;
-        }
+        let admitted = shared.admission.admit(peer);
         let (context, alive) = (Arc::clone(&shared), alive.clone());
         Some(async move {
-            match opening.open(peer, context).await {
-                Ok(connection) => connection.run().await,
-                Err(error) => tracing::debug!(target: "http", "{peer}: {error}"),
+            if let Err(error) = opening.serve(peer, context, admitted).await {
+                tracing::debug!(target: "http", "{peer}: {error}");
             }
             drop(alive);
         })

@@ -23,8 +23,10 @@ pub struct HttpSettings {
     /// Proxies in front that begin each connection with a PROXY header (version 1 or 2): their
     /// addresses, networks, `"unix"`. Whoever is not named here is taken for the client itself.
     pub proxy_protocol: Vec<Network>,
-    /// How many connections may be open at once; more are closed at once.
-    pub connections_max: usize,
+    /// How many connections may be open at once, more are closed at once; 0 does not limit.
+    pub connections_max: u32,
+    /// How many of them from one address; 0 does not limit.
+    pub connections_per_address_max: u32,
     /// How large a request's head may be (request line and header fields together).
     pub head_max: ByteSize,
     /// How large a request's body may be.
@@ -92,6 +94,7 @@ impl Default for HttpSettings {
             tls: TlsSettings::default(),
             proxy_protocol: Vec::new(),
             connections_max: 16_000,
+            connections_per_address_max: 0,
             head_max: ByteSize::kibibytes(16),
             body_max: ByteSize::mebibytes(16),
             idle_timeout: Period::seconds(75),

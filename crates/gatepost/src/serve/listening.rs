@@ -135,7 +135,7 @@ impl Listening {
         let door = doors.http();
         let context = open_http(config, behind, operator, websocket_to(&mqtt), door)?;
         let mqtt = Protocol::new(&mqtt, mqtt::serve, |c| c.admission().open().into());
-        let http = Protocol::new(&context, http::serve, |c| c.connections() as u64);
+        let http = Protocol::new(&context, http::serve, |c| c.connections().into());
 
         let (shutdown, down) = watch::channel(false);
         let mut addresses = Vec::new();

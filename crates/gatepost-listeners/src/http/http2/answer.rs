@@ -132,7 +132,7 @@ impl Output<'_> {
         self.send(shape.opening(&format.topics).into()).await?;
         let context = Arc::clone(&self.client.context);
         let waker = poll_fn(|task| Poll::Ready(task.waker().clone())).await;
-        let _woken_to_drain = context.drain.watch(&waker);
+        let _woken_to_drain = context.drain.register(&waker);
         let keepalive = context.settings.keepalive.duration();
         loop {
             let event: Option<Event> = if format.ends {
