@@ -5,7 +5,7 @@ mod support;
 
 use std::path::Path;
 
-use support::{Client, Gateway, await_some, run, text_of};
+use support::{Client, Gateway, await_some, post, run, text_of};
 
 /// The embedded rules are loaded faster than those of the system.
 const SETTINGS: &str = r#"
@@ -66,33 +66,10 @@ fn swaks(gateway: &Gateway, body: &str) -> String {
     text_of(&run("swaks", &arguments, b""))
 }
 
-fn post(gateway: &Gateway, topic: &str, body: &str) -> String {
-    let url = gateway.url(&format!("/topics/{topic}"));
-    text_of(&run(
-        "curl",
-        &["-si", "--data-binary", "@-", &url],
-        body.as_bytes(),
-    ))
-}
-
 #[test]
 fn what_procedures_change_reaches_everyone() {
     let (gateway, folder) = start();
-    let mut subscriber = Client::start(
-        "mosquitto_sub",
-        &[
-            "-p",
-            &gateway.port("mqtt"),
-            "-V",
-            "5",
-            "-F",
-            "%t|%p|%P",
-            "-t",
-            "#",
-            "-d",
-        ],
-    );
-    subscriber.await_line("SUBACK");
+    let mut subscriber = Client::subscribe(&gateway, "#", "%t|%p|%P");
     assert!(swaks(&gateway, "original").contains("250 2.0.0"));
     subscriber.await_line("Subject: [marked] hello");
     subscriber.await_line("X-Marked: odd 1");
@@ -121,21 +98,7 @@ fn what_procedures_change_reaches_everyone() {
     // Values outlive the server.
     assert_eq!(gateway.terminate(), Some(0), "a clean end");
     let gateway = Gateway::start_in(folder.path(), SETTINGS);
-    let mut subscriber = Client::start(
-        "mosquitto_sub",
-        &[
-            "-p",
-            &gateway.port("mqtt"),
-            "-V",
-            "5",
-            "-F",
-            "%t|%p|%P",
-            "-t",
-            "web",
-            "-d",
-        ],
-    );
-    subscriber.await_line("SUBACK");
+    let mut subscriber = Client::subscribe(&gateway, "web", "%t|%p|%P");
     post(&gateway, "web", "again");
     let line = subscriber.await_line("web|AGAIN|");
     assert!(line.contains("X-Marked:odd 5"), "{line}");

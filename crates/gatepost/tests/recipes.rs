@@ -2,10 +2,10 @@
 
 mod support;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
-use support::{Gateway, root, text_of};
+use support::{Gateway, call_client, root, text_of};
 
 /// The text between the fences below a heading of the recipes' page.
 fn recipe(heading: &str) -> String {
@@ -18,18 +18,9 @@ fn recipe(heading: &str) -> String {
     text.to_owned()
 }
 
-fn client() -> PathBuf {
-    let beside = Path::new(env!("CARGO_BIN_EXE_gatepost")).with_file_name("gatepost-call");
-    let small = root().join("target/call/call/gatepost-call");
-    [beside, small]
-        .into_iter()
-        .find(|path| path.exists())
-        .expect("gatepost-call is built: cargo build -p gatepost-call")
-}
-
 /// The recipe with the gateway of the test in place of the default address.
 fn adapted(recipe: &str, gateway: &Gateway) -> String {
-    let call = format!("{} -p {}", client().display(), gateway.port("call"));
+    let call = format!("{} -p {}", call_client().display(), gateway.port("call"));
     recipe.replace("gatepost-call", &call)
 }
 

@@ -3,7 +3,7 @@
 
 mod support;
 
-use support::{Client, Gateway, await_some, run, text_of};
+use support::{Client, Gateway, await_some, post, run, text_of};
 
 const JUDGE: &str = r#"
 return function(message)
@@ -34,34 +34,10 @@ fn start() -> (Gateway, tempfile::TempDir) {
     (Gateway::start_in(folder.path(), SETTINGS), folder)
 }
 
-/// Publishes by curl; the status, the fields and the body of the answer.
-fn post(gateway: &Gateway, topic: &str, body: &str) -> String {
-    let url = gateway.url(&format!("/topics/{topic}"));
-    text_of(&run(
-        "curl",
-        &["-si", "--data-binary", "@-", &url],
-        body.as_bytes(),
-    ))
-}
-
 #[test]
 fn a_web_request_is_answered_with_the_verdict() {
     let (gateway, _folder) = start();
-    let mut subscriber = Client::start(
-        "mosquitto_sub",
-        &[
-            "-p",
-            &gateway.port("mqtt"),
-            "-V",
-            "5",
-            "-F",
-            "%t %p %P",
-            "-t",
-            "#",
-            "-d",
-        ],
-    );
-    subscriber.await_line("SUBACK");
+    let mut subscriber = Client::subscribe(&gateway, "#", "%t %p %P");
     for (body, status, parts) in [
         (
             "reject",

@@ -3,10 +3,10 @@
 
 mod support;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
-use support::{Gateway, root};
+use support::{Gateway, call_client, root};
 
 const JUDGE: &str = r#"
 return function(message)
@@ -32,16 +32,6 @@ enum Outcome {
     RejectedFrozen,
     RejectedWithNotice,
     Reloaded,
-}
-
-/// The client as it is built beside the server, or by `make build`.
-fn client() -> PathBuf {
-    let beside = Path::new(env!("CARGO_BIN_EXE_gatepost")).with_file_name("gatepost-call");
-    let small = root().join("target/call/call/gatepost-call");
-    [beside, small]
-        .into_iter()
-        .find(|path| path.exists())
-        .expect("gatepost-call is built: cargo build -p gatepost-call")
 }
 
 /// Quoted fields, separated by TABs.
@@ -79,7 +69,7 @@ fn filter(line: &str, gateway: &Gateway, spool: &Path, is_offline: bool) -> Filt
         .map(|field| expanded(field, &macros))
         .collect();
     assert_eq!(words[0], "gatepost-call");
-    let status = Command::new(client())
+    let status = Command::new(call_client())
         .args(["--server", &gateway.address("call").to_string()])
         .args(&words[1..])
         .status()
@@ -208,7 +198,7 @@ fn a_gateway_that_is_away_lets_mail_pass_unless_told_otherwise() {
         (&["--on-failure", "reject"], 6),
         (&["--on-failure", "reject", "--silent", "--stop"], 20),
     ] {
-        let status = Command::new(client())
+        let status = Command::new(call_client())
             .args(["--server", &address, "--exit", "xmail-offline"])
             .args(options)
             .arg("/mail")

@@ -183,6 +183,16 @@ impl Client {
         }
     }
 
+    /// `mosquitto_sub` speaking MQTT 5, which prints messages in its `format`; returns when it has
+    /// subscribed.
+    pub(crate) fn subscribe(gateway: &Gateway, filter: &str, format: &str) -> Self {
+        let port = gateway.port("mqtt");
+        let arguments = ["-p", &port, "-V", "5", "-F", format, "-t", filter, "-d"];
+        let mut client = Self::start("mosquitto_sub", &arguments);
+        client.await_line("SUBACK");
+        client
+    }
+
     /// Waits for a line that holds `part`, and returns it.
     pub(crate) fn await_line(&mut self, part: &str) -> String {
         if let Some(line) = self.seen.iter().find(|line| line.contains(part)) {
@@ -294,6 +304,26 @@ pub(crate) fn await_some<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) 
         assert!(Instant::now() < deadline, "waited in vain: {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// Publishes by curl; the status, the fields and the body of the answer.
+pub(crate) fn post(gateway: &Gateway, topic: &str, body: &str) -> String {
+    let url = gateway.url(&format!("/topics/{topic}"));
+    text_of(&run(
+        "curl",
+        &["-si", "--data-binary", "@-", &url],
+        body.as_bytes(),
+    ))
+}
+
+/// The thin client as it is built beside the server, or by `make build`.
+pub(crate) fn call_client() -> PathBuf {
+    let beside = Path::new(env!("CARGO_BIN_EXE_gatepost")).with_file_name("gatepost-call");
+    let small = root().join("target/call/call/gatepost-call");
+    [beside, small]
+        .into_iter()
+        .find(|path| path.exists())
+        .expect("gatepost-call is built: cargo build -p gatepost-call")
 }
 
 /// The repository's root.
