@@ -67,14 +67,13 @@ impl Postfix {
     pub(crate) fn kill(&self) {
         let file = self.folder.path().join("spool/pid/master.pid");
         let master = fs::read_to_string(file).expect("a running Postfix");
-        let master = master.trim().to_owned();
-        // The master first, so that it starts no others.
-        let children = super::run("pgrep", &["-P", &master], b"");
-        let children = String::from_utf8_lossy(&children.stdout).into_owned();
-        for process in std::iter::once(master.as_str()).chain(children.split_whitespace()) {
-            // A child may have ended with its work meanwhile.
-            let _ = as_root("kill").args(["-9", process]).output();
-        }
+        let master = master.trim();
+        // It leads a process group with all that it has started: one signal ends them at once, and
+        // none is started meanwhile that would go on listening.
+        let mut kill = as_root("kill");
+        let killed = kill.args(["-9", "--", &format!("-{master}")]).output();
+        let killed = killed.expect("kill runs");
+        assert!(killed.status.success(), "{}", text_of(&killed));
     }
 
     /// A program of Postfix's own, such as `postqueue`, on this instance.
