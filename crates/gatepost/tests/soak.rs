@@ -10,6 +10,7 @@ mod support;
 #[allow(dead_code)] // this test publishes at QoS 0 and 1 only
 mod wire;
 
+use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -42,6 +43,8 @@ fn bad_neighbours_leave_nothing_behind() {
     let is_over = AtomicBool::new(false);
     let received = AtomicU64::new(0);
     thread::scope(|scope| {
+        // However the rounds end, the pair ends too: the scope waits for it.
+        let ends_the_pair = SetWhenDropped(&is_over);
         let steady = scope.spawn(|| steady_pair(address, &is_over, &received));
         let mut warm_bytes = 0;
         for round in 0..rounds {
@@ -68,10 +71,18 @@ fn bad_neighbours_leave_nothing_behind() {
             rounds <= WARM_ROUNDS || now_bytes <= warm_bytes + warm_bytes / 4 + SLACK_BYTES,
             "memory grew from {warm_bytes} to {now_bytes} bytes"
         );
-        is_over.store(true, Ordering::Release);
+        drop(ends_the_pair);
         steady.join().expect("the steady pair saw every number");
     });
     assert_eq!(gateway.terminate(), Some(0));
+}
+
+struct SetWhenDropped<'a>(&'a AtomicBool);
+
+impl Drop for SetWhenDropped<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
 }
 
 /// Publishes numbers and receives each, in order, until told otherwise.
@@ -201,13 +212,30 @@ fn resident_bytes(gateway: &Gateway) -> u64 {
     kibibytes * 1024
 }
 
-/// Sockets that the server has open, listening ones included.
+/// Sockets that the server has open, but for those that listen: its workers open them when they
+/// begin, which may be later than its first answer.
 fn sockets(gateway: &Gateway) -> usize {
+    let listening = listening_sockets(gateway);
     let folder = std::fs::read_dir(format!("/proc/{}/fd", gateway.pid())).expect("running");
     folder
         .filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok())
-        .filter(|target| target.to_string_lossy().starts_with("socket:"))
+        .filter_map(|target| {
+            let target = target.to_str()?.strip_prefix("socket:[")?;
+            Some(target.strip_suffix(']')?.to_owned())
+        })
+        .filter(|inode| !listening.contains(inode))
         .count()
+}
+
+/// The inodes of all listening sockets for TCP.
+fn listening_sockets(gateway: &Gateway) -> HashSet<String> {
+    let table = std::fs::read_to_string(format!("/proc/{}/net/tcp", gateway.pid()));
+    let listening = |line: &str| {
+        let mut fields = line.split_whitespace().skip(3);
+        (fields.next()? == "0A").then(|| fields.nth(5).map(str::to_owned))?
+    };
+    let table = table.expect("the table of sockets");
+    table.lines().filter_map(listening).collect()
 }
 
 /// A value of `/metrics`.
