@@ -178,7 +178,8 @@ macro_rules! built_in {
     };
 }
 
-const BUILT_IN: [(&str, &str); 17] = built_in![
+const BUILT_IN: [(&str, &str); 18] = built_in![
+    "bare-loop",
     "caddy",
     "curl",
     "emqx",
