@@ -1,6 +1,6 @@
 //! The command line, shared by `gatepost bench` and `gatepost-bench`.
 
-use crate::agent::AgentArguments;
+use crate::agent::{AgentArguments, HostArguments};
 use crate::compare::CompareArguments;
 use crate::process::Pinning;
 use crate::record::{RecordArguments, TablesArguments, TrendArguments};
@@ -44,6 +44,9 @@ pub enum BenchCommand {
         /// Settings.
         #[command(flatten)]
         scenario: CallArguments,
+        /// Where it runs, if not here.
+        #[command(flatten)]
+        hosts: HostArguments,
         /// Targets and runs.
         #[command(flatten)]
         series: SeriesArguments,
@@ -71,6 +74,9 @@ pub enum BenchCommand {
         /// Settings.
         #[command(flatten)]
         scenario: SubscribeArguments,
+        /// Where it runs, if not here.
+        #[command(flatten)]
+        hosts: HostArguments,
         /// Targets and runs.
         #[command(flatten)]
         series: SeriesArguments,
@@ -80,6 +86,9 @@ pub enum BenchCommand {
         /// Settings.
         #[command(flatten)]
         scenario: WebArguments,
+        /// Where it runs, if not here.
+        #[command(flatten)]
+        hosts: HostArguments,
         /// Targets and runs.
         #[command(flatten)]
         series: SeriesArguments,
@@ -89,6 +98,9 @@ pub enum BenchCommand {
         /// Settings.
         #[command(flatten)]
         scenario: SmtpArguments,
+        /// Where it runs, if not here.
+        #[command(flatten)]
+        hosts: HostArguments,
         /// Targets and runs.
         #[command(flatten)]
         series: SeriesArguments,
@@ -98,6 +110,9 @@ pub enum BenchCommand {
         /// Settings.
         #[command(flatten)]
         scenario: IdleArguments,
+        /// Where it runs, if not here.
+        #[command(flatten)]
+        hosts: HostArguments,
         /// Targets and runs.
         #[command(flatten)]
         series: SeriesArguments,
@@ -139,7 +154,7 @@ pub enum BenchCommand {
     Trend(TrendArguments),
     /// Renews the tables of a document from what was recorded
     Tables(TablesArguments),
-    /// Takes part in a run on several hosts, for a conductor (fanout --join)
+    /// Takes part in a run on several hosts, for a conductor (any scenario with --join)
     Agent(AgentArguments),
     /// Lists the peers that can be started, and which are installed
     Peers {

@@ -4,6 +4,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+/// The conductor of a run on several hosts was interrupted; this process was not.
+static RUN_STOPPED: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn remember(_signal: libc::c_int) {
     INTERRUPTED.store(true, Ordering::Relaxed);
@@ -24,7 +26,17 @@ pub fn install() {
     }
 }
 
-/// Whether the user asked to stop.
+/// Whether the user asked to stop, here or at the conductor of the run.
 pub fn interrupted() -> bool {
+    is_signalled() || RUN_STOPPED.load(Ordering::Relaxed)
+}
+
+/// Whether the user asked to stop this process.
+pub fn is_signalled() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
+}
+
+/// Stops the run that this process has a part in, or lets the next one go on.
+pub(crate) fn stop_run(stopped: bool) {
+    RUN_STOPPED.store(stopped, Ordering::Relaxed);
 }

@@ -74,6 +74,18 @@ pub struct Outcome {
     pub warnings: Vec<String>,
     /// Whether the user stopped it before its time.
     pub interrupted: bool,
+    /// What it did, and how often: what costs were divided by. Not stored: figures tell it.
+    #[serde(skip)]
+    pub operations: Operations,
+}
+
+/// How often something was done.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Operations {
+    /// In the singular.
+    pub name: String,
+    /// How often.
+    pub count: u64,
 }
 
 impl Outcome {
@@ -130,6 +142,8 @@ impl Outcome {
     /// Adds what the processes used, with the figures that every scenario shows of them; those
     /// for each `operation` divide by how many of it there were.
     pub(crate) fn set_costs(&mut self, costs: Costs, operation: &str, count: u64) {
+        let name = operation.to_owned();
+        self.operations = Operations { name, count };
         let count = count.max(1) as f64;
         if let Some(server) = &costs.server {
             let name = format!("server CPU per {operation}");

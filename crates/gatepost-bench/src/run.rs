@@ -34,27 +34,53 @@ pub fn run(arguments: BenchArguments) -> ExitCode {
 
 fn dispatch(command: BenchCommand) -> Result<(), BenchError> {
     match command {
-        BenchCommand::Call { scenario, series } => {
-            swept(&scenario, &series, scenario::call::Call::new)
-        }
+        BenchCommand::Call {
+            scenario,
+            hosts,
+            series,
+        } => swept(
+            &scenario,
+            &series,
+            placed(&hosts, scenario::call::Call::new),
+        ),
         BenchCommand::Scan { scenario, series } => {
-            swept(&scenario, &series, scenario::scan::Scan::new)
+            swept(&scenario, &series, here(scenario::scan::Scan::new))
         }
         BenchCommand::Fanout { scenario, series } => {
-            swept(&*scenario, &series, scenario::fanout::Fanout::new)
+            swept(&*scenario, &series, here(scenario::fanout::Fanout::new))
         }
-        BenchCommand::Subscribe { scenario, series } => {
-            swept(&scenario, &series, scenario::subscribe::SubscribeBurst::new)
-        }
-        BenchCommand::Web { scenario, series } => {
-            swept(&scenario, &series, scenario::web::Web::new)
-        }
-        BenchCommand::Smtp { scenario, series } => {
-            swept(&scenario, &series, scenario::smtp::Smtp::new)
-        }
-        BenchCommand::Idle { scenario, series } => {
-            swept(&scenario, &series, scenario::idle::Idle::new)
-        }
+        BenchCommand::Subscribe {
+            scenario,
+            hosts,
+            series,
+        } => swept(
+            &scenario,
+            &series,
+            placed(&hosts, scenario::subscribe::SubscribeBurst::new),
+        ),
+        BenchCommand::Web {
+            scenario,
+            hosts,
+            series,
+        } => swept(&scenario, &series, placed(&hosts, scenario::web::Web::new)),
+        BenchCommand::Smtp {
+            scenario,
+            hosts,
+            series,
+        } => swept(
+            &scenario,
+            &series,
+            placed(&hosts, scenario::smtp::Smtp::new),
+        ),
+        BenchCommand::Idle {
+            scenario,
+            hosts,
+            series,
+        } => swept(
+            &scenario,
+            &series,
+            placed(&hosts, scenario::idle::Idle::new),
+        ),
         BenchCommand::All {
             peer,
             peers,
@@ -89,15 +115,36 @@ fn dispatch(command: BenchCommand) -> Result<(), BenchError> {
     }
 }
 
+/// Makes a scenario of its settings.
+fn here<A, S: Scenario + 'static>(
+    new: impl Fn(A) -> Result<S, BenchError>,
+) -> impl Fn(A) -> Result<Box<dyn Scenario>, BenchError> {
+    move |arguments| Ok(Box::new(new(arguments)?))
+}
+
+/// The same, or one whose clients are at other hosts.
+fn placed<A: Into<agent::Part>, S: Scenario + 'static>(
+    hosts: &agent::HostArguments,
+    new: impl Fn(A) -> Result<S, BenchError>,
+) -> impl Fn(A) -> Result<Box<dyn Scenario>, BenchError> {
+    move |arguments| {
+        if hosts.is_several() {
+            let part = arguments.into();
+            return Ok(Box::new(agent::Spread::new(hosts.clone(), part)?));
+        }
+        Ok(Box::new(new(arguments)?))
+    }
+}
+
 /// Runs a scenario with each combination of the values that its settings were given.
-fn swept<A: Sweepable, S: Scenario + 'static>(
+fn swept<A: Sweepable>(
     arguments: &A,
     series: &SeriesArguments,
-    scenario: impl Fn(A) -> Result<S, BenchError>,
+    scenario: impl Fn(A) -> Result<Box<dyn Scenario>, BenchError>,
 ) -> Result<(), BenchError> {
     let points: Result<Points, BenchError> = sweep::points(arguments, series.steps)?
         .into_iter()
-        .map(|(point, arguments)| Ok((point, Box::new(scenario(arguments)?) as Box<dyn Scenario>)))
+        .map(|(point, arguments)| Ok((point, scenario(arguments)?)))
         .collect();
     run_series(&points?, series)
 }

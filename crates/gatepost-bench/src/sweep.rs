@@ -1,10 +1,13 @@
 //! Settings that may be a list or a range: `--subscribers 10,100,1000`, `--subscribers 10..19000`.
 //!
 //! A scenario is always run with one value of each setting; where the command line gives several,
-//! it is run for each, and for each combination where several settings have several.
+//! it is run for each, and for each combination where several settings have several. Two settings
+//! were lists already in the originals, whose every run went through all of them ([`Listed`]):
+//! those are swept by ranges only.
 
 use crate::error::BenchError;
-use serde::{Serialize, Serializer};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
@@ -74,25 +77,29 @@ impl<T: Number> Swept<T> {
     }
 
     fn points(&self, steps: usize) -> Vec<f64> {
-        let (from, to) = match self {
-            Self::List(values) => return values.iter().map(|value| value.to_f64()).collect(),
-            Self::Range(from, to) => (from.to_f64(), to.to_f64()),
-        };
-        let steps = steps.max(2);
-        let geometric = from > 0.0 && to / from >= RATIO_FOR_GEOMETRIC;
-        let at = |step: usize| {
-            let share = step as f64 / (steps - 1) as f64;
-            let value = if geometric {
-                from * (to / from).powf(share)
-            } else {
-                from + (to - from) * share
-            };
-            T::from_f64(value).to_f64()
-        };
-        let mut points: Vec<f64> = (0..steps).map(at).collect();
-        points.dedup();
-        points
+        match self {
+            Self::List(values) => values.iter().map(|value| value.to_f64()).collect(),
+            Self::Range(from, to) => walk(*from, *to, steps),
+        }
     }
+}
+
+/// A range in so many steps, both ends included.
+fn walk<T: Number>(from: T, to: T, steps: usize) -> Vec<f64> {
+    let (from, to, steps) = (from.to_f64(), to.to_f64(), steps.max(2));
+    let geometric = from > 0.0 && to / from >= RATIO_FOR_GEOMETRIC;
+    let at = |step: usize| {
+        let share = step as f64 / (steps - 1) as f64;
+        let value = if geometric {
+            from * (to / from).powf(share)
+        } else {
+            from + (to - from) * share
+        };
+        T::from_f64(value).to_f64()
+    };
+    let mut points: Vec<f64> = (0..steps).map(at).collect();
+    points.dedup();
+    points
 }
 
 impl<T: Number> FromStr for Swept<T> {
@@ -126,6 +133,97 @@ impl<T: Number> Serialize for Swept<T> {
             Self::List(values) => values.serialize(serializer),
             Self::Range(from, to) => format!("{from}..{to}").serialize(serializer),
         }
+    }
+}
+
+impl<'de, T: Number + Deserialize<'de>> Deserialize<'de> for Swept<T> {
+    /// As it is stored: a number, a list, or the text of a range.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match Stored::deserialize(deserializer)? {
+            Stored::One(value) => Ok(Self::one(value)),
+            Stored::Many(values) if values.is_empty() => Err(D::Error::custom("an empty list")),
+            Stored::Many(values) => Ok(Self::List(values)),
+            Stored::Range(text) => text.parse().map_err(D::Error::custom),
+        }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Stored<T> {
+    One(T),
+    Many(Vec<T>),
+    Range(String),
+}
+
+/// Values of which a list belongs to one run, as in the originals; a range is swept.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Listed<T> {
+    /// All in each run, in this order; at least one.
+    Together(Vec<T>),
+    /// From one to another, each with runs of its own.
+    Range(T, T),
+    /// One of a range.
+    OneOfRange(T),
+}
+
+impl<T: Number> Listed<T> {
+    /// Those of one run.
+    pub fn values(&self) -> &[T] {
+        match self {
+            Self::Together(values) => values,
+            Self::Range(one, _) | Self::OneOfRange(one) => std::slice::from_ref(one),
+        }
+    }
+
+    /// Whether a run has one value of many, so that its figures need not name it.
+    pub const fn is_swept(&self) -> bool {
+        !matches!(self, Self::Together(_))
+    }
+}
+
+impl<T: Number> FromStr for Listed<T> {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Ok(match text.parse()? {
+            Swept::List(values) => Self::Together(values),
+            Swept::Range(from, to) => Self::Range(from, to),
+        })
+    }
+}
+
+impl<T: Number> Serialize for Listed<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Together(values) => values.serialize(serializer),
+            Self::Range(from, to) => format!("{from}..{to}").serialize(serializer),
+            Self::OneOfRange(value) => value.serialize(serializer),
+        }
+    }
+}
+
+impl<'de, T: Number + Deserialize<'de>> Deserialize<'de> for Listed<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        match Stored::deserialize(deserializer)? {
+            Stored::One(value) => Ok(Self::OneOfRange(value)),
+            Stored::Many(values) if values.is_empty() => Err(D::Error::custom("an empty list")),
+            Stored::Many(values) => Ok(Self::Together(values)),
+            Stored::Range(text) => text.parse().map_err(D::Error::custom),
+        }
+    }
+}
+
+impl<T: Number> Parameter for Listed<T> {
+    fn points(&self, steps: usize) -> Vec<f64> {
+        match self {
+            Self::Range(from, to) => walk(*from, *to, steps),
+            _ => Vec::new(),
+        }
+    }
+
+    fn fix(&mut self, value: f64) {
+        *self = Self::OneOfRange(T::from_f64(value));
     }
 }
 
@@ -258,6 +356,39 @@ mod tests {
             rate: None,
         };
         assert!(points(&huge, 5_000).is_err());
+    }
+
+    #[test]
+    fn a_list_of_the_originals_is_one_run_and_a_range_many() {
+        let listed = |text: &str| text.parse::<Listed<usize>>().expect(text);
+        let list = listed("317,1337");
+        assert_eq!((list.values(), list.is_swept()), (&[317, 1_337][..], false));
+        assert!(list.points(9).is_empty());
+        let mut range = listed("100..10000");
+        assert_eq!(range.points(3), [100.0, 1_000.0, 10_000.0]);
+        range.fix(1_000.0);
+        assert_eq!((range.values(), range.is_swept()), (&[1_000][..], true));
+    }
+
+    #[test]
+    fn what_is_stored_reads_back() {
+        for text in ["10", "10,20", "10..1000"] {
+            let stored = serde_json::to_string(&swept::<usize>(text)).expect("JSON");
+            let read: Swept<usize> = serde_json::from_str(&stored).expect(&stored);
+            assert_eq!(read, swept(text));
+        }
+        for listed in [
+            Listed::Together(vec![5_u64]),
+            Listed::Range(1, 9),
+            Listed::OneOfRange(7),
+        ] {
+            let stored = serde_json::to_string(&listed).expect("JSON");
+            assert_eq!(
+                serde_json::from_str::<Listed<u64>>(&stored).expect(&stored),
+                listed
+            );
+        }
+        assert!(serde_json::from_str::<Swept<usize>>("[]").is_err());
     }
 
     #[test]

@@ -66,7 +66,10 @@ impl fmt::Display for Endpoint {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Url(url) => url.fmt(formatter),
-            Self::Command(words) => formatter.write_str(&words.join(" ")),
+            Self::Command(words) => {
+                let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
+                formatter.write_str(&words.join(" "))
+            }
         }
     }
 }
@@ -116,6 +119,18 @@ impl FromStr for Endpoint {
             port,
             path,
         }))
+    }
+}
+
+/// A word as it must be written to be one.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| !matches!(c, ' ' | '\'' | '"');
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else if word.contains('\'') {
+        format!("\"{word}\"")
+    } else {
+        format!("'{word}'")
     }
 }
 
@@ -233,6 +248,14 @@ mod tests {
             .to_vec();
         let endpoint = "curl -s http://localhost/".parse::<Endpoint>();
         assert_eq!(endpoint.expect("words"), Endpoint::Command(words));
+    }
+
+    #[test]
+    fn a_command_is_shown_as_it_can_be_given() {
+        for text in ["spamc -c", "sh -c 'exit 3' ''", "echo \"it's\""] {
+            let endpoint = text.parse::<Endpoint>().expect(text);
+            assert_eq!(endpoint.to_string(), text);
+        }
     }
 
     #[test]

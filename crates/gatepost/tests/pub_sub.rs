@@ -287,3 +287,58 @@ fn refusals_and_mistakes_are_told_with_their_codes() {
         assert!(text.contains(part), "{arguments:?}: {text}");
     }
 }
+
+/// Runs a scenario of our own bench against a gateway that it starts by its own definition; gives
+/// the first run of the result.
+fn bench(words: &str) -> serde_json::Value {
+    let folder = tempfile::tempdir().expect("a folder");
+    let json = folder.path().join("run.json");
+    let gatepost = env!("CARGO_BIN_EXE_gatepost");
+    let output = std::process::Command::new(gatepost)
+        .arg("bench")
+        .args(words.split(' '))
+        .args(["--peer", "gatepost", "--quiet", "--json"])
+        .arg(&json)
+        .env("BENCH_GATEPOST", gatepost)
+        .output()
+        .expect("it runs");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{words}: {error}");
+    let text = std::fs::read_to_string(&json).expect("a result");
+    let mut report: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    report["targets"][0]["runs"][0].take()
+}
+
+fn figure(run: &serde_json::Value, name: &str) -> f64 {
+    let figures = run["figures"].as_array().expect("figures");
+    let figure = figures.iter().find(|figure| figure["name"] == name);
+    figure.unwrap_or_else(|| panic!("no {name}"))["value"]
+        .as_f64()
+        .expect("a number")
+}
+
+#[test]
+fn the_bench_finds_nothing_lost_over_any_protocol() {
+    let fanout = "fanout --publishers 2 --subscribers 20 --rate 50 --size 200 --seconds 1 \
+                  --warm-up 0 --drain 20";
+    for way in ["", " --over mqtt5", " --over ws", " --over sse"] {
+        let run = bench(&format!("{fanout}{way}"));
+        for fault in ["lost", "duplicates", "out of order"] {
+            assert_eq!(figure(&run, fault), 0.0, "{way}: {fault}");
+        }
+        // 100 messages in all, to 10 subscribers each.
+        let latency = &run["latencies"][0];
+        assert_eq!(
+            (&latency["name"], &latency["count"]),
+            (&"delivery".into(), &1_000.into()),
+            "{way}"
+        );
+    }
+    let run = bench("subscribe --users 5 --topics 100");
+    assert_eq!(figure(&run, "failed"), 0.0);
+    let run = bench("idle --connections 20 --seconds 0.2");
+    assert_eq!(figure(&run, "connections lost"), 0.0);
+    let run = bench("web --sizes 317 --seconds 0.5 --warm-up 0.1");
+    assert_eq!(figure(&run, "317 B errors per second"), 0.0);
+    assert!(figure(&run, "317 B pages per second") > 0.0);
+}

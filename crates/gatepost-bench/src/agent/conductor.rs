@@ -1,62 +1,28 @@
-//! The conductor: calls the agents, compares clocks, gives the orders, and keeps watch over them.
+//! The conductor: calls the agents, compares clocks, gives orders, and keeps watch over them. What
+//! it has them do is FANOUT ([`super::fanout`]) or any other scenario ([`super::spread`]).
 
 use super::clocks::{Exchange, Offset};
-use super::gather::Gathered;
 use super::link::Link;
-use super::message::{Addressed, Order, Orders, Signed, Word};
-use super::shares::{Assignment, HostArguments, assign};
+use super::message::{Addressed, Order, Signed, Word};
+use super::shares::{Assignment, HostArguments};
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
 use crate::interrupt::interrupted;
-use crate::outcome::Outcome;
 use crate::progress::Progress;
-use crate::scenario::fanout::{Plan, READY_SECONDS};
 use std::collections::BTreeMap;
 
 /// How long agents may take to answer a call.
-const CALL_SECONDS: u64 = 30;
+const CALL_SECONDS: u64 = 15;
 /// Between two calls.
 const CALL_AGAIN: Nanoseconds = clock::SECOND / 2;
 /// Questions by which a clock is compared.
 const QUESTIONS: u32 = 40;
 /// An agent that says nothing for so long is dead.
 const DEAD_AFTER: Nanoseconds = 5 * clock::SECOND;
-/// Between the order to begin and the beginning: longer than it takes to reach every agent.
-const LEAD: Nanoseconds = clock::SECOND;
-/// How long the last histograms may take to come.
-const GATHER_SECONDS: u64 = 30;
+/// How long the last words may take to come.
+pub(super) const GATHER_SECONDS: u64 = 30;
 /// Between two looks at who is silent.
-const LOOK: Nanoseconds = clock::SECOND / 20;
-
-/// Runs FANOUT on agents.
-pub(crate) fn conduct(
-    hosts: &HostArguments,
-    orders: Orders,
-    plan: &Plan,
-    progress: &Progress,
-) -> Result<Outcome, BenchError> {
-    let url = hosts.join.as_deref().unwrap_or_default();
-    let mut conductor = Conductor {
-        link: Link::of_conductor(url)?,
-        session: clock::now(),
-        agents: BTreeMap::new(),
-    };
-    let present = conductor.call(hosts, progress)?;
-    let port = plan.subscribe_at.address.port();
-    let assignments = assign(
-        &hosts.share,
-        &present,
-        plan.publishers,
-        plan.subscribers,
-        port,
-    )?;
-    let result = conductor.measure(assignments, orders, plan, progress);
-    if result.is_err() {
-        // The error says what went wrong; that agents are told is a courtesy.
-        let _ = conductor.order(None, Order::Abort);
-    }
-    result
-}
+pub(super) const LOOK: Nanoseconds = clock::SECOND / 20;
 
 /// What is known of an agent.
 #[derive(Debug, Default)]
@@ -69,6 +35,11 @@ pub(super) struct Agent {
     pub(super) missing: i64,
     pub(super) sent: Option<Word>,
     pub(super) done: Option<Word>,
+    /// Gates that it has come to, and how far it says it is.
+    pub(super) reached: u32,
+    pub(super) doing: (f64, String),
+    /// Of the server on its host.
+    pub(super) watched: Option<Word>,
     /// When and why it was lost.
     pub(super) lost: Option<(Nanoseconds, String)>,
     pongs: Vec<(u32, Nanoseconds, Nanoseconds, Nanoseconds)>,
@@ -80,14 +51,23 @@ impl Agent {
     }
 }
 
-struct Conductor {
+pub(super) struct Conductor {
     link: Link,
     session: u64,
-    agents: BTreeMap<String, Agent>,
+    pub(super) agents: BTreeMap<String, Agent>,
 }
 
 impl Conductor {
-    fn order(&mut self, to: Option<&str>, order: Order) -> Result<(), BenchError> {
+    /// Joins the broker that the hosts meet at.
+    pub(super) fn join(hosts: &HostArguments) -> Result<Self, BenchError> {
+        Ok(Self {
+            link: Link::of_conductor(hosts.join.as_deref().unwrap_or_default())?,
+            session: clock::now(),
+            agents: BTreeMap::new(),
+        })
+    }
+
+    pub(super) fn order(&mut self, to: Option<&str>, order: Order) -> Result<(), BenchError> {
         self.link.say(&Addressed {
             session: self.session,
             to: to.map(str::to_owned),
@@ -96,7 +76,7 @@ impl Conductor {
     }
 
     /// Calls until all are there that have a share, or as many as were told.
-    fn call(
+    pub(super) fn call(
         &mut self,
         hosts: &HostArguments,
         progress: &Progress,
@@ -146,7 +126,7 @@ impl Conductor {
     }
 
     /// Hears one word, if there is one before the deadline.
-    fn listen(&mut self, deadline: Nanoseconds) -> Result<(), BenchError> {
+    pub(super) fn listen(&mut self, deadline: Nanoseconds) -> Result<(), BenchError> {
         let Some((signed, come)) = self.link.hear::<Signed>(deadline)? else {
             return Ok(());
         };
@@ -173,7 +153,10 @@ impl Conductor {
                 (agent.received, agent.missing) = (received, missing);
             }
             word @ Word::Sent { .. } => agent.sent = Some(word),
-            word @ Word::Done { .. } => agent.done = Some(word),
+            word @ (Word::Done { .. } | Word::Result { .. }) => agent.done = Some(word),
+            word @ Word::Watched { .. } => agent.watched = Some(word),
+            Word::Reached { gate } => agent.reached = gate,
+            Word::Doing { done, said } => agent.doing = (done, said),
             Word::Failed { reason } => agent.lose(come, reason),
             Word::Gone => agent.lose(come, "it is gone".into()),
         }
@@ -181,7 +164,7 @@ impl Conductor {
     }
 
     /// Asks an agent for its time, again and again.
-    fn compare_clock(&mut self, name: &str) -> Result<Option<Offset>, BenchError> {
+    pub(super) fn compare_clock(&mut self, name: &str) -> Result<Option<Offset>, BenchError> {
         let mut exchanges = Vec::new();
         for number in 0..QUESTIONS {
             let asked = clock::now();
@@ -207,18 +190,10 @@ impl Conductor {
         Ok(Offset::of(&exchanges))
     }
 
-    fn measure(
-        &mut self,
-        assignments: Vec<Assignment>,
-        orders: Orders,
-        plan: &Plan,
-        progress: &Progress,
-    ) -> Result<Outcome, BenchError> {
-        let taking_part: Vec<String> = assignments
-            .iter()
-            .map(|assignment| assignment.agent.clone())
-            .collect();
-        self.agents.retain(|name, _| taking_part.contains(name));
+    /// Keeps those that have a part, and compares their clocks with ours.
+    pub(super) fn engage(&mut self, assignments: Vec<Assignment>) -> Result<(), BenchError> {
+        self.agents
+            .retain(|name, _| assignments.iter().any(|one| one.agent == *name));
         for assignment in assignments {
             let name = assignment.agent.clone();
             let clock = self.compare_clock(&name)?;
@@ -226,129 +201,25 @@ impl Conductor {
             let agent = self.agents.get_mut(&name).ok_or_else(unknown)?;
             (agent.assignment, agent.clock) = (assignment, Some(clock.ok_or_else(unknown)?));
         }
-        self.prepare(&orders, plan, progress)?;
-        let begin = clock::now() + LEAD;
-        let measure = begin + clock::from_seconds(orders.seconds.warm_up);
-        let end = measure + clock::from_seconds(orders.seconds.measure);
-        for name in &taking_part {
-            let by_its_clock = |ours: Nanoseconds| {
-                let offset = self.agents.get(name).and_then(|agent| agent.clock);
-                ours.saturating_add_signed(offset.map_or(0, |clock| clock.offset_ns))
-            };
-            let go = Order::Go {
-                begin: by_its_clock(begin),
-                measure: by_its_clock(measure),
-                end: by_its_clock(end),
-            };
-            self.order(Some(name), go)?;
-        }
-        let stopped = self.watch(begin, end, progress)?;
-        self.drain(&orders, plan)?;
-        let sent = self.sent(plan);
-        self.order(None, Order::Finish { sent })?;
-        self.wait_for(GATHER_SECONDS, |agent| agent.done.is_some())?;
-        for name in &taking_part {
-            if self.agents.get(name).is_some_and(Agent::is_alive)
-                && let Some(later) = self.compare_clock(name)?
-                && let Some(agent) = self.agents.get_mut(name)
-            {
-                agent.clock = agent.clock.map(|first| first.widened_by(later));
-            }
-        }
-        let gathered = Gathered {
-            agents: std::mem::take(&mut self.agents),
-            begin,
-            seconds: clock::seconds(stopped.min(end).saturating_sub(measure).max(1)),
-            interrupted: interrupted(),
-        };
-        Ok(gathered.outcome(plan))
-    }
-
-    /// Gives the orders, and waits until everyone is ready. Who dies now ends the run: nothing
-    /// has been measured yet that could be kept.
-    fn prepare(
-        &mut self,
-        orders: &Orders,
-        plan: &Plan,
-        progress: &Progress,
-    ) -> Result<(), BenchError> {
-        let names: Vec<String> = self.agents.keys().cloned().collect();
-        for name in &names {
-            let Some(agent) = self.agents.get(name) else {
-                continue;
-            };
-            let assignment = agent.assignment.clone();
-            let clock_shift_ns = self.clock_shifts(agent, plan.publishers);
-            let prepare = Order::Prepare {
-                orders: Box::new(orders.clone()),
-                assignment,
-                clock_shift_ns,
-            };
-            self.order(Some(name), prepare)?;
-        }
-        let deadline = clock::now() + READY_SECONDS * clock::SECOND;
-        while !self.agents.values().all(|agent| agent.ready) {
-            self.listen(clock::now() + LOOK)?;
-            if let Some((name, agent)) = self.agents.iter().find(|(_, agent)| !agent.is_alive()) {
-                let reason = agent.lost.as_ref().map_or("", |(_, reason)| reason);
-                return Err(BenchError::server(name, reason));
-            }
-            if interrupted() {
-                return Err(BenchError::Interrupted);
-            }
-            if clock::now() > deadline {
-                let waiting = self.agents.iter().filter(|(_, agent)| !agent.ready);
-                let names: Vec<&str> = waiting.map(|(name, _)| name.as_str()).collect();
-                return Err(BenchError::server(&names.join(", "), "not ready in time"));
-            }
-            let ready = self.agents.values().filter(|agent| agent.ready).count();
-            progress.update(0.0, || format!("{ready} of {} agents ready", names.len()));
-        }
         Ok(())
     }
 
-    /// What to add to each publisher's times to have them by this agent's clock.
-    fn clock_shifts(&self, agent: &Agent, publishers: u16) -> Vec<i64> {
-        let offset = |agent: &Agent| agent.clock.map_or(0, |clock| clock.offset_ns);
-        let host_of = |publisher: u16| {
-            let mut agents = self.agents.values();
-            agents.find(|other| other.assignment.publishers.contains(&publisher))
-        };
-        (0..publishers)
-            .map(|publisher| offset(agent) - host_of(publisher).map_or(0, offset))
-            .collect()
+    /// A time of ours by an agent's clock.
+    pub(super) fn by_clock_of(&self, name: &str, ours: Nanoseconds) -> Nanoseconds {
+        let offset = self.agents.get(name).and_then(|agent| agent.clock);
+        ours.saturating_add_signed(offset.map_or(0, |clock| clock.offset_ns))
     }
 
-    /// Keeps watch until the end of the measurement; gives when that was.
-    fn watch(
-        &mut self,
-        begin: Nanoseconds,
-        end: Nanoseconds,
-        progress: &Progress,
-    ) -> Result<Nanoseconds, BenchError> {
-        while clock::now() < end && !interrupted() {
-            self.listen(end.min(clock::now() + LOOK))?;
-            self.lose_the_silent();
-            let now = clock::now();
-            let done = now.saturating_sub(begin) as f64 / (end - begin) as f64;
-            progress.update(done, || self.describe(now.saturating_sub(begin)));
-        }
-        Ok(clock::now())
+    /// Who is lost before anything was measured ends the run: there is nothing to keep.
+    pub(super) fn all_must_live(&self) -> Result<(), BenchError> {
+        let mut lost = self.agents.iter().filter(|(_, agent)| !agent.is_alive());
+        lost.next().map_or(Ok(()), |(name, agent)| {
+            let reason = agent.lost.as_ref().map_or("", |(_, reason)| reason);
+            Err(BenchError::server(name, reason))
+        })
     }
 
-    fn describe(&self, span: Nanoseconds) -> String {
-        let received: u64 = self.agents.values().map(|agent| agent.received).sum();
-        let missing: i64 = self.agents.values().map(|agent| agent.missing).sum();
-        let alive = self
-            .agents
-            .values()
-            .filter(|agent| agent.is_alive())
-            .count();
-        let rate = received as f64 / clock::seconds(span.max(1));
-        format!("{alive} agents, {rate:.0}/s, {missing} missing")
-    }
-
-    fn lose_the_silent(&mut self) {
+    pub(super) fn lose_the_silent(&mut self) {
         let now = clock::now();
         for agent in self.agents.values_mut() {
             if now.saturating_sub(agent.last_heard) > DEAD_AFTER {
@@ -359,7 +230,7 @@ impl Conductor {
     }
 
     /// Waits until the living have it, or are lost, or the time is over.
-    fn wait_for(
+    pub(super) fn wait_for(
         &mut self,
         seconds: u64,
         has_it: impl Fn(&Agent) -> bool,
@@ -375,54 +246,6 @@ impl Conductor {
             agent.lose(now, "it did not tell its results".into());
         }
         Ok(())
-    }
-
-    /// Waits for the last deliveries, as at one host.
-    fn drain(&mut self, orders: &Orders, plan: &Plan) -> Result<(), BenchError> {
-        self.wait_for(GATHER_SECONDS, |agent| {
-            agent.assignment.publishers.is_empty() || agent.sent.is_some()
-        })?;
-        let sent = self.sent(plan);
-        let expected = |agent: &Agent| -> u64 {
-            let of_publisher = |(publisher, sent): (usize, &Option<u32>)| {
-                let subscribers =
-                    plan.subscribers_among(&agent.assignment.subscribers, publisher as u16);
-                u64::from(sent.unwrap_or(0)) * subscribers as u64
-            };
-            sent.iter().enumerate().map(of_publisher).sum()
-        };
-        let patience = clock::from_seconds(orders.seconds.drain);
-        let received = |agents: &BTreeMap<String, Agent>| -> u64 {
-            agents.values().map(|agent| agent.received).sum()
-        };
-        let (mut last_count, mut last_change) = (received(&self.agents), clock::now());
-        while self
-            .agents
-            .values()
-            .any(|agent| agent.is_alive() && agent.received < expected(agent))
-            && clock::now() - last_change < patience
-        {
-            self.listen(clock::now() + LOOK)?;
-            self.lose_the_silent();
-            let count = received(&self.agents);
-            if count != last_count {
-                (last_count, last_change) = (count, clock::now());
-            }
-        }
-        Ok(())
-    }
-
-    /// What each publisher sent; unknown of those whose host was lost.
-    fn sent(&self, plan: &Plan) -> Vec<Option<u32>> {
-        let of = |publisher: u16| {
-            let mut agents = self.agents.values();
-            let host = agents.find(|agent| agent.assignment.publishers.contains(&publisher))?;
-            match &host.sent {
-                Some(Word::Sent { sent, .. }) => sent.get(usize::from(publisher)).copied(),
-                _ => None,
-            }
-        };
-        (0..plan.publishers).map(of).collect()
     }
 }
 

@@ -71,11 +71,7 @@ impl Gathered {
         };
         let mut outcome = measured.outcome(plan);
         outcome.neutral("clock offset known to", self.clock_error_us(), "µs");
-        for (name, record) in by_agent {
-            outcome.neutral(format!("CPU of {name}"), record.cpu_percent(), "%");
-            let memory = record.resident_bytes_max as f64 / 1024.0;
-            outcome.neutral(format!("memory of {name}"), memory, "KB");
-        }
+        report_agents(by_agent, &mut outcome);
         self.report_lost(&mut outcome);
         outcome
     }
@@ -142,8 +138,20 @@ impl Gathered {
     }
 }
 
+/// What each host's generator cost.
+pub(super) fn report_agents(
+    by_agent: impl IntoIterator<Item = (String, ProcessRecord)>,
+    outcome: &mut Outcome,
+) {
+    for (name, record) in by_agent {
+        outcome.neutral(format!("CPU of {name}"), record.cpu_percent(), "%");
+        let memory = record.resident_bytes_max as f64 / 1024.0;
+        outcome.neutral(format!("memory of {name}"), memory, "KB");
+    }
+}
+
 /// Adds up what several generators used.
-fn add(sum: &mut ProcessRecord, one: &ProcessRecord) {
+pub(super) fn add(sum: &mut ProcessRecord, one: &ProcessRecord) {
     sum.seconds = sum.seconds.max(one.seconds);
     sum.user_seconds += one.user_seconds;
     sum.system_seconds += one.system_seconds;

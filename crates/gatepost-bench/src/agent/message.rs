@@ -1,9 +1,11 @@
 //! What conductor and agents tell each other, as JSON.
 
+use super::part::Part;
 use super::shares::Assignment;
 use crate::clock::Nanoseconds;
 use crate::latency::Buckets;
-use crate::process::{Machine, ProcessRecord};
+use crate::outcome::{Operations, Outcome};
+use crate::process::{Machine, ProcessRecord, Usage};
 use crate::pubsub::Tally;
 use crate::scenario::fanout::Plan;
 use gatepost_message::Qos;
@@ -77,6 +79,19 @@ pub(super) enum Order {
     },
     /// Nothing more will come; so many were sent by each publisher, where that is known.
     Finish { sent: Vec<Option<u32>> },
+    /// Take part in a scenario other than FANOUT, with so many of its clients, or watch the server.
+    TakePart {
+        part: Part,
+        endpoint: String,
+        clients: usize,
+        server: Option<u16>,
+    },
+    /// All are at this gate: go on at this time of the agent's own clock.
+    Pass { at: Nanoseconds },
+    /// The user wants it to end: tell what there is.
+    Stop,
+    /// It is over.
+    Leave,
     /// Forget it.
     Abort,
 }
@@ -131,6 +146,20 @@ pub(super) enum Word {
         harvest: Box<Harvest>,
         generator: Box<ProcessRecord>,
         server: Option<Box<ProcessRecord>>,
+    },
+    /// It has come to this gate, counted from 1, and waits for the others.
+    Reached { gate: u32 },
+    /// It lives, and this is how far it is.
+    Doing { done: f64, said: String },
+    /// What its clients measured.
+    Result {
+        outcome: Box<Outcome>,
+        operations: Operations,
+    },
+    /// What the server on its host used, and one look at it for each gate.
+    Watched {
+        server: Option<Box<ProcessRecord>>,
+        looks: Vec<Usage>,
     },
     /// It cannot go on.
     Failed { reason: String },

@@ -11,7 +11,8 @@ pub struct HostArguments {
     /// Run on agents that joined this broker, instead of here
     #[arg(long, value_name = "URL", help_heading = "Several hosts")]
     pub join: Option<String>,
-    /// What an agent does: NAME=subscribers:1500, NAME=publishers:5, NAME=server; repeatable
+    /// What an agent does: NAME=subscribers:1500, NAME=publishers:5 (FANOUT), NAME=users:50,
+    /// NAME=clients:5, NAME=sessions:20, NAME=connections:5000 (the others), NAME=server; repeatable
     #[arg(
         long,
         value_name = "SHARE",
@@ -19,7 +20,7 @@ pub struct HostArguments {
         requires = "join"
     )]
     pub share: Vec<Share>,
-    /// Wait for so many agents and spread the subscribers evenly, if no shares are given
+    /// Wait for so many agents and spread the connections evenly, if no shares are given
     #[arg(
         long,
         value_name = "N",
@@ -45,6 +46,8 @@ pub enum Role {
     Subscribers(usize),
     /// Send on so many connections.
     Publishers(u16),
+    /// Be so many of a scenario's users, clients, sessions or connections.
+    Clients(usize),
     /// Watch the server on its host: by this port, or the target's.
     Server(Option<u16>),
 }
@@ -58,18 +61,31 @@ pub struct Share {
     pub role: Role,
 }
 
+impl Share {
+    /// Whether it makes connections, rather than watch.
+    pub(super) const fn is_client(&self) -> bool {
+        !matches!(self.role, Role::Server(_))
+    }
+}
+
 impl FromStr for Share {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let malformed = || {
-            format!("'{text}': write NAME=subscribers:N, NAME=publishers:N or NAME=server[:PORT]")
+            format!(
+                "'{text}': write NAME=subscribers:N or NAME=publishers:N, NAME=users:N, clients:N, \
+                 sessions:N, connections:N or callers:1, or NAME=server[:PORT]"
+            )
         };
         let (agent, role) = text.split_once('=').ok_or_else(malformed)?;
         let (kind, count) = role.split_once(':').unwrap_or((role, ""));
         let role = match kind {
             "subscribers" => Role::Subscribers(count.parse().map_err(|_| malformed())?),
             "publishers" => Role::Publishers(count.parse().map_err(|_| malformed())?),
+            "users" | "clients" | "sessions" | "connections" | "callers" => {
+                Role::Clients(count.parse().map_err(|_| malformed())?)
+            }
             "server" if count.is_empty() => Role::Server(None),
             "server" => Role::Server(Some(count.parse().map_err(|_| malformed())?)),
             _ => return Err(malformed()),
@@ -90,8 +106,71 @@ pub(super) struct Assignment {
     pub(super) agent: String,
     pub(super) subscribers: Range<usize>,
     pub(super) publishers: Range<u16>,
+    /// Of a scenario other than FANOUT.
+    pub(super) clients: usize,
     /// The port whose listener is watched.
     pub(super) server: Option<u16>,
+}
+
+/// Deals out the clients of a scenario other than FANOUT.
+pub(super) fn assign_clients(
+    shares: &[Share],
+    present: &[String],
+    clients: usize,
+    port: Option<u16>,
+) -> Result<Vec<Assignment>, BenchError> {
+    let mut all: Vec<Assignment> = Vec::new();
+    let count = present.len().max(1);
+    let even = |(at, agent): (usize, &String)| Share {
+        agent: agent.clone(),
+        role: Role::Clients((clients + count - 1 - at) / count),
+    };
+    let even: Vec<Share> = if shares.is_empty() {
+        present.iter().enumerate().map(even).collect()
+    } else {
+        Vec::new()
+    };
+    for Share { agent, role } in shares.iter().chain(&even) {
+        let one = of_agent(&mut all, agent);
+        match *role {
+            Role::Clients(count) if one.clients == 0 => one.clients = count,
+            Role::Server(named) => {
+                let unknown = || {
+                    let reason = format!("{agent}=server needs a port: a command has none");
+                    BenchError::Settings(reason)
+                };
+                one.server = Some(named.or(port).ok_or_else(unknown)?);
+            }
+            Role::Clients(_) => {
+                let reason = format!("{agent} has two shares of one kind");
+                return Err(BenchError::Settings(reason));
+            }
+            Role::Subscribers(_) | Role::Publishers(_) => {
+                let reason = "subscribers and publishers are FANOUT's".to_owned();
+                return Err(BenchError::Settings(reason));
+            }
+        }
+    }
+    let dealt: usize = all.iter().map(|one| one.clients).sum();
+    if dealt != clients {
+        return Err(BenchError::Settings(format!(
+            "the shares make {dealt} of {clients} clients"
+        )));
+    }
+    Ok(all)
+}
+
+/// The assignment of an agent, which may be new.
+fn of_agent<'all>(all: &'all mut Vec<Assignment>, agent: &str) -> &'all mut Assignment {
+    let at = all.iter().position(|one| one.agent == agent);
+    let at = at.unwrap_or_else(|| {
+        all.push(Assignment {
+            agent: agent.to_owned(),
+            ..Assignment::default()
+        });
+        all.len() - 1
+    });
+    &mut all[at]
 }
 
 /// Deals out all publishers and subscribers; what the shares do not cover is a mistake.
@@ -112,15 +191,7 @@ pub(super) fn assign(
     let mut all: Vec<Assignment> = Vec::new();
     let (mut next_subscriber, mut next_publisher) = (0, 0_u16);
     for Share { agent, role } in shares {
-        let at = all.iter().position(|one| one.agent == *agent);
-        let at = at.unwrap_or_else(|| {
-            all.push(Assignment {
-                agent: agent.clone(),
-                ..Assignment::default()
-            });
-            all.len() - 1
-        });
-        let one = &mut all[at];
+        let one = of_agent(&mut all, agent);
         let twice = || BenchError::Settings(format!("{agent} has two shares of one kind"));
         match *role {
             Role::Subscribers(count) if one.subscribers.is_empty() => {
@@ -133,6 +204,10 @@ pub(super) fn assign(
                 next_publisher = end;
             }
             Role::Server(named) => one.server = Some(named.unwrap_or(port)),
+            Role::Clients(_) => {
+                let reason = "FANOUT has subscribers and publishers, no other clients".to_owned();
+                return Err(BenchError::Settings(reason));
+            }
             _ => return Err(twice()),
         }
     }
@@ -205,6 +280,34 @@ mod tests {
         let counts: Vec<usize> = all.iter().map(|one| one.subscribers.len()).collect();
         assert_eq!(counts, [34, 33, 33]);
         assert_eq!(all[0].publishers, 0..5);
+    }
+
+    #[test]
+    fn clients_are_dealt_out_by_shares_or_evenly() {
+        let told = shares(&["a=users:30", "b=users:70", "b=server"]);
+        let all = assign_clients(&told, &[], 100, Some(1883)).expect("assigned");
+        assert_eq!(
+            (all[0].clients, all[1].clients, all[1].server),
+            (30, 70, Some(1883))
+        );
+        let present = ["a", "b", "c"].map(str::to_owned);
+        let all = assign_clients(&[], &present, 100, None).expect("assigned");
+        assert_eq!(
+            all.iter().map(|one| one.clients).collect::<Vec<_>>(),
+            [34, 33, 33]
+        );
+        for texts in [
+            &["a=users:99"][..],
+            &["a=users:50", "a=users:50"],
+            &["a=subscribers:100"],
+            &["a=users:100", "b=server"],
+        ] {
+            assert!(
+                assign_clients(&shares(texts), &[], 100, None).is_err(),
+                "{texts:?}"
+            );
+        }
+        assert!(assign(&shares(&["a=users:5"]), &[], 1, 5, 1).is_err());
     }
 
     #[test]

@@ -2,10 +2,11 @@
 
 use super::link::Link;
 use super::message::{Addressed, Order, Signed, Word};
+use super::party::Party;
 use super::session::Session;
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
-use crate::interrupt::interrupted;
+use crate::interrupt::{self, is_signalled};
 use crate::process::Machine;
 use std::fs;
 
@@ -44,9 +45,10 @@ pub fn run(arguments: &AgentArguments) -> Result<(), BenchError> {
         link,
         session: 0,
         running: None,
+        party: None,
         runs: 0,
     };
-    while !interrupted() && (!arguments.once || agent.runs == 0) {
+    while !is_signalled() && (!arguments.once || agent.runs == 0) {
         agent.turn()?;
     }
     Ok(())
@@ -64,7 +66,10 @@ struct Agent {
     name: String,
     link: Link,
     session: u64,
+    /// Its part of FANOUT.
     running: Option<Session>,
+    /// Its part of any other scenario.
+    party: Option<Party>,
     /// Runs that were ended in good order.
     runs: usize,
 }
@@ -76,23 +81,27 @@ impl Agent {
             if ours && (order.session == self.session || matches!(order.order, Order::Call)) {
                 self.session = order.session;
                 if let Err(error) = self.obey(order.order, come) {
-                    self.running = None;
+                    self.forget();
                     let reason = error.to_string();
                     self.say(Word::Failed { reason })?;
                 }
             }
         }
-        let words = self
-            .running
-            .as_mut()
-            .map(|running| running.look(clock::now()));
-        for word in words.unwrap_or_default() {
+        let now = clock::now();
+        let of_fanout = self.running.as_mut().map(|running| running.look(now));
+        let of_party = self.party.as_mut().map(|party| party.look(now));
+        for word in of_fanout.or(of_party).unwrap_or_default() {
             if matches!(word, Word::Failed { .. }) {
-                self.running = None;
+                self.forget();
             }
             self.say(word)?;
         }
         Ok(())
+    }
+
+    fn forget(&mut self) {
+        self.running = None;
+        self.party = None;
     }
 
     fn obey(&mut self, order: Order, come: Nanoseconds) -> Result<(), BenchError> {
@@ -139,8 +148,39 @@ impl Agent {
                 let word = running.finish(&sent)?;
                 self.say(word)
             }
+            Order::TakePart {
+                part,
+                endpoint,
+                clients,
+                server,
+            } => {
+                let name = part.name();
+                println!(
+                    "agent {}: {name}, {clients} clients at {endpoint}",
+                    self.name
+                );
+                self.party = Some(Party::join(part, &endpoint, clients, server)?);
+                Ok(())
+            }
+            Order::Pass { at } => {
+                if let Some(party) = &mut self.party {
+                    party.pass(at);
+                }
+                Ok(())
+            }
+            Order::Stop => {
+                interrupt::stop_run(true);
+                Ok(())
+            }
+            Order::Leave => {
+                let Some(party) = self.party.take() else {
+                    return Ok(());
+                };
+                self.runs += 1;
+                party.leave().map_or(Ok(()), |word| self.say(word))
+            }
             Order::Abort => {
-                self.running = None;
+                self.forget();
                 Ok(())
             }
         }

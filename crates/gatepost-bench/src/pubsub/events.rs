@@ -161,6 +161,7 @@ fn event(text: &[u8]) -> Event<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Dialect, publications};
     use super::*;
     use proptest::prelude::*;
 
@@ -176,26 +177,9 @@ mod tests {
     }
 
     fn read(text: &[u8], part: usize) -> Vec<u32> {
-        let mut stream = EventStream::default();
-        let (mut pending, mut sequences) = (Vec::new(), Vec::new());
-        for piece in text.chunks(part) {
-            pending.extend_from_slice(piece);
-            loop {
-                match stream.next(&pending).expect("no violation") {
-                    Step::Event(event, taken) => {
-                        if let Event::Publication { payload, .. } = event {
-                            sequences.push(Stamp::read(payload).expect("a stamp").sequence);
-                        }
-                        pending.drain(..taken);
-                    }
-                    Step::More(taken) => {
-                        pending.drain(..taken);
-                        break;
-                    }
-                }
-            }
-        }
-        sequences
+        let payloads = publications(Dialect::Events.reader(), text, part);
+        let sequence = |payload: &Vec<u8>| Stamp::read(payload).expect("a stamp").sequence;
+        payloads.iter().map(sequence).collect()
     }
 
     proptest! {

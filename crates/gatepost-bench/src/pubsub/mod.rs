@@ -134,3 +134,27 @@ impl Dialect {
         }
     }
 }
+
+/// Reads in parts as the loop hands them; gives the payloads of the publications.
+#[cfg(test)]
+fn publications(mut reader: Reader, text: &[u8], part: usize) -> Vec<Vec<u8>> {
+    let (mut pending, mut payloads) = (Vec::new(), Vec::new());
+    for piece in text.chunks(part) {
+        pending.extend_from_slice(piece);
+        loop {
+            match reader.next(&pending).expect("no violation") {
+                Step::Event(event, taken) => {
+                    if let Event::Publication { payload, .. } = event {
+                        payloads.push(payload.to_vec());
+                    }
+                    pending.drain(..taken);
+                }
+                Step::More(taken) => {
+                    pending.drain(..taken);
+                    break;
+                }
+            }
+        }
+    }
+    payloads
+}

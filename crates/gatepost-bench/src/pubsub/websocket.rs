@@ -230,6 +230,7 @@ impl Header {
 
 #[cfg(test)]
 mod tests {
+    use super::super::{Dialect, publications};
     use super::*;
     use gatepost_message::Qos;
     use gatepost_mqtt::PacketId;
@@ -247,30 +248,6 @@ mod tests {
         out.extend_from_slice(payload);
     }
 
-    /// Reads in parts as the loop hands them; gives the payloads of the publications.
-    fn read(text: &[u8], part: usize) -> Vec<Vec<u8>> {
-        let mut frames = Frames::new(Version::Mqtt311);
-        let (mut pending, mut payloads) = (Vec::new(), Vec::new());
-        for piece in text.chunks(part) {
-            pending.extend_from_slice(piece);
-            loop {
-                match frames.next(&pending).expect("no violation") {
-                    Step::Event(event, taken) => {
-                        if let Event::Publication { payload, .. } = event {
-                            payloads.push(payload.to_vec());
-                        }
-                        pending.drain(..taken);
-                    }
-                    Step::More(taken) => {
-                        pending.drain(..taken);
-                        break;
-                    }
-                }
-            }
-        }
-        payloads
-    }
-
     proptest! {
         #[test]
         fn packets_come_whole_however_frames_and_reads_cut_them(
@@ -286,7 +263,8 @@ mod tests {
                 from_server(cut, &mut text);
                 text.extend_from_slice(&[FINAL | PING, 0]);
             }
-            prop_assert_eq!(read(&text, part), payloads);
+            let reader = Dialect::WebSocket(Version::Mqtt311).reader();
+            prop_assert_eq!(publications(reader, &text, part), payloads);
         }
 
         #[test]

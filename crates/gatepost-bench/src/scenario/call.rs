@@ -12,9 +12,9 @@ use crate::latency::Latencies;
 use crate::outcome::{Headline, Outcome};
 use crate::process::{CpuTimes, Sampler, cpu_times_of_self};
 use crate::progress::Progress;
-use crate::sweep::{Parameter, Sweepable};
+use crate::sweep::{Listed, Parameter, Sweepable};
 use crate::target::{Endpoint, Target};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::path::PathBuf;
@@ -24,20 +24,19 @@ use std::process::{Command, Stdio};
 const MESSAGE_BYTES: usize = 11_719;
 
 /// Settings of CALL.
-#[derive(Debug, Clone, clap::Args, Serialize)]
+#[derive(Debug, Clone, clap::Args, Serialize, Deserialize)]
 pub struct CallArguments {
-    /// Numbers of calls, one loop each
-    #[arg(long, value_delimiter = ',', default_value = "100,1000,10000")]
-    calls: Vec<u64>,
+    /// Numbers of calls, one loop each in every run; a range is swept
+    #[arg(long, value_name = "N,…", default_value = "100,1000,10000")]
+    calls: Listed<u64>,
     /// The message file that {message} stands for [default: one of 11,719 bytes, made here]
     #[arg(long, value_name = "FILE")]
     message: Option<PathBuf>,
 }
 
 impl Sweepable for CallArguments {
-    /// None: the numbers of calls are a list already, since the original's were.
     fn parameters(&mut self) -> Vec<(&'static str, &mut dyn Parameter)> {
-        Vec::new()
+        vec![("calls", &mut self.calls)]
     }
 }
 
@@ -115,8 +114,9 @@ impl Scenario for Call {
             .collect();
         let mut outcome = Outcome::default();
         let mut made = 0;
+        progress.together()?;
         let sampler = Sampler::start(target.watched.clone());
-        for &calls in &self.arguments.calls {
+        for &calls in self.arguments.calls.values() {
             let measured = run_loop(target, &words, calls, progress)?;
             made += measured.calls;
             measured.report(&mut outcome);
@@ -125,7 +125,9 @@ impl Scenario for Call {
                 break;
             }
         }
-        outcome.set_costs(sampler.finish(), "call", made);
+        let costs = sampler.finish();
+        progress.together()?;
+        outcome.set_costs(costs, "call", made);
         Ok(outcome)
     }
 }
@@ -240,7 +242,7 @@ mod tests {
 
     fn run(command: &str, calls: u64) -> Outcome {
         let arguments = CallArguments {
-            calls: vec![calls],
+            calls: Listed::Together(vec![calls]),
             message: None,
         };
         let call = Call::new(arguments).expect("a message");

@@ -11,7 +11,7 @@ use crate::progress::Progress;
 use crate::pubsub::{Broker, Event, Reader, Step};
 use crate::sweep::{Parameter, Sweepable, Swept};
 use crate::target::Target;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Connections that log in at the same time.
 const CONNECTING_MAX: usize = 200;
@@ -21,11 +21,11 @@ const LOGIN_SECONDS: u64 = 120;
 const OTHER_DESCRIPTORS: u64 = 50;
 
 /// Settings of IDLE.
-#[derive(Debug, Clone, clap::Args, Serialize)]
+#[derive(Debug, Clone, clap::Args, Serialize, Deserialize)]
 pub struct IdleArguments {
     /// Connections
     #[arg(long, value_name = "N", default_value = "10000")]
-    connections: Swept<usize>,
+    pub(crate) connections: Swept<usize>,
     /// Seconds to watch them, once all are there
     #[arg(long, value_name = "S", default_value_t = 10.0)]
     seconds: f64,
@@ -166,6 +166,7 @@ impl Scenario for Idle {
             failure: None,
         };
         let mut outcome = Outcome::default();
+        progress.together()?;
         let before = target.usage();
         let own_before = Usage::of_self();
         let begin = clock::now();
@@ -173,16 +174,19 @@ impl Scenario for Idle {
         let login_seconds = clock::seconds(clock::now() - begin);
         let after = target.usage();
         let own_after = Usage::of_self();
+        progress.together()?;
         let sampler = Sampler::start(target.watched.clone());
         let end = clock::now() + clock::from_seconds(self.arguments.seconds);
         while clock::now() < end && !interrupted() {
             progress.update(0.5, || format!("{} idle connections", clients.open()));
             clients.turn(end.min(clock::now() + clock::SECOND / 5), &mut shared)?;
         }
+        progress.together()?;
         outcome.interrupted = interrupted();
         let connections = self.arguments.connections.get();
         let count = connections as f64;
         outcome.higher("logins per second", count / login_seconds, "/s");
+        outcome.lower("time for all", login_seconds, "s");
         outcome.lower("connections lost", shared.lost as f64, "");
         let grown = |from: &Usage, to: &Usage| {
             (to.resident_bytes as f64 - from.resident_bytes as f64) / count

@@ -17,7 +17,7 @@ use crate::sweep::{Parameter, Sweepable, Swept};
 use crate::target::Target;
 use gatepost_message::Qos;
 use gatepost_mqtt::PacketId;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// How long all users may take to log in.
 const LOGIN_SECONDS: u64 = 60;
@@ -25,11 +25,11 @@ const LOGIN_SECONDS: u64 = 60;
 const CONNECTING_MAX: usize = 100;
 
 /// Settings of SUBSCRIBE.
-#[derive(Debug, Clone, clap::Args, Serialize)]
+#[derive(Debug, Clone, clap::Args, Serialize, Deserialize)]
 pub struct SubscribeArguments {
     /// Users
     #[arg(long, value_name = "N", default_value = "100")]
-    users: Swept<usize>,
+    pub(crate) users: Swept<usize>,
     /// Topics of each user, all different
     #[arg(long, value_name = "N", default_value = "1000")]
     topics: Swept<u16>,
@@ -112,11 +112,13 @@ impl Scenario for SubscribeBurst {
         let mut outcome = Outcome::default();
         self.log_in(target, dialer, &mut users, &mut burst, progress)?;
         outcome.original.append(&mut burst.lines);
+        progress.together()?;
         let before = target.usage();
         let sampler = Sampler::start(target.watched.clone());
         self.subscribe(&mut users, &mut burst, progress, &mut outcome)?;
         let costs = sampler.finish();
         let after = target.usage();
+        progress.together()?;
         self.report(&burst, &mut outcome);
         if let Some((before, after)) = before.zip(after) {
             let count = burst.granted.max(1) as f64;

@@ -16,15 +16,15 @@ use crate::process::Sampler;
 use crate::progress::Progress;
 use crate::sweep::{Parameter, Sweepable, Swept};
 use crate::target::Target;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use session::{Session, Shared};
 
 /// Settings of SMTP.
-#[derive(Debug, Clone, clap::Args, Serialize)]
+#[derive(Debug, Clone, clap::Args, Serialize, Deserialize)]
 pub struct SmtpArguments {
     /// Sessions at the same time
     #[arg(long, value_name = "N", default_value = "20")]
-    sessions: Swept<usize>,
+    pub(crate) sessions: Swept<usize>,
     /// Bytes of a message
     #[arg(long, value_name = "BYTES", default_value = "4000")]
     size: Swept<usize>,
@@ -95,6 +95,7 @@ impl Scenario for Smtp {
         let url = target.url("smtp", &["smtp"], "smtp://HOST:PORT")?;
         let mut dialer = Dialer::new(url.address()?);
         let mut sessions: Loop<Session> = Loop::new()?;
+        progress.together()?;
         let begin = clock::now() + clock::from_seconds(self.arguments.warm_up);
         let end = begin + clock::from_seconds(self.arguments.seconds);
         let mut shared = Shared::new(&self.arguments, begin);
@@ -129,6 +130,7 @@ impl Scenario for Smtp {
         };
         shared.report(seconds, &mut outcome);
         let costs = sampler.map(Sampler::finish).unwrap_or_default();
+        progress.together()?;
         outcome.set_costs(costs, "message", shared.accepted);
         Ok(outcome)
     }

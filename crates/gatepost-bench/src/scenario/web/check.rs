@@ -2,7 +2,7 @@
 
 use crate::error::BenchError;
 use crate::target::Target;
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
@@ -24,7 +24,16 @@ pub(super) fn check_page(
         stream.read_to_end(&mut answer)?;
         Ok(answer)
     };
-    let answer = fetch().map_err(|error| BenchError::server(target, error.to_string()))?;
+    let answer = fetch().map_err(|error| {
+        let reason = match error.kind() {
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => {
+                let seconds = ANSWER_TIMEOUT.as_secs();
+                format!("no whole page within {seconds} s, and the connection was not closed")
+            }
+            _ => error.to_string(),
+        };
+        BenchError::server(target, reason)
+    })?;
     let text = String::from_utf8_lossy(&answer);
     let line = text.lines().next().unwrap_or_default();
     let status = line

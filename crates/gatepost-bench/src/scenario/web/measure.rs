@@ -1,7 +1,7 @@
 //! One size: clients fetch back to back for a fixed time, and WebStone's figures of it.
 
+use super::WebArguments;
 use super::client::{Client, Shared};
-use super::{WebArguments, rate_name};
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
 use crate::interrupt::interrupted;
@@ -86,8 +86,14 @@ pub(super) fn heading() -> String {
 }
 
 impl Measured {
-    /// WebStone's figures.
-    pub(super) fn report(&self, size: usize, server_cpu: Option<f64>, outcome: &mut Outcome) {
+    /// WebStone's figures, their names after `prefix`.
+    pub(super) fn report(
+        &self,
+        size: usize,
+        prefix: &str,
+        server_cpu: Option<f64>,
+        outcome: &mut Outcome,
+    ) {
         let Self { seconds, shared } = self;
         let per_second = shared.hits as f64 / seconds;
         let bytes_per_second = shared.bytes as f64 / seconds;
@@ -102,21 +108,21 @@ impl Measured {
             response.mean_us / 1e3,
             connect.mean_us / 1e3,
         ));
-        outcome.higher(rate_name(size), per_second, "/s");
-        outcome.higher(format!("{size} B throughput"), megabits, "Mbit/s");
+        outcome.higher(format!("{prefix}pages per second"), per_second, "/s");
+        outcome.higher(format!("{prefix}throughput"), megabits, "Mbit/s");
         outcome.lower(
-            format!("{size} B errors per second"),
+            format!("{prefix}errors per second"),
             errors_per_second,
             "/s",
         );
-        outcome.neutral(format!("{size} B load factor"), load, "");
+        outcome.neutral(format!("{prefix}load factor"), load, "");
         if let Some(cpu) = server_cpu {
             let per_page = cpu / shared.pages.max(1) as f64 * 1e6;
-            outcome.lower(format!("{size} B server CPU per page"), per_page, "µs");
+            outcome.lower(format!("{prefix}server CPU per page"), per_page, "µs");
         }
-        outcome.latency(format!("{size} B response"), &shared.response);
+        outcome.latency(format!("{prefix}response"), &shared.response);
         if shared.connect.count() > 0 {
-            outcome.latency(format!("{size} B connect"), &shared.connect);
+            outcome.latency(format!("{prefix}connect"), &shared.connect);
         }
         outcome.counts_by_second.extend(shared.timeline.seconds());
         outcome.warn_if_unsteady(shared.timeline.parts());

@@ -16,9 +16,9 @@ use crate::outcome::{Headline, Outcome};
 use crate::peer::Definition;
 use crate::process::Sampler;
 use crate::progress::Progress;
-use crate::sweep::{Parameter, Sweepable, Swept};
+use crate::sweep::{Listed, Parameter, Sweepable, Swept};
 use crate::target::Target;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::Path;
 
@@ -36,14 +36,15 @@ const ORIGINAL: [(usize, f64); 9] = [
     (204_317, 6.49),
 ];
 /// Settings of WEB.
-#[derive(Debug, Clone, clap::Args, Serialize)]
+#[derive(Debug, Clone, clap::Args, Serialize, Deserialize)]
 pub struct WebArguments {
-    /// Response sizes; {size} in the URL stands for each, a URL without it is fetched as it is
-    #[arg(long, value_delimiter = ',', default_value = SIZES)]
-    sizes: Vec<usize>,
+    /// Response sizes, all in every run; a range is swept. {size} in the URL stands for each, a
+    /// URL without it is fetched as it is
+    #[arg(long, value_name = "BYTES,…", default_value = SIZES)]
+    sizes: Listed<usize>,
     /// Clients that fetch at the same time
     #[arg(long, value_name = "N", default_value = "5")]
-    clients: Swept<usize>,
+    pub(crate) clients: Swept<usize>,
     /// Seconds for each size
     #[arg(long, value_name = "S", default_value_t = 5.0)]
     seconds: f64,
@@ -57,7 +58,7 @@ pub struct WebArguments {
 
 impl Sweepable for WebArguments {
     fn parameters(&mut self) -> Vec<(&'static str, &mut dyn Parameter)> {
-        vec![("clients", &mut self.clients)]
+        vec![("clients", &mut self.clients), ("sizes", &mut self.sizes)]
     }
 }
 
@@ -69,7 +70,7 @@ pub struct Web {
 impl Web {
     /// With these settings.
     pub fn new(arguments: WebArguments) -> Result<Self, BenchError> {
-        if arguments.clients.get() == 0 || arguments.sizes.is_empty() {
+        if arguments.clients.get() == 0 {
             return Err(BenchError::Settings("clients must be above 0".into()));
         }
         Ok(Self { arguments })
@@ -87,8 +88,16 @@ impl Scenario for Web {
 
     fn headlines(&self) -> Vec<Headline> {
         let source = "PicLan-IP Coyote, 1998: two Pentium 200 MMX, WebStone with 5 threads";
-        let headline = |(size, rate): &(usize, f64)| Headline::new(rate_name(*size), *rate, source);
-        ORIGINAL.iter().map(headline).collect()
+        // Swept sizes are the user's own.
+        let known: &[(usize, f64)] = if self.arguments.sizes.is_swept() {
+            &[]
+        } else {
+            &ORIGINAL
+        };
+        let headline = |(size, rate): &(usize, f64)| {
+            Headline::new(format!("{size} B pages per second"), *rate, source)
+        };
+        known.iter().map(headline).collect()
     }
 
     fn floors(&self) -> Vec<FloorOf> {
@@ -99,14 +108,18 @@ impl Scenario for Web {
         } else {
             &[connect, exchange]
         };
-        let of_size =
-            |size: &usize| FloorOf::new(format!("{size} B server CPU per page"), operations);
-        self.arguments.sizes.iter().map(of_size).collect()
+        let of_size = |size: &usize| {
+            FloorOf::new(
+                format!("{}server CPU per page", self.prefix(*size)),
+                operations,
+            )
+        };
+        self.arguments.sizes.values().iter().map(of_size).collect()
     }
 
     fn prepare_peer(&self, peer: &Definition, folder: &Path) -> Result<(), BenchError> {
         let Some(web) = &peer.web else { return Ok(()) };
-        for &size in &self.arguments.sizes {
+        for &size in self.arguments.sizes.values() {
             let path = folder.join(web.file.replace("{size}", &size.to_string()));
             let write = || {
                 fs::create_dir_all(path.parent().unwrap_or(folder))?;
@@ -127,7 +140,7 @@ impl Scenario for Web {
         let sampler = Sampler::start(target.watched.clone());
         outcome.original.push(measure::heading());
         let mut pages = 0;
-        let mut sizes = self.arguments.sizes.as_slice();
+        let mut sizes = self.arguments.sizes.values();
         if !url.path.contains("{size}") {
             sizes = &sizes[..1.min(sizes.len())];
         }
@@ -139,6 +152,7 @@ impl Scenario for Web {
                 path
             };
             check::check_page(target, address, &request(&url.host, &path, false))?;
+            progress.together()?;
             let before = target.usage();
             let done = number as f64 / sizes.len() as f64;
             let request = request(&url.host, &path, self.arguments.keep_alive);
@@ -148,11 +162,12 @@ impl Scenario for Web {
                 });
             })?;
             let after = target.usage();
+            progress.together()?;
             let cpu = before
                 .zip(after)
                 .map(|(b, a)| a.cpu_seconds() - b.cpu_seconds());
             pages += measured.shared.pages;
-            measured.report(size, cpu, &mut outcome);
+            measured.report(size, &self.prefix(size), cpu, &mut outcome);
             if interrupted() {
                 outcome.interrupted = true;
                 break;
@@ -163,8 +178,16 @@ impl Scenario for Web {
     }
 }
 
-fn rate_name(size: usize) -> String {
-    format!("{size} B pages per second")
+impl Web {
+    /// What stands before the names of a size's figures: nothing where the sizes are swept, so
+    /// that they are one figure with a curve.
+    fn prefix(&self, size: usize) -> String {
+        if self.arguments.sizes.is_swept() {
+            String::new()
+        } else {
+            format!("{size} B ")
+        }
+    }
 }
 
 /// As short as it may be: in HTTP/1.1 a connection is kept unless told otherwise.
@@ -217,7 +240,7 @@ mod tests {
 
     fn arguments(clients: usize, keep_alive: bool) -> WebArguments {
         WebArguments {
-            sizes: vec![317],
+            sizes: Listed::Together(vec![317]),
             clients: Swept::one(clients),
             seconds: 0.2,
             warm_up: 0.0,

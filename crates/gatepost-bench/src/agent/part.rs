@@ -1,0 +1,96 @@
+//! A scenario as it is told to an agent: its settings, and how many of its clients the agent is.
+
+use crate::error::BenchError;
+use crate::scenario::Scenario;
+use crate::scenario::call::{Call, CallArguments};
+use crate::scenario::idle::{Idle, IdleArguments};
+use crate::scenario::smtp::{Smtp, SmtpArguments};
+use crate::scenario::subscribe::{SubscribeArguments, SubscribeBurst};
+use crate::scenario::web::{Web, WebArguments};
+use crate::sweep::Swept;
+use serde::{Deserialize, Serialize};
+
+/// A scenario whose clients do not depend on each other, so that any number may be anywhere.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Part {
+    Call(CallArguments),
+    Idle(IdleArguments),
+    Smtp(SmtpArguments),
+    Subscribe(SubscribeArguments),
+    Web(WebArguments),
+}
+
+macro_rules! parts {
+    ($($kind:ident $arguments:ident),*) => {
+        $(impl From<$arguments> for Part {
+            fn from(arguments: $arguments) -> Self {
+                Self::$kind(arguments)
+            }
+        })*
+    };
+}
+parts!(
+    Call CallArguments, Idle IdleArguments, Smtp SmtpArguments, Subscribe SubscribeArguments,
+    Web WebArguments
+);
+
+impl Part {
+    pub(super) const fn name(&self) -> &'static str {
+        match self {
+            Self::Call(_) => "call",
+            Self::Idle(_) => "idle",
+            Self::Smtp(_) => "smtp",
+            Self::Subscribe(_) => "subscribe",
+            Self::Web(_) => "web",
+        }
+    }
+
+    /// What it calls its clients, and how many there are. Of CALL there is one at each agent: the
+    /// next call begins when the last has ended.
+    pub(super) fn clients(&self, agents: usize) -> (&'static str, usize) {
+        match self {
+            Self::Call(_) => ("callers", agents),
+            Self::Idle(arguments) => ("connections", arguments.connections.get()),
+            Self::Smtp(arguments) => ("sessions", arguments.sessions.get()),
+            Self::Subscribe(arguments) => ("users", arguments.users.get()),
+            Self::Web(arguments) => ("clients", arguments.clients.get()),
+        }
+    }
+
+    /// With so many clients.
+    pub(super) fn with_clients(mut self, clients: usize) -> Self {
+        let count = Swept::one(clients);
+        match &mut self {
+            Self::Call(_) => {}
+            Self::Idle(arguments) => arguments.connections = count,
+            Self::Smtp(arguments) => arguments.sessions = count,
+            Self::Subscribe(arguments) => arguments.users = count,
+            Self::Web(arguments) => arguments.clients = count,
+        }
+        self
+    }
+
+    pub(super) fn scenario(self) -> Result<Box<dyn Scenario>, BenchError> {
+        Ok(match self {
+            Self::Call(arguments) => Box::new(Call::new(arguments)?),
+            Self::Idle(arguments) => Box::new(Idle::new(arguments)?),
+            Self::Smtp(arguments) => Box::new(Smtp::new(arguments)?),
+            Self::Subscribe(arguments) => Box::new(SubscribeBurst::new(arguments)?),
+            Self::Web(arguments) => Box::new(Web::new(arguments)?),
+        })
+    }
+
+    /// The figures of what the server used between the first gate and the second, for each
+    /// operation: CPU and memory. Of the other scenarios CPU is reckoned over the whole run.
+    pub(super) const fn growth(&self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Self::Subscribe(_) => Some((
+                "server CPU per subscription",
+                "server memory per subscription",
+            )),
+            Self::Idle(_) => Some(("server CPU per login", "server memory per connection")),
+            _ => None,
+        }
+    }
+}

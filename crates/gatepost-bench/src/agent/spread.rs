@@ -1,0 +1,190 @@
+//! Any scenario but FANOUT on agents: each runs it with its share of the clients, and the conductor
+//! lets all pass the gates between its phases together.
+
+use super::conductor::{Agent, Conductor, GATHER_SECONDS, LOOK};
+use super::merge::Merged;
+use super::message::Order;
+use super::part::Part;
+use super::shares::{HostArguments, assign_clients};
+use crate::clock::{self, Nanoseconds};
+use crate::error::BenchError;
+use crate::interrupt::interrupted;
+use crate::outcome::{Headline, Outcome};
+use crate::peer::Definition;
+use crate::progress::Progress;
+use crate::scenario::{FloorOf, Scenario};
+use crate::target::{Endpoint, Target};
+use std::path::Path;
+
+/// Between the order to pass and the passing: longer than it takes to reach every agent.
+const LEAD: Nanoseconds = clock::SECOND / 5;
+
+/// A scenario whose clients are at other hosts.
+pub(crate) struct Spread {
+    hosts: HostArguments,
+    part: Part,
+    /// As it would be here, for what does not depend on where it runs.
+    here: Box<dyn Scenario>,
+}
+
+impl Spread {
+    /// This scenario on these hosts.
+    pub(crate) fn new(hosts: HostArguments, part: Part) -> Result<Self, BenchError> {
+        // One client: whether this host could have all of them is no matter.
+        let here = part.clone().with_clients(1).scenario()?;
+        Ok(Self { hosts, part, here })
+    }
+
+    /// How many clients there are. Of CALL each agent is one, unless it only watches.
+    fn clients(&self) -> (&'static str, usize) {
+        let named = self.hosts.share.iter();
+        let callers = named.filter(|share| share.is_client()).count();
+        let agents = if self.hosts.share.is_empty() {
+            self.hosts.agents
+        } else {
+            callers
+        };
+        self.part.clients(agents)
+    }
+
+    fn conduct(
+        &self,
+        conductor: &mut Conductor,
+        present: &[String],
+        target: &Target,
+        progress: &Progress,
+    ) -> Result<Outcome, BenchError> {
+        let port = match &target.endpoint {
+            Endpoint::Url(url) => Some(url.port),
+            Endpoint::Command(_) => None,
+        };
+        let (unit, clients) = self.clients();
+        conductor.engage(assign_clients(&self.hosts.share, present, clients, port)?)?;
+        let endpoint = target.endpoint.to_string();
+        let names: Vec<String> = conductor.agents.keys().cloned().collect();
+        for name in &names {
+            let Some(agent) = conductor.agents.get(name) else {
+                continue;
+            };
+            let take_part = Order::TakePart {
+                part: self.part.clone(),
+                endpoint: endpoint.clone(),
+                clients: agent.assignment.clients,
+                server: agent.assignment.server,
+            };
+            conductor.order(Some(name), take_part)?;
+        }
+        let begin = conductor.pass_gates(progress)?;
+        conductor.order(None, Order::Leave)?;
+        conductor.wait_for(GATHER_SECONDS, |agent| {
+            agent.assignment.server.is_none() || agent.watched.is_some()
+        })?;
+        let merged = Merged {
+            agents: std::mem::take(&mut conductor.agents),
+            begin,
+            unit,
+            growth: self.part.growth(),
+        };
+        Ok(merged.outcome())
+    }
+}
+
+impl Scenario for Spread {
+    fn name(&self) -> &'static str {
+        self.here.name()
+    }
+
+    fn settings(&self) -> serde_json::Value {
+        let mut settings = serde_json::json!(self.part)[self.part.name()].take();
+        settings["join"] = serde_json::json!(self.hosts.join);
+        settings["share"] = serde_json::json!(self.hosts.share);
+        settings["agents"] = self.hosts.agents.into();
+        settings
+    }
+
+    fn headlines(&self) -> Vec<Headline> {
+        self.here.headlines()
+    }
+
+    fn floors(&self) -> Vec<FloorOf> {
+        self.here.floors()
+    }
+
+    fn words(&self) -> Vec<(&'static str, String)> {
+        self.here.words()
+    }
+
+    fn prepare_peer(&self, peer: &Definition, folder: &Path) -> Result<(), BenchError> {
+        self.here.prepare_peer(peer, folder)
+    }
+
+    fn run(&self, target: &Target, progress: &Progress) -> Result<Outcome, BenchError> {
+        let mut conductor = Conductor::join(&self.hosts)?;
+        let present = conductor.call(&self.hosts, progress)?;
+        let result = self.conduct(&mut conductor, &present, target, progress);
+        if result.is_err() {
+            // The error says what went wrong; that agents are told is a courtesy.
+            let _ = conductor.order(None, Order::Abort);
+        }
+        result
+    }
+}
+
+impl Agent {
+    /// Whether it has clients that have not told their result yet.
+    fn is_running(&self) -> bool {
+        self.is_alive() && self.assignment.clients > 0 && self.done.is_none()
+    }
+}
+
+impl Conductor {
+    /// Keeps watch until all have told their results; gives when the first gate was passed.
+    fn pass_gates(&mut self, progress: &Progress) -> Result<Nanoseconds, BenchError> {
+        let (mut passed, mut begin, mut stopped) = (0, 0, false);
+        while self.agents.values().any(Agent::is_running) {
+            self.listen(clock::now() + LOOK)?;
+            self.lose_the_silent();
+            if passed == 0 {
+                self.all_must_live()?;
+                if interrupted() {
+                    return Err(BenchError::Interrupted);
+                }
+            }
+            if interrupted() && !stopped {
+                stopped = true;
+                self.order(None, Order::Stop)?;
+            }
+            let mut running = self.agents.values().filter(|agent| agent.is_running());
+            let all_wait = running.all(|agent| agent.reached > passed);
+            if all_wait && self.agents.values().any(Agent::is_running) {
+                passed += 1;
+                let at = clock::now() + LEAD;
+                begin = if passed == 1 { at } else { begin };
+                self.pass(at)?;
+            }
+            self.show(progress);
+        }
+        Ok(begin)
+    }
+
+    fn pass(&mut self, at: Nanoseconds) -> Result<(), BenchError> {
+        let names: Vec<String> = self.agents.keys().cloned().collect();
+        for name in names {
+            let at = self.by_clock_of(&name, at);
+            self.order(Some(&name), Order::Pass { at })?;
+        }
+        Ok(())
+    }
+
+    fn show(&self, progress: &Progress) {
+        let running = self.agents.iter().filter(|(_, agent)| agent.is_running());
+        let slowest = running.min_by(|one, other| one.1.doing.0.total_cmp(&other.1.doing.0));
+        if let Some((name, agent)) = slowest {
+            let alive = self.agents.values().filter(|agent| agent.is_alive());
+            let (done, said) = &agent.doing;
+            progress.update(*done, || {
+                format!("{} agents; {name}: {said}", alive.count())
+            });
+        }
+    }
+}
