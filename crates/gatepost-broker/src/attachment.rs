@@ -10,9 +10,10 @@ use std::time::Duration;
 use bytes::BytesMut;
 use gatepost_message::{MessageId, Publication, TopicFilter};
 use gatepost_store::{StoreError, Ticket};
+use smallvec::SmallVec;
 
 use crate::acknowledged::{Acknowledged, StrayAcknowledgement};
-use crate::broker::Core;
+use crate::core::Core;
 use crate::encoder::{Format, Sink};
 use crate::filter::{RequestedFilter, RetainHandling, SubscribeOptions};
 use crate::keeping::Gathering;
@@ -70,6 +71,10 @@ pub struct Connected {
     pub attachment: Attachment,
     /// Whether state of an earlier connection is there.
     pub session_present: bool,
+    /// What must be durable before the client is greeted: its session, where that is to outlive
+    /// the server, and the end of an earlier one. Nothing is written to it before
+    /// [`Attachment::begin`], which the broker has called where there is nothing to wait for.
+    pub promises: SmallVec<[Result<Ticket, StoreError>; 2]>,
 }
 
 /// Why a client gets no session.
@@ -139,6 +144,14 @@ impl Attachment {
     /// A publisher that is known to be this session's, for no-local subscriptions.
     pub fn publisher(&self) -> Publisher {
         Publisher::new(self.core.clone(), Some(self.session.clone()))
+    }
+
+    /// Lets the greeting, and what follows it, be written at the next flush.
+    pub fn begin(&self) {
+        let mut state = self.session.lock();
+        if self.is_current() {
+            state.begin();
+        }
     }
 
     /// Notes that the client was heard, for the keep alive.
@@ -227,17 +240,14 @@ impl Attachment {
         }
         let is_new = {
             let mut filters = self.session.filters.lock();
-            let is_known = filters.contains(&requested.text);
-            if !is_known {
-                if filters.len() >= self.core.settings.subscriptions_per_session_max {
-                    drop(filters);
-                    self.core
-                        .reached(Limit::Subscriptions, self.session.client_id());
-                    return Err(SubscribeError::TooMany);
-                }
-                filters.insert(requested.text.clone());
+            let is_full = filters.len() >= self.core.settings.subscriptions_per_session_max;
+            if is_full && !filters.contains(&requested.text) {
+                drop(filters);
+                self.core
+                    .reached(Limit::Subscriptions, self.session.client_id());
+                return Err(SubscribeError::TooMany);
             }
-            !is_known
+            filters.insert(requested.text.clone())
         };
         self.session.keep_subscription(&requested.text, *options);
         let member = Member::new(self.session.clone(), *options);

@@ -62,6 +62,10 @@ pub(crate) struct Counters {
     pub(crate) messages_in: AtomicU64,
     pub(crate) bytes_in: AtomicU64,
     pub(crate) deliveries: AtomicU64,
+    /// Of the frames of deliveries.
+    pub(crate) bytes_out: AtomicU64,
+    /// Connections that got a session.
+    pub(crate) connections: AtomicU64,
     pub(crate) connected: AtomicU64,
     /// The most that were connected when figures were published.
     pub(crate) connected_max: AtomicU64,

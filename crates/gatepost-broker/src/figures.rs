@@ -4,17 +4,22 @@
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use bytes::Bytes;
 use gatepost_message::{Publication, Topic};
 
-use crate::broker::Core;
+use crate::core::Core;
 use crate::limits;
+use crate::load;
 use crate::publisher::Publisher;
 use crate::stats::{BrokerStats, SessionStats};
 
 /// Sessions in `$SYS/broker/sessions/slowest`.
 const SLOWEST_SHOWN: usize = 20;
+
+/// Asks other rooms for their figures.
+pub(crate) struct MoreFigures(pub(crate) Box<dyn Fn() -> Vec<(String, u64)> + Send + Sync>);
 
 impl Core {
     pub(crate) fn publish_figures(self: &Arc<Self>) {
@@ -28,6 +33,11 @@ impl Core {
         }
         for (limit, count) in &stats.limits {
             figures.push((format!("limits/{}", limit.name()), count.to_string()));
+        }
+        figures.extend(self.loads(&stats));
+        if let Some(MoreFigures(more)) = self.more_figures.get() {
+            let more = more().into_iter();
+            figures.extend(more.map(|(name, number)| (name, number.to_string())));
         }
         let slowest: Vec<String> = self
             .longest_queues(SLOWEST_SHOWN)
@@ -48,6 +58,31 @@ impl Core {
         }
         // Names of the server's own are not stored.
         let _ = publisher.flush();
+    }
+
+    /// Averages of one, five and fifteen minutes, in events a minute.
+    fn loads(&self, stats: &BrokerStats) -> Vec<(String, String)> {
+        let sums = [
+            ("connections", stats.connections),
+            ("messages/received", stats.messages_in),
+            ("messages/sent", stats.deliveries),
+            ("publish/received", stats.messages_in),
+            ("publish/sent", stats.deliveries),
+            ("publish/dropped", stats.dropped_total()),
+            ("bytes/received", stats.bytes_in),
+            ("bytes/sent", stats.bytes_out),
+        ];
+        let averages = self
+            .loads
+            .lock()
+            .update(Instant::now(), &sums.map(|(_, sum)| sum));
+        let mut figures = Vec::new();
+        for ((name, _), averages) in sums.iter().zip(averages) {
+            for ((span, _), average) in load::SPANS.iter().zip(averages) {
+                figures.push((format!("load/{name}/{span}"), format!("{average:.2}")));
+            }
+        }
+        figures
     }
 
     fn figures_of_the_server(&self, stats: &BrokerStats) -> Vec<(String, String)> {
@@ -80,6 +115,7 @@ impl Core {
             ("publish/messages/sent", stats.deliveries),
             ("publish/messages/dropped", stats.dropped_total()),
             ("publish/bytes/received", stats.bytes_in),
+            ("publish/bytes/sent", stats.bytes_out),
             ("retained messages/count", stats.retained as u64),
             ("retained messages/bytes", stats.retained_bytes as u64),
             ("subscriptions/count", stats.subscriptions as u64),

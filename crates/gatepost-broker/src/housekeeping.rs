@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use gatepost_store::Change;
 use tokio::sync::watch;
 
-use crate::broker::{Broker, Core};
+use crate::broker::Broker;
+use crate::core::Core;
 use crate::limits;
 use crate::session::{Aftermath, Ended, Session};
 
@@ -104,7 +105,7 @@ impl Core {
                 let mut aftermath = Aftermath::default();
                 aftermath.will = state.take_will(&mut aftermath.changes);
                 if let Some(store) = &self.store {
-                    session.keep_row(&mut state, store);
+                    let _ = session.keep_row(&mut state, store);
                 }
                 aftermaths.push(aftermath);
             }
@@ -124,6 +125,7 @@ impl Core {
                 }
             }
         }
-        self.settle(aftermaths);
+        // Nobody waits for it.
+        let _ = self.settle(aftermaths);
     }
 }

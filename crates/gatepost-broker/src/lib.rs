@@ -21,6 +21,7 @@
 mod acknowledged;
 mod attachment;
 mod broker;
+mod core;
 mod counters;
 mod encoder;
 mod figures;
@@ -28,7 +29,9 @@ mod filter;
 mod housekeeping;
 mod index;
 mod keeping;
+mod lifecycle;
 mod limits;
+mod load;
 mod newest;
 mod outbox;
 mod publisher;

@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 use gatepost_message::{MessageId, Publication, TopicFilter};
 use parking_lot::Mutex;
 
-use crate::broker::Core;
+use crate::core::Core;
 use crate::counters::DropCause;
 use crate::subscription::Subscription;
 

@@ -15,7 +15,7 @@ use gatepost_store::{
 };
 
 use crate::acknowledged::Delivery;
-use crate::broker::Core;
+use crate::core::Core;
 use crate::filter::{RequestedFilter, RetainHandling, SubscribeOptions};
 use crate::keeping::Stored;
 use crate::session::{Aftermath, Session, Will};
@@ -201,7 +201,7 @@ impl Recovery<'_> {
     }
 
     fn finish(mut self) {
-        self.core.settle(std::mem::take(&mut self.aftermaths));
+        let _ = self.core.settle(std::mem::take(&mut self.aftermaths));
         for message in std::mem::take(&mut self.messages).into_values() {
             message.stored.let_go(&mut self.changes);
             if self.changes.len() >= CHANGES_MAX {
@@ -212,7 +212,8 @@ impl Recovery<'_> {
         for (session, row) in self.sessions.values() {
             if row.ended.is_none() {
                 // Its connection ended with the server: from now on it waits for its client.
-                session.keep_row(&mut session.lock(), self.store);
+                // Nobody is there to be told.
+                let _ = session.keep_row(&mut session.lock(), self.store);
             }
         }
         if self.incomplete > 0 {

@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 
-use crate::broker::{Broker, Core};
+use crate::broker::Broker;
+use crate::core::Core;
 use crate::counters::DropCause;
 use crate::limits::Limit;
 use crate::settings::SlowSubscriber;
@@ -55,6 +56,10 @@ pub struct BrokerStats {
     pub bytes_in: u64,
     /// Publications handed to subscribers.
     pub deliveries: u64,
+    /// The bytes of their frames.
+    pub bytes_out: u64,
+    /// Connections that got a session, in all.
+    pub connections: u64,
     /// Deliveries that did not happen, by cause.
     pub dropped: Vec<(DropCause, u64)>,
     /// How often each bound was reached.
@@ -107,6 +112,8 @@ impl Core {
             messages_in: counters.messages_in.load(Ordering::Relaxed),
             bytes_in: counters.bytes_in.load(Ordering::Relaxed),
             deliveries: counters.deliveries.load(Ordering::Relaxed),
+            bytes_out: counters.bytes_out.load(Ordering::Relaxed),
+            connections: counters.connections.load(Ordering::Relaxed),
             dropped: counters.dropped().by_cause(),
             limits: Limit::ALL
                 .into_iter()

@@ -1,6 +1,6 @@
 //! The tree of filters with wildcards, by level.
 
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 use super::list::Subscriptions;
 use crate::subscription::Subscription;

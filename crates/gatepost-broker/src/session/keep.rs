@@ -30,20 +30,21 @@ impl Aftermath {
 }
 
 impl Session {
-    /// Writes the session's own row, and what else has gathered.
-    pub(crate) fn keep_row(&self, state: &mut State, store: &Store) {
+    /// Writes the session's own row, and what else has gathered; gives the ticket for it, where the
+    /// session is kept.
+    pub(crate) fn keep_row(
+        &self,
+        state: &mut State,
+        store: &Store,
+    ) -> Option<Result<Ticket, StoreError>> {
         let is_connected = state.link.is_some();
         let (expiry, will) = (state.expiry, state.will.as_deref());
         let ended = (!is_connected).then(|| state.connection_ended());
         let delay = will.map(|will| will.delay);
         let user = state.user.as_deref().map(str::to_owned);
-        let Some(queue) = &mut state.acknowledged else {
-            return;
-        };
+        let queue = state.acknowledged.as_mut()?;
         let sent = queue.last_sent();
-        let Some(kept) = &mut queue.kept else {
-            return;
-        };
+        let kept = queue.kept.as_mut()?;
         let will = kept.will.as_ref().zip(delay);
         let row = SessionRow {
             number: kept.number,
@@ -59,13 +60,15 @@ impl Session {
             }),
         };
         kept.push(SessionChange::Keep(Box::new(row)));
-        match store.submit_all(&mut kept.changes) {
-            Ok(ticket) => kept.foundation = Some(ticket),
+        let submitted = store.submit_all(&mut kept.changes);
+        match &submitted {
+            Ok(ticket) => kept.foundation = Some(ticket.clone()),
             Err(error) => {
                 tracing::error!(target: "broker", client = self.client_id(), %error,
                     "a session could not be stored");
             }
         }
+        Some(submitted)
     }
 
     /// Hands what has gathered to the store. `None` where nothing has.

@@ -6,16 +6,18 @@
 //!
 //! - `link.rs`: the live connection;
 //! - `deliver.rs`: how a publication gets into the session, or why it does not;
+//! - `queue.rs`: the same of QoS 1 and 2, which wait for their turn;
 //! - `write.rs`: how bytes get out of it, and who waits when they do not;
 //! - `keep.rs`: what of it survives the server.
 
 mod deliver;
 mod keep;
 mod link;
+mod queue;
 mod write;
 
 use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -137,7 +139,8 @@ pub struct Session {
     pub(crate) client_id: Arc<str>,
     pub(crate) kind: Cow<'static, str>,
     pub(crate) state: Mutex<State>,
-    pub(crate) filters: Mutex<HashSet<TopicFilter>>,
+    /// What it subscribes to. A tree: unlike a hash table it leaves nothing behind as it grows.
+    pub(crate) filters: Mutex<BTreeSet<TopicFilter>>,
     /// Rises with each connection, so that an old connection's task cannot act for a new one.
     pub(crate) epoch: AtomicU64,
     connected: AtomicBool,
@@ -244,7 +247,8 @@ impl Session {
         self.connected.store(true, Ordering::Release);
     }
 
-    /// Writes the first frame of a connection, then what was in flight on the last one.
+    /// Writes the first frame of a connection, then what was in flight on the last one. None of it
+    /// leaves before [`State::begin`].
     pub(crate) fn greet(
         &self,
         state: &mut State,
@@ -254,6 +258,7 @@ impl Session {
         state.outbox.append(0, false, write);
         self.resend(state, around);
         state.dirty = true;
+        state.blocked = true;
     }
 
     /// Takes the connection away; tells whether everything had been written, that is, whether
@@ -335,6 +340,11 @@ impl State {
         {
             self.owner = Some(waker.clone());
         }
+    }
+
+    /// The greeting may be written, and what follows it.
+    pub(crate) const fn begin(&mut self) {
+        self.blocked = false;
     }
 
     pub(crate) const fn is_blocked(&self) -> bool {

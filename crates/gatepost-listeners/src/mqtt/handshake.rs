@@ -7,7 +7,9 @@ use bytes::BytesMut;
 use gatepost_broker::{Attachment, ConnectError, ConnectOptions, Connected, Welcome, Will};
 use gatepost_message::{Publication, Topic};
 use gatepost_mqtt::{Connack, Connect, Properties, PropertiesBuffer, Property, Reason, Version};
+use gatepost_store::{StoreError, Ticket};
 use gatepost_users::{Identity, ScramLogin};
+use smallvec::SmallVec;
 
 use super::MqttSettings;
 use super::encoder::{Framing, carried, format};
@@ -35,6 +37,33 @@ pub(super) struct Agreed {
     pub(super) packet_bytes_max: usize,
     /// The Session Expiry Interval of CONNECT, in seconds.
     pub(super) expiry_seconds: u32,
+    /// What the CONNACK promises: see [`Agreed::greet`].
+    promises: SmallVec<[Result<Ticket, StoreError>; 2]>,
+}
+
+impl Agreed {
+    /// Waits until what the CONNACK says is durable, and lets it go out. A CONNACK says that the
+    /// session is kept, or that an earlier one is gone; after a crash either must still be true.
+    pub(super) async fn greet(&mut self) -> Result<(), Refused> {
+        if self.promises.is_empty() {
+            return Ok(());
+        }
+        for promise in self.promises.drain(..) {
+            let outcome = match promise {
+                Ok(ticket) => ticket.committed().await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = outcome {
+                tracing::warn!(target: "mqtt", %error, "refused: its session cannot be stored");
+                return Err(Refused {
+                    version: self.version,
+                    reason: Reason::SERVER_UNAVAILABLE,
+                });
+            }
+        }
+        self.attachment.begin();
+        Ok(())
+    }
 }
 
 /// A refused CONNECT: the reason for the CONNACK.
@@ -150,6 +179,7 @@ pub(super) fn connect(
         identity: login.identity,
         authentication,
         session_present: connected.session_present,
+        promises: connected.promises,
         tell_why: wishes.tell_why,
         packet_bytes_max: wishes
             .packet_bytes_max

@@ -88,7 +88,9 @@ impl Opening<'_> {
         let login = login::log_in(self, input, &connect, &wishes)
             .await
             .map_err(|reason| reason.and_then(refuse))?;
-        handshake::connect(&connect, &wishes, login, self)
+        let mut agreed = handshake::connect(&connect, &wishes, login, self)?;
+        agreed.greet().await?;
+        Ok(agreed)
     }
 
     /// The next packet, which must be of this type; nothing else may come before the CONNACK

@@ -200,8 +200,33 @@ fn retained_messages() {
 }
 
 #[test]
-fn the_queue_of_a_session() {
-    let server = with(|settings| settings.queue_messages_max = 2);
+fn bytes_of_retained_messages() {
+    let server = with(|settings| settings.retained_bytes_max = ByteSize(10));
+    let mut wire = enter(&server, "keeper");
+    let mut keep = |topic: &str, bytes: usize| {
+        wire.publish(topic, &vec![b'x'; bytes], Qos::AtLeastOnce, true);
+        wire.expect(|packet| match packet {
+            Packet::Puback(ack) => ack.reason,
+            other => panic!("not a PUBACK: {other:?}"),
+        })
+    };
+    let kept = Reason::NO_MATCHING_SUBSCRIBERS;
+    assert_eq!(keep("a", 6), kept);
+    assert_eq!(
+        keep("b", 6),
+        Reason::QUOTA_EXCEEDED,
+        "12 bytes are too many"
+    );
+    assert_eq!(keep("b", 4), kept);
+    assert_eq!(keep("a", 7), Reason::QUOTA_EXCEEDED, "nor in place of 6");
+    assert_eq!(keep("a", 1), kept, "a smaller one makes room");
+    assert_eq!(keep("b", 9), kept);
+    assert_eq!(server.broker.stats(0, 0).retained_bytes, 10);
+    assert!(is_counted(&server, Limit::Retained));
+}
+
+/// A session whose client is away, and that subscribes to `a` at QoS 1.
+fn leave_session(server: &Server) {
     let mut absent = Wire::open(server.address, Version::Mqtt311);
     absent.send(&Packet::Connect(Connect {
         clean_start: false,
@@ -211,6 +236,29 @@ fn the_queue_of_a_session() {
     absent.subscribe("a", Qos::AtLeastOnce);
     absent.send_bytes(&[0xE0, 0]);
     assert!(absent.is_closed());
+}
+
+#[test]
+fn bytes_of_the_queue_of_a_session() {
+    let server = with(|settings| settings.queue_bytes_max = ByteSize(10));
+    leave_session(&server);
+    let mut wire = enter(&server, "publisher");
+    let reasons = [6, 4, 1].map(|bytes| {
+        wire.publish("a", &vec![b'x'; bytes], Qos::AtLeastOnce, false);
+        wire.expect(|packet| match packet {
+            Packet::Puback(ack) => ack.reason,
+            other => panic!("not a PUBACK: {other:?}"),
+        })
+    });
+    let expected = [Reason::SUCCESS, Reason::SUCCESS, Reason::QUOTA_EXCEEDED];
+    assert_eq!(reasons, expected, "10 bytes wait, and no more");
+    assert!(is_counted(&server, Limit::Queue));
+}
+
+#[test]
+fn the_queue_of_a_session() {
+    let server = with(|settings| settings.queue_messages_max = 2);
+    leave_session(&server);
     let mut wire = enter(&server, "publisher");
     let reasons = [(); 3].map(|()| publish(&mut wire, "a", false));
     let expected = [Reason::SUCCESS, Reason::SUCCESS, Reason::QUOTA_EXCEEDED];

@@ -8,6 +8,7 @@ mod judged;
 mod limits;
 mod notation;
 mod peers;
+mod promises;
 mod scram;
 mod server;
 mod slow;

@@ -4,7 +4,11 @@ use std::io::Read;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use gatepost_message::Qos;
+use gatepost_mqtt::{Packet, PropertiesBuffer, Property, Publish, Version};
+
 use crate::server::Server;
+use crate::wire::Wire;
 
 fn start(program: &str, server: &Server, arguments: &[&str]) -> Child {
     Command::new(program)
@@ -105,6 +109,63 @@ fn mosquitto_clients_see_retained_messages_and_properties() {
         ],
     );
     assert_eq!(output(subscriber), "state/door 1 colour:red open\n");
+}
+
+#[test]
+fn mosquitto_rr_asks_and_is_answered() {
+    for version in ["mqttv311", "mqttv5"] {
+        let server = Server::start();
+        let mut answering = Wire::connected(server.address, Version::Mqtt5, "answering");
+        answering.subscribe("question", Qos::AtLeastOnce);
+        let asking = [
+            "-V",
+            version,
+            "-q",
+            "1",
+            "-t",
+            "question",
+            "-e",
+            "answer",
+            "-m",
+            "how much?",
+            "-W",
+            "60",
+        ];
+        let asking = start("mosquitto_rr", &server, &asking);
+        let (topic, correlation) = answering.expect(|packet| match packet {
+            Packet::Publish(publish) => {
+                assert_eq!(publish.payload, b"how much?");
+                let topic = publish.properties.find(|property| match property {
+                    Property::ResponseTopic(topic) => Some(topic.to_owned()),
+                    _ => None,
+                });
+                let data = publish.properties.find(|property| match property {
+                    Property::CorrelationData(data) => Some(data.to_vec()),
+                    _ => None,
+                });
+                (topic, data)
+            }
+            other => panic!("not a PUBLISH: {other:?}"),
+        });
+        // Before MQTT 5 both sides must know the topic of the answer.
+        let is_5 = version == "mqttv5";
+        assert_eq!(topic.as_deref(), is_5.then_some("answer"));
+        let mut properties = PropertiesBuffer::new();
+        if let Some(data) = &correlation {
+            let property = Property::CorrelationData(data);
+            properties.push(&property).expect("short");
+        }
+        answering.send(&Packet::Publish(Publish {
+            dup: false,
+            qos: Qos::AtMostOnce,
+            retain: false,
+            topic: "answer",
+            packet_id: None,
+            properties: properties.as_properties(),
+            payload: b"42",
+        }));
+        assert_eq!(output(asking), "42\n", "{version}");
+    }
 }
 
 #[test]

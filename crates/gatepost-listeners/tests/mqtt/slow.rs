@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use gatepost_broker::{BrokerSettings, DropCause, SessionStats, SlowSubscriber};
+use gatepost_broker::{BrokerSettings, DropCause, Limit, SessionStats, SlowSubscriber};
 use gatepost_listeners::mqtt::MqttSettings;
 use gatepost_message::Qos;
 use gatepost_mqtt::{Connect, Packet, Version};
@@ -108,6 +108,32 @@ fn drop_newest_keeps_what_came_first() {
         .collect();
     assert_eq!(got, expected);
     assert!(slow.is_alive(), "nothing else came");
+}
+
+#[test]
+fn messages_of_an_outbox_are_counted_as_its_bytes_are() {
+    let settings = BrokerSettings {
+        slow_subscriber: SlowSubscriber::DropNewest,
+        outbox_max: ByteSize::mebibytes(1_024),
+        outbox_messages_max: 5,
+        ..BrokerSettings::default()
+    };
+    let server = Server::with(settings, MqttSettings::default());
+    let mut slow = subscriber(&server);
+    publish_all(&server, |_| "a");
+    let session = slow_session(&server).expect("it is there");
+    assert!(session.queued <= 5, "{session:?}");
+    let dropped = dropped_for(&session, DropCause::OutboxFull);
+    assert!(dropped > 0);
+    let got = read(&mut slow, PUBLICATIONS - dropped);
+    assert!(got.is_sorted());
+    assert!(slow.is_alive(), "nothing else came");
+    let stats = server.broker.stats(0, 0);
+    let reached = stats
+        .limits
+        .iter()
+        .find(|(limit, _)| *limit == Limit::Outbox);
+    assert!(reached.is_some_and(|(_, count)| *count > 0));
 }
 
 #[test]

@@ -10,79 +10,23 @@
 //! \[MQTT-4.6.0-5\]; at most the receiver's quota is in flight \[MQTT-3.3.4-9\]. `in_flight` and
 //! `waiting` are each sorted by sequence.
 
+mod delivery;
+mod steps;
+
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::num::NonZeroU16;
-use std::sync::Arc;
 
-use gatepost_message::{Publication, Qos, Topic};
+use gatepost_message::Topic;
 use gatepost_store::SessionChange;
-use smallvec::SmallVec;
 
-use crate::keeping::{Kept, Standing, Stored};
+use crate::keeping::Kept;
+use delivery::PACKET_IDS;
 
-/// Sequences after which packet identifiers come round.
-const PACKET_IDS: u64 = u16::MAX as u64;
+pub(crate) use delivery::{Delivery, InFlight, Phase};
+pub use steps::StrayAcknowledgement;
+
 /// Topics that may be remembered beyond what waits, before they are looked through.
 const NEWEST_SLACK: usize = 1024;
-
-/// A QoS 1 or 2 delivery.
-#[derive(Clone)]
-pub(crate) struct Delivery {
-    pub(crate) publication: Arc<Publication>,
-    /// Where the publication is stored, for a session that outlives its connection.
-    pub(crate) stored: Option<Arc<Stored>>,
-    /// Its place in the session's order; given by [`Acknowledged::push`].
-    pub(crate) sequence: u64,
-    pub(crate) qos: Qos,
-    pub(crate) retain: bool,
-    /// Whether it may have been sent before.
-    pub(crate) dup: bool,
-    pub(crate) identifiers: SmallVec<[u32; 2]>,
-}
-
-impl Delivery {
-    pub(crate) fn packet_id(&self) -> NonZeroU16 {
-        let number = self.sequence.wrapping_sub(1) % PACKET_IDS + 1;
-        u16::try_from(number)
-            .ok()
-            .and_then(NonZeroU16::new)
-            .unwrap_or(NonZeroU16::MIN)
-    }
-
-    pub(crate) fn standing(&self) -> Standing {
-        match &self.stored {
-            None => Standing::Committed,
-            Some(stored) => stored.standing(),
-        }
-    }
-}
-
-/// How far a delivery has come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Phase {
-    /// Sent; PUBACK or PUBREC is awaited.
-    Sent,
-    /// Released; PUBCOMP is awaited.
-    Released,
-}
-
-/// A delivery that was sent and is not yet complete.
-pub(crate) struct InFlight {
-    pub(crate) packet_id: NonZeroU16,
-    pub(crate) delivery: Delivery,
-    pub(crate) phase: Phase,
-}
-
-/// Why an acknowledgement means nothing here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum StrayAcknowledgement {
-    /// No delivery has this identifier; a repetition, perhaps.
-    #[error("no delivery has this packet identifier")]
-    Unknown,
-    /// The delivery awaits another step: the client does not keep to the protocol.
-    #[error("the delivery awaits another acknowledgement")]
-    OutOfStep,
-}
 
 /// Queue and window of one session.
 #[derive(Default)]
@@ -273,162 +217,7 @@ impl Acknowledged {
         self.waiting_bytes = 0;
         Some(kept)
     }
-
-    /// Acknowledgements come nearly always in order, so the search ends at once.
-    fn position(&self, packet_id: NonZeroU16) -> Option<usize> {
-        self.in_flight
-            .iter()
-            .position(|flight| flight.packet_id == packet_id)
-    }
-
-    fn expect(
-        &self,
-        packet_id: NonZeroU16,
-        qos: Qos,
-        phase: Phase,
-    ) -> Result<usize, StrayAcknowledgement> {
-        let at = self
-            .position(packet_id)
-            .ok_or(StrayAcknowledgement::Unknown)?;
-        let flight = &self.in_flight[at];
-        if flight.delivery.qos == qos && flight.phase == phase {
-            Ok(at)
-        } else {
-            Err(StrayAcknowledgement::OutOfStep)
-        }
-    }
-
-    /// PUBACK: the QoS 1 delivery is complete.
-    pub(crate) fn acknowledge(
-        &mut self,
-        packet_id: NonZeroU16,
-    ) -> Result<(), StrayAcknowledgement> {
-        let at = self.expect(packet_id, Qos::AtLeastOnce, Phase::Sent)?;
-        self.complete(at);
-        Ok(())
-    }
-
-    /// PUBREC: the QoS 2 delivery arrived and is to be released.
-    pub(crate) fn release(&mut self, packet_id: NonZeroU16) -> Result<(), StrayAcknowledgement> {
-        match self.expect(packet_id, Qos::ExactlyOnce, Phase::Sent) {
-            Ok(at) => {
-                let flight = &mut self.in_flight[at];
-                flight.phase = Phase::Released;
-                let sequence = flight.delivery.sequence;
-                if let Some(kept) = &mut self.kept {
-                    let session = kept.number;
-                    kept.push(SessionChange::Release { session, sequence });
-                }
-                Ok(())
-            }
-            // Sent again by a client that did not see our PUBREL.
-            Err(_) => self
-                .expect(packet_id, Qos::ExactlyOnce, Phase::Released)
-                .map(|_| ()),
-        }
-    }
-
-    /// PUBREC with a failure: the QoS 2 delivery is over \[MQTT-4.3.3\].
-    pub(crate) fn refuse(&mut self, packet_id: NonZeroU16) -> Result<(), StrayAcknowledgement> {
-        let at = self.expect(packet_id, Qos::ExactlyOnce, Phase::Sent)?;
-        self.complete(at);
-        Ok(())
-    }
-
-    /// PUBCOMP: the QoS 2 delivery is complete.
-    pub(crate) fn finish(&mut self, packet_id: NonZeroU16) -> Result<(), StrayAcknowledgement> {
-        let at = self.expect(packet_id, Qos::ExactlyOnce, Phase::Released)?;
-        self.complete(at);
-        Ok(())
-    }
-
-    fn complete(&mut self, at: usize) {
-        if let Some(flight) = self.in_flight.remove(at) {
-            self.forget(&flight.delivery);
-        }
-        if self.in_flight.is_empty() {
-            self.in_flight = VecDeque::new();
-        }
-    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn send(state: &mut Acknowledged, qos: Qos) -> NonZeroU16 {
-        let topic = Topic::new("a").expect("a topic");
-        let delivery = Delivery {
-            publication: Arc::new(Publication::new(topic, "x")),
-            stored: None,
-            sequence: state.next_sequence(),
-            qos,
-            retain: false,
-            dup: false,
-            identifiers: SmallVec::new(),
-        };
-        state.push(delivery);
-        assert!(!state.must_wait_for_identifier());
-        state.send().expect("it waits").packet_id()
-    }
-
-    #[test]
-    fn mqtt_2_2_1_4_identifiers_in_use_are_not_given_again() {
-        let mut state = Acknowledged::default();
-        let kept = send(&mut state, Qos::AtLeastOnce);
-        for _ in 0..140_000 {
-            let packet_id = send(&mut state, Qos::AtLeastOnce);
-            assert_ne!(packet_id, kept);
-            state.acknowledge(packet_id).expect("in flight");
-        }
-        assert_eq!(state.acknowledge(kept), Ok(()));
-        assert_eq!(state.acknowledge(kept), Err(StrayAcknowledgement::Unknown));
-    }
-
-    #[test]
-    fn exactly_once_takes_its_four_steps() {
-        let mut state = Acknowledged::default();
-        let packet_id = send(&mut state, Qos::ExactlyOnce);
-        assert_eq!(
-            state.acknowledge(packet_id),
-            Err(StrayAcknowledgement::OutOfStep),
-            "no PUBACK at QoS 2"
-        );
-        assert_eq!(
-            state.finish(packet_id),
-            Err(StrayAcknowledgement::OutOfStep),
-            "not released yet"
-        );
-        assert_eq!(state.release(packet_id), Ok(()));
-        assert_eq!(state.release(packet_id), Ok(()), "a repeated PUBREC");
-        assert_eq!(state.finish(packet_id), Ok(()));
-        assert!(state.in_flight.is_empty());
-    }
-
-    #[test]
-    fn what_was_not_acknowledged_waits_again_in_its_place() {
-        let mut state = Acknowledged::default();
-        let ids: Vec<_> = [Qos::AtLeastOnce, Qos::ExactlyOnce, Qos::AtLeastOnce]
-            .map(|qos| send(&mut state, qos))
-            .into();
-        state.release(ids[1]).expect("in flight");
-        state.send_again();
-        assert_eq!(
-            state.in_flight.len(),
-            1,
-            "what is released is not sent again"
-        );
-        let again: Vec<_> = std::iter::from_fn(|| state.send()).collect();
-        let sent: Vec<_> = again
-            .iter()
-            .map(|delivery| (delivery.packet_id(), delivery.dup))
-            .collect();
-        assert_eq!(sent, [(ids[0], true), (ids[2], true)]);
-        let order: Vec<_> = state
-            .in_flight
-            .iter()
-            .map(|flight| flight.packet_id)
-            .collect();
-        assert_eq!(order, ids, "sorted by sequence");
-    }
-}
+mod tests;

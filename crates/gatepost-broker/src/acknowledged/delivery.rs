@@ -1,0 +1,59 @@
+//! One delivery and its packet identifier.
+
+use std::num::NonZeroU16;
+use std::sync::Arc;
+
+use gatepost_message::{Publication, Qos};
+use smallvec::SmallVec;
+
+use crate::keeping::{Standing, Stored};
+
+/// Sequences after which packet identifiers come round.
+pub(super) const PACKET_IDS: u64 = u16::MAX as u64;
+/// A QoS 1 or 2 delivery.
+#[derive(Clone)]
+pub(crate) struct Delivery {
+    pub(crate) publication: Arc<Publication>,
+    /// Where the publication is stored, for a session that outlives its connection.
+    pub(crate) stored: Option<Arc<Stored>>,
+    /// Its place in the session's order; given by [`Acknowledged::push`].
+    pub(crate) sequence: u64,
+    pub(crate) qos: Qos,
+    pub(crate) retain: bool,
+    /// Whether it may have been sent before.
+    pub(crate) dup: bool,
+    pub(crate) identifiers: SmallVec<[u32; 2]>,
+}
+
+impl Delivery {
+    pub(crate) fn packet_id(&self) -> NonZeroU16 {
+        let number = self.sequence.wrapping_sub(1) % PACKET_IDS + 1;
+        u16::try_from(number)
+            .ok()
+            .and_then(NonZeroU16::new)
+            .unwrap_or(NonZeroU16::MIN)
+    }
+
+    pub(crate) fn standing(&self) -> Standing {
+        match &self.stored {
+            None => Standing::Committed,
+            Some(stored) => stored.standing(),
+        }
+    }
+}
+
+/// How far a delivery has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Sent; PUBACK or PUBREC is awaited.
+    Sent,
+    /// Released; PUBCOMP is awaited.
+    Released,
+}
+
+/// A delivery that was sent and is not yet complete.
+pub(crate) struct InFlight {
+    pub(crate) packet_id: NonZeroU16,
+    pub(crate) delivery: Delivery,
+    pub(crate) phase: Phase,
+}

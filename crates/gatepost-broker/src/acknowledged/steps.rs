@@ -1,0 +1,99 @@
+//! What the client acknowledges, step by step (MQTT 5 § 4.3).
+
+use std::collections::VecDeque;
+use std::num::NonZeroU16;
+
+use gatepost_message::Qos;
+use gatepost_store::SessionChange;
+
+use super::{Acknowledged, Phase};
+
+/// Why an acknowledgement means nothing here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum StrayAcknowledgement {
+    /// No delivery has this identifier; a repetition, perhaps.
+    #[error("no delivery has this packet identifier")]
+    Unknown,
+    /// The delivery awaits another step: the client does not keep to the protocol.
+    #[error("the delivery awaits another acknowledgement")]
+    OutOfStep,
+}
+
+impl Acknowledged {
+    /// Acknowledgements come nearly always in order, so the search ends at once.
+    pub(super) fn position(&self, packet_id: NonZeroU16) -> Option<usize> {
+        self.in_flight
+            .iter()
+            .position(|flight| flight.packet_id == packet_id)
+    }
+
+    fn expect(
+        &self,
+        packet_id: NonZeroU16,
+        qos: Qos,
+        phase: Phase,
+    ) -> Result<usize, StrayAcknowledgement> {
+        let at = self
+            .position(packet_id)
+            .ok_or(StrayAcknowledgement::Unknown)?;
+        let flight = &self.in_flight[at];
+        if flight.delivery.qos == qos && flight.phase == phase {
+            Ok(at)
+        } else {
+            Err(StrayAcknowledgement::OutOfStep)
+        }
+    }
+
+    /// PUBACK: the QoS 1 delivery is complete.
+    pub(crate) fn acknowledge(
+        &mut self,
+        packet_id: NonZeroU16,
+    ) -> Result<(), StrayAcknowledgement> {
+        let at = self.expect(packet_id, Qos::AtLeastOnce, Phase::Sent)?;
+        self.complete(at);
+        Ok(())
+    }
+
+    /// PUBREC: the QoS 2 delivery arrived and is to be released.
+    pub(crate) fn release(&mut self, packet_id: NonZeroU16) -> Result<(), StrayAcknowledgement> {
+        match self.expect(packet_id, Qos::ExactlyOnce, Phase::Sent) {
+            Ok(at) => {
+                let flight = &mut self.in_flight[at];
+                flight.phase = Phase::Released;
+                let sequence = flight.delivery.sequence;
+                if let Some(kept) = &mut self.kept {
+                    let session = kept.number;
+                    kept.push(SessionChange::Release { session, sequence });
+                }
+                Ok(())
+            }
+            // Sent again by a client that did not see our PUBREL.
+            Err(_) => self
+                .expect(packet_id, Qos::ExactlyOnce, Phase::Released)
+                .map(|_| ()),
+        }
+    }
+
+    /// PUBREC with a failure: the QoS 2 delivery is over \[MQTT-4.3.3\].
+    pub(crate) fn refuse(&mut self, packet_id: NonZeroU16) -> Result<(), StrayAcknowledgement> {
+        let at = self.expect(packet_id, Qos::ExactlyOnce, Phase::Sent)?;
+        self.complete(at);
+        Ok(())
+    }
+
+    /// PUBCOMP: the QoS 2 delivery is complete.
+    pub(crate) fn finish(&mut self, packet_id: NonZeroU16) -> Result<(), StrayAcknowledgement> {
+        let at = self.expect(packet_id, Qos::ExactlyOnce, Phase::Released)?;
+        self.complete(at);
+        Ok(())
+    }
+
+    pub(super) fn complete(&mut self, at: usize) {
+        if let Some(flight) = self.in_flight.remove(at) {
+            self.forget(&flight.delivery);
+        }
+        if self.in_flight.is_empty() {
+            self.in_flight = VecDeque::new();
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Runs, and how what is published gets to the sessions.
+
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use gatepost_message::Publication;
+
+use super::Publisher;
+use crate::encoder::FrameOptions;
+use crate::route::Route;
+use crate::session::{Batch, Pressure, Session, expiry_left};
+use crate::subscription::Target;
+
+/// A run is written out at this length, so that buffers stay in the cache.
+const RUN_BYTES_MAX: usize = 64 * 1024;
+
+/// Publications that follow each other under one topic at QoS 0.
+pub(super) struct Run {
+    route: Arc<Route>,
+    /// A buffer for each of the route's classes.
+    buffers: Vec<BytesMut>,
+    messages: u32,
+    /// The server's own figures do not count as deliveries.
+    is_ours: bool,
+}
+
+impl Publisher {
+    pub(super) fn add_to_run(&mut self, route: &Arc<Route>, publication: &Publication) {
+        if let Some(run) = &self.run {
+            let is_full = run
+                .buffers
+                .iter()
+                .any(|buffer| buffer.len() >= RUN_BYTES_MAX);
+            if !Arc::ptr_eq(&run.route, route) || is_full {
+                self.close_run(is_full);
+            }
+        }
+        let run = self.run.get_or_insert_with(|| Run {
+            route: route.clone(),
+            buffers: vec![BytesMut::new(); route.classes.len()],
+            messages: 0,
+            is_ours: publication.topic.is_internal(),
+        });
+        run.messages += 1;
+        let options = FrameOptions {
+            expiry_seconds: expiry_left(publication),
+            ..FrameOptions::default()
+        };
+        for (class, buffer) in route.classes.iter().zip(&mut run.buffers) {
+            // What no frame can hold, nobody can be sent.
+            let _ = class.format.encode(publication, &options, buffer);
+        }
+    }
+
+    /// Hands the run's buffers to all its subscribers; writes to their sockets if `send`.
+    pub(super) fn close_run(&mut self, send: bool) {
+        let Some(run) = self.run.take() else {
+            return;
+        };
+        let core = self.core.clone();
+        let (mut deliveries, mut bytes_out) = (0, 0);
+        for (class, buffer) in run.route.classes.iter().zip(run.buffers) {
+            let batch = Batch {
+                bytes: buffer.freeze(),
+                messages: run.messages,
+                format: class.format,
+            };
+            let mut delivered = 0;
+            for target in &class.targets {
+                if target.no_local && self.is_own(&target.session) {
+                    continue; // [MQTT-3.8.3-3]
+                }
+                let pressure =
+                    target
+                        .session
+                        .deliver_batch(&batch, send, core.around(), &mut delivered);
+                self.note(&target.session, pressure);
+            }
+            let runs = delivered / u64::from(run.messages.max(1));
+            deliveries += delivered;
+            bytes_out += runs * batch.bytes.len() as u64;
+        }
+        if !run.is_ours {
+            self.deliveries += deliveries;
+            self.bytes_out += bytes_out;
+        }
+    }
+
+    fn is_own(&self, session: &Arc<Session>) -> bool {
+        self.session
+            .as_ref()
+            .is_some_and(|own| Arc::ptr_eq(own, session))
+    }
+
+    pub(super) fn deliver_to(&mut self, targets: &[Target], publication: &Arc<Publication>) {
+        let core = self.core.clone();
+        for target in targets {
+            if target.no_local && self.is_own(&target.session) {
+                continue; // [MQTT-3.8.3-3]
+            }
+            let retain = publication.retain && target.retain_as_published;
+            let pressure = target.session.deliver(
+                publication,
+                target,
+                retain,
+                &mut self.gathering,
+                core.around(),
+            );
+            self.note(&target.session, pressure);
+        }
+    }
+
+    fn note(&mut self, session: &Arc<Session>, pressure: Pressure) {
+        match pressure {
+            Pressure::None => {}
+            Pressure::Dirty => self.dirty.push(session.clone()),
+            Pressure::Held => self.held.push(session.clone()),
+            Pressure::Refused => self.refusals += 1,
+            Pressure::Filling | Pressure::Congested => {
+                // It may be held as well; going on flushes too.
+                self.held.push(session.clone());
+                if pressure == Pressure::Filling && self.must_go_on_reading(session) {
+                    return;
+                }
+                if !self
+                    .congested
+                    .iter()
+                    .any(|known| Arc::ptr_eq(known, session))
+                {
+                    self.congested.push(session.clone());
+                }
+            }
+        }
+    }
+
+    /// Whether this publisher is a subscriber that has yet to acknowledge: not to read from it
+    /// until others acknowledge could leave each waiting for the other.
+    fn must_go_on_reading(&self, congested: &Arc<Session>) -> bool {
+        self.is_own(congested) || self.session.as_ref().is_some_and(|own| own.has_in_flight())
+    }
+}

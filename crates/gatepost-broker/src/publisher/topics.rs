@@ -1,0 +1,122 @@
+//! The topics that a publisher knows, and where the publications of each go.
+
+use std::sync::Arc;
+
+use gatepost_message::{Topic, TopicError};
+
+use super::Publisher;
+use crate::index::{Generations, Place};
+use crate::limits::Limit;
+use crate::recent::{Record, TopicKey};
+use crate::route::Route;
+
+/// Topics that one publisher remembers; beyond that it starts anew.
+const TOPICS_MAX: usize = 1024;
+/// A topic that a publisher remembers; valid until [`Publisher::topics_epoch`] changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TopicSlot(usize);
+
+impl TopicSlot {
+    /// A small number, for tables beside the publisher's own.
+    pub const fn index(self) -> usize {
+        self.0
+    }
+}
+
+pub(super) struct Known {
+    pub(super) topic: Topic,
+    pub(super) record: Arc<Record>,
+    place: Place,
+    generations: Generations,
+    route: Arc<Route>,
+}
+
+impl EnterError {
+    /// For people, in one line.
+    pub const fn explanation(self) -> &'static str {
+        match self {
+            Self::Topic(_) => "the topic is refused",
+            Self::BeyondLimits => "the topic is longer or deeper than this server allows",
+        }
+    }
+}
+
+/// Why a topic cannot be published to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum EnterError {
+    /// It is none.
+    #[error(transparent)]
+    Topic(#[from] TopicError),
+    /// It is longer or deeper than the settings allow.
+    #[error("the topic is longer or deeper than this server allows")]
+    BeyondLimits,
+}
+
+impl Publisher {
+    /// Looks `name` up among the topics of this publisher, checking it when it is new.
+    pub fn enter(&mut self, name: &str) -> Result<TopicSlot, EnterError> {
+        if let Some(slot) = self.lookup(name) {
+            return Ok(slot);
+        }
+        if !self.core.is_within_limits(name) {
+            self.reached(Limit::Topic);
+            return Err(EnterError::BeyondLimits);
+        }
+        let topic = Topic::new(name)?;
+        Ok(self.remember(topic))
+    }
+
+    pub(super) fn lookup(&mut self, name: &str) -> Option<TopicSlot> {
+        if let Some(last) = self.last
+            && self.known[last.0].topic.as_str() == name
+        {
+            return Some(last);
+        }
+        self.last = self.slots.get(name).copied();
+        self.last
+    }
+
+    pub(super) fn remember(&mut self, topic: Topic) -> TopicSlot {
+        if self.known.len() >= TOPICS_MAX {
+            self.known.clear();
+            self.slots.clear();
+            self.epoch += 1;
+        }
+        let slot = TopicSlot(self.known.len());
+        let place = self.core.index.place(topic.as_str());
+        let generations = self.core.index.generations(place);
+        let route = Route::find(&self.core.index, topic.as_str(), place);
+        self.slots.insert(TopicKey(topic.clone()), slot);
+        self.known.push(Known {
+            record: self.core.recent.record(&topic),
+            place,
+            generations,
+            route: Arc::new(route),
+            topic,
+        });
+        self.last = Some(slot);
+        slot
+    }
+
+    /// Rises whenever earlier [`TopicSlot`]s lose their meaning.
+    pub const fn topics_epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// The topic of a slot.
+    pub fn topic(&self, slot: TopicSlot) -> &Topic {
+        &self.known[slot.0].topic
+    }
+
+    /// Where the topic's publications go; looked up again only if something changed.
+    pub(super) fn route(&mut self, slot: TopicSlot) -> Arc<Route> {
+        let known = &mut self.known[slot.0];
+        let generations = self.core.index.generations(known.place);
+        if generations != known.generations {
+            let route = Route::find(&self.core.index, known.topic.as_str(), known.place);
+            known.route = Arc::new(route);
+            known.generations = generations;
+        }
+        known.route.clone()
+    }
+}
