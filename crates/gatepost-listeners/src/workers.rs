@@ -143,6 +143,8 @@ impl Workers {
     {
         let worker = self.place(here);
         let share = Share::of(&self.inner.loads[worker]);
+        // Boxed: a future that takes another one by value has room for it twice.
+        let connection = Box::pin(connection);
         self.inner.handles[worker].spawn(async move {
             connection.await;
             drop(share);

@@ -1,7 +1,8 @@
 //! One connection: when it reads, what it does with what it read, how it ends.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::io::{self, IoSlice};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -22,6 +23,7 @@ use super::input::{Controls, Input};
 use super::login::Authentication;
 use super::opening::Opening;
 use super::publish::Publishing;
+use crate::admission::Admitted;
 use crate::stream::Stream;
 use crate::websocket::{self, Control};
 
@@ -34,14 +36,20 @@ impl Sink for Stream {
     }
 }
 
-/// Serves a connection until it ends. `websocket` is what came behind a WebSocket handshake, or
-/// `None` for a plain connection.
-pub(super) async fn run(
+/// A connection that is served until it ends.
+pub(super) type Serving = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Opens a connection: gives what serves it until it ends, or `None` where it has ended already.
+/// `websocket` is what came behind a WebSocket handshake, or `None` for a plain connection.
+///
+/// Apart from the serving, and to be boxed: a task is as large as the largest thing that it ever
+/// awaits, and all that it takes to open a connection (timers, TLS, passwords) is gone after it.
+pub(super) async fn open(
     stream: Stream,
     peer: Peer,
     websocket: Option<&[u8]>,
     context: Arc<MqttContext>,
-) {
+) -> Option<Serving> {
     let admitted = context.admission.admit(peer);
     let stream = Arc::new(stream);
     let (mut input, framing) = match websocket {
@@ -60,28 +68,53 @@ pub(super) async fn run(
     };
     let timeout = context.settings.connect_timeout.duration();
     let received = websocket.unwrap_or_default();
-    if let Err(refusal) = admitted {
-        tracing::debug!(target: "mqtt", %peer, "refused: {refusal}");
-        context
-            .broker
-            .note_limit(Limit::Connections, &peer.to_string());
-        // Told so, unless there are many of them: being told must not get round the bound.
-        if let Ok(_turned_away) = context.turned_away.admit(peer) {
-            let turning = Box::pin(first.turn_away(&mut input, received));
-            let _ = tokio::time::timeout(TURN_AWAY_TIMEOUT.min(timeout), turning).await;
+    let admitted = match admitted {
+        Ok(admitted) => admitted,
+        Err(refusal) => {
+            tracing::debug!(target: "mqtt", %peer, "refused: {refusal}");
+            context
+                .broker
+                .note_limit(Limit::Connections, &peer.to_string());
+            // Told so, unless there are many of them: being told must not get round the bound.
+            if let Ok(_turned_away) = context.turned_away.admit(peer) {
+                let turning = first.turn_away(&mut input, received);
+                let _ = tokio::time::timeout(TURN_AWAY_TIMEOUT.min(timeout), turning).await;
+            }
+            return None;
         }
-        return;
-    }
-    // Boxed, and gone after it: a task is as large as the largest thing that it ever awaits.
-    let opening = Box::pin(first.open(&mut input, received));
-    match tokio::time::timeout(timeout, opening).await {
+    };
+    match tokio::time::timeout(timeout, first.open(&mut input, received)).await {
         Ok(Some(agreed)) => {
-            Box::pin(Connection::new(stream, framing, agreed, context.clone(), peer).serve(input))
-                .await;
+            let connection = Connection::new(stream, framing, agreed, context, peer);
+            Some(Box::pin(serve(Box::new(connection), input, admitted)))
         }
-        Ok(None) => {}
-        Err(_) => tracing::debug!(target: "mqtt", %peer, "no CONNECT in time"),
+        Ok(None) => None,
+        Err(_) => {
+            tracing::debug!(target: "mqtt", %peer, "no CONNECT in time");
+            None
+        }
     }
+}
+
+/// Serves a connection until it ends. It is handed over by its address, since what a future takes
+/// by value it may hold several times.
+async fn serve(mut connection: Box<Connection>, mut input: Input, admitted: Admitted) {
+    tracing::debug!(target: "mqtt", peer = %connection.peer,
+        client = connection.attachment.session().client_id(),
+        version = %connection.version, "connected");
+    input.process_tail(|bytes| connection.process(bytes));
+    connection.finish_batch();
+    while connection.goodbye.is_none() {
+        match poll_fn(|context| connection.poll_event(context)).await {
+            Event::Readable => connection.read(&mut input),
+            Event::Broken => connection.goodbye = Some(Goodbye::Lost),
+            Event::Ended(why) => connection.goodbye = Some(why.into()),
+            Event::Progress => connection.finish_batch(),
+            Event::Access => connection.look_at_access(),
+        }
+    }
+    Box::pin(connection.end()).await;
+    drop(admitted);
 }
 
 /// How long a connection beyond the bounds may take to send the CONNECT that is refused.
@@ -162,24 +195,6 @@ impl Connection {
             connection.drop_denied_subscriptions();
         }
         connection
-    }
-
-    async fn serve(mut self, mut input: Input) {
-        tracing::debug!(target: "mqtt", peer = %self.peer,
-            client = self.attachment.session().client_id(), version = %self.version, "connected");
-        input.process_tail(|bytes| self.process(bytes));
-        self.finish_batch();
-        while self.goodbye.is_none() {
-            match poll_fn(|context| self.poll_event(context)).await {
-                Event::Readable => self.read(&mut input),
-                Event::Broken => self.goodbye = Some(Goodbye::Lost),
-                Event::Ended(why) => self.goodbye = Some(why.into()),
-                Event::Progress => self.finish_batch(),
-                Event::Access => self.look_at_access(),
-            }
-        }
-        let goodbye = self.goodbye.take().unwrap_or(Goodbye::Lost);
-        self.end(goodbye).await;
     }
 
     fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Event> {

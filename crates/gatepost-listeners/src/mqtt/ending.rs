@@ -20,7 +20,9 @@ const LINGER: Duration = Duration::from_millis(500);
 const LINGER_BYTES_MAX: usize = 1024 * 1024;
 
 impl Connection {
-    pub(super) async fn end(mut self, goodbye: Goodbye) {
+    /// Ends by what was said, or else by the loss of the connection.
+    pub(super) async fn end(mut self: Box<Self>) {
+        let goodbye = self.goodbye.take().unwrap_or(Goodbye::Lost);
         tracing::debug!(target: "mqtt", peer = %self.peer,
             client = self.attachment.session().client_id(), ?goodbye, "disconnected");
         let close = match &goodbye {
@@ -42,9 +44,12 @@ impl Connection {
         if let Some(publishing) = self.publishing.take() {
             publishing.finish_in_background(self.context.gateway.clone());
         }
-        self.attachment.close(&close);
+        let Self {
+            attachment, stream, ..
+        } = *self;
+        attachment.close(&close);
         if goodbye != Goodbye::Lost {
-            Box::pin(linger(&self.stream)).await;
+            linger(&stream).await;
         }
     }
 

@@ -43,6 +43,7 @@ use crate::gateway::Gateway;
 use crate::service;
 use crate::stream::Stream;
 use crate::workers::Workers;
+use connection::Serving;
 use encoder::Framing;
 
 pub use settings::{MqttSettings, OnReject};
@@ -128,9 +129,8 @@ pub async fn serve(
     let take = move |accepted: Accepted, peer| {
         let context = Arc::clone(&shared);
         Some(async move {
-            match accepted.open(peer).await {
-                Ok((stream, peer)) => connection::run(stream, peer, None, context).await,
-                Err(error) => tracing::debug!(target: "mqtt", %peer, "lost: {error}"),
+            if let Some(serving) = Box::pin(open(accepted, peer, context)).await {
+                serving.await;
             }
         })
     };
@@ -143,6 +143,16 @@ pub async fn serve(
     let _ = tokio::time::timeout(DRAIN_TIMEOUT, drained).await;
 }
 
+async fn open(accepted: Accepted, peer: Peer, context: Arc<MqttContext>) -> Option<Serving> {
+    match accepted.open(peer).await {
+        Ok((stream, peer)) => connection::open(stream, peer, None, context).await,
+        Err(error) => {
+            tracing::debug!(target: "mqtt", %peer, "lost: {error}");
+            None
+        }
+    }
+}
+
 /// Serves a connection whose WebSocket handshake is done, until it ends. `received` is what the
 /// client sent behind the handshake already.
 pub async fn serve_websocket(
@@ -151,5 +161,8 @@ pub async fn serve_websocket(
     received: &[u8],
     context: Arc<MqttContext>,
 ) {
-    connection::run(stream, peer, Some(received), context).await;
+    let opening = Box::pin(connection::open(stream, peer, Some(received), context));
+    if let Some(serving) = opening.await {
+        serving.await;
+    }
 }

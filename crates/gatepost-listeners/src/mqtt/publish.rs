@@ -182,10 +182,10 @@ impl Connection {
             self.push_answer(publish, reason, text);
             return Ok(());
         }
-        let gateway = self.context.gateway.clone();
-        let publishing = self.publishing();
-        if let Some(gateway) = gateway {
-            if publishing.is_judged(slot, &gateway) {
+        let publishing = &mut self.publishing;
+        if let (Some(gateway), Some(publishing)) = (&self.context.gateway, publishing) {
+            if publishing.is_judged(slot, gateway) {
+                let gateway = gateway.clone();
                 self.submit(publish, slot, &gateway);
                 return Ok(());
             }

@@ -1,0 +1,155 @@
+//! What connections, subscriptions and deliveries take from the allocator.
+//!
+//! Resident memory is the figure that users see, but it moves with whatever the process did
+//! before. What is asked of the allocator does not: it is counted here, over all threads, so this
+//! is one test, alone in its process. Clients are bare sockets and hold nothing of the heap.
+#![allow(unsafe_code)] // an allocator that counts and hands on to the system's
+
+#[path = "mqtt/server.rs"]
+#[allow(dead_code)] // not all of it is needed here
+mod server;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use server::Server;
+
+struct Counting;
+
+/// Bytes that are held now.
+static HELD: AtomicIsize = AtomicIsize::new(0);
+/// Calls that asked for memory.
+static CALLS: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: every call is the system allocator's, with the arguments unchanged.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        HELD.fetch_add(layout.size().cast_signed(), Ordering::Relaxed);
+        CALLS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: as above.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        HELD.fetch_sub(layout.size().cast_signed(), Ordering::Relaxed);
+        // SAFETY: as above.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Connections of each kind; each takes two of the process's descriptors.
+const CONNECTIONS: usize = 200;
+const SUBSCRIPTIONS_EACH: usize = 1_000;
+const PUBLICATIONS: usize = 50;
+
+/// The test's own share of what it counts: readings are this far off at most.
+const READING_ERROR_BYTES: usize = 64 * 1024;
+
+fn held() -> usize {
+    HELD.load(Ordering::Relaxed).try_into().unwrap_or(0)
+}
+
+fn open(server: &Server, number: usize) -> TcpStream {
+    let mut stream = TcpStream::connect(server.address).expect("the server listens");
+    let patience = Some(Duration::from_mins(1));
+    stream.set_read_timeout(patience).expect("a timeout");
+    let mut connect = *b"\x10\x12\0\x04MQTT\x04\x02\0\0\0\x06000000";
+    write!(&mut connect[14..], "{number:06}").expect("six digits");
+    stream.write_all(&connect).expect("the server reads");
+    expect(&mut stream, &[0x20, 2, 0, 0]);
+    stream
+}
+
+/// Reads exactly these bytes, without help of the heap.
+fn expect(stream: &mut TcpStream, expected: &[u8]) {
+    let mut got = [0; 64];
+    let got = &mut got[..expected.len()];
+    stream.read_exact(got).expect("an answer in time");
+    assert_eq!(got, expected);
+}
+
+/// Subscribes to `topic` at QoS 0, by a packet on the stack.
+fn subscribe(stream: &mut TcpStream, topic: &[u8]) {
+    let mut packet = [0; 64];
+    let length = 7 + topic.len();
+    packet[..6].copy_from_slice(&[0x82, (5 + topic.len()) as u8, 0, 7, 0, topic.len() as u8]);
+    packet[6..length - 1].copy_from_slice(topic);
+    stream
+        .write_all(&packet[..length])
+        .expect("the server reads");
+    expect(stream, &[0x90, 3, 0, 7, 0]);
+}
+
+/// A PINGREQ that is answered: everything before it is done.
+fn settle(stream: &mut TcpStream) {
+    stream.write_all(&[0xC0, 0]).expect("the server reads");
+    expect(stream, &[0xD0, 0]);
+}
+
+#[test]
+fn connections_subscriptions_and_deliveries_stay_within_their_budgets() {
+    let server = Server::start();
+    let mut streams = Vec::with_capacity(2 * CONNECTIONS + 2);
+    // What is made once is no connection's.
+    streams.push(open(&server, 0));
+
+    let before = held();
+    for number in 1..=CONNECTIONS {
+        streams.push(open(&server, number));
+    }
+    streams.iter_mut().for_each(settle);
+    let idle = held().saturating_sub(before + READING_ERROR_BYTES) / CONNECTIONS;
+
+    let before = held();
+    for stream in &mut streams[1..=CONNECTIONS] {
+        subscribe(stream, b"news");
+    }
+    streams.iter_mut().for_each(settle);
+    let first = held().saturating_sub(before) / CONNECTIONS;
+
+    let mut publisher = open(&server, 999_999);
+    let publication = b"\x30\x0a\0\x04newshello";
+    let publication = &[&publication[..1], &[0x0b], &publication[2..]].concat()[..];
+    let mut publish = |streams: &mut Vec<TcpStream>| {
+        publisher.write_all(publication).expect("the server reads");
+        for stream in &mut streams[1..=CONNECTIONS] {
+            expect(stream, publication);
+        }
+    };
+    publish(&mut streams); // finds the route
+    let before = CALLS.load(Ordering::Relaxed);
+    for _ in 0..PUBLICATIONS {
+        publish(&mut streams);
+    }
+    let calls = (CALLS.load(Ordering::Relaxed) - before) / PUBLICATIONS;
+
+    let before = held();
+    let mut topic = *b"sensor/000/value/0000";
+    for (user, stream) in streams[1..=CONNECTIONS / 10].iter_mut().enumerate() {
+        for number in 0..SUBSCRIPTIONS_EACH {
+            write!(&mut topic[7..], "{user:03}/value/{number:04}").expect("room");
+            subscribe(stream, &topic);
+        }
+    }
+    streams.iter_mut().for_each(settle);
+    let subscriptions = CONNECTIONS / 10 * SUBSCRIPTIONS_EACH;
+    let subscription = held().saturating_sub(before) / subscriptions;
+
+    let figures = format!(
+        "bytes of an idle connection {idle}, with its first subscription {first} more, of a further \
+         subscription {subscription}; calls of the allocator for a publication to {CONNECTIONS} \
+         subscribers {calls}"
+    );
+    println!("{figures}");
+    assert!(idle <= 3_000, "{figures}");
+    assert!(first <= 400, "{figures}");
+    assert!(subscription <= 160, "{figures}");
+    // A delivery takes nothing; what is left is the publication's own.
+    assert!(calls <= 30, "{figures}");
+}
