@@ -116,17 +116,19 @@ impl Identity {
 
     /// Whether it may publish to `topic`, retained or not.
     pub fn may_publish(&self, topic: &str, retain: bool) -> Decision {
-        match self.may(Access::Publish, topic) {
+        let decision = match self.may(Access::Publish, topic) {
             Decision::Allow if retain => self.may(Access::Retain, topic),
             decision => decision,
-        }
+        };
+        self.inner.shared.refusals.publication(decision)
     }
 
     /// Whether it may subscribe to `filter` (for a shared subscription, the filter within
     /// `$share/group/`): whether every topic that the filter can match is allowed. A filter that
     /// is none, such as an empty one, matches nothing, so the answer is of no matter.
     pub fn may_subscribe(&self, filter: &str) -> Decision {
-        self.decide(|rules| rules.may_subscribe(filter))
+        let decision = self.decide(|rules| rules.may_subscribe(filter));
+        self.inner.shared.refusals.subscription(decision)
     }
 
     fn decide(&self, ask: impl Fn(&Compiled) -> Decision) -> Decision {

@@ -15,6 +15,7 @@ use crate::guard::Guard;
 use crate::identity::Ground;
 use crate::jwt::{self, Issuers};
 use crate::record;
+use crate::refusals::{Counted, Refusals};
 use crate::scram::{ClientFirst, Exchange, Proof, ScramKeys};
 use crate::snapshot::{Snapshot, User};
 use crate::{
@@ -46,6 +47,7 @@ pub(crate) struct Shared {
     /// What an unknown user's password is compared with, so that it takes as long.
     decoy_hash: Arc<str>,
     pepper: [u8; 32],
+    pub(crate) refusals: Counted,
 }
 
 impl Shared {
@@ -56,6 +58,11 @@ impl Shared {
 }
 
 impl Users {
+    /// What rules have denied since the start, in whatever protocol it was asked for.
+    pub fn refusals(&self) -> Refusals {
+        self.shared.refusals.sums()
+    }
+
     /// Loads them from the store and starts the threads that check passwords.
     pub fn open(store: Store, settings: &AccessSettings) -> Result<Self, UsersError> {
         let issuers = Issuers::load(&settings.jwt)?;
@@ -64,6 +71,7 @@ impl Users {
         let users = Self {
             shared: Arc::new(Shared {
                 pepper: pepper(&store)?,
+                refusals: Counted::default(),
                 snapshot: ArcSwap::default(),
                 generation: AtomicU64::new(0),
                 loaded: Mutex::default(),

@@ -221,6 +221,8 @@ fn rules_are_asked_for_each_publication_subscription_and_will() {
         };
         assert_eq!(attempt(&server, connect).1, expected, "will to {topic}");
     }
+    let counted = server.users.refusals();
+    assert_eq!((counted.publications, counted.subscriptions), (4, 3));
 }
 
 #[test]

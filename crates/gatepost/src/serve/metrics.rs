@@ -7,9 +7,16 @@ use gatepost_broker::{Broker, BrokerStats};
 use gatepost_listeners::gateway::Gateway;
 use gatepost_message::Action;
 use gatepost_store::Store;
+use gatepost_users::{Refusals, Users};
 
-/// Appends the metrics of procedures, broker and store.
-pub(super) fn push(text: &mut String, gateway: &Gateway, broker: &Broker, store: &Store) {
+/// Appends the metrics of procedures, broker, store and users.
+pub(super) fn push(
+    text: &mut String,
+    gateway: &Gateway,
+    broker: &Broker,
+    store: &Store,
+    users: &Users,
+) {
     let mut page = Page(text);
     page.head(
         "gatepost_messages_total",
@@ -26,6 +33,23 @@ pub(super) fn push(text: &mut String, gateway: &Gateway, broker: &Broker, store:
     }
     push_procedures(&mut page, gateway);
     push_broker(&mut page, broker, store);
+    push_refusals(&mut page, users.refusals());
+}
+
+/// What access rules denied, whatever protocol asked.
+fn push_refusals(page: &mut Page<'_>, refusals: Refusals) {
+    page.head(
+        "gatepost_access_denied_total",
+        "counter",
+        "Publications and subscriptions that access rules denied.",
+    );
+    for (access, count) in [
+        ("publish", refusals.publications),
+        ("subscribe", refusals.subscriptions),
+    ] {
+        let labels = format!("{{access=\"{access}\"}}");
+        page.value("gatepost_access_denied_total", &labels, count);
+    }
 }
 
 fn push_procedures(page: &mut Page<'_>, gateway: &Gateway) {

@@ -97,6 +97,7 @@ async fn serve(config: Config, origins: &Origins, source: &ConfigSource) -> Resu
     let listening = Listening::open(&config, Arc::new(behind), operator, &workers)?;
     tokio::spawn(stats.run(stats::stats_topic()));
     tokio::spawn(mqtt::follow_users(broker.clone(), users.clone()));
+    publish_refusals(&broker, users.clone());
     let followed = users.clone();
     tokio::spawn(async move { followed.follow().await });
     let (down, is_down) = watch::channel(false);
@@ -135,6 +136,17 @@ fn open_store(config: &Config) -> Result<Store, StartError> {
         );
     }
     Ok(store)
+}
+
+/// Shows under `$SYS` what access rules denied.
+fn publish_refusals(broker: &Broker, users: Users) {
+    broker.add_figures(move || {
+        let refusals = users.refusals();
+        vec![
+            ("access/denied/publish".to_owned(), refusals.publications),
+            ("access/denied/subscribe".to_owned(), refusals.subscriptions),
+        ]
+    });
 }
 
 /// One line for each listener, and the dashboard's address last: whoever starts us from a script

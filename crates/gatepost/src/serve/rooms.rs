@@ -138,7 +138,7 @@ impl Rooms for Behind {
     }
 
     fn metrics(&self, text: &mut String) {
-        metrics::push(text, &self.gateway, &self.broker, &self.store);
+        metrics::push(text, &self.gateway, &self.broker, &self.store, &self.users);
     }
 }
 

@@ -1,0 +1,45 @@
+//! How often the rules said no, whatever protocol asked.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::Decision;
+
+/// What rules have denied since the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refusals {
+    /// Publications, retained ones and wills among them.
+    pub publications: u64,
+    /// Subscriptions, those among them that were taken away when the rules changed.
+    pub subscriptions: u64,
+}
+
+/// The sums. Relaxed: they order nothing.
+#[derive(Debug, Default)]
+pub(crate) struct Counted {
+    publications: AtomicU64,
+    subscriptions: AtomicU64,
+}
+
+impl Counted {
+    pub(crate) fn publication(&self, decision: Decision) -> Decision {
+        count(&self.publications, decision)
+    }
+
+    pub(crate) fn subscription(&self, decision: Decision) -> Decision {
+        count(&self.subscriptions, decision)
+    }
+
+    pub(crate) fn sums(&self) -> Refusals {
+        Refusals {
+            publications: self.publications.load(Ordering::Relaxed),
+            subscriptions: self.subscriptions.load(Ordering::Relaxed),
+        }
+    }
+}
+
+fn count(sum: &AtomicU64, decision: Decision) -> Decision {
+    if decision == Decision::Deny {
+        sum.fetch_add(1, Ordering::Relaxed);
+    }
+    decision
+}
