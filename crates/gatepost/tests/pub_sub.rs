@@ -3,7 +3,8 @@
 
 mod support;
 
-use std::net::TcpListener;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Output, Stdio};
 
 use support::{Client, Gateway, await_some, command, run, text_of};
@@ -246,6 +247,90 @@ fn a_subscriber_comes_back_when_the_broker_does() {
             .any(|line| line == "again")
             .then_some(())
     });
+}
+
+/// The next packet of a client: its first byte, and what follows its length.
+fn packet(stream: &mut TcpStream) -> Option<(u8, Vec<u8>)> {
+    let mut byte = [0];
+    stream.read_exact(&mut byte).ok()?;
+    let first = byte[0];
+    let (mut length, mut shift) = (0, 0);
+    loop {
+        stream.read_exact(&mut byte).ok()?;
+        length |= usize::from(byte[0] & 0x7F) << shift;
+        shift += 7;
+        if byte[0] < 0x80 {
+            break;
+        }
+    }
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).ok()?;
+    Some((first, body))
+}
+
+/// A broker's end of a connection that has just begun.
+fn greeted(listener: &TcpListener) -> (TcpStream, Vec<u8>) {
+    let (mut stream, _) = listener.accept().expect("a client");
+    stream
+        .set_read_timeout(Some(support::PATIENCE))
+        .expect("a timeout");
+    let (first, connect) = packet(&mut stream).expect("a CONNECT");
+    assert_eq!(first, 0x10);
+    stream
+        .write_all(&[0x20, 2, 0, 0])
+        .expect("the client reads");
+    (stream, connect)
+}
+
+#[test]
+fn what_was_not_acknowledged_is_sent_again_over_the_next_connection() {
+    for qos in ["1", "2"] {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = listener.local_addr().expect("bound").port().to_string();
+        let arguments = ["pub", "-p", &port, "-V", "311", "-q", qos, "-t", "a", "-l"];
+        let client = std::thread::spawn({
+            let arguments = arguments.map(str::to_owned);
+            move || {
+                let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+                run(GATEPOST, &arguments, b"one\ntwo\nthree\n")
+            }
+        });
+        let (mut stream, _) = greeted(&listener);
+        let sent: Vec<_> = (0..3).filter_map(|_| packet(&mut stream)).collect();
+        assert_eq!(sent.len(), 3);
+        // The first is acknowledged, of the others nothing is known when the connection breaks.
+        let level = u8::from(qos == "2");
+        let acknowledge = |stream: &mut TcpStream, body: &[u8]| {
+            let answer = [0x40 + 0x10 * level, 2, body[3], body[4]];
+            stream.write_all(&answer).expect("the client reads");
+            if level == 1 {
+                let (first, released) = packet(stream).expect("a PUBREL");
+                assert_eq!((first, &released[..]), (0x62, &body[3..5]));
+                let done = [0x70, 2, body[3], body[4]];
+                stream.write_all(&done).expect("the client reads");
+            }
+        };
+        acknowledge(&mut stream, &sent[0].1);
+        // Sent behind the acknowledgement, so that the client has read it when the end comes.
+        stream.shutdown(std::net::Shutdown::Write).expect("open");
+        while packet(&mut stream).is_some() {}
+        drop(stream);
+
+        let (mut stream, connect) = greeted(&listener);
+        assert_eq!(connect[7] & 2, 0, "the session goes on");
+        for (first, body) in &sent[1..] {
+            let again = packet(&mut stream).expect("a PUBLISH");
+            assert_eq!(again, (first | 8, body.clone()), "the same, with DUP");
+        }
+        for (_, body) in &sent[1..] {
+            acknowledge(&mut stream, body);
+        }
+        let (first, _) = packet(&mut stream).expect("a DISCONNECT");
+        assert_eq!(first, 0xE0, "nothing is sent a third time");
+        drop(stream);
+        let output = client.join().expect("it ends");
+        assert!(output.status.success(), "{}", text_of(&output));
+    }
 }
 
 #[test]

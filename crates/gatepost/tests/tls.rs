@@ -160,6 +160,40 @@ fn mqtt_and_http_speak_tls_and_certificates_are_renewed_under_live_connections()
     );
     assert!(renewed.status.success(), "{}", text_of(&renewed));
     subscriber.await_line("renewed");
+
+    // With users, by TLS too: last, since from then on everybody must log in.
+    let data = format!("data={}", gateway.folder.join("gatepost-data").display());
+    for arguments in [
+        &["add", "anna"][..],
+        &["grant", "anna", "publish,subscribe", "home/%u/#"],
+    ] {
+        let arguments = [&["user"], arguments, &["--set", &data]].concat();
+        let told = run(env!("CARGO_BIN_EXE_gatepost"), &arguments, b"secret\n");
+        assert!(told.status.success(), "{}", text_of(&told));
+    }
+    let anna = [
+        "-u", "anna", "-P", "secret", "-q", "1", "--cafile", &second_ca,
+    ];
+    await_some("the rule is in force", || {
+        let told = publish(
+            &gateway,
+            "x",
+            &[&anna[..], &["-V", "5", "-d", "-t", "other"]].concat(),
+        );
+        text_of(&told).contains("RC:135").then_some(())
+    });
+    for version in ["4", "5"] {
+        let options = [
+            "users",
+            "--version",
+            version,
+            "--port",
+            &port,
+            "--cafile",
+            &second_ca,
+        ];
+        paho("paho-2", &options);
+    }
 }
 
 #[test]

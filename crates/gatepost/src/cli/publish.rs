@@ -270,7 +270,7 @@ impl Publisher<'_> {
 
     /// What was not acknowledged on the last connection.
     fn send_again(&mut self) -> Result<(), ClientError> {
-        let open: Vec<(u16, Option<Vec<u8>>)> = self
+        let mut open: Vec<(u16, Option<Vec<u8>>)> = self
             .open
             .iter()
             .map(|(id, step)| match step {
@@ -278,6 +278,9 @@ impl Publisher<'_> {
                 Step::Released => (*id, None),
             })
             .collect();
+        // In the order in which they were sent, where identifiers have come round too.
+        let next = self.last_id.wrapping_add(1);
+        open.sort_by_key(|(id, _)| id.wrapping_sub(next));
         for (id, payload) in open {
             match (payload, PacketId::new(id)) {
                 (Some(payload), id) => self.send(id, &payload, true)?,
