@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 use parking_lot::{Condvar, Mutex};
@@ -27,6 +28,7 @@ struct Inner {
     reader: Arc<Mutex<Connection>>,
     writer: Mutex<Option<JoinHandle<()>>>,
     waiting_bytes_max: usize,
+    commits: Arc<AtomicU64>,
 }
 
 /// What waits for the writer.
@@ -103,6 +105,8 @@ impl Store {
         let queue = Arc::new(Queue::default());
         let mut writer = Writer::new(writing, settings.clone());
         let writers_queue = queue.clone();
+        let commits = Arc::new(AtomicU64::new(0));
+        let counted = commits.clone();
         let thread = std::thread::Builder::new()
             .name("store".to_owned())
             .spawn(move || {
@@ -111,6 +115,7 @@ impl Store {
                 while let Some((changes, group)) = writers_queue.take() {
                     let _deciding = FailGroupOnDrop(group.clone());
                     writer.commit(&changes, &group);
+                    counted.fetch_add(1, Ordering::Relaxed);
                 }
             })
             .ok();
@@ -124,6 +129,7 @@ impl Store {
                 reader: reading,
                 writer: Mutex::new(thread),
                 waiting_bytes_max: settings.waiting_max.as_usize(),
+                commits,
             }),
         }
     }
@@ -162,6 +168,11 @@ impl Store {
             queue.arrived.notify_one();
         }
         Ok(ticket)
+    }
+
+    /// Groups of changes that were written since the start, each with one `fsync`.
+    pub fn commits(&self) -> u64 {
+        self.inner.commits.load(Ordering::Relaxed)
     }
 
     /// The bytes that wait for the disk now.
