@@ -56,8 +56,8 @@ struct Shard {
 
 impl Shard {
     fn find<'t>(table: &'t HashTable<Box<Entry>>, hash: u64, text: &str) -> Option<&'t Entry> {
-        let is_it = |entry: &Box<Entry>| entry.hash == hash && entry.filter.as_str() == text;
-        table.find(hash, is_it).map(|entry| &**entry)
+        let is_it = |entry: &Entry| entry.hash == hash && entry.filter.as_str() == text;
+        table.find(hash, |entry| is_it(entry)).map(|entry| &**entry)
     }
 }
 
