@@ -8,7 +8,7 @@ CALL := target/call/call/gatepost-call
 BUILD_CALL := rustc --locked -p gatepost-call --bin gatepost-call --profile call \
 	--target-dir target/call -- -C target-feature=+crt-static -C relocation-model=static
 
-.PHONY: help build run test crash soak check lint format peers defaults dist call clean
+.PHONY: help build benchmarks run test crash soak check lint format peers defaults dist call clean
 
 help: ## List the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -53,7 +53,7 @@ $(CALL): $(shell find crates/gatepost-call/src -type f) Cargo.lock
 	$(CARGO) $(BUILD_CALL)
 	@touch $(CALL)
 
-benchmarks: build ## Measure against the installed peers, and renew BENCHMARKS.md
+benchmarks: build ## Measure against the installed peers, and renew BENCHMARKS.md (25 min; SHORT=1: 10)
 	BENCH_GATEPOST_CALL=$(CURDIR)/$(CALL) benchmarks/measure
 
 dist: ## Build what is shipped: fat LTO, one codegen unit

@@ -143,6 +143,9 @@ pub enum BenchCommand {
         /// Write the result as JSON
         #[arg(long, value_name = "FILE")]
         json: Option<PathBuf>,
+        /// Keep it in this folder, for trend and tables
+        #[arg(long, value_name = "DIR")]
+        record: Option<PathBuf>,
     },
     /// Compares stored results, or columns of figures, as ministat does and beyond
     Compare(CompareArguments),
@@ -182,14 +185,9 @@ pub struct SeriesArguments {
     /// Which of a peer's offers to use, where it has several: mqtt5, ws, sse
     #[arg(long, value_name = "WAY", help_heading = "Targets and runs")]
     pub over: Option<String>,
-    /// Runs of each target
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 1,
-        help_heading = "Targets and runs"
-    )]
-    pub runs: usize,
+    /// Runs of each target [default: 1, of SCAN 20 as the original made]
+    #[arg(long, value_name = "N", help_heading = "Targets and runs")]
+    pub runs: Option<usize>,
     /// Steps of a swept setting, such as --subscribers 10..19000
     #[arg(long, value_name = "N", default_value_t = DEFAULT_STEPS, help_heading = "Targets and runs")]
     pub steps: usize,
@@ -237,7 +235,7 @@ impl Default for SeriesArguments {
             peer: Vec::new(),
             peers: None,
             over: None,
-            runs: 1,
+            runs: None,
             steps: DEFAULT_STEPS,
             pin: None,
             pid: None,

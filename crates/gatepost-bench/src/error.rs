@@ -39,7 +39,9 @@ pub enum BenchError {
         offers: String,
     },
     /// A peer's program is not installed.
-    #[error("{peer}: the program '{program}' is not installed (searched PATH and {searched})")]
+    #[error(
+        "{peer}: the program '{program}' is not installed (searched PATH and {searched}){hint}"
+    )]
     NotInstalled {
         /// The peer's name.
         peer: String,
@@ -47,6 +49,8 @@ pub enum BenchError {
         program: String,
         /// The other folders searched.
         searched: String,
+        /// How it can be had, if the definition says.
+        hint: String,
     },
     /// A peer definition is malformed.
     #[error("peer definition {name}: {reason}")]

@@ -10,6 +10,8 @@ use std::cell::Cell;
 const STEPS: u64 = 1_000;
 /// Time between two changes of the line.
 const REFRESH: Nanoseconds = clock::SECOND / 5;
+/// The time left is told once so large a part is done.
+const ENOUGH_TO_TELL: f64 = 0.02;
 
 /// The others that run the same scenario at the same time, on other hosts.
 pub trait Meeting {
@@ -29,6 +31,33 @@ enum Listener {
 pub struct Progress {
     listener: Listener,
     last: Cell<Nanoseconds>,
+    pace: Cell<Pace>,
+}
+
+/// When a phase of the run was seen to begin, and how far it was then and lately.
+#[derive(Debug, Clone, Copy, Default)]
+struct Pace {
+    begun: Nanoseconds,
+    from: f64,
+    done: f64,
+}
+
+impl Pace {
+    /// Goes on, or begins again where the run went back: connecting is a phase of its own.
+    fn step(mut self, now: Nanoseconds, done: f64) -> Self {
+        if self.begun == 0 || done < self.done {
+            (self.begun, self.from) = (now, done);
+        }
+        self.done = done;
+        self
+    }
+
+    /// Seconds left at this pace; `None` while too little is done to tell.
+    fn seconds_left(self, now: Nanoseconds) -> Option<f64> {
+        let share = self.done - self.from;
+        let elapsed = clock::seconds(now.saturating_sub(self.begun));
+        (share >= ENOUGH_TO_TELL && self.done < 1.0).then(|| elapsed * (1.0 - self.done) / share)
+    }
 }
 
 impl Progress {
@@ -38,7 +67,8 @@ impl Progress {
         if quiet {
             bar.set_draw_target(ProgressDrawTarget::hidden());
         }
-        let template = "{prefix:.bold} {bar:30} {percent:>3} % {msg} {eta} left";
+        // With a rate, a loss and the time left it just fits 80 columns.
+        let template = "{prefix:.bold} {bar:20} {percent:>3} % {msg}";
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
         }
@@ -59,6 +89,7 @@ impl Progress {
         Self {
             listener,
             last: Cell::new(0),
+            pace: Cell::default(),
         }
     }
 
@@ -66,8 +97,9 @@ impl Progress {
     pub fn begin(&self, what: String) {
         if let Listener::Terminal(bar) = &self.listener {
             bar.reset();
-            bar.set_message("");
+            bar.set_message("starting");
             bar.set_prefix(what);
+            self.pace.set(Pace::default());
         }
     }
 
@@ -83,7 +115,11 @@ impl Progress {
         match &self.listener {
             Listener::Terminal(bar) => {
                 bar.set_position((done * STEPS as f64) as u64);
-                bar.set_message(message());
+                let pace = self.pace.get().step(now, done);
+                self.pace.set(pace);
+                let left = pace.seconds_left(now);
+                let left = left.map(|seconds| format!(", {:.0} s left", seconds.ceil()));
+                bar.set_message(message() + &left.unwrap_or_default());
             }
             Listener::Others(others) => others.tell(done, message()),
         }
@@ -111,5 +147,28 @@ impl Progress {
         if let Listener::Terminal(bar) = &self.listener {
             bar.finish_and_clear();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_left_is_told_once_it_can_be() {
+        let second = clock::SECOND;
+        let pace = Pace::default().step(10 * second, 0.0);
+        assert_eq!(pace.seconds_left(10 * second), None);
+        assert_eq!(pace.step(11 * second, 0.01).seconds_left(11 * second), None);
+        assert_eq!(
+            pace.step(12 * second, 0.5).seconds_left(12 * second),
+            Some(2.0)
+        );
+        // Connecting is over, and the run proper begins at nothing again.
+        let pace = pace
+            .step(12 * second, 1.0)
+            .step(13 * second, 0.0)
+            .step(14 * second, 0.25);
+        assert_eq!(pace.seconds_left(14 * second), Some(3.0));
     }
 }

@@ -92,13 +92,13 @@ fn dispatch(command: BenchCommand) -> Result<(), BenchError> {
             let series = SeriesArguments {
                 peer,
                 peers,
-                runs,
+                runs: Some(runs),
                 quiet,
                 ..SeriesArguments::default()
             };
             run_all(quick, &series, results.as_deref())
         }
-        BenchCommand::Floor { json } => run_floor(json.as_deref()),
+        BenchCommand::Floor { json, record } => run_floor(json.as_deref(), record.as_deref()),
         BenchCommand::Compare(arguments) => {
             print!("{}", compare::compare(&arguments)?);
             Ok(())
@@ -150,7 +150,7 @@ fn swept<A: Sweepable>(
 }
 
 fn run_series(points: &Points, arguments: &SeriesArguments) -> Result<(), BenchError> {
-    let report = series::run(points, arguments)?;
+    let (report, failure) = series::run(points, arguments)?;
     report::print_report(&report);
     if let Some(path) = &arguments.json {
         report.write(path)?;
@@ -161,9 +161,11 @@ fn run_series(points: &Points, arguments: &SeriesArguments) -> Result<(), BenchE
         arguments.csv.as_deref(),
         arguments.html.as_deref(),
     )?;
-    match &arguments.record {
-        Some(folder) => record::keep(folder, report).map(drop),
-        None => Ok(()),
+    // What a failure cut short is shown, and given to who asked for a file, but never recorded.
+    match (failure, &arguments.record) {
+        (Some(failure), _) => Err(failure),
+        (None, Some(folder)) => record::keep(folder, report).map(drop),
+        (None, None) => Ok(()),
     }
 }
 
@@ -209,11 +211,14 @@ fn run_all(
     Ok(())
 }
 
-fn run_floor(json: Option<&Path>) -> Result<(), BenchError> {
+fn run_floor(json: Option<&Path>, folder: Option<&Path>) -> Result<(), BenchError> {
     let outcome = scenario::floor::measure()?;
     let report = of_machine("floor", outcome);
     report::print_report(&report);
-    json.map_or(Ok(()), |path| report.write(path))
+    if let Some(path) = json {
+        report.write(path)?;
+    }
+    folder.map_or(Ok(()), |folder| record::keep(folder, report).map(drop))
 }
 
 fn list_peers(folder: Option<&Path>, show: Option<&str>) -> Result<(), BenchError> {
@@ -230,6 +235,9 @@ fn list_peers(folder: Option<&Path>, show: Option<&str>) -> Result<(), BenchErro
         let offers: Vec<&str> = definition.offers.keys().map(String::as_str).collect();
         println!("{name:<15}{state:<11}{}", definition.about);
         println!("{:26}{}", "", offers.join(" "));
+        if let (Err(_), Some(install)) = (definition.find_program(name), &definition.install) {
+            println!("{:26}to install: {install}", "");
+        }
     }
     Ok(())
 }

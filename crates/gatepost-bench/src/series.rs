@@ -46,8 +46,12 @@ impl Candidate {
     }
 }
 
-/// Runs the scenario against all targets; whatever was measured before an interruption is kept.
-pub(crate) fn run(points: &Points, arguments: &SeriesArguments) -> Result<Report, BenchError> {
+/// Runs the scenario against all targets. Whatever was measured before an interruption or a failure
+/// is kept; a failure is given beside it.
+pub(crate) fn run(
+    points: &Points,
+    arguments: &SeriesArguments,
+) -> Result<(Report, Option<BenchError>), BenchError> {
     let Some((_, first)) = points.first() else {
         return Err(BenchError::NoTarget);
     };
@@ -62,20 +66,16 @@ pub(crate) fn run(points: &Points, arguments: &SeriesArguments) -> Result<Report
         pinning.bench.apply()?;
         report.pinning = Some(pinning.to_string());
     }
-    for run in 0..arguments.runs {
+    let runs = arguments.runs.unwrap_or_else(|| first.usual_runs());
+    let mut failure = None;
+    'series: for run in 0..runs {
         for (point, scenario) in points {
             for (at, candidate) in candidates.iter().enumerate() {
                 if interrupted() {
                     report.interrupted = true;
                     break;
                 }
-                progress.begin(label(
-                    scenario.as_ref(),
-                    candidate,
-                    point,
-                    run,
-                    arguments.runs,
-                ));
+                progress.begin(label(scenario.as_ref(), candidate, point, run, runs));
                 match run_once(scenario.as_ref(), candidate, arguments, &progress) {
                     Ok(mut outcome) => {
                         outcome.parameters.clone_from(point);
@@ -85,8 +85,8 @@ pub(crate) fn run(points: &Points, arguments: &SeriesArguments) -> Result<Report
                     }
                     Err(_) if interrupted() => report.interrupted = true,
                     Err(error) => {
-                        progress.end();
-                        return Err(error);
+                        failure = Some(error);
+                        break 'series;
                     }
                 }
             }
@@ -94,9 +94,10 @@ pub(crate) fn run(points: &Points, arguments: &SeriesArguments) -> Result<Report
     }
     progress.end();
     if report.targets.iter().all(|target| target.runs.is_empty()) {
-        return Err(BenchError::Interrupted);
+        return Err(failure.unwrap_or(BenchError::Interrupted));
     }
-    Ok(report)
+    report.interrupted |= failure.is_some();
+    Ok((report, failure))
 }
 
 fn label(

@@ -1,11 +1,14 @@
 //! The peers' definitions against the peers themselves, as far as they are installed: each starts,
 //! offers what it says, and ends. Those that take long to start (spamd, rspamd, EMQX) are left to
-//! whoever measures them.
+//! whoever measures them; Gatepost's own is tested with the gateway (`pub_sub.rs` there).
 
 use std::process::Command;
 
 /// Peer, scenario and its flags, the figure that must be there and above 0.
-const RUNS: [(&str, &[&str], &str); 14] = [
+const RUNS: [(&str, &[&str], &str); 22] = [
+    ("bare-loop", FANOUT, "deliveries per second"),
+    ("bare-loop", SUBSCRIBE, "subscriptions per second"),
+    ("bare-loop", IDLE, "logins per second"),
     ("mosquitto", FANOUT, "deliveries per second"),
     ("mosquitto", FANOUT_MQTT5, "deliveries per second"),
     ("mosquitto", FANOUT_WS, "deliveries per second"),
@@ -13,6 +16,11 @@ const RUNS: [(&str, &[&str], &str); 14] = [
     ("mosquitto", IDLE, "logins per second"),
     ("nats-server", FANOUT, "deliveries per second"),
     ("nats-server", FANOUT_MQTT, "deliveries per second"),
+    ("rumqttd", FANOUT, "deliveries per second"),
+    ("rumqttd", FANOUT_MQTT5, "deliveries per second"),
+    ("rumqttd", SUBSCRIBE, "subscriptions per second"),
+    ("rumqttd", IDLE, "logins per second"),
+    ("ntfy", FANOUT_SSE, "deliveries per second"),
     ("nginx", WEB, "317 B pages per second"),
     ("caddy", WEB, "317 B pages per second"),
     ("h2o", WEB, "317 B pages per second"),
@@ -52,6 +60,15 @@ const FANOUT_WS: &[&str] = &[
     "fanout",
     "--over",
     "ws",
+    "--subscribers",
+    "10",
+    "--seconds",
+    "0.5",
+];
+const FANOUT_SSE: &[&str] = &[
+    "fanout",
+    "--over",
+    "sse",
     "--subscribers",
     "10",
     "--seconds",

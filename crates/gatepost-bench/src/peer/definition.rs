@@ -22,6 +22,9 @@ pub struct Definition {
     pub about: String,
     /// The program that must be installed.
     pub program: String,
+    /// How it can be had, said where it is missing.
+    #[serde(default)]
+    pub install: Option<String>,
     /// An environment variable that may name the program instead.
     #[serde(default)]
     pub program_variable: Option<String>,
@@ -118,7 +121,7 @@ impl Definition {
 
     /// The program's path.
     pub fn find_program(&self, peer: &str) -> Result<PathBuf, BenchError> {
-        find(peer, &self.program, self.program_variable.as_deref())
+        self.find(peer, &self.program, self.program_variable.as_deref())
     }
 
     /// The paths of the programs that an offer needs, by the word that stands for each: the server,
@@ -134,38 +137,48 @@ impl Definition {
         for (word, other) in &self.programs {
             let place = format!("{{{word}}}");
             if texts.iter().any(|text| text.contains(&place)) {
-                let path = find(peer, &other.program, other.variable.as_deref())?;
+                let path = self.find(peer, &other.program, other.variable.as_deref())?;
                 found.push((word.clone(), path));
             }
         }
         Ok(found)
     }
-}
 
-/// A program's path: as the variable says, beside this program, on `PATH`, or where daemons are.
-fn find(peer: &str, program: &str, variable: Option<&str>) -> Result<PathBuf, BenchError> {
-    let named = variable.and_then(env::var_os).map(PathBuf::from);
-    if let Some(path) = named.filter(|path| path.is_file()) {
-        return Ok(path);
+    /// A program's path: as the variable says, beside this program, on `PATH`, or where daemons are.
+    fn find(
+        &self,
+        peer: &str,
+        program: &str,
+        variable: Option<&str>,
+    ) -> Result<PathBuf, BenchError> {
+        let named = variable.and_then(env::var_os).map(PathBuf::from);
+        if let Some(path) = named.filter(|path| path.is_file()) {
+            return Ok(path);
+        }
+        let path = env::var_os("PATH").unwrap_or_default();
+        let beside_us = env::current_exe()
+            .ok()
+            .and_then(|exe| Some(exe.parent()?.to_owned()));
+        let mut folders = beside_us
+            .into_iter()
+            .chain(env::split_paths(&path))
+            .chain(MORE_FOLDERS.map(PathBuf::from));
+        folders
+            .find_map(|folder| {
+                let candidate = folder.join(program);
+                candidate.is_file().then_some(candidate)
+            })
+            .ok_or_else(|| BenchError::NotInstalled {
+                peer: peer.to_owned(),
+                program: program.to_owned(),
+                searched: MORE_FOLDERS.join(", "),
+                hint: self
+                    .install
+                    .as_ref()
+                    .map(|install| format!("; to install: {install}"))
+                    .unwrap_or_default(),
+            })
     }
-    let path = env::var_os("PATH").unwrap_or_default();
-    let beside_us = env::current_exe()
-        .ok()
-        .and_then(|exe| Some(exe.parent()?.to_owned()));
-    let mut folders = beside_us
-        .into_iter()
-        .chain(env::split_paths(&path))
-        .chain(MORE_FOLDERS.map(PathBuf::from));
-    folders
-        .find_map(|folder| {
-            let candidate = folder.join(program);
-            candidate.is_file().then_some(candidate)
-        })
-        .ok_or_else(|| BenchError::NotInstalled {
-            peer: peer.to_owned(),
-            program: program.to_owned(),
-            searched: MORE_FOLDERS.join(", "),
-        })
 }
 
 /// All definitions by name.

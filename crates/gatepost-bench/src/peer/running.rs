@@ -221,11 +221,9 @@ impl Drop for Running {
 /// The version that a peer's program tells of itself, as far as it does.
 pub(crate) fn version(name: &str, definition: &Definition) -> Option<String> {
     let program = definition.find_program(name).ok()?;
-    let mut words = definition.version.iter();
-    let first = words
-        .next()?
-        .replace("{program}", &program.to_string_lossy());
-    let output = Command::new(first)
+    let words = definition.version.iter();
+    let mut words = words.map(|word| word.replace("{program}", &program.to_string_lossy()));
+    let output = Command::new(words.next()?)
         .args(words)
         .stdin(Stdio::null())
         .output()

@@ -8,6 +8,9 @@ use gatepost_mqtt::{
     Version, decode_next,
 };
 
+/// Longer than any run, so that nobody need ping. 0 would mean never, but rumqttd refuses it.
+const KEEP_ALIVE_SECONDS: u16 = u16::MAX;
+
 /// Larger packets than this are a mistake of the broker.
 const PACKET_MAX_BYTES: usize = 64 * 1024 * 1024;
 
@@ -23,7 +26,7 @@ pub(super) fn login(version: Version, client_id: &str, out: &mut Vec<u8>) {
     let connect = Connect {
         version,
         clean_start: true,
-        keep_alive_seconds: 0,
+        keep_alive_seconds: KEEP_ALIVE_SECONDS,
         properties: Properties::EMPTY,
         client_id,
         will: None,

@@ -6,6 +6,7 @@
 
 use super::folder::recorded;
 use crate::error::BenchError;
+use crate::outcome::Outcome;
 use crate::report::{Columns, Report, markdown_table, number};
 use std::fmt::Write as _;
 use std::fs;
@@ -166,20 +167,27 @@ fn provenance(report: &Report) -> String {
     let runs = report
         .targets
         .iter()
-        .map(|target| target.runs.len())
+        .map(|target| {
+            // Of a sweep each value has as many.
+            let same = |run: &&Outcome| run.parameters == target.runs[0].parameters;
+            target.runs.iter().filter(same).count()
+        })
         .max()
         .unwrap_or(0);
     let versions = report
         .targets
         .iter()
-        .filter_map(|target| target.version.clone());
+        .filter_map(|target| Some(format!(" {}.", target.version.as_ref()?)));
+    let spread = match runs {
+        1 => "One run.".to_owned(),
+        _ => format!("Medians of {runs}, smallest and largest in brackets."),
+    };
     let commit = report.commit.as_deref().unwrap_or("unknown");
     let load = report.targets.iter().flat_map(|target| &target.runs);
     let load = load.map(|run| run.noise.load_average).fold(0.0, f64::max);
     format!(
-        "Medians of {runs}, smallest and largest in brackets. {}. {} × {}, load average up to {}. \
-         Commit {}.",
-        versions.collect::<Vec<_>>().join("; "),
+        "{spread}{} {} × {}, load average up to {}. Commit {}.",
+        versions.collect::<String>(),
         machine.processors,
         machine.processor,
         number(load),
@@ -190,7 +198,6 @@ fn provenance(report: &Report) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::Outcome;
     use crate::report::TargetReport;
 
     fn report(setting: u64, rate: f64) -> Report {

@@ -6,6 +6,7 @@ use crate::clock;
 use crate::error::BenchError;
 use crate::interrupt::interrupted;
 use crate::outcome::Outcome;
+use crate::process::Noise;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{read, write};
 use std::hint::black_box;
@@ -20,7 +21,10 @@ const EFFORT_QUICK: usize = 1;
 
 /// Measures all of them, in nanoseconds.
 pub fn measure() -> Result<Outcome, BenchError> {
-    let mut outcome = Outcome::default();
+    let mut outcome = Outcome {
+        noise: Noise::now(),
+        ..Outcome::default()
+    };
     for (name, nanoseconds) in operations(EFFORT)? {
         outcome.lower(name, nanoseconds, "ns");
     }

@@ -176,9 +176,13 @@ impl Scenario for Idle {
         let own_after = Usage::of_self();
         progress.together()?;
         let sampler = Sampler::start(target.watched.clone());
-        let end = clock::now() + clock::from_seconds(self.arguments.seconds);
+        let (begin, span) = (clock::now(), clock::from_seconds(self.arguments.seconds));
+        let end = begin + span;
         while clock::now() < end && !interrupted() {
-            progress.update(0.5, || format!("{} idle connections", clients.open()));
+            let watched = (clock::now() - begin) as f64 / span.max(1) as f64;
+            progress.update(0.5 + watched / 2.0, || {
+                format!("{} idle connections", clients.open())
+            });
             clients.turn(end.min(clock::now() + clock::SECOND / 5), &mut shared)?;
         }
         progress.together()?;

@@ -28,6 +28,11 @@ pub trait Scenario {
     /// Its settings, for the stored result.
     fn settings(&self) -> serde_json::Value;
 
+    /// How often the original ran it, if that was told.
+    fn usual_runs(&self) -> usize {
+        1
+    }
+
     /// What the original benchmark published.
     fn headlines(&self) -> Vec<Headline>;
 

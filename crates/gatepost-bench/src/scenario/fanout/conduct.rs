@@ -146,12 +146,14 @@ fn wait_until_ready(
     }
 }
 
-/// Waits until everything came, or nothing came for a while.
+/// Waits until everything came and was acknowledged, or nothing came for a while.
 fn drain(arguments: &FanoutArguments, plan: &Plan, stage: &Stage, published: &mut Published<'_>) {
     let expected = published.expected_deliveries(plan);
     let patience = clock::from_seconds(arguments.drain);
     let (mut last_count, mut last_change) = (stage.received(), clock::now());
-    while last_count < expected && clock::now() - last_change < patience {
+    while (last_count < expected || published.unacknowledged() > 0)
+        && clock::now() - last_change < patience
+    {
         thread::sleep(Duration::from_millis(5));
         published.collect_acknowledgements();
         let count = stage.received();

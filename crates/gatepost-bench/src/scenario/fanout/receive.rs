@@ -57,9 +57,8 @@ impl Stage {
     }
 
     pub(crate) fn describe(&self, span: Nanoseconds) -> String {
-        let (received, missing) = (self.received(), self.missing());
-        let rate = received as f64 / clock::seconds(span.max(1));
-        format!("{rate:.0}/s, {received} received, {missing} missing")
+        let rate = self.received() as f64 / clock::seconds(span.max(1));
+        format!("{rate:.0}/s, {} missing", self.missing())
     }
 
     fn fail(&self, reason: String) {
