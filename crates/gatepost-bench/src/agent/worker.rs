@@ -159,6 +159,8 @@ impl Agent {
                     "agent {}: {name}, {clients} clients at {endpoint}",
                     self.name
                 );
+                // One that a lost conductor left behind must have ended before the next begins.
+                self.forget();
                 self.party = Some(Party::join(part, &endpoint, clients, server)?);
                 Ok(())
             }
@@ -169,7 +171,8 @@ impl Agent {
                 Ok(())
             }
             Order::Stop => {
-                interrupt::stop_run(true);
+                // Lifted when the party is over; who has no part has nothing to stop.
+                interrupt::stop_run(self.party.is_some());
                 Ok(())
             }
             Order::Leave => {

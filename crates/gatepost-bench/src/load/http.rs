@@ -1,6 +1,8 @@
 //! As much of HTTP/1.1 as a load generator needs: where a response ends, and whether it is good.
 
+use httparse::ParserConfig;
 use memchr::memmem;
+use std::mem::MaybeUninit;
 
 /// Longest head of a response.
 const HEAD_MAX_BYTES: usize = 64 * 1024;
@@ -122,9 +124,12 @@ impl ResponseReader {
                 Ok(None)
             };
         };
-        let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
-        let mut response = httparse::Response::new(&mut fields);
-        response.parse(&bytes[..end + 4]).map_err(drop)?;
+        // Not filled before: that would cost more than reading a usual head does.
+        let mut fields = [const { MaybeUninit::uninit() }; FIELDS_MAX];
+        let mut response = httparse::Response::new(&mut []);
+        ParserConfig::default()
+            .parse_response_with_uninit_headers(&mut response, &bytes[..end + 4], &mut fields)
+            .map_err(drop)?;
         self.status = response.code.ok_or(())?;
         self.phase = Phase::UntilClose;
         for field in response.headers.iter() {
