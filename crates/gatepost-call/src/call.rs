@@ -9,6 +9,8 @@ use crate::wire::{Action, Answer, AnswerReader, Event, NoAnswer, Request};
 
 /// A longer message is none that was sent to be judged.
 const CHANGED_BYTES_MAX: usize = 1 << 30;
+/// Most answers are a line or two, and a larger buffer would have to be cleared first.
+const ANSWER_READ_BYTES: usize = 512;
 
 /// Calls the procedure and does what the exit mode wants done beside the code.
 pub(crate) fn call(arguments: &Arguments) -> Result<u8, Failure> {
@@ -72,7 +74,7 @@ fn converse(
     let mut connection = Connection::open(&arguments.server, arguments.timeout)?;
     connection.send(&request(arguments, message.as_deref()))?;
     let mut reader = AnswerReader::default();
-    let mut buffer = [0; 4096];
+    let mut buffer = [0; ANSWER_READ_BYTES];
     loop {
         let count = connection.receive(&mut buffer)?;
         let mut rest = buffer.get(..count).unwrap_or_default();
@@ -131,6 +133,7 @@ fn request(arguments: &Arguments, message: Option<&MessageFile>) -> Vec<u8> {
     let mut request = Request::new(&arguments.procedure);
     let size = message.map_or(0, |message| message.size);
     request.field("size", size.to_string().as_bytes());
+    request.field("want", b"close");
     if let Some(message) = message {
         if let Some(sender) = &message.sender {
             request.field("sender", sender);

@@ -29,7 +29,8 @@ pub(crate) enum Layout {
 /// An open message file.
 pub(crate) struct MessageFile {
     path: PathBuf,
-    file: File,
+    /// Opened when something of it is read: many procedures want the size alone.
+    file: Option<File>,
     /// Where the message begins.
     start: u64,
     /// Length of the message from there.
@@ -45,14 +46,18 @@ pub(crate) struct MessageFile {
 }
 
 impl MessageFile {
-    /// Opens a message.
+    /// Looks at a message, and reads the head of XMail's.
     pub(crate) fn open(path: &Path, layout: Layout) -> Result<Self, Failure> {
         let failed = |error| Failure::File(path.to_owned(), error);
-        let file = File::open(path).map_err(failed)?;
-        let length = file.metadata().map_err(failed)?.len();
+        let metadata = fs::metadata(path).map_err(failed)?;
+        if !metadata.is_file() {
+            let error = io::Error::new(ErrorKind::InvalidInput, "no regular file");
+            return Err(failed(error));
+        }
+        let length = metadata.len();
         let mut message = Self {
             path: path.to_owned(),
-            file,
+            file: None,
             start: 0,
             size: length,
             sender: None,
@@ -64,6 +69,13 @@ impl MessageFile {
             message.read_head(length, layout).map_err(failed)?;
         }
         Ok(message)
+    }
+
+    fn file(&mut self) -> io::Result<&mut File> {
+        if self.file.is_none() {
+            self.file = Some(File::open(&self.path)?);
+        }
+        self.file.as_mut().ok_or(ErrorKind::NotFound.into())
     }
 
     fn read_head(&mut self, length: u64, layout: Layout) -> io::Result<()> {
@@ -84,7 +96,7 @@ impl MessageFile {
                 }
                 self.envelope_line(line);
             }
-            let count = self.file.read(&mut block)?;
+            let count = self.file()?.read(&mut block)?;
             if count == 0 && layout == Layout::XmailSmtp {
                 self.start = length;
                 self.size = 0;
@@ -131,22 +143,20 @@ impl MessageFile {
         &mut self,
         mut take: impl FnMut(&[u8]) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let failed = |path: &Path, error| Failure::File(path.to_owned(), error);
-        self.file
-            .seek(SeekFrom::Start(self.start))
-            .map_err(|error| failed(&self.path, error))?;
-        let mut block = vec![0; 64 * 1024];
+        let path = self.path.clone();
+        let failed = |error| Failure::File(path.clone(), error);
         let mut left = self.size;
+        let start = self.start;
+        let file = self.file().map_err(failed)?;
+        file.seek(SeekFrom::Start(start)).map_err(failed)?;
+        let mut block = vec![0; 64 * 1024];
         while left > 0 {
             let wanted = block.len().min(usize::try_from(left).unwrap_or(usize::MAX));
             let part = block.get_mut(..wanted).unwrap_or_default();
-            let count = self
-                .file
-                .read(part)
-                .map_err(|error| failed(&self.path, error))?;
+            let count = file.read(part).map_err(failed)?;
             if count == 0 {
                 // The size is promised already, so the call cannot go on.
-                return Err(failed(&self.path, ErrorKind::UnexpectedEof.into()));
+                return Err(failed(ErrorKind::UnexpectedEof.into()));
             }
             take(part.get(..count).unwrap_or_default())?;
             left -= count as u64;
@@ -190,8 +200,10 @@ impl MessageFile {
         fields: &[String],
     ) -> io::Result<()> {
         let mut content = Vec::new();
-        self.file.seek(SeekFrom::Start(0))?;
-        self.file.read_to_end(&mut content)?;
+        let original = self.file()?;
+        original.seek(SeekFrom::Start(0))?;
+        original.read_to_end(&mut content)?;
+        let permissions = original.metadata()?.permissions();
         let start = usize::try_from(self.start).unwrap_or(usize::MAX);
         let head = content.get(..start).unwrap_or_default();
         let body = changed.unwrap_or(content.get(start..).unwrap_or_default());
@@ -211,7 +223,7 @@ impl MessageFile {
             }
         }
         let mut file = File::create(path)?;
-        file.set_permissions(self.file.metadata()?.permissions())?;
+        file.set_permissions(permissions)?;
         file.write_all(&output)?;
         file.sync_all()
     }

@@ -10,6 +10,7 @@ use std::io::{self, IoSlice};
 use bytes::BytesMut;
 use tokio::time::{Instant, timeout_at};
 
+use crate::acceptor::Accepted;
 use crate::stream::Stream;
 
 /// One read takes at most so much; a larger message comes in several.
@@ -33,6 +34,15 @@ pub(crate) async fn read(
         }
         timeout_at(deadline, poll_fn(|context| stream.poll_read_ready(context))).await??;
     }
+}
+
+/// Appends what has come with a connection that no reactor knows yet; `WouldBlock` if nothing has.
+pub(crate) fn read_first(accepted: &Accepted, input: &mut BytesMut) -> io::Result<usize> {
+    SCRATCH.with_borrow_mut(|scratch| {
+        let count = accepted.try_read(scratch)?;
+        input.extend_from_slice(&scratch[..count]);
+        Ok(count)
+    })
 }
 
 fn read_now(stream: &Stream, input: &mut BytesMut) -> io::Result<usize> {

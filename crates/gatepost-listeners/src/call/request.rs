@@ -8,7 +8,7 @@
 //! | `user` | the authenticated user who sent the message |
 //! | `client` | the name that the sending host gave for itself |
 //! | `address` | the IP address of the sending host |
-//! | `want` | `message`: where procedures change the message, the answer shall hold it |
+//! | `want` | `message`: where procedures change the message, the answer shall hold it; `close`: no further call, so the server closes the connection behind the answer; may repeat |
 //! | `arg-NAME` | an argument for the procedure; may repeat |
 
 use std::net::IpAddr;
@@ -31,6 +31,8 @@ pub struct Request {
     pub arguments: Arguments,
     /// Whether the caller takes a changed message back.
     pub wants_message: bool,
+    /// Whether this is the connection's last call.
+    pub closes: bool,
 }
 
 /// What a caller told about where the message comes from.
@@ -141,6 +143,7 @@ fn parse(head: &[u8]) -> Result<Request, RequestError> {
         envelope: Told::default(),
         arguments: Arguments::none(),
         wants_message: false,
+        closes: false,
     };
     for line in lines.take_while(|line| !line.is_empty()) {
         let (name, value) = line
@@ -161,6 +164,7 @@ fn field(request: &mut Request, name: &str, value: &str) -> Result<(), RequestEr
         "client" => told.client = Some(value.to_owned()),
         "address" => told.address = Some(value.parse().map_err(|_| RequestError::Address)?),
         "want" if value == "message" => request.wants_message = true,
+        "want" if value == "close" => request.closes = true,
         _ => match name.strip_prefix("arg-") {
             Some(argument) => request.arguments.push(argument, value),
             None => return Err(RequestError::UnknownField(shortened(name))),

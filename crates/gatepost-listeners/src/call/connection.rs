@@ -1,0 +1,146 @@
+//! A connection that stays: calls, one after another.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::{Buf, Bytes, BytesMut};
+use gatepost_message::Peer;
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::stream::Stream;
+use crate::wire;
+
+use super::answer;
+use super::calling::{Judged, Wants};
+use super::request::{Request, RequestReader};
+use super::CallContext;
+
+/// Answers are written when so many bytes have gathered, even if more requests wait.
+const OUTPUT_BYTES_MAX: usize = 64 * 1024;
+
+/// One connection.
+pub(super) struct Connection {
+    stream: Stream,
+    peer: Peer,
+    context: Arc<CallContext>,
+    shutdown: watch::Receiver<bool>,
+    /// Read, and not called yet.
+    pub(super) input: BytesMut,
+    /// Answers that are not written yet.
+    pub(super) output: Vec<u8>,
+}
+
+impl Connection {
+    /// A connection on which nothing was said yet.
+    pub(super) fn new(
+        stream: Stream,
+        peer: Peer,
+        context: Arc<CallContext>,
+        shutdown: watch::Receiver<bool>,
+    ) -> Self {
+        Self {
+            stream,
+            peer,
+            context,
+            shutdown,
+            input: BytesMut::new(),
+            output: Vec::new(),
+        }
+    }
+
+    /// Answers calls until the client has no more. The first may be with a judge already, and be
+    /// the last.
+    pub(super) async fn serve(&mut self, first: Option<Judged>, closes: bool) -> io::Result<()> {
+        if let Some(judged) = first {
+            self.context.finish(judged, &mut self.output).await;
+        }
+        if closes {
+            return self.flush().await;
+        }
+        let mut reader = RequestReader::new(self.context.settings.head_max.as_usize());
+        loop {
+            match reader.take(&mut self.input) {
+                Ok(Some(request)) => {
+                    let closes = request.closes;
+                    self.call(request).await?;
+                    if closes {
+                        return self.flush().await;
+                    }
+                }
+                Ok(None) => {
+                    self.flush().await?;
+                    if !self.fill_between_calls().await? {
+                        return Ok(());
+                    }
+                }
+                Err(error) => {
+                    answer::write_failure(&mut self.output, &error.to_string());
+                    return self.flush().await;
+                }
+            }
+        }
+    }
+
+    /// Makes one call and writes its answer to the output.
+    async fn call(&mut self, request: Request) -> io::Result<()> {
+        let body = match self.context.wants(&request, &mut self.output) {
+            Wants::Nothing => Bytes::new(),
+            Wants::Body(size) => self.body(size).await?.freeze(),
+            Wants::Refused => return Ok(()),
+        };
+        let begun = self.context.begin(self.peer, request, body, &mut self.output);
+        if let Some(judged) = begun {
+            // Answers to earlier calls must not wait for this one's judge.
+            self.flush().await?;
+            self.context.finish(judged, &mut self.output).await;
+        }
+        if self.output.len() >= OUTPUT_BYTES_MAX {
+            self.flush().await?;
+        }
+        Ok(())
+    }
+
+    /// Asks for the body and waits for it.
+    async fn body(&mut self, size: usize) -> io::Result<BytesMut> {
+        self.output.extend_from_slice(b"NEED body\n");
+        self.flush().await?;
+        let deadline = Instant::now() + self.context.settings.body_time_max.duration();
+        while self.input.len() < size {
+            if wire::read(&self.stream, &mut self.input, deadline).await? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+        Ok(self.input.split_to(size))
+    }
+
+    /// Waits for more of a request; false where the connection is to end.
+    async fn fill_between_calls(&mut self) -> io::Result<bool> {
+        let settings = &self.context.settings;
+        let limit = if self.input.has_remaining() {
+            settings.head_time_max
+        } else {
+            settings.idle_time_max
+        };
+        let deadline = Instant::now() + limit.duration();
+        tokio::select! {
+            biased;
+            _ = self.shutdown.wait_for(|&down| down) => Ok(false),
+            read = wire::read(&self.stream, &mut self.input, deadline) => match read {
+                Ok(count) => Ok(count > 0),
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => Ok(false),
+                Err(error) => Err(error),
+            },
+        }
+    }
+
+    /// Writes what there is to write.
+    pub(super) async fn flush(&mut self) -> io::Result<()> {
+        if !self.output.is_empty() {
+            let deadline = Instant::now() + self.context.settings.head_time_max.duration();
+            wire::write(&self.stream, &self.output, deadline).await?;
+            self.output.clear();
+        }
+        Ok(())
+    }
+}
