@@ -5,6 +5,7 @@ mod support;
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use support::authority::Authority;
 use support::postfix::{Postfix, free_port};
 use support::{Gateway, await_some, run, text_of};
 
@@ -30,7 +31,7 @@ listeners.smtp.domains = ["boxes.example"]
 listeners.smtp.marks.subject = "[SPAM]"
 [[listeners.smtp.routes]]
 recipients = "*@boxes.example"
-forward = "smtp://{next_hop}"
+forward = "{next_hop}"
 [[scope]]
 path = "/mail"
 listeners = ["smtp"]
@@ -38,6 +39,10 @@ run = ["/judge", "/spamcheck"]
 "#
     );
     Gateway::start_in(folder, &settings)
+}
+
+fn smtp(next_hop: &Postfix) -> String {
+    format!("smtp://{}", next_hop.address())
 }
 
 fn send(server: &str, to: &str, more: &[&str]) -> String {
@@ -61,7 +66,7 @@ fn send(server: &str, to: &str, more: &[&str]) -> String {
 fn the_client_hears_what_the_next_hop_says() {
     let folder = tempfile::tempdir().expect("a folder");
     let next_hop = Postfix::start("");
-    let gateway = gateway(folder.path(), &next_hop.address().to_string(), "");
+    let gateway = gateway(folder.path(), &smtp(&next_hop), "");
     let server = gateway.address("smtp").to_string();
 
     let transcript = send(
@@ -120,7 +125,7 @@ fn the_client_hears_what_the_next_hop_says() {
 fn connections_to_the_next_hop_are_used_again() {
     let folder = tempfile::tempdir().expect("a folder");
     let next_hop = Postfix::start("");
-    let gateway = gateway(folder.path(), &next_hop.address().to_string(), "");
+    let gateway = gateway(folder.path(), &smtp(&next_hop), "");
     let server = format!("inet:{}", gateway.address("smtp"));
     // A connection of its own for each message.
     let output = run(
@@ -151,7 +156,7 @@ fn connections_to_the_next_hop_are_used_again() {
 #[test]
 fn a_next_hop_that_is_away_leaves_the_mail_with_its_sender() {
     let folder = tempfile::tempdir().expect("a folder");
-    let nobody = format!("127.0.0.1:{}", free_port());
+    let nobody = format!("smtp://127.0.0.1:{}", free_port());
     let gateway = gateway(folder.path(), &nobody, "");
     let transcript = send(
         &gateway.address("smtp").to_string(),
@@ -169,7 +174,7 @@ fn postfix_asks_before_its_queue_and_names_its_client() {
     let folder = tempfile::tempdir().expect("a folder");
     let behind = Postfix::start("smtpd_authorized_xforward_hosts = 127.0.0.0/8");
     let trusted = "listeners.smtp.trusted = [\"127.0.0.1\"]";
-    let gateway = gateway(folder.path(), &behind.address().to_string(), trusted);
+    let gateway = gateway(folder.path(), &smtp(&behind), trusted);
     let proxy = format!("smtpd_proxy_filter = 127.0.0.1:{}", gateway.port("smtp"));
     let in_front = Postfix::start(&format!(
         "{proxy}\nsmtpd_authorized_xclient_hosts = 127.0.0.0/8"
@@ -237,7 +242,7 @@ fn await_all(next_hop: &Postfix, sender: &Postfix) {
 fn no_message_is_lost_when_gatepost_is_killed() {
     let folder = tempfile::tempdir().expect("a folder");
     let next_hop = Postfix::start("");
-    let address = next_hop.address().to_string();
+    let address = smtp(&next_hop);
     let port = free_port();
     let bind = format!("listeners.smtp.bind = [\"127.0.0.1:{port}\"]");
     let first = gateway(folder.path(), &address, &bind);
@@ -255,7 +260,7 @@ fn no_message_is_lost_when_gatepost_is_killed() {
 fn no_message_is_lost_when_the_next_hop_is_killed() {
     let folder = tempfile::tempdir().expect("a folder");
     let next_hop = Postfix::start("");
-    let gateway = gateway(folder.path(), &next_hop.address().to_string(), "");
+    let gateway = gateway(folder.path(), &smtp(&next_hop), "");
     let sender = Postfix::start(&format!(
         "virtual_mailbox_domains =\nrelayhost = [127.0.0.1]:{}",
         gateway.port("smtp")
@@ -266,4 +271,107 @@ fn no_message_is_lost_when_the_next_hop_is_killed() {
     let started = next_hop.control("start");
     assert!(started.status.success(), "{}", text_of(&started));
     await_all(&next_hop, &sender);
+}
+
+#[test]
+fn mail_goes_on_encrypted_as_the_settings_want_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let authority = Authority::new(folder.path(), "authority");
+    authority.sign("hop", "hop.example", &["127.0.0.1", "hop.example"]);
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let encrypting = Postfix::start(&format!(
+        "smtpd_tls_security_level = may\nsmtpd_tls_cert_file = {}\nsmtpd_tls_key_file = {}\n\
+         smtpd_tls_received_header = yes",
+        path("hop.pem"),
+        path("hop.key"),
+    ));
+    let plain = Postfix::start("");
+    let checked = format!(
+        "listeners.smtp.forward.tls = \"required\"\nlisteners.smtp.forward.tls_ca = '{}'",
+        path("authority.pem"),
+    );
+    let said = |next_hop: &Postfix, settings: &str| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let gateway = gateway(folder.path(), &smtp(next_hop), settings);
+        let server = gateway.address("smtp").to_string();
+        send(&server, "anna@boxes.example", &[])
+    };
+
+    // Who signed the certificate does not matter unless TLS is required.
+    for settings in [
+        "",
+        &checked,
+        &format!("{checked}\nlisteners.smtp.forward.tls_name = 'hop.example'"),
+    ] {
+        let transcript = said(&encrypting, settings);
+        assert!(
+            transcript.contains("250 2.0.0 Ok: queued"),
+            "{settings}: {transcript}"
+        );
+    }
+    let transcript = said(&encrypting, "listeners.smtp.forward.tls = 'off'");
+    assert!(transcript.contains("250 2.0.0 Ok: queued"), "{transcript}");
+    let mail = encrypting.await_mail("anna", 4);
+    let encrypted = mail
+        .iter()
+        .filter(|mail| mail.contains("(using TLSv1.3 with cipher"))
+        .count();
+    assert_eq!(encrypted, 3, "{mail:?}");
+
+    let other_name = format!("{checked}\nlisteners.smtp.forward.tls_name = 'other.example'");
+    let stranger = "listeners.smtp.forward.tls = 'required'";
+    for (next_hop, settings, refusal) in [
+        (
+            &encrypting,
+            other_name.as_str(),
+            "451 4.4.1 TLS with the next hop fails",
+        ),
+        (
+            &encrypting,
+            stranger,
+            "451 4.4.1 TLS with the next hop fails",
+        ),
+        (
+            &plain,
+            &checked,
+            "451 4.4.1 the next hop does not offer STARTTLS",
+        ),
+    ] {
+        let transcript = said(next_hop, settings);
+        assert!(transcript.contains(refusal), "{settings}: {transcript}");
+    }
+    assert_eq!(encrypting.mailbox("anna").len(), 4);
+    assert!(plain.mailbox("anna").is_empty());
+}
+
+#[test]
+fn mail_goes_on_by_lmtp() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let socket = folder.path().join("lmtp");
+    let kept = folder.path().join("kept");
+    let listen = format!("unix:{}", socket.display());
+    // Keeps each message in a file and refuses nothing.
+    let mut next_hop = support::command("smtp-sink")
+        .args(["-L", "-u", "root", "-D"])
+        .arg(&kept)
+        .args([listen.as_str(), "10"])
+        .spawn()
+        .expect("smtp-sink");
+    await_some("smtp-sink listens", || socket.exists().then_some(()));
+    let gateway = gateway(folder.path(), &format!("lmtp://{listen}"), "");
+    let server = gateway.address("smtp").to_string();
+    let transcript = send(&server, "anna@boxes.example,bert@boxes.example", &[]);
+    next_hop.kill().expect("it runs");
+    next_hop.wait().expect("it ends");
+    assert!(transcript.contains("<-  250 2."), "{transcript}");
+    let mail = std::fs::read_to_string(&kept).expect("a message");
+    for part in [
+        "X-Client-Proto: LMTP",
+        "X-Rcpt-Args: <anna@boxes.example>",
+        "X-Rcpt-Args: <bert@boxes.example>",
+        "Subject: hello",
+        "X-Spam-Status: No",
+    ] {
+        assert!(mail.contains(part), "{part} is missing in {mail}");
+    }
 }

@@ -4,47 +4,10 @@ mod support;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::path::{Path, PathBuf};
 use std::process::Output;
 
+use support::authority::Authority;
 use support::{Client, Gateway, await_some, paho, run, text_of};
-
-/// An authority in a folder of its own.
-struct Authority {
-    folder: PathBuf,
-    issuer: rcgen::Issuer<'static, rcgen::KeyPair>,
-}
-
-impl Authority {
-    fn new(folder: &Path, name: &str) -> Self {
-        let mut parameters = rcgen::CertificateParams::default();
-        parameters.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-        parameters
-            .distinguished_name
-            .push(rcgen::DnType::CommonName, name);
-        let key = rcgen::KeyPair::generate().expect("a key");
-        let certificate = parameters.self_signed(&key).expect("a certificate");
-        std::fs::write(folder.join(format!("{name}.pem")), certificate.pem()).expect("written");
-        Self {
-            folder: folder.to_owned(),
-            issuer: rcgen::Issuer::new(parameters, key),
-        }
-    }
-
-    /// Writes `FILE.pem` and `FILE.key` for a server of this name, or a client.
-    fn sign(&self, file: &str, name: &str, addresses: &[&str]) {
-        let addresses: Vec<String> = addresses.iter().map(|&name| name.to_owned()).collect();
-        let mut parameters = rcgen::CertificateParams::new(addresses).expect("names");
-        parameters
-            .distinguished_name
-            .push(rcgen::DnType::CommonName, name);
-        let key = rcgen::KeyPair::generate().expect("a key");
-        let signed = parameters.signed_by(&key, &self.issuer).expect("signed");
-        let path = |end: &str| self.folder.join(format!("{file}.{end}"));
-        std::fs::write(path("pem"), signed.pem()).expect("written");
-        std::fs::write(path("key"), key.serialize_pem()).expect("written");
-    }
-}
 
 fn publish(gateway: &Gateway, message: &str, arguments: &[&str]) -> Output {
     let port = gateway.port("mqtt/tls");
@@ -303,4 +266,78 @@ fn a_proxy_in_front_tells_who_the_client_is() {
     let url = gateway.url("/healthz");
     let fetched = run("curl", &["-sS", "--fail", "--haproxy-protocol", &url], b"");
     assert!(fetched.status.success(), "{}", text_of(&fetched));
+}
+
+#[test]
+fn mail_comes_encrypted_by_starttls_and_at_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let authority = Authority::new(folder.path(), "authority");
+    authority.sign("server", "localhost", &SERVER_NAMES);
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let listeners = ["smtp", "lmtp", "pop3"].map(|listener| {
+        format!(
+            "[listeners.{listener}.tls]\nbind = [\"127.0.0.1:0\"]\ncert = '{}'\nkey = '{}'\n",
+            path("server.pem"),
+            path("server.key"),
+        )
+    });
+    let gateway = Gateway::start(&format!("rules.paths = []\n{}", listeners.concat()));
+    let ca = path("authority.pem");
+    let mut subscriber = Client::start(
+        "mosquitto_sub",
+        &["-p", &gateway.port("mqtt"), "-t", "secret/#", "-v", "-d"],
+    );
+    subscriber.await_line("SUBACK");
+    for (listener, manner, number) in [
+        ("smtp", "--tls", 1),
+        ("smtp/tls", "--tls-on-connect", 2),
+        ("lmtp", "--tls", 3),
+        ("lmtp/tls", "--tls-on-connect", 4),
+    ] {
+        let server = format!("localhost:{}", gateway.port(listener));
+        let protocol = if listener.starts_with("lmtp") {
+            "LMTP"
+        } else {
+            "ESMTP"
+        };
+        let to = format!("secret+{number}@localhost");
+        let body = format!("number {number}");
+        let mut arguments = vec!["--server", &server, "--protocol", protocol, manner];
+        arguments.extend(["--tls-verify", "--tls-ca-path", &ca]);
+        arguments.extend(["--from", "otto@example.org", "--to", &to, "--body", &body]);
+        let output = run("swaks", &arguments, b"");
+        let transcript = text_of(&output);
+        assert!(output.status.success(), "{listener}: {transcript}");
+        assert!(
+            transcript.contains("=== TLS started with cipher TLSv1.3"),
+            "{transcript}"
+        );
+        // Within TLS it is not offered again.
+        let (_, within) = transcript.split_once("=== TLS started").expect("TLS");
+        assert!(!within.contains("250-STARTTLS"), "{within}");
+        subscriber.await_line(&format!("number {number}"));
+    }
+
+    let script = format!(
+        "import poplib, ssl\n\
+         trust = ssl.create_default_context(cafile={ca:?})\n\
+         server = poplib.POP3('localhost', {})\n\
+         print(server.capa())\n\
+         print(server.stls(trust))\n\
+         print(server.capa())\n\
+         print(poplib.POP3_SSL('localhost', {}, context=trust).getwelcome())",
+        gateway.port("pop3"),
+        gateway.port("pop3/tls"),
+    );
+    let output = run("python3", &["-c", &script], b"");
+    let lines: Vec<String> = text_of(&output).lines().map(str::to_owned).collect();
+    assert!(output.status.success() && lines.len() == 4, "{lines:?}");
+    assert!(
+        lines[0].contains("STLS") && !lines[2].contains("STLS"),
+        "{lines:?}"
+    );
+    assert!(
+        lines[1].contains("+OK") && lines[3].contains("+OK"),
+        "{lines:?}"
+    );
 }

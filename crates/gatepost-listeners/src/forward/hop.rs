@@ -7,9 +7,9 @@ use bytes::BytesMut;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{Instant, timeout_at};
 
-use super::ForwardSettings;
 use super::next_hop::{NextHop, Place};
 use super::reply::{self, HopReply};
+use super::{Forward, HopTls};
 use crate::stream::Stream;
 use crate::wire;
 
@@ -26,6 +26,10 @@ pub(crate) enum HopError {
     Garbled(#[from] reply::Garbled),
     #[error("the next hop does not greet: {0} {1}")]
     Refused(u16, String),
+    #[error("the next hop does not offer STARTTLS, which forward.tls requires")]
+    NoTls,
+    #[error("TLS with the next hop fails: {0}")]
+    Tls(#[source] io::Error),
 }
 
 impl From<io::Error> for HopError {
@@ -47,6 +51,7 @@ pub(super) struct Offers {
     pub(super) dsn: bool,
     pub(super) chunking: bool,
     pub(super) binary: bool,
+    starttls: bool,
     /// XFORWARD with NAME, ADDR, PROTO and HELO.
     pub(super) xforward: bool,
 }
@@ -64,6 +69,7 @@ impl Offers {
                 "DSN" => offers.dsn = true,
                 "CHUNKING" => offers.chunking = true,
                 "BINARYMIME" => offers.binary = true,
+                "STARTTLS" => offers.starttls = true,
                 "XFORWARD" => {
                     let names: Vec<&str> = words.collect();
                     let wanted = ["NAME", "ADDR", "PROTO", "HELO"];
@@ -85,38 +91,91 @@ pub(super) struct Hop {
 }
 
 impl Hop {
-    /// Connects and greets.
+    /// Connects and greets, and encrypts as the settings want it.
     pub(super) async fn open(
         next_hop: &NextHop,
-        settings: &ForwardSettings,
+        forward: &Forward,
         hostname: &str,
     ) -> Result<Self, HopError> {
-        let deadline = Instant::now() + settings.connect_timeout.duration();
-        let connected = timeout_at(deadline, connect(&next_hop.place)).await;
+        let tls = forward.settings.tls;
+        match Self::open_with(tls, next_hop, forward, hostname).await {
+            Err(HopError::Tls(error)) if tls == HopTls::Opportunistic => {
+                tracing::warn!(target: "smtp", %next_hop, "mail goes on in plain text: {error}");
+                Self::open_with(HopTls::Off, next_hop, forward, hostname).await
+            }
+            done => done,
+        }
+    }
+
+    async fn open_with(
+        tls: HopTls,
+        next_hop: &NextHop,
+        forward: &Forward,
+        hostname: &str,
+    ) -> Result<Self, HopError> {
+        let limit = forward.settings.connect_timeout.duration();
+        let connected = timeout_at(Instant::now() + limit, connect(&next_hop.place)).await;
         let stream = connected
             .map_err(|_| HopError::Timeout)?
             .map_err(HopError::Unreachable)?;
-        let mut hop = Self {
-            stream,
-            input: BytesMut::new(),
-            offers: Offers::default(),
-            speaks_lmtp: next_hop.speaks_lmtp,
-        };
-        let limit = settings.connect_timeout.duration();
+        let mut hop = Self::over(stream, next_hop);
         let greeting = hop.reply(limit).await?;
         if !greeting.is_positive() {
             return Err(HopError::Refused(greeting.code, greeting.text()));
         }
-        let hello = if hop.speaks_lmtp { "LHLO" } else { "EHLO" };
-        let mut answer = hop.command(&format!("{hello} {hostname}"), limit).await?;
-        if !answer.is_positive() && !hop.speaks_lmtp {
-            answer = hop.command(&format!("HELO {hostname}"), limit).await?;
+        hop.greet(hostname, limit).await?;
+        match tls {
+            HopTls::Required if !hop.offers.starttls => Err(HopError::NoTls),
+            HopTls::Required | HopTls::Opportunistic if hop.offers.starttls => {
+                let mut hop = hop.encrypted(next_hop, forward).await?;
+                // RFC 3207 § 4.2: what it said before counts no more.
+                hop.greet(hostname, limit).await?;
+                Ok(hop)
+            }
+            _ => Ok(hop),
+        }
+    }
+
+    fn over(stream: Stream, next_hop: &NextHop) -> Self {
+        Self {
+            stream,
+            input: BytesMut::new(),
+            offers: Offers::default(),
+            speaks_lmtp: next_hop.speaks_lmtp,
+        }
+    }
+
+    /// EHLO, or what stands for it.
+    async fn greet(&mut self, hostname: &str, limit: Duration) -> Result<(), HopError> {
+        let hello = if self.speaks_lmtp { "LHLO" } else { "EHLO" };
+        let mut answer = self.command(&format!("{hello} {hostname}"), limit).await?;
+        if !answer.is_positive() && !self.speaks_lmtp {
+            answer = self.command(&format!("HELO {hostname}"), limit).await?;
         }
         if !answer.is_positive() {
             return Err(HopError::Refused(answer.code, answer.text()));
         }
-        hop.offers = Offers::read(&answer);
-        Ok(hop)
+        self.offers = Offers::read(&answer);
+        Ok(())
+    }
+
+    async fn encrypted(mut self, next_hop: &NextHop, forward: &Forward) -> Result<Self, HopError> {
+        let limit = forward.settings.connect_timeout.duration();
+        let answer = self.command("STARTTLS", limit).await?;
+        if !answer.is_positive() {
+            let refusal = format!("{} {}", answer.code, answer.text());
+            return Err(HopError::Tls(io::Error::other(refusal)));
+        }
+        // What came behind the answer in plain text may be anybody's.
+        if !self.input.is_empty() {
+            return Err(HopError::Tls(io::ErrorKind::InvalidData.into()));
+        }
+        let name = match forward.settings.tls_name.as_str() {
+            "" => next_hop.host(),
+            name => name,
+        };
+        let encrypted = forward.tls.connect(self.stream, name, limit).await;
+        Ok(Self::over(encrypted.map_err(HopError::Tls)?, next_hop))
     }
 
     /// Sends a command line and waits for its reply.

@@ -11,8 +11,12 @@ mod pool;
 mod relay;
 mod reply;
 
+use std::path::PathBuf;
+
 use gatepost_settings::Period;
 use serde::{Deserialize, Serialize};
+
+use crate::tls::{Outgoing, TlsError, Trust};
 
 pub(crate) use hop::HopError;
 pub use next_hop::{MalformedNextHop, NextHop};
@@ -26,10 +30,64 @@ pub fn fuzz_reply(input: &[u8]) -> String {
     format!("{:?}", reply::take(&mut input))
 }
 
+/// Whether mail goes to the next hop encrypted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HopTls {
+    /// Never.
+    Off,
+    /// Where it offers STARTTLS, whatever its certificate; in plain text if TLS fails (RFC 7435).
+    #[default]
+    Opportunistic,
+    /// Always, with a certificate for its name, or the mail stays with its client.
+    Required,
+}
+
+/// How all connections of a listener speak to the next hop.
+pub(crate) struct Forward {
+    pub(crate) settings: ForwardSettings,
+    tls: Outgoing,
+}
+
+impl Forward {
+    pub(crate) fn new(settings: ForwardSettings) -> Self {
+        let trust = settings.trust();
+        Self {
+            settings,
+            tls: Outgoing::new(trust),
+        }
+    }
+}
+
+impl ForwardSettings {
+    fn trust(&self) -> Trust {
+        match self.tls {
+            HopTls::Required => Trust::Authorities(self.tls_ca.clone()),
+            HopTls::Off | HopTls::Opportunistic => Trust::Anybody,
+        }
+    }
+
+    /// Whether the next hop's certificate could be checked.
+    pub fn check(&self) -> Result<(), TlsError> {
+        match self.tls {
+            HopTls::Required => Outgoing::new(self.trust()).check(),
+            HopTls::Off | HopTls::Opportunistic => Ok(()),
+        }
+    }
+}
+
 /// `listeners.smtp.forward`: how the next hop is spoken to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ForwardSettings {
+    /// Whether mail goes to it encrypted: `off`; `opportunistic`, where it offers STARTTLS, whatever
+    /// its certificate; `required`, or else the mail stays with its client.
+    pub tls: HopTls,
+    /// The authorities that may sign its certificate where TLS is required, a PEM file; empty
+    /// takes the system's.
+    pub tls_ca: PathBuf,
+    /// The name that its certificate must have then; empty takes the one it is reached by.
+    pub tls_name: String,
     /// Whether it is told the client's own name and address (XFORWARD), where it offers that.
     pub xforward: bool,
     /// How long connecting and greeting may take.
@@ -47,6 +105,9 @@ pub struct ForwardSettings {
 impl Default for ForwardSettings {
     fn default() -> Self {
         Self {
+            tls: HopTls::default(),
+            tls_ca: PathBuf::new(),
+            tls_name: String::new(),
             xforward: true,
             connect_timeout: Period::seconds(30),
             // RFC 5321 § 4.5.3.2.

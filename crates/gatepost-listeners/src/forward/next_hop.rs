@@ -29,6 +29,20 @@ pub(super) enum Place {
 )]
 pub struct MalformedNextHop(String);
 
+impl NextHop {
+    /// The name or address of its machine.
+    pub(super) fn host(&self) -> &str {
+        match &self.place {
+            Place::Tcp(place) => {
+                let host = place.rsplit_once(':').map_or("", |(host, _)| host);
+                let bare = host.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+                bare.unwrap_or(host)
+            }
+            Place::Unix(_) => "localhost",
+        }
+    }
+}
+
 impl FromStr for NextHop {
     type Err = MalformedNextHop;
 

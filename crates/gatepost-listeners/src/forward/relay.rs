@@ -12,7 +12,7 @@ use memchr::memchr_iter;
 use super::hop::{Hop, HopError};
 use super::next_hop::NextHop;
 use super::reply::HopReply;
-use super::{ForwardSettings, pool};
+use super::{Forward, ForwardSettings, pool};
 
 /// How the body's bytes are to be taken (RFC 6152, RFC 3030).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -71,11 +71,12 @@ impl Relay {
     /// Begins a transaction: over an idle connection if there is one.
     pub(crate) async fn begin(
         next_hop: &Arc<NextHop>,
-        settings: &ForwardSettings,
+        forward: &Forward,
         hostname: &str,
         origin: &Origin,
         mail: Mail,
     ) -> Result<Begun, HopError> {
+        let settings = &forward.settings;
         if let Some(hop) = pool::take(next_hop, settings) {
             // One that the other side gives up at this moment is no reason to refuse anything.
             if let Ok(begun) = Self::begin_over(hop, next_hop, settings, origin, mail.clone()).await
@@ -83,7 +84,7 @@ impl Relay {
                 return Ok(begun);
             }
         }
-        let hop = Hop::open(next_hop, settings, hostname).await?;
+        let hop = Hop::open(next_hop, forward, hostname).await?;
         Self::begin_over(hop, next_hop, settings, origin, mail).await
     }
 

@@ -39,6 +39,7 @@ pub use settings::SmtpSettings;
 
 use crate::acceptor::Acceptor;
 use crate::admission::Admission;
+use crate::forward::Forward;
 use crate::gateway::Gateway;
 use crate::service::{self, Arrival};
 use crate::tls::Tls;
@@ -84,6 +85,7 @@ pub struct SmtpContext {
     gateway: Gateway,
     door: Option<Door>,
     tls: Option<Tls>,
+    forward: Forward,
 }
 
 impl SmtpContext {
@@ -109,6 +111,7 @@ impl SmtpContext {
                 settings.connections_max,
                 settings.connections_per_address_max,
             ),
+            forward: Forward::new(settings.forward.clone()),
             settings,
             hostname,
             gateway,

@@ -173,9 +173,9 @@ impl Connection<'_> {
                 helo: session.helo().map(str::to_owned),
                 protocol: "ESMTP",
             };
-            let settings = &self.context.settings.forward;
+            let forward = &self.context.forward;
             let hostname = &self.context.hostname;
-            match Relay::begin(next_hop, settings, hostname, &origin, mail).await? {
+            match Relay::begin(next_hop, forward, hostname, &origin, mail).await? {
                 Begun::Open(relay) => self.relay = Some(relay),
                 Begun::Refused(refusal) => return Ok(reply::of_hop(&refusal)),
             }

@@ -3,17 +3,20 @@
 //! [`Tls`] is one listener's certificates and what it asks of clients; [`Tls::accept`] turns a
 //! plain [`Stream`] into an encrypted one, at once or after STARTTLS. Certificates are read anew
 //! when their files change and on SIGHUP; connections that are open keep what they began with,
-//! and a file that cannot be used changes nothing.
+//! and a file that cannot be used changes nothing. [`Outgoing`] is the other side, for servers that
+//! we connect to.
 
 mod certificates;
 mod common_name;
 mod error;
+mod outgoing;
 mod pem;
 mod session;
 mod settings;
 
 use std::future::poll_fn;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -22,6 +25,7 @@ use parking_lot::Mutex;
 use rustls::{ServerConfig, ServerConnection};
 
 pub use error::TlsError;
+pub use outgoing::{Anybody, Outgoing, SYSTEM_AUTHORITIES, Trust};
 pub use session::TlsSession;
 pub use settings::{CertificateFiles, TlsSettings};
 
@@ -80,7 +84,11 @@ impl Tls {
         };
         let config = self.inner.config.load_full();
         let connection = ServerConnection::new(config).map_err(io::Error::other)?;
-        let session = TlsSession::new(socket, connection, self.inner.settings.client_is_user);
+        let session = TlsSession::new(
+            socket,
+            connection.into(),
+            self.inner.settings.client_is_user,
+        );
         let limit = self.inner.settings.handshake_timeout.duration();
         let handshake = poll_fn(|context| session.poll_handshake(context));
         match tokio::time::timeout(limit, handshake).await {
@@ -126,7 +134,6 @@ impl Tls {
 }
 
 fn stamps(settings: &TlsSettings) -> Vec<Stamp> {
-    use std::os::unix::fs::MetadataExt;
     let more = settings
         .more
         .iter()
@@ -135,11 +142,14 @@ fn stamps(settings: &TlsSettings) -> Vec<Stamp> {
         .into_iter()
         .chain(more)
         .chain(&settings.client_ca)
-        .map(|file| {
-            let metadata = std::fs::metadata(file).ok()?;
-            Some((metadata.modified().ok()?, metadata.len(), metadata.ino()))
-        })
+        .map(|file| stamp(file))
         .collect()
+}
+
+fn stamp(file: &Path) -> Stamp {
+    use std::os::unix::fs::MetadataExt;
+    let metadata = std::fs::metadata(file).ok()?;
+    Some((metadata.modified().ok()?, metadata.len(), metadata.ino()))
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::task::{Context, Poll, Waker, ready};
 
 use parking_lot::Mutex;
-use rustls::ServerConnection;
+use rustls::Connection;
 use tokio::net::{TcpStream, UnixStream};
 
 use super::common_name;
@@ -96,7 +96,7 @@ pub struct TlsSession {
 
 #[derive(Debug)]
 struct State {
-    connection: ServerConnection,
+    connection: Connection,
     /// The connection's own task, from its last wait.
     owner: Option<Waker>,
 }
@@ -136,11 +136,7 @@ impl State {
 }
 
 impl TlsSession {
-    pub(super) fn new(
-        socket: Socket,
-        mut connection: ServerConnection,
-        client_is_user: bool,
-    ) -> Self {
+    pub(super) fn new(socket: Socket, mut connection: Connection, client_is_user: bool) -> Self {
         connection.set_buffer_limit(Some(SEAL_BYTES));
         Self {
             socket,
@@ -296,11 +292,7 @@ impl TlsSession {
 }
 
 /// Seals plaintext from `skip` on, as much as the buffer of rustls takes.
-fn seal(
-    connection: &mut ServerConnection,
-    slices: &[IoSlice<'_>],
-    mut skip: usize,
-) -> io::Result<usize> {
+fn seal(connection: &mut Connection, slices: &[IoSlice<'_>], mut skip: usize) -> io::Result<usize> {
     // Small pieces, such as packets of MQTT, share a record: one seal instead of many.
     let mut rest: smallvec::SmallVec<[IoSlice<'_>; 16]> = smallvec::SmallVec::new();
     let mut room = SEAL_BYTES;

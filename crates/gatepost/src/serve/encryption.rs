@@ -11,9 +11,11 @@ const HTTP_PROTOCOLS: [&str; 2] = ["h2", "http/1.1"];
 
 /// Certificates that cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[error("listeners.{listener}.tls: {error}")]
+#[error("listeners.{listener}.{table}: {error}")]
 pub(crate) struct Unusable {
     listener: Listener,
+    /// Which of its settings name them.
+    table: &'static str,
     error: TlsError,
 }
 
@@ -37,8 +39,22 @@ impl Encryption {
                 _ => &[],
             };
             let tls = Tls::open(place.tls, protocols);
-            let tls = tls.map_err(|error| Unusable { listener, error })?;
+            let tls = tls.map_err(|error| Unusable {
+                listener,
+                table: "tls",
+                error,
+            })?;
             encryption.listeners.push((listener, tls));
+        }
+        for (listener, forward) in [
+            (Listener::Smtp, &config.listeners.smtp.forward),
+            (Listener::Lmtp, &config.listeners.lmtp.forward),
+        ] {
+            forward.check().map_err(|error| Unusable {
+                listener,
+                table: "forward",
+                error,
+            })?;
         }
         Ok(encryption)
     }

@@ -2,6 +2,7 @@
 
 #![allow(dead_code)] // each test file uses its own part
 
+pub(crate) mod authority;
 pub(crate) mod postfix;
 
 use std::collections::BTreeMap;

@@ -1,0 +1,165 @@
+//! TLS towards servers that we connect to: the next hop of mail.
+
+use std::future::poll_fn;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{
+    ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme,
+};
+
+use super::error::TlsError;
+use super::session::{Socket, TlsSession};
+use super::{Stamp, pem, stamp};
+use crate::stream::Stream;
+
+/// Where distributions keep the authorities that they believe.
+pub const SYSTEM_AUTHORITIES: [&str; 3] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/cert.pem",
+];
+
+/// Whose certificates are believed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Trust {
+    /// Everybody's: no one can read along, but who the server is stays open.
+    Anybody,
+    /// Those for the server's name, signed by an authority of this file; an empty path stands
+    /// for the system's.
+    Authorities(PathBuf),
+}
+
+/// Our side of TLS as a client. The file of authorities is read at its first use, and again when
+/// it changes.
+pub struct Outgoing {
+    trust: Trust,
+    read: Mutex<Option<(Stamp, Arc<ClientConfig>)>>,
+}
+
+impl Outgoing {
+    /// Reads nothing yet.
+    pub const fn new(trust: Trust) -> Self {
+        Self {
+            trust,
+            read: Mutex::new(None),
+        }
+    }
+
+    /// Reads what a connection would need.
+    pub fn check(&self) -> Result<(), TlsError> {
+        self.config().map(drop)
+    }
+
+    fn config(&self) -> Result<Arc<ClientConfig>, TlsError> {
+        let file = match &self.trust {
+            Trust::Anybody => None,
+            Trust::Authorities(file) => Some(authorities_file(file)?),
+        };
+        let present = file.and_then(stamp);
+        let mut read = self.read.lock();
+        if let Some((known, config)) = &*read
+            && *known == present
+        {
+            return Ok(Arc::clone(config));
+        }
+        let config = Arc::new(config(file)?);
+        *read = Some((present, Arc::clone(&config)));
+        Ok(config)
+    }
+
+    /// Does the handshake with the server of this name, within `limit`.
+    pub async fn connect(&self, stream: Stream, name: &str, limit: Duration) -> io::Result<Stream> {
+        let socket = match stream {
+            Stream::Tcp(stream) => Socket::Tcp(stream),
+            Stream::Unix(stream) => Socket::Unix(stream),
+            Stream::Tls(_) => return Err(io::ErrorKind::AlreadyExists.into()),
+        };
+        let config = self.config().map_err(io::Error::other)?;
+        let name = ServerName::try_from(name.to_owned()).map_err(io::Error::other)?;
+        let connection = ClientConnection::new(config, name).map_err(io::Error::other)?;
+        let session = TlsSession::new(socket, connection.into(), false);
+        let handshake = poll_fn(|context| session.poll_handshake(context));
+        match tokio::time::timeout(limit, handshake).await {
+            Ok(done) => done?,
+            Err(_) => return Err(io::ErrorKind::TimedOut.into()),
+        }
+        Ok(Stream::Tls(Box::new(session)))
+    }
+}
+
+fn authorities_file(file: &Path) -> Result<&Path, TlsError> {
+    if !file.as_os_str().is_empty() {
+        return Ok(file);
+    }
+    let mut systems = SYSTEM_AUTHORITIES.iter().map(Path::new);
+    systems.find(|file| file.exists()).ok_or(TlsError::Setting(
+        "the system's authorities are not found; mend: name a file of authorities",
+    ))
+}
+
+fn config(authorities: Option<&Path>) -> Result<ClientConfig, TlsError> {
+    let provider = Arc::new(ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+        .with_safe_default_protocol_versions()?;
+    let Some(file) = authorities else {
+        let anybody = Arc::new(Anybody(provider));
+        let builder = builder
+            .dangerous()
+            .with_custom_certificate_verifier(anybody);
+        return Ok(builder.with_no_client_auth());
+    };
+    let mut roots = RootCertStore::empty();
+    let (added, _) = roots.add_parsable_certificates(pem::certificates(file)?);
+    if added == 0 {
+        return Err(TlsError::file(file, 0, "there is no authority in it"));
+    }
+    Ok(builder.with_root_certificates(roots).with_no_client_auth())
+}
+
+/// Believes any certificate, as long as its key is the server's.
+#[derive(Debug)]
+pub struct Anybody(pub Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Anybody {
+    fn verify_server_cert(
+        &self,
+        _certificate: &CertificateDer<'_>,
+        _intermediates: &[CertificateDer<'_>],
+        _name: &ServerName<'_>,
+        _ocsp: &[u8],
+        _now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signed, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signed, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
