@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use gatepost_message::{Action, Edit, Envelope, Format, Listener, Message, Peer, edit};
-use gatepost_procedures::CallError;
+use gatepost_procedures::{Answer, CallError};
 use gatepost_rules::{Report, TeachError, Teaching};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -244,20 +244,34 @@ impl Connection {
     }
 
     /// What the rules found, whether it counts as spam, and what a scope changes of the message.
-    async fn judge(&self, message: &Arc<Message>) -> Result<(Report, bool, Vec<Edit>), Broken> {
+    async fn judge(
+        &self,
+        message: &Arc<Message>,
+    ) -> Result<(Arc<Report>, bool, Vec<Edit>), Broken> {
         let started = Instant::now();
         let procedures = self.context.gateway.procedures();
-        let report = procedures
-            .scan(Arc::clone(message))
-            .await
-            .map_err(|error: CallError| Failure::temporary(&error.to_string()))?;
-        let (verdict, is_spam) = if procedures.scope_for(Listener::Spamd, None, &[]).is_some() {
-            let verdict = procedures.judge(message).await;
-            let is_spam = !verdict.action.delivers();
-            (verdict, is_spam)
-        } else {
-            (procedures.verdict_of(&report), report.is_spam())
+        let scan = || async {
+            let scanned = procedures.scan(Arc::clone(message)).await;
+            scanned.map_err(|error: CallError| Failure::temporary(&error.to_string()))
         };
+        let (report, verdict, is_spam) =
+            if procedures.scope_for(Listener::Spamd, None, &[]).is_some() {
+                let Answer {
+                    verdict, report, ..
+                } = procedures.judge_and_report(message).await;
+                // A scope that runs the rules is not to run them twice: they learn from each scan.
+                let report = match report {
+                    Some(report) => report,
+                    None => Arc::new(scan().await?),
+                };
+                let is_spam = !verdict.action.delivers();
+                (report, verdict, is_spam)
+            } else {
+                let report = scan().await?;
+                let verdict = procedures.verdict_of(&report);
+                let is_spam = report.is_spam();
+                (Arc::new(report), verdict, is_spam)
+            };
         let gateway = &self.context.gateway;
         gateway.note(message, &verdict, started.elapsed());
         if verdict.action == Action::Defer {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use gatepost_message::{Action, Message, Verdict, edit};
+use gatepost_rules::Report;
 
 use crate::Arguments;
 use crate::procedure::{Answer, Call, Cost, Failure, Needs, Procedure};
@@ -73,6 +74,7 @@ pub(crate) struct Run {
     verdict: Verdict,
     text: String,
     cost: Cost,
+    report: Option<Arc<Report>>,
     /// The message as the members so far have changed it.
     changed: Option<Arc<Message>>,
 }
@@ -90,6 +92,7 @@ impl Chain {
             verdict: Verdict::accept(),
             text: String::new(),
             cost: Cost::default(),
+            report: None,
             changed: None,
         }
     }
@@ -135,6 +138,7 @@ impl Run {
             verdict: self.verdict,
             text: self.text,
             cost: self.cost,
+            report: self.report,
         }
     }
 
@@ -155,6 +159,7 @@ impl Run {
         sum.edits.append(&mut one.edits);
         self.cost.steps += answer.cost.steps;
         self.cost.memory_bytes = self.cost.memory_bytes.max(answer.cost.memory_bytes);
+        self.report = answer.report.or(self.report.take());
         self.text.push_str(&answer.text);
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use gatepost_message::{Message, Verdict};
+use gatepost_rules::Report;
 
 use crate::Arguments;
 use crate::status::Statistics;
@@ -17,7 +18,7 @@ pub enum Needs {
 }
 
 /// What a procedure says, and what it answers to a caller who wants a text (a page's `call()`).
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Answer {
     /// What becomes of the message.
     pub verdict: Verdict,
@@ -25,6 +26,8 @@ pub struct Answer {
     pub text: String,
     /// What the Luau members cost; nothing for the built-in ones.
     pub cost: Cost,
+    /// All that the rules found, where they ran.
+    pub report: Option<Arc<Report>>,
 }
 
 /// What Luau code took beside time.

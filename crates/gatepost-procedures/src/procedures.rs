@@ -174,19 +174,24 @@ impl Procedures {
 
     /// Has the scope that fits the message judge it; without one it is accepted.
     pub async fn judge(&self, message: &Arc<Message>) -> Verdict {
+        self.judge_and_report(message).await.verdict
+    }
+
+    /// The same, with what the rules found if the scope asked them.
+    pub async fn judge_and_report(&self, message: &Arc<Message>) -> Answer {
         let set = self.0.set.load_full();
         let envelope = &message.envelope;
         let topic = message.topic.as_ref().map(gatepost_message::Topic::as_str);
         let scope = set.scope_for(envelope.listener, topic, &envelope.recipients);
         let Some(scope) = scope.and_then(|id| set.scope(id)) else {
-            return Verdict::accept();
+            return Verdict::accept().into();
         };
         let run = scope.chain.clone().start();
-        let verdict = self.run(run, message, Arguments::none()).await.verdict;
+        let answer = self.run(run, message, Arguments::none()).await;
         if let Some(originals) = &self.0.host.originals {
             originals.keep(message);
         }
-        verdict
+        answer
     }
 
     /// Has the procedure or scope at `path` judge the message.

@@ -152,6 +152,24 @@ async fn a_chain_gathers_tags_and_ends_at_the_first_refusal() {
 }
 
 #[tokio::test]
+async fn a_scope_that_runs_the_rules_tells_all_that_they_found() {
+    let procedures = World::new()
+        .with("kind", "return function() return \"accept\" end")
+        .scope(scope("/rules", &["/spamcheck", "/kind"]))
+        .start();
+    let message = Arc::new(mail("x"));
+    let answer = procedures.judge_and_report(&message).await;
+    let report = answer.report.expect("the rules ran");
+    let score = answer.verdict.score.expect("a score");
+    assert!((report.score - score.value).abs() < 1e-9);
+    let procedures = World::new()
+        .with("kind", "return function() return \"accept\" end")
+        .scope(scope("/none", &["/kind"]))
+        .start();
+    assert!(procedures.judge_and_report(&message).await.report.is_none());
+}
+
+#[tokio::test]
 async fn a_scope_is_called_like_a_procedure() {
     let procedures = World::new()
         .scope(scope("/mail", &["/noop", "/sizecheck"]))

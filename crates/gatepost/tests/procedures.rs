@@ -236,6 +236,44 @@ fn a_replay_shows_whose_verdict_would_change() {
 }
 
 #[test]
+fn a_replay_knows_what_was_learned_and_changes_nothing_of_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, text: &str| {
+        std::fs::write(folder.path().join(name), text).expect("written");
+    };
+    std::fs::create_dir(folder.path().join("rules")).expect("a folder");
+    write(
+        "rules/learned.cf",
+        "bayes_min_spam_num 1\nbayes_min_ham_num 1\nbayes_auto_learn 0\n\
+         body BAYES_99 eval:check_bayes('0.90', '1.00')\nscore BAYES_99 10\n",
+    );
+    let gateway = Gateway::start_in(
+        folder.path(),
+        "rules.paths = ['rules']\n[[scope]]\npath = '/mail'\nlisteners = ['smtp']\nrun = ['/spamcheck']\n",
+    );
+    let body = "lottery winners collect jackpot money";
+    assert!(swaks(&gateway, body).contains("250 2.0.0"));
+    let replayed = |verdicts: &str| {
+        let arguments = ["check", "--config", "gatepost.toml", "--replay", "9"];
+        await_some(verdicts, || {
+            let (shown, _) = gatepost(folder.path(), &arguments);
+            shown.contains(verdicts).then_some(shown)
+        })
+    };
+    replayed("replayed 1 kept messages: 0 would get another verdict");
+
+    write("spam.eml", &format!("Subject: win\n\n{body}\n"));
+    write("ham.eml", "Subject: tea\n\nshall we meet on thursday\n");
+    for (class, file) in [("--spam", "spam.eml"), ("--ham", "ham.eml")] {
+        let (told, code) = gatepost(folder.path(), &["learn", class, file]);
+        assert_eq!(code, Some(0), "{told}");
+    }
+    let shown = replayed("replayed 1 kept messages: 1 would get another verdict");
+    assert!(shown.contains(" smtp accept -> reject "), "{shown}");
+    assert!(shown.contains("BAYES_99"), "{shown}");
+}
+
+#[test]
 fn a_procedure_dropped_in_is_used_and_one_that_is_broken_is_not() {
     let (gateway, folder) = start();
     let file = folder.path().join("procedures/mark.luau");

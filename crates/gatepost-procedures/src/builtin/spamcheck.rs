@@ -76,7 +76,11 @@ impl Procedure for Spamcheck {
             return Ok(Verdict::accept().into());
         }
         let report = scan(&self.rules, call.message);
-        Ok(verdict(&self.settings, &report).into())
+        Ok(Answer {
+            verdict: verdict(&self.settings, &report),
+            report: Some(Arc::new(report)),
+            ..Answer::default()
+        })
     }
 }
 

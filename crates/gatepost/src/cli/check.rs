@@ -10,7 +10,7 @@ use clap::Args;
 use gatepost_procedures::Procedures;
 use gatepost_rules::{Problem, RuleSet, Severity};
 
-use super::{ConfigSource, EXIT_CONFIG, print_mistakes};
+use super::{ConfigSource, EXIT_CONFIG, EXIT_UNAVAILABLE, print_mistakes};
 
 /// Errors of the rule folders that are shown without being asked for.
 const ERRORS_SHOWN: usize = 10;
@@ -46,6 +46,17 @@ pub(super) fn run(arguments: &CheckArguments) -> ExitCode {
         print_by_cause(&problems);
     }
     print_errors(&problems);
+    let rules = if arguments.replay.is_some() {
+        match replay::learned(&config) {
+            Ok(learning) => rules.with_learning(learning),
+            Err(error) => {
+                eprintln!("gatepost: {error}");
+                return ExitCode::from(EXIT_UNAVAILABLE);
+            }
+        }
+    } else {
+        rules
+    };
     let rules = Arc::new(rules);
     let judged = Procedures::check(config.procedures(), Arc::clone(&rules));
     let is_error = |problem: &&gatepost_procedures::Problem| {

@@ -6,6 +6,7 @@
 //! database, which the learner empties every few seconds.
 
 mod book_store;
+mod copy;
 mod lessons;
 mod lock;
 pub(crate) mod queue;
@@ -20,6 +21,7 @@ use gatepost_rules::{Learning, RulesSettings};
 use gatepost_store::{Store, StoreError};
 
 use book_store::StoredBook;
+pub(crate) use copy::copy;
 pub(crate) use lessons::Lessons;
 use lock::Lock;
 use token_store::StoredTokens;

@@ -1,8 +1,8 @@
 //! `gatepost check --replay N`: the rules, procedures and scopes of this config on the last
 //! messages that were kept, and whose verdict would be another.
 //!
-//! Nothing is delivered, published or learned, and values that procedures keep are a copy. What
-//! depends on what was seen before (rate limits, folded alarms, averages of senders, Bayes) begins
+//! Nothing is delivered, published or learned: what was learned until now (Bayes, averages of
+//! senders) and the values that procedures keep are copies. Rate limits and folded alarms begin
 //! anew, and the output says so.
 
 use std::process::ExitCode;
@@ -11,12 +11,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use gatepost_message::{Format, Listener, Message, Verdict};
 use gatepost_procedures::Host;
-use gatepost_rules::RuleSet;
+use gatepost_rules::{Learning, RuleSet};
 use gatepost_store::{JournalEntry, Store, StoreError, Values};
 
 use super::super::EXIT_UNAVAILABLE;
 use super::super::procedures::start;
 use crate::config::{Config, Origins};
+use crate::learning::{self, LearningError};
 
 /// Longest reason in the table.
 const REASON_CHARACTERS_MAX: usize = 100;
@@ -34,6 +35,12 @@ pub(super) fn run(
             ExitCode::from(EXIT_UNAVAILABLE)
         }
     }
+}
+
+/// A copy of what the rules have learned until now.
+pub(super) fn learned(config: &Config) -> Result<Learning, LearningError> {
+    let store = Store::open_beside(&config.data, &config.store)?;
+    learning::copy(&store, &config.rules)
 }
 
 fn replay(
@@ -73,7 +80,7 @@ fn replay(
         kept.len(),
         kept.len() - changed
     );
-    println!("(without Bayes and sender averages; rate limits and folding begin anew)");
+    println!("(with a copy of what was learned; rate limits and folding begin anew)");
     Ok(ExitCode::SUCCESS)
 }
 
