@@ -61,7 +61,8 @@ impl CallContext {
         let mut message = Message::new(envelope, None, Format::Mail, body);
         message.size = request.size;
         let procedures = self.gateway.procedures();
-        let begun = procedures.call_at_once(&request.procedure, Arc::new(message), request.arguments);
+        let begun =
+            procedures.call_at_once(&request.procedure, Arc::new(message), request.arguments);
         match begun {
             Ok(Ok(answer)) => self.write(Ok(answer), original, output),
             Ok(Err(unready)) => return Some(Judged { unready, original }),

@@ -11,10 +11,10 @@ use tokio::time::Instant;
 use crate::stream::Stream;
 use crate::wire;
 
+use super::CallContext;
 use super::answer;
 use super::calling::{Judged, Wants};
 use super::request::{Request, RequestReader};
-use super::CallContext;
 
 /// Answers are written when so many bytes have gathered, even if more requests wait.
 const OUTPUT_BYTES_MAX: usize = 64 * 1024;
@@ -89,7 +89,9 @@ impl Connection {
             Wants::Body(size) => self.body(size).await?.freeze(),
             Wants::Refused => return Ok(()),
         };
-        let begun = self.context.begin(self.peer, request, body, &mut self.output);
+        let begun = self
+            .context
+            .begin(self.peer, request, body, &mut self.output);
         if let Some(judged) = begun {
             // Answers to earlier calls must not wait for this one's judge.
             self.flush().await?;

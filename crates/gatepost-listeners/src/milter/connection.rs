@@ -55,6 +55,9 @@ struct Connection<'a> {
 impl Connection<'_> {
     async fn converse(&mut self, session: &mut Session) -> io::Result<()> {
         let packet_max = self.context.settings.packet_max.as_usize();
+        // For a whole packet: one that drips is not waited for any longer.
+        let idle_time_max = self.context.settings.idle_time_max.duration();
+        let mut deadline = Instant::now() + idle_time_max;
         loop {
             while let Some(packet) =
                 packet::take(&mut self.input, packet_max).map_err(io::Error::other)?
@@ -67,17 +70,17 @@ impl Connection<'_> {
                     Next::Judge(whole) => self.judge(*whole).await?,
                     Next::End => return self.flush().await,
                 }
+                deadline = Instant::now() + idle_time_max;
             }
             self.flush().await?;
-            if !self.fill(!session.is_within_message()).await? {
+            if !self.fill(deadline, !session.is_within_message()).await? {
                 return Ok(());
             }
         }
     }
 
     /// Reads what comes; false at the end, or when the server ends and `interruptible`.
-    async fn fill(&mut self, interruptible: bool) -> io::Result<bool> {
-        let deadline = Instant::now() + self.context.settings.idle_time_max.duration();
+    async fn fill(&mut self, deadline: Instant, interruptible: bool) -> io::Result<bool> {
         let read = tokio::select! {
             biased;
             read = wire::read(&self.stream, &mut self.input, deadline) => read,
