@@ -237,6 +237,10 @@ impl<'a> Session<'a> {
 
     /// The bytes follow whatever we think of them, so they are named with a refusal too.
     fn chunk(&mut self, size: u64, last: bool) -> Next {
+        // Nobody is waited for who announces more than could ever be taken.
+        if size > self.settings.message_max.bytes() {
+            return Next::End(TOO_LARGE);
+        }
         let refusal = match &self.transaction {
             None => Some(MAIL_FIRST),
             Some(transaction) if transaction.to.is_empty() => Some(RCPT_FIRST),
