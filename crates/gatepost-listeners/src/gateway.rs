@@ -162,7 +162,13 @@ impl Gateway {
             ..story(message, &verdict, duration)
         };
         self.tell(&story);
-        tickets.push(self.keep(message, story));
+        let is_quarantined = story.action == Action::Quarantine;
+        let noted = self.keep(message, story);
+        // A story is no promise to anybody: it comes behind the publication, so waiting for it
+        // would cost a second commit. A store that takes no more is a reason to defer, though.
+        if is_quarantined || noted.is_err() {
+            tickets.push(noted);
+        }
         let mut outcome = Outcome {
             verdict,
             deliveries,
