@@ -65,7 +65,7 @@ fn the_size_alone_is_sent_where_the_size_is_enough() {
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let (request, body) = thread.join().expect("a call");
     let expected = format!(
-        "CALL/1 /sizecheck\nsize: {}\narg-user: anna b\n\n",
+        "CALL/1 /sizecheck\nsize: {}\nwant: close\narg-user: anna b\n\n",
         SPOOL.len()
     );
     assert_eq!((request, body), (expected, vec![]));
@@ -145,7 +145,7 @@ fn xmail_gets_its_codes_its_rej_file_and_its_rewritten_message() {
             _ => "",
         };
         let expected = format!(
-            "CALL/1 /mail\nsize: 21\nsender: anna@example.org\nclient: client\naddress: 10.0.0.1\nrecipient: bert@example.org\n{want}\n"
+            "CALL/1 /mail\nsize: 21\nwant: close\nsender: anna@example.org\nclient: client\naddress: 10.0.0.1\nrecipient: bert@example.org\n{want}\n"
         );
         assert_eq!(request, expected);
         let rej = std::fs::read_to_string(format!("{file}.rej")).ok();
@@ -242,7 +242,7 @@ fn a_unix_socket_serves_as_well() {
     );
     assert_eq!(
         thread.join().expect("a call").0,
-        "CALL/1 /noop\nsize: 0\n\n"
+        "CALL/1 /noop\nsize: 0\nwant: close\n\n"
     );
 }
 
@@ -260,15 +260,17 @@ fn a_changed_message_takes_the_place_of_xmails() {
     let file = spool_file(folder.path());
     let answer = "NEED body\nDONE tag\ntag: X-Odd: yes\nmessage: 23\n\nSubject: changed\n\nnew\r\n";
     let (address, thread) = server(answer);
-    let words = [
-        "--server",
-        &address,
-        "--exit",
-        "xmail-offline",
-        "/mail",
-        &file,
-    ];
-    let output = program(&words);
+    let filter = |address: &str| {
+        program(&[
+            "--server",
+            address,
+            "--exit",
+            "xmail-offline",
+            "/mail",
+            &file,
+        ])
+    };
+    let output = filter(&address);
     assert_eq!(output.status.code(), Some(7), "{output:?}");
     let (request, _) = thread.join().expect("a call");
     assert!(request.contains("\nwant: message\n"), "{request}");
@@ -280,25 +282,11 @@ fn a_changed_message_takes_the_place_of_xmails() {
 
     // Accepted and changed is changed all the same; one that breaks off changes nothing.
     let (address, _thread) = server("NEED body\nDONE accept\nmessage: 14\n\nSubject: a\n\nx\n");
-    let output = program(&[
-        "--server",
-        &address,
-        "--exit",
-        "xmail-offline",
-        "/mail",
-        &file,
-    ]);
+    let output = filter(&address);
     assert_eq!(output.status.code(), Some(7), "{output:?}");
     let before = std::fs::read(&file).expect("the file");
     let (address, _thread) = server("NEED body\nDONE accept\nmessage: 100\n\nSubject");
-    let output = program(&[
-        "--server",
-        &address,
-        "--exit",
-        "xmail-offline",
-        "/mail",
-        &file,
-    ]);
+    let output = filter(&address);
     assert_ne!(output.status.code(), Some(7), "{output:?}");
     assert_eq!(std::fs::read(&file).expect("the file"), before);
 }

@@ -183,7 +183,7 @@ async fn a_scope_is_called_like_a_procedure() {
     let missing = procedures
         .call("/nothing", message, Arguments::none())
         .await;
-    assert_eq!(missing, Err(CallError::NoSuchProcedure));
+    assert_eq!(missing.err(), Some(CallError::NoSuchProcedure));
 }
 
 #[tokio::test]
