@@ -1,0 +1,82 @@
+//! When the file is full or old, and what becomes of it then.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use crate::settings::AccessLogSettings;
+
+/// The file that is written to.
+pub(super) struct Open {
+    pub(super) file: File,
+    pub(super) size: u64,
+    /// When the file was made, by whichever process.
+    pub(super) began: SystemTime,
+}
+
+pub(super) struct Rotation {
+    pub(super) path: PathBuf,
+    pub(super) size_max: u64,
+    /// Zero for no limit.
+    age_max: Duration,
+    keep: usize,
+}
+
+impl Rotation {
+    pub(super) fn new(settings: &AccessLogSettings) -> Self {
+        Self {
+            path: settings.path.clone(),
+            size_max: settings.max_size.bytes().max(1),
+            age_max: settings.max_age.duration(),
+            keep: settings.keep,
+        }
+    }
+
+    /// Whether the file is full, or old and not empty.
+    pub(super) fn is_due(&self, open: &Open) -> bool {
+        let is_old = || {
+            !self.age_max.is_zero()
+                && open.size > 0
+                && open.began.elapsed().is_ok_and(|age| age >= self.age_max)
+        };
+        open.size >= self.size_max || is_old()
+    }
+
+    pub(super) fn open(&self) -> io::Result<Open> {
+        let file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&self.path)?;
+        let metadata = file.metadata()?;
+        Ok(Open {
+            size: metadata.len(),
+            // Where the file system keeps no such time, a file is as old as we have it open.
+            began: metadata.created().unwrap_or_else(|_| SystemTime::now()),
+            file,
+        })
+    }
+
+    /// `log` becomes `log.1`, `log.1` becomes `log.2`, and so on; the oldest goes.
+    pub(super) fn rotate(&self) -> io::Result<()> {
+        if self.keep == 0 {
+            return std::fs::remove_file(&self.path);
+        }
+        let numbered = |number: usize| -> PathBuf {
+            let mut name = self.path.as_os_str().to_owned();
+            name.push(format!(".{number}"));
+            PathBuf::from(name)
+        };
+        for number in (1..self.keep).rev() {
+            rename_if_there(&numbered(number), &numbered(number + 1))?;
+        }
+        rename_if_there(&self.path, &numbered(1))
+    }
+}
+
+fn rename_if_there(from: &Path, to: &Path) -> io::Result<()> {
+    match std::fs::rename(from, to) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result,
+    }
+}

@@ -1,0 +1,117 @@
+//! The thread that takes the buffers over and writes them.
+
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
+
+use super::rotation::{Open, Rotation};
+use super::{BUFFERS, Shared};
+
+/// How long a line may wait in memory.
+const DELAY: Duration = Duration::from_millis(100);
+pub(super) struct Writer {
+    shared: Arc<Shared>,
+    rotation: Rotation,
+    open: Option<Open>,
+}
+
+impl Writer {
+    pub(super) const fn new(shared: Arc<Shared>, rotation: Rotation) -> Self {
+        Self {
+            shared,
+            rotation,
+            open: None,
+        }
+    }
+
+    pub(super) fn run(mut self) {
+        let mut batch = Vec::new();
+        loop {
+            let closing = self.shared.closing.load(Ordering::Acquire);
+            if !closing {
+                if !self.shared.pending.load(Ordering::Acquire) {
+                    thread::park();
+                }
+                // Lines that arrive meanwhile share the write; dropping the log cuts it short.
+                if !self.shared.closing.load(Ordering::Acquire) {
+                    thread::park_timeout(DELAY);
+                }
+            }
+            self.shared.pending.store(false, Ordering::Release);
+            for index in 0..BUFFERS {
+                self.take(index, &mut batch);
+            }
+            if closing {
+                return;
+            }
+        }
+    }
+
+    fn take(&mut self, index: usize, batch: &mut Vec<u8>) {
+        let Some(buffer) = self.shared.buffers.get(index) else {
+            return;
+        };
+        std::mem::swap(&mut *buffer.lock(), batch);
+        if !batch.is_empty()
+            && let Err(error) = self.write(batch)
+        {
+            self.open = None;
+            // Of a line that went in part the rest is lost too: counted whole.
+            let lost = memchr::memchr_iter(b'\n', batch).count() as u64;
+            self.shared.dropped.fetch_add(lost, Ordering::Relaxed);
+            if self.shared.failures.fetch_add(1, Ordering::Relaxed) == 0 {
+                let path = self.rotation.path.display();
+                tracing::error!(target: "pages", "access log {path}: {error}; lines are lost until it can be written again");
+            }
+        }
+        batch.clear();
+    }
+
+    /// Writes whole lines, rotating between two of them where the file is full.
+    fn write(&mut self, mut lines: &[u8]) -> io::Result<()> {
+        if self.shared.reopen.swap(false, Ordering::AcqRel) {
+            self.open = None;
+        }
+        while !lines.is_empty() {
+            let open = match self.open.take() {
+                Some(open) => open,
+                None => self.rotation.open()?,
+            };
+            if self.rotation.is_due(&open) {
+                drop(open);
+                self.rotation.rotate()?;
+                self.open = Some(self.rotation.open()?);
+                continue;
+            }
+            let Open {
+                mut file,
+                size,
+                began,
+            } = open;
+            let room = self.rotation.size_max.saturating_sub(size) as usize;
+            let end = match lines.get(..room) {
+                None => lines.len(),
+                Some(fitting) => match memchr::memrchr(b'\n', fitting) {
+                    Some(newline) => newline + 1,
+                    // A line longer than the room goes whole: lines are never torn.
+                    None if size == 0 => {
+                        memchr::memchr(b'\n', lines).map_or(lines.len(), |newline| newline + 1)
+                    }
+                    None => {
+                        let size = self.rotation.size_max;
+                        self.open = Some(Open { file, size, began });
+                        continue;
+                    }
+                },
+            };
+            let (now, later) = lines.split_at(end);
+            file.write_all(now)?;
+            let size = size + now.len() as u64;
+            self.open = Some(Open { file, size, began });
+            lines = later;
+        }
+        Ok(())
+    }
+}
