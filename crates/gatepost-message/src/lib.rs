@@ -11,6 +11,7 @@ mod envelope;
 mod id;
 mod message;
 mod publication;
+mod reply;
 mod topic;
 mod verdict;
 
@@ -19,5 +20,6 @@ pub use envelope::{Envelope, Listener, Peer, UnknownListener};
 pub use id::{MalformedMessageId, MessageId};
 pub use message::{Format, Message};
 pub use publication::{Properties, Publication, Qos};
+pub use reply::{Cookie, MalformedReply, Reply, SameSite};
 pub use topic::{TOPIC_BYTES_MAX, TOPIC_LEVELS_MAX, Topic, TopicError, TopicFilter};
 pub use verdict::{Action, RuleHit, Score, UnknownAction, Verdict};

@@ -1,8 +1,9 @@
 //! A chain of procedures, and how the answers of its members become one verdict.
 
 use std::sync::Arc;
+use std::time::Instant;
 
-use gatepost_message::{Action, Message, Verdict, edit};
+use gatepost_message::{Action, Message, Reply, Verdict, edit};
 use gatepost_rules::Report;
 
 use crate::Arguments;
@@ -73,8 +74,11 @@ pub(crate) struct Run {
     next: usize,
     verdict: Verdict,
     text: String,
+    reply: Option<Box<Reply>>,
     cost: Cost,
     report: Option<Arc<Report>>,
+    /// When the caller gives up.
+    deadline: Option<Instant>,
     /// The message as the members so far have changed it.
     changed: Option<Arc<Message>>,
 }
@@ -91,14 +95,22 @@ impl Chain {
             next: 0,
             verdict: Verdict::accept(),
             text: String::new(),
+            reply: None,
             cost: Cost::default(),
             report: None,
+            deadline: None,
             changed: None,
         }
     }
 }
 
 impl Run {
+    /// The caller waits no longer than until `deadline`.
+    pub(crate) fn until(mut self, deadline: Instant) -> Self {
+        self.deadline = Some(deadline);
+        self
+    }
+
     /// Runs members until the chain ends or, with `only_cheap`, one comes that belongs on a
     /// judge thread. Returns whether the chain has ended.
     pub(crate) fn advance(
@@ -118,6 +130,9 @@ impl Run {
                 arguments,
                 so_far: &self.verdict,
                 statistics,
+                time_max: self
+                    .deadline
+                    .map(|deadline| deadline.saturating_duration_since(Instant::now())),
             });
             self.next += 1;
             if !answer.verdict.edits.is_empty() && self.next < chain.len() {
@@ -137,6 +152,7 @@ impl Run {
         Answer {
             verdict: self.verdict,
             text: self.text,
+            reply: self.reply,
             cost: self.cost,
             report: self.report,
         }
@@ -161,5 +177,8 @@ impl Run {
         self.cost.memory_bytes = self.cost.memory_bytes.max(answer.cost.memory_bytes);
         self.report = answer.report.or(self.report.take());
         self.text.push_str(&answer.text);
+        if let Some(reply) = answer.reply {
+            self.reply.get_or_insert_default().merge(*reply);
+        }
     }
 }

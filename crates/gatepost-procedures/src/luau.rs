@@ -119,7 +119,9 @@ impl Procedure for LuauProcedure {
             None => Machine::new(&self.program, &self.settings)?,
         };
         let answer = machine.call(call, &self.settings)?;
-        self.idle.lock().push(machine);
+        if !machine.is_worn(&self.settings) {
+            self.idle.lock().push(machine);
+        }
         Ok(answer)
     }
 

@@ -1,8 +1,9 @@
 //! What every procedure offers, built in or the user's own.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use gatepost_message::{Message, Verdict};
+use gatepost_message::{Message, Reply, Verdict};
 use gatepost_rules::Report;
 
 use crate::Arguments;
@@ -24,6 +25,8 @@ pub struct Answer {
     pub verdict: Verdict,
     /// The text; empty for a procedure that only judges.
     pub text: String,
+    /// What it says to a page's visitor beside the text.
+    pub reply: Option<Box<Reply>>,
     /// What the Luau members cost; nothing for the built-in ones.
     pub cost: Cost,
     /// All that the rules found, where they ran.
@@ -73,6 +76,8 @@ pub(crate) struct Call<'a> {
     pub(crate) so_far: &'a Verdict,
     /// What all procedures did since the start.
     pub(crate) statistics: &'a Statistics,
+    /// The caller waits no longer than that, whatever the procedure's own limit is.
+    pub(crate) time_max: Option<Duration>,
 }
 
 /// A named judge. Shared by all threads, so its state is behind atomics or of the thread.

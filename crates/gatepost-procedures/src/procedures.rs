@@ -206,6 +206,24 @@ impl Procedures {
         Ok(self.run(run, &message, arguments).await)
     }
 
+    /// As [`Procedures::call`], on the present thread, which must be one that may block. What is
+    /// not done by `deadline` counts as failed.
+    pub fn call_here(
+        &self,
+        path: &str,
+        message: &Arc<Message>,
+        arguments: &Arguments,
+        deadline: Instant,
+    ) -> Result<Answer, CallError> {
+        let chain = self.0.set.load().chain(path);
+        let mut run = chain
+            .ok_or(CallError::NoSuchProcedure)?
+            .start()
+            .until(deadline);
+        run.advance(message, arguments, &self.0.statistics, false);
+        Ok(run.finish())
+    }
+
     /// As [`Procedures::call`], where all members of the chain are cheap; otherwise gives the
     /// message back for a call that waits.
     pub fn call_at_once(

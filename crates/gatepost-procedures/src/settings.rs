@@ -86,6 +86,8 @@ pub struct LuauSettings {
     pub steps_max: u64,
     /// The most memory that the procedure may hold on one judge thread, strings included.
     pub memory_max: ByteSize,
+    /// The calls after which a virtual machine is replaced by a new one; 0 for any number.
+    pub calls_max: u64,
     /// What becomes of the message when the procedure fails or overruns.
     #[serde(with = "as_text")]
     pub on_error: Action,
@@ -99,6 +101,7 @@ impl Default for LuauSettings {
             time_max: Period::milliseconds(250),
             steps_max: 0,
             memory_max: ByteSize::mebibytes(16),
+            calls_max: 10_000,
             on_error: Action::Defer,
             arguments: std::collections::BTreeMap::new(),
         }

@@ -1,11 +1,11 @@
 //! Reads what a procedure returned.
 
-use gatepost_message::{Action, Score, Verdict};
+use gatepost_message::{Action, Cookie, MalformedReply, Reply, Score, Verdict};
 use mlua::{MultiValue, Table, Value};
 
 use crate::procedure::Answer;
 
-/// `action, reason` · `{action, reason, score, required, tags, text}` · nothing. A text that
+/// `action, reason` · `{action, reason, score, required, tags, text, …}` · nothing. A text that
 /// names no action is the answer to a caller who wants a text: `return "Hello"`.
 pub(super) fn read(values: MultiValue) -> mlua::Result<Answer> {
     let mut values = values.into_iter();
@@ -59,8 +59,80 @@ fn from_table(table: &Table) -> mlua::Result<Answer> {
     Ok(Answer {
         verdict,
         text: table.get::<Option<String>>("text")?.unwrap_or_default(),
+        reply: reply(table)?,
         ..Answer::default()
     })
+}
+
+/// `{status, redirect, headers, cookies}`: for the visitor of the page that called.
+fn reply(table: &Table) -> mlua::Result<Option<Box<Reply>>> {
+    let mut reply = Reply::default();
+    if let Some(status) = table.get::<Option<i64>>("status")? {
+        reply.set_status(status).map_err(malformed)?;
+    }
+    if let Some(place) = table.get::<Option<String>>("redirect")? {
+        reply.set_redirect(place).map_err(malformed)?;
+    }
+    if let Some(headers) = table.get::<Option<Table>>("headers")? {
+        let mut fields = Vec::new();
+        for pair in headers.pairs::<String, Value>() {
+            let (name, value) = pair?;
+            match value {
+                Value::Table(values) => {
+                    for value in values.sequence_values::<String>() {
+                        fields.push((name.clone(), value?));
+                    }
+                }
+                value => fields.push((name, value.to_string()?)),
+            }
+        }
+        // A table has no order of its own; values of one name keep theirs.
+        fields.sort_by(|one, other| one.0.cmp(&other.0));
+        for (name, value) in fields {
+            reply.add_header(name, value).map_err(malformed)?;
+        }
+    }
+    if let Some(cookies) = table.get::<Option<Table>>("cookies")? {
+        let mut all = Vec::new();
+        for pair in cookies.pairs::<String, Value>() {
+            let (name, value) = pair?;
+            all.push(cookie(name, value)?);
+        }
+        all.sort_by(|one, other| one.name.cmp(&other.name));
+        for cookie in all {
+            reply.add_cookie(cookie).map_err(malformed)?;
+        }
+    }
+    Ok((!reply.is_empty()).then(|| Box::new(reply)))
+}
+
+fn cookie(name: String, value: Value) -> mlua::Result<Cookie> {
+    let table = match value {
+        Value::Boolean(false) => return Ok(Cookie::new(name, None)),
+        Value::Table(table) => table,
+        value => return Ok(Cookie::new(name, Some(value.to_string()?))),
+    };
+    let mut cookie = Cookie::new(
+        name,
+        Some(table.get::<Option<String>>("value")?.unwrap_or_default()),
+    );
+    cookie.max_age_seconds = table.get("max_age")?;
+    cookie.domain = table.get("domain")?;
+    cookie.secure = table.get("secure")?;
+    if let Some(path) = table.get::<Option<String>>("path")? {
+        cookie.path = path;
+    }
+    if let Some(http_only) = table.get::<Option<bool>>("http_only")? {
+        cookie.http_only = http_only;
+    }
+    if let Some(name) = table.get::<Option<String>>("same_site")? {
+        cookie.same_site = name.parse().map_err(malformed)?;
+    }
+    Ok(cookie)
+}
+
+fn malformed(error: MalformedReply) -> mlua::Error {
+    mlua::Error::runtime(error.to_string())
 }
 
 /// A reason or a header field is one line, whatever the code made of it: a line end in it would

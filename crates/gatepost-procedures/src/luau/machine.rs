@@ -61,6 +61,8 @@ pub(crate) struct Machine {
     memory_idle: usize,
     /// The most it may hold.
     memory_max: usize,
+    /// Calls so far.
+    calls: u64,
 }
 
 impl Machine {
@@ -113,7 +115,13 @@ impl Machine {
             resources: Arc::clone(&program.resources),
             memory_idle,
             memory_max,
+            calls: 0,
         })
+    }
+
+    /// Whether it has served as long as it may: what its code let grow goes with it.
+    pub(crate) const fn is_worn(&self, settings: &LuauSettings) -> bool {
+        settings.calls_max > 0 && self.calls >= settings.calls_max
     }
 
     /// Calls the procedure. After a failure the machine is not to be used again.
@@ -122,7 +130,10 @@ impl Machine {
         call: &Call<'_>,
         settings: &LuauSettings,
     ) -> Result<Answer, Failure> {
-        self.deadline.set(settings.time_max.duration());
+        self.calls += 1;
+        let time_max = settings.time_max.duration();
+        self.deadline
+            .set(call.time_max.map_or(time_max, |limit| limit.min(time_max)));
         let mut answer = self.run(call, settings).map_err(|error| failure(&error))?;
         answer.cost.steps = self.deadline.steps();
         answer.cost.memory_bytes = self.lua.used_memory().saturating_sub(self.memory_idle) as u64;

@@ -1,0 +1,338 @@
+//! What a procedure says to a web page beside its text: status, redirect, header fields, cookies.
+//!
+//! Invariant: whatever is in a [`Reply`] can be sent as it stands. Names are tokens, values have
+//! no control characters, and nothing in it belongs to the connection, so no procedure can end a
+//! head early or contradict a body's length.
+
+/// Fields that say where a body ends or what becomes of the connection (RFC 9110 § 7.6.1,
+/// RFC 9112 § 6), and those that are written for every answer.
+const OF_THE_CONNECTION: [&str; 13] = [
+    "connection",
+    "content-encoding",
+    "content-length",
+    "date",
+    "keep-alive",
+    "proxy-connection",
+    "server",
+    "set-cookie",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "x-content-type-options",
+];
+
+/// What becomes of the answer to a page's visitor.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Reply {
+    status: Option<u16>,
+    redirect: Option<String>,
+    headers: Vec<(String, String)>,
+    cookies: Vec<Cookie>,
+}
+
+/// What cannot be sent.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MalformedReply {
+    /// Not a status that ends an exchange.
+    #[error("status {0}: a page's status is 200 to 599")]
+    Status(i64),
+    /// Not a name.
+    #[error("{0:?} is no name of a header field or cookie")]
+    Name(String),
+    /// A field that the server itself writes.
+    #[error("the header field {0} is the server's to set")]
+    Reserved(String),
+    /// A value with a control character, or what a cookie's may not hold.
+    #[error("the value of {0} holds what no header field can carry")]
+    Value(String),
+    /// No `SameSite` of this name.
+    #[error("same_site is \"lax\", \"strict\" or \"none\", not {0:?}")]
+    SameSite(String),
+}
+
+/// With which requests from other sites a browser sends a cookie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SameSite {
+    /// With links that a visitor follows.
+    #[default]
+    Lax,
+    /// With none.
+    Strict,
+    /// With all.
+    None,
+}
+
+impl SameSite {
+    /// As the attribute is written.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Lax => "Lax",
+            Self::Strict => "Strict",
+            Self::None => "None",
+        }
+    }
+}
+
+impl std::str::FromStr for SameSite {
+    type Err = MalformedReply;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        [Self::Lax, Self::Strict, Self::None]
+            .into_iter()
+            .find(|site| site.name().eq_ignore_ascii_case(text))
+            .ok_or_else(|| MalformedReply::SameSite(text.to_owned()))
+    }
+}
+
+/// A cookie to set or to remove (RFC 6265 § 4.1).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cookie {
+    /// Its name.
+    pub name: String,
+    /// Its value; `None` removes it.
+    pub value: Option<String>,
+    /// How long the browser keeps it; `None`: until it is closed.
+    pub max_age_seconds: Option<u64>,
+    /// Below which path it is sent.
+    pub path: String,
+    /// To which domain; `None`: to the very host.
+    pub domain: Option<String>,
+    /// Whether scripts cannot read it.
+    pub http_only: bool,
+    /// Whether it is sent by encrypted connections only; `None`: where it was set by one.
+    pub secure: Option<bool>,
+    /// From where.
+    pub same_site: SameSite,
+}
+
+impl Cookie {
+    /// With everything else at its default.
+    pub fn new(name: impl Into<String>, value: Option<String>) -> Self {
+        Self {
+            name: name.into(),
+            value,
+            max_age_seconds: None,
+            path: "/".to_owned(),
+            domain: None,
+            http_only: true,
+            secure: None,
+            same_site: SameSite::default(),
+        }
+    }
+
+    /// The value of its `Set-Cookie` field, where the page came encrypted or not.
+    pub fn field(&self, page_is_secure: bool) -> String {
+        use std::fmt::Write as _;
+        let value = self.value.as_deref().unwrap_or_default();
+        let mut field = format!("{}={value}; Path={}", self.name, self.path);
+        let max_age = if self.value.is_some() {
+            self.max_age_seconds
+        } else {
+            Some(0)
+        };
+        // Writing to a string cannot fail.
+        if let Some(seconds) = max_age {
+            let _ = write!(field, "; Max-Age={seconds}");
+        }
+        if let Some(domain) = &self.domain {
+            let _ = write!(field, "; Domain={domain}");
+        }
+        if self.http_only {
+            field.push_str("; HttpOnly");
+        }
+        if self.secure.unwrap_or(page_is_secure) {
+            field.push_str("; Secure");
+        }
+        let _ = write!(field, "; SameSite={}", self.same_site.name());
+        field
+    }
+
+    fn check(&self) -> Result<(), MalformedReply> {
+        if !is_token(&self.name) {
+            return Err(MalformedReply::Name(self.name.clone()));
+        }
+        let attributes = std::iter::once(self.path.as_str()).chain(self.domain.as_deref());
+        let bad_value = self
+            .value
+            .iter()
+            .flat_map(|value| value.bytes())
+            .any(|byte| !is_cookie_octet(byte));
+        let bad_attribute = attributes
+            .flat_map(str::bytes)
+            .any(|byte| byte == b';' || !(0x20..0x7f).contains(&byte));
+        if bad_value || bad_attribute {
+            return Err(MalformedReply::Value(self.name.clone()));
+        }
+        Ok(())
+    }
+}
+
+/// RFC 6265 § 4.1.1.
+const fn is_cookie_octet(byte: u8) -> bool {
+    matches!(byte, 0x21 | 0x23..=0x2b | 0x2d..=0x3a | 0x3c..=0x5b | 0x5d..=0x7e)
+}
+
+/// RFC 9110 § 5.6.2.
+fn is_token(text: &str) -> bool {
+    let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    !text.is_empty() && text.bytes().all(token)
+}
+
+fn is_field_value(text: &str) -> bool {
+    text.bytes().all(|byte| byte >= 0x20 && byte != 0x7f)
+}
+
+impl Reply {
+    /// Sets the status.
+    pub fn set_status(&mut self, status: i64) -> Result<(), MalformedReply> {
+        let known = u16::try_from(status).ok();
+        let known = known.filter(|status| (200..=599).contains(status));
+        self.status = Some(known.ok_or(MalformedReply::Status(status))?);
+        Ok(())
+    }
+
+    /// Sends the browser elsewhere.
+    pub fn set_redirect(&mut self, place: String) -> Result<(), MalformedReply> {
+        if place.is_empty() || !place.bytes().all(|byte| (0x21..0x7f).contains(&byte)) {
+            return Err(MalformedReply::Value("redirect".to_owned()));
+        }
+        self.redirect = Some(place);
+        Ok(())
+    }
+
+    /// Adds a header field.
+    pub fn add_header(&mut self, name: String, value: String) -> Result<(), MalformedReply> {
+        if !is_token(&name) {
+            return Err(MalformedReply::Name(name));
+        }
+        let reserved = |reserved: &&str| reserved.eq_ignore_ascii_case(&name);
+        if OF_THE_CONNECTION.iter().any(|name| reserved(name)) {
+            return Err(MalformedReply::Reserved(name));
+        }
+        if !is_field_value(&value) {
+            return Err(MalformedReply::Value(name));
+        }
+        self.headers.push((name, value));
+        Ok(())
+    }
+
+    /// Adds a cookie.
+    pub fn add_cookie(&mut self, cookie: Cookie) -> Result<(), MalformedReply> {
+        cookie.check()?;
+        self.cookies.push(cookie);
+        Ok(())
+    }
+
+    /// Takes over what another says: the more severe status holds, the first redirect, and of
+    /// fields and cookies all.
+    pub fn merge(&mut self, other: Self) {
+        self.status = self.status.max(other.status);
+        self.redirect = self.redirect.take().or(other.redirect);
+        self.headers.extend(other.headers);
+        self.cookies.extend(other.cookies);
+    }
+
+    /// The status; `default` where none was set, and 302 for a redirect without one of its own.
+    pub fn status(&self, default: u16) -> u16 {
+        match (self.status, &self.redirect) {
+            (Some(status), None) => status,
+            (Some(status), Some(_)) if (300..400).contains(&status) => status,
+            (_, Some(_)) => 302,
+            (None, None) => default,
+        }
+    }
+
+    /// Where the browser is sent.
+    pub fn redirect(&self) -> Option<&str> {
+        self.redirect.as_deref()
+    }
+
+    /// Name and value of header fields.
+    pub fn headers(&self) -> &[(String, String)] {
+        &self.headers
+    }
+
+    /// The cookies.
+    pub fn cookies(&self) -> &[Cookie] {
+        &self.cookies
+    }
+
+    /// Whether it says nothing.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_in_a_reply_can_end_the_head_or_move_its_body() {
+        let mut reply = Reply::default();
+        for (name, value) in [
+            ("X-A", "b\r\nSet-Cookie: c"),
+            ("X-A", "b\0"),
+            ("X A", "b"),
+            ("X-A:", "b"),
+            ("", "b"),
+            ("content-LENGTH", "5"),
+            ("Transfer-Encoding", "chunked"),
+            ("Connection", "close"),
+        ] {
+            let added = reply.add_header(name.to_owned(), value.to_owned());
+            assert!(added.is_err(), "{name}: {value}");
+        }
+        assert!(reply.set_redirect("/a\r\nX: b".to_owned()).is_err());
+        assert!(reply.set_redirect(String::new()).is_err());
+        assert!(reply.set_status(199).is_err() && reply.set_status(600).is_err());
+        for cookie in [
+            Cookie::new("a b", Some(String::new())),
+            Cookie::new("a", Some("b; Path=/x".to_owned())),
+            Cookie::new("a", Some("b\r\n".to_owned())),
+            Cookie {
+                path: "/; Domain=example.org".to_owned(),
+                ..Cookie::new("a", None)
+            },
+        ] {
+            assert!(reply.add_cookie(cookie.clone()).is_err(), "{cookie:?}");
+        }
+        assert!(reply.is_empty());
+    }
+
+    #[test]
+    fn cookies_are_closed_unless_told_otherwise() {
+        let cookie = Cookie::new("a", Some("b".to_owned()));
+        assert_eq!(
+            cookie.field(true),
+            "a=b; Path=/; HttpOnly; Secure; SameSite=Lax"
+        );
+        assert_eq!(cookie.field(false), "a=b; Path=/; HttpOnly; SameSite=Lax");
+        let gone = Cookie::new("a", None);
+        assert_eq!(
+            gone.field(false),
+            "a=; Path=/; Max-Age=0; HttpOnly; SameSite=Lax"
+        );
+    }
+
+    #[test]
+    fn replies_of_several_procedures_become_one() {
+        let reply = |status: i64, redirect: Option<&str>| {
+            let mut reply = Reply::default();
+            reply.set_status(status).expect("a status");
+            if let Some(place) = redirect {
+                reply.set_redirect(place.to_owned()).expect("a place");
+            }
+            reply
+        };
+        let mut sum = reply(200, None);
+        sum.merge(reply(404, None));
+        sum.merge(reply(201, None));
+        assert_eq!(sum.status(200), 404);
+        sum.merge(reply(200, Some("/a")));
+        sum.merge(reply(200, Some("/b")));
+        assert_eq!((sum.redirect(), sum.status(200)), (Some("/a"), 302));
+        assert_eq!(reply(303, Some("/a")).status(200), 303);
+    }
+}
