@@ -1,22 +1,26 @@
 //! Pages that need the template engine: its functions, its limits, and the files it reads.
 //!
 //! Each page has an engine of its own, so a change of a file that one page includes reloads that
-//! page alone. Rendering is bounded in steps and in output, and runs on a page worker, never on
-//! an I/O thread.
+//! page alone. Rendering is bounded in steps, in output and in time, and runs on a page worker, never
+//! on an I/O thread. For whom a thread renders at present is known to the thread: so functions find it
+//! in macros and includes too, which see no context.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
-use gatepost_message::{Publication, TopicFilter};
-use minijinja::value::{Enumerator, Kwargs, Object, Rest, Value};
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, UndefinedBehavior};
+use gatepost_message::{Publication, Reply, TopicFilter};
+use minijinja::value::{Enumerator, Kwargs, Object, Value};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior};
 use parking_lot::Mutex;
 
 use crate::clock;
-use crate::insertion::{failure_comment, push_live, text_of};
+use crate::forms::{Form, FormAction, Forms};
+use crate::insertion::{Making, call, failure_comment, push_form, push_live, text_of};
+use crate::request::PageRequest;
 use crate::resolve::{Root, Stamp};
 use crate::template::{LIVE_SCRIPT, body_end};
 use crate::values::Values;
@@ -31,21 +35,6 @@ pub struct Limits {
     pub steps: u64,
     /// Bytes of output.
     pub output_bytes: usize,
-}
-
-/// What a template sees as `request`.
-#[derive(Debug, Clone, Default, serde::Serialize)]
-pub struct PageRequest {
-    /// The method.
-    pub method: String,
-    /// The path, decoded.
-    pub path: String,
-    /// The query's names and values, decoded.
-    pub query: std::collections::BTreeMap<String, String>,
-    /// The header fields, names in lower case.
-    pub headers: std::collections::BTreeMap<String, String>,
-    /// The authenticated user.
-    pub user: Option<String>,
 }
 
 /// A template's fault, with its place.
@@ -133,7 +122,7 @@ impl Engine {
     }
 
     /// Renders the page. Blocks on `call()`: for page workers only.
-    pub fn render(&self, request: &PageRequest) -> Result<Vec<u8>, TemplateError> {
+    pub(crate) fn render(&self, job: &Job) -> Result<Made, TemplateError> {
         let fault = |error: &Error| TemplateError::from_engine(error, &self.name);
         let template = self
             .environment
@@ -142,31 +131,105 @@ impl Engine {
         let mut output = Bounded {
             bytes: Vec::new(),
             left: self.limits.output_bytes,
+            deadline: job.deadline,
         };
-        let live = LiveUsed::default();
-        let context = minijinja::context! { request, __live => Value::from_object(live.clone()) };
-        template
-            .render_captured_to(context, &mut output)
-            .map_err(|error| fault(&error))?;
+        let present = Present::begin(job.clone());
+        let request = &*job.request;
+        let context = minijinja::context! { request };
+        let rendered = template.render_captured_to(context, &mut output);
+        let noted = present.end();
+        rendered.map_err(|error| fault(&error))?;
         let mut html = output.bytes;
-        if live.0.load(Ordering::Relaxed) {
+        if noted.uses_live {
             let place = body_end(&html).unwrap_or(html.len());
             html.splice(place..place, LIVE_SCRIPT.bytes());
         }
-        Ok(html)
+        Ok(Made {
+            html,
+            reply: noted.reply,
+            has_form: noted.has_form,
+        })
     }
 }
 
-/// Set by `live()`, read after rendering.
-#[derive(Debug, Default, Clone)]
-struct LiveUsed(Arc<AtomicBool>);
+/// One page to be made.
+#[derive(Clone)]
+pub(crate) struct Job {
+    pub(crate) values: Arc<dyn Values>,
+    pub(crate) forms: Arc<Option<Forms>>,
+    pub(crate) request: Arc<PageRequest>,
+    pub(crate) deadline: Instant,
+}
 
-impl Object for LiveUsed {}
+impl Job {
+    pub(crate) fn making(&self) -> Making<'_> {
+        Making {
+            values: &*self.values,
+            forms: self.forms.as_ref().as_ref(),
+            request: &self.request,
+            deadline: self.deadline,
+        }
+    }
+}
 
-/// A writer that refuses to grow over its bound.
+/// A page that was made.
+#[derive(Debug)]
+pub(crate) struct Made {
+    pub(crate) html: Vec<u8>,
+    pub(crate) reply: Reply,
+    /// Whether a form on it is signed for one browser.
+    pub(crate) has_form: bool,
+}
+
+/// What the functions of a template note beside their text.
+#[derive(Default)]
+struct Noted {
+    reply: Reply,
+    uses_live: bool,
+    has_form: bool,
+}
+
+thread_local! {
+    /// The page that this thread renders.
+    static PRESENT: RefCell<Option<(Job, Noted)>> = const { RefCell::new(None) };
+}
+
+/// Holds the thread's page; gone when it is dropped, by a panic too.
+struct Present;
+
+impl Present {
+    fn begin(job: Job) -> Self {
+        PRESENT.set(Some((job, Noted::default())));
+        Self
+    }
+
+    fn end(self) -> Noted {
+        PRESENT.take().map(|(_, noted)| noted).unwrap_or_default()
+    }
+}
+
+impl Drop for Present {
+    fn drop(&mut self) {
+        PRESENT.set(None);
+    }
+}
+
+/// Lends the thread's page to a function of a template. No function calls another.
+fn with_present<T>(act: impl FnOnce(&Job, &mut Noted) -> T) -> Result<T, Error> {
+    PRESENT.with_borrow_mut(|present| match present {
+        Some((job, noted)) => Ok(act(job, noted)),
+        None => Err(Error::new(
+            ErrorKind::InvalidOperation,
+            "only while a page is made",
+        )),
+    })
+}
+
+/// A writer that refuses to grow over its bound, or to go on when the time is over.
 struct Bounded {
     bytes: Vec<u8>,
     left: usize,
+    deadline: Instant,
 }
 
 impl io::Write for Bounded {
@@ -175,6 +238,9 @@ impl io::Write for Bounded {
             .left
             .checked_sub(bytes.len())
             .ok_or_else(|| io::Error::other("the page grew larger than output_max"))?;
+        if Instant::now() >= self.deadline {
+            return Err(io::Error::other("the page took longer than time_max"));
+        }
         self.bytes.extend_from_slice(bytes);
         Ok(bytes.len())
     }
@@ -217,39 +283,47 @@ fn add_functions(environment: &mut Environment<'static>, values: &Arc<dyn Values
         )
     });
     let source = Arc::clone(values);
-    environment.add_function("live", move |state: &State<'_, '_>, topic: &str| {
-        if let Some(mark) = state.lookup("__live")
-            && let Some(mark) = mark.downcast_object_ref::<LiveUsed>()
-        {
-            mark.0.store(true, Ordering::Relaxed);
-        }
+    environment.add_function("live", move |topic: &str| {
         let mut span = Vec::new();
         push_live(&mut span, topic, source.latest(topic));
-        Value::from_safe_string(String::from_utf8_lossy(&span).into_owned())
+        with_present(|_, noted| noted.uses_live = true)?;
+        Ok::<_, Error>(safe(span))
     });
-    let source = Arc::clone(values);
-    environment.add_function("call", move |path: &str, _: Rest<Value>, named: Kwargs| {
-        call(&source, path, &named)
+    environment.add_function("call", |path: &str, named: Kwargs| {
+        let mut arguments = Vec::new();
+        for name in named.args() {
+            arguments.push((name.to_owned(), named.get::<Value>(name)?.to_string()));
+        }
+        with_present(
+            |job, noted| match call(&job.making(), path, &arguments, &mut noted.reply) {
+                Ok(text) => Value::from(text),
+                Err(error) => Value::from_safe_string(failure_comment(&error.to_string())),
+            },
+        )
     });
+    environment.add_function("form_publish", |topic: String, named: Kwargs| {
+        form(FormAction::Publish(topic), &named)
+    });
+    environment.add_function("form_call", |path: String, named: Kwargs| {
+        form(FormAction::Call(path), &named)
+    });
+    environment.add_function("form_token", |named: Kwargs| form(FormAction::Show, &named));
 }
 
-fn call(values: &Arc<dyn Values>, path: &str, named: &Kwargs) -> Result<Value, Error> {
-    let mut arguments = Vec::new();
-    for name in named.args() {
-        arguments.push((name.to_owned(), named.get::<Value>(name)?.to_string()));
-    }
-    let answer = match tokio::runtime::Handle::try_current() {
-        Ok(runtime) => runtime.block_on(values.call(path, &arguments)),
-        Err(_) => {
-            return Ok(Value::from_safe_string(failure_comment(
-                "no runtime to call from",
-            )));
-        }
-    };
-    Ok(match answer {
-        Ok(text) => Value::from(text),
-        Err(error) => Value::from_safe_string(failure_comment(&error.to_string())),
+/// The hidden field of a form.
+fn form(action: FormAction, named: &Kwargs) -> Result<Value, Error> {
+    let then = named.get("then")?;
+    named.assert_all_used()?;
+    with_present(|job, noted| {
+        noted.has_form = true;
+        let mut field = Vec::new();
+        push_form(&mut field, &Form { action, then }, &job.making());
+        safe(field)
     })
+}
+
+fn safe(html: Vec<u8>) -> Value {
+    Value::from_safe_string(String::from_utf8_lossy(&html).into_owned())
 }
 
 /// A publication in a template: prints as its payload; has `payload`, `topic`, `id`, `time`,

@@ -1,11 +1,14 @@
-//! Static files: their header texts, computed once, and conditional and range requests.
+//! Static files: their header texts, computed once, their compressed forms, and conditional and
+//! range requests.
 
 use std::ops::Range;
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 
 use crate::clock;
+use crate::encoding::Encoding;
 use crate::mime::mime_type;
 use crate::resolve::Stamp;
 
@@ -22,7 +25,20 @@ pub struct StaticFile {
     pub etag: String,
     /// When it was last written, as an HTTP date.
     pub last_modified: String,
+    /// Where it lies, below its root.
+    pub path: PathBuf,
+    /// The same in other codings, smallest first.
+    pub variants: Vec<Variant>,
     modified: SystemTime,
+}
+
+/// A file in a coding.
+#[derive(Debug)]
+pub struct Variant {
+    /// The coding.
+    pub encoding: Encoding,
+    /// The file, with the original's type.
+    pub file: StaticFile,
 }
 
 /// What a request's conditions ask for.
@@ -73,8 +89,38 @@ impl StaticFile {
             mime: mime_type(name),
             etag: format!("\"{:x}-{:x}\"", since.as_nanos(), stamp.length),
             last_modified: clock::http_date(stamp.modified),
+            path: PathBuf::from(name),
+            variants: Vec::new(),
             // HTTP dates know no fractions of a second.
             modified: UNIX_EPOCH + Duration::from_secs(since.as_secs()),
+        }
+    }
+
+    /// Adds the same content in a coding: from a file of its own, or compressed by us.
+    pub fn add_variant(&mut self, encoding: Encoding, stamp: Stamp, content: Option<Bytes>) {
+        let name = format!("{}{}", self.path.display(), encoding.suffix());
+        let mut file = Self {
+            content,
+            mime: self.mime,
+            ..Self::on_disk(&name, stamp)
+        };
+        // The representation is another one (RFC 9110 § 8.8.3.3), also where it was made by us
+        // and its length and time are by chance the original's.
+        file.etag = format!("{}-{}\"", file.etag.trim_end_matches('"'), encoding.name());
+        self.variants.push(Variant { encoding, file });
+    }
+
+    /// What to send to a client with this `Accept-Encoding`, and its coding where it has one.
+    pub fn choose(&self, accept: Option<&[u8]>) -> (Option<Encoding>, &Self) {
+        let available = self.variants.iter().map(|variant| variant.encoding);
+        let chosen = Encoding::choose(accept, available);
+        let found = chosen.and_then(|encoding| {
+            let mut variants = self.variants.iter();
+            variants.find(|variant| variant.encoding == encoding)
+        });
+        match found {
+            Some(variant) => (chosen, &variant.file),
+            None => (None, self),
         }
     }
 

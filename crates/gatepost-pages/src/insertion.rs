@@ -1,14 +1,17 @@
 //! Insertion points: what they are, and the text that each leaves in a page.
 
 use std::sync::Arc;
+use std::time::Instant;
 
-use gatepost_message::{MessageId, Publication};
+use gatepost_message::{MessageId, Publication, Reply};
 
 use crate::clock;
 use crate::escape::push_escaped;
-use crate::values::{CallError, Values};
+use crate::forms::{Form, Forms};
+use crate::request::{PageRequest, Reference};
+use crate::values::{CallError, PageCall, Values};
 
-/// One insertion point whose arguments are constants.
+/// One insertion point whose arguments are constants or values of the request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Insertion {
     /// `now()`: date and time in UTC, to the second.
@@ -19,22 +22,65 @@ pub enum Insertion {
     Latest(String),
     /// `live("topic")`: the same, kept up to date by the browser.
     Live(String),
+    /// `request.query.name`
+    Request(Reference),
+    /// `form_publish("topic")` and the like.
+    Form(Form),
     /// `call("/procedure", name="value")`
     Call {
         /// The procedure.
         path: String,
         /// Name and value.
-        arguments: Vec<(String, String)>,
+        arguments: Vec<(String, Argument)>,
     },
 }
 
+/// An argument of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Argument {
+    /// A text or a number.
+    Constant(String),
+    /// A value of the request.
+    Request(Reference),
+}
+
+/// What pieces of a page need beside memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Needs {
+    /// A page worker, for procedures run there.
+    pub worker: bool,
+    /// The request.
+    pub request: bool,
+}
+
+/// For whom a page is made, and until when.
+#[derive(Clone, Copy)]
+pub(crate) struct Making<'a> {
+    pub(crate) values: &'a dyn Values,
+    pub(crate) forms: Option<&'a Forms>,
+    pub(crate) request: &'a PageRequest,
+    pub(crate) deadline: Instant,
+}
+
 impl Insertion {
-    /// Whether its value must be waited for.
-    pub const fn waits(&self) -> bool {
-        matches!(self, Self::Call { .. })
+    /// What it needs.
+    pub fn needs(&self) -> Needs {
+        match self {
+            Self::Call { arguments, .. } => Needs {
+                worker: true,
+                request: arguments
+                    .iter()
+                    .any(|(_, value)| matches!(value, Argument::Request(_))),
+            },
+            Self::Request(_) | Self::Form(_) => Needs {
+                worker: false,
+                request: true,
+            },
+            _ => Needs::default(),
+        }
     }
 
-    /// Appends the text of an insertion point that need not wait.
+    /// Appends the text of an insertion point that needs nothing but memory.
     pub fn push(&self, output: &mut Vec<u8>, values: &dyn Values) {
         match self {
             Self::Now => clock::push_page_date(output),
@@ -48,16 +94,67 @@ impl Insertion {
                 }
             }
             Self::Live(topic) => push_live(output, topic, values.latest(topic)),
-            Self::Call { path, .. } => push_failure(output, &format!("{path} was not waited for")),
+            Self::Call { .. } | Self::Request(_) | Self::Form(_) => {
+                push_failure(output, "an insertion point needs a request, and has none");
+            }
         }
     }
 
-    /// Appends the answer of a procedure.
-    pub fn push_answer(output: &mut Vec<u8>, answer: Result<String, CallError>) {
-        match answer {
-            Ok(text) => push_escaped(output, &text),
-            Err(error) => push_failure(output, &error.to_string()),
+    /// Appends the text of any insertion point. What a procedure says of the whole answer goes
+    /// to `reply`.
+    pub(crate) fn push_for(&self, output: &mut Vec<u8>, making: &Making<'_>, reply: &mut Reply) {
+        match self {
+            Self::Request(reference) => push_escaped(output, reference.value(making.request)),
+            Self::Form(form) => push_form(output, form, making),
+            Self::Call { path, arguments } => {
+                let value = |argument: &Argument| match argument {
+                    Argument::Constant(text) => text.clone(),
+                    Argument::Request(reference) => reference.value(making.request).to_owned(),
+                };
+                let arguments: Vec<_> = arguments
+                    .iter()
+                    .map(|(name, argument)| (name.clone(), value(argument)))
+                    .collect();
+                match call(making, path, &arguments, reply) {
+                    Ok(text) => push_escaped(output, &text),
+                    Err(error) => push_failure(output, &error.to_string()),
+                }
+            }
+            other => other.push(output, making.values),
         }
+    }
+}
+
+/// Calls a procedure, unless the page's time is over.
+pub(crate) fn call(
+    making: &Making<'_>,
+    path: &str,
+    arguments: &[(String, String)],
+    reply: &mut Reply,
+) -> Result<String, CallError> {
+    if Instant::now() >= making.deadline {
+        return Err(CallError::Failed {
+            path: path.to_owned(),
+            detail: "not called: the page's time_max is over".to_owned(),
+        });
+    }
+    let called = making.values.call(&PageCall {
+        path,
+        arguments,
+        request: making.request,
+        deadline: making.deadline,
+    })?;
+    if let Some(more) = called.reply {
+        reply.merge(*more);
+    }
+    Ok(called.text)
+}
+
+/// The hidden field of a form.
+pub(crate) fn push_form(output: &mut Vec<u8>, form: &Form, making: &Making<'_>) {
+    match making.forms {
+        Some(forms) => forms.push_field(output, form, making.request),
+        None => push_failure(output, "the system gives no randomness to sign forms with"),
     }
 }
 

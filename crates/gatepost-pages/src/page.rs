@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use gatepost_message::Reply;
 
 use crate::engine::{Engine, TemplateError};
-use crate::insertion::Insertion;
+use crate::gzip::{self, Joining};
+use crate::insertion::{Making, Needs};
 use crate::template::Piece;
 use crate::values::Values;
 
@@ -22,64 +24,117 @@ pub trait Sink {
 #[derive(Debug)]
 pub enum Page {
     /// Static slices and insertion points.
-    Pieces {
-        /// In order.
-        pieces: Vec<Piece>,
-        /// Whether a value must be waited for.
-        waits: bool,
-    },
+    Pieces(Pieces),
     /// Rendered by the template engine.
     Engine(Arc<Engine>),
     /// Its template is faulty.
     Broken(TemplateError),
 }
 
-impl Page {
-    /// A page of slices and insertion points.
-    pub fn from_pieces(pieces: Vec<Piece>) -> Self {
-        let waits = pieces
-            .iter()
-            .any(|piece| matches!(piece, Piece::Insertion(insertion) if insertion.waits()));
-        Self::Pieces { pieces, waits }
-    }
+/// Static slices and insertion points, in order.
+#[derive(Debug)]
+pub struct Pieces {
+    pieces: Vec<Piece>,
+    /// The static ones again, compressed; `None` where that is not worth it.
+    compressed: Option<Vec<gzip::Piece>>,
+    needs: Needs,
+}
 
-    /// Renders into `sink` and returns true, if that takes neither waiting nor the template
-    /// engine. Otherwise leaves `sink` as it is.
-    pub fn render_at_once(&self, values: &dyn Values, sink: &mut impl Sink) -> bool {
-        let Self::Pieces {
-            pieces,
-            waits: false,
-        } = self
-        else {
-            return false;
-        };
-        for piece in pieces {
+impl Pieces {
+    /// Compresses the static text once, if there are `compress_min` bytes of it.
+    pub(crate) fn new(pieces: Vec<Piece>, compress_min: Option<usize>) -> Self {
+        let mut needs = Needs::default();
+        let mut bytes = 0;
+        for piece in &pieces {
             match piece {
-                Piece::Static(bytes) => sink.shared(bytes),
-                Piece::Insertion(insertion) => sink.text(|text| insertion.push(text, values)),
-            }
-        }
-        true
-    }
-
-    /// Renders pieces of which some wait for a procedure.
-    pub(crate) async fn render_waiting(pieces: &[Piece], values: &dyn Values) -> Rendered {
-        let mut rendered = Rendered {
-            pieces: Vec::with_capacity(pieces.len()),
-        };
-        for piece in pieces {
-            match piece {
-                Piece::Static(bytes) => rendered.shared(bytes),
-                Piece::Insertion(Insertion::Call { path, arguments }) => {
-                    let answer = values.call(path, arguments).await;
-                    rendered.text(|text| Insertion::push_answer(text, answer));
-                }
+                Piece::Static(text) => bytes += text.len(),
                 Piece::Insertion(insertion) => {
-                    rendered.text(|text| insertion.push(text, values));
+                    let more = insertion.needs();
+                    needs.worker |= more.worker;
+                    needs.request |= more.request;
                 }
             }
         }
-        rendered
+        let statics = pieces.iter().filter_map(|piece| match piece {
+            Piece::Static(text) => Some(gzip::Piece::new(text)),
+            Piece::Insertion(_) => None,
+        });
+        let compressed = compress_min
+            .filter(|min| bytes >= *min)
+            .and_then(|_| statics.collect());
+        Self {
+            pieces,
+            compressed,
+            needs,
+        }
+    }
+
+    /// What it needs beside memory.
+    pub const fn needs(&self) -> Needs {
+        self.needs
+    }
+
+    /// Whether it may be sent with gzip.
+    pub const fn is_compressed(&self) -> bool {
+        self.compressed.is_some()
+    }
+
+    /// Renders what needs nothing but memory.
+    pub fn render_at_once(&self, values: &dyn Values, with_gzip: bool, sink: &mut impl Sink) {
+        self.render(with_gzip, sink, |piece, text| {
+            if let Piece::Insertion(insertion) = piece {
+                insertion.push(text, values);
+            }
+        });
+    }
+
+    /// Renders everything. Where a worker is needed, this must be one.
+    pub(crate) fn render_for(
+        &self,
+        making: &Making<'_>,
+        with_gzip: bool,
+        sink: &mut impl Sink,
+        reply: &mut Reply,
+    ) {
+        self.render(with_gzip, sink, |piece, text| {
+            if let Piece::Insertion(insertion) = piece {
+                insertion.push_for(text, making, reply);
+            }
+        });
+    }
+
+    fn render(
+        &self,
+        with_gzip: bool,
+        sink: &mut impl Sink,
+        mut push: impl FnMut(&Piece, &mut Vec<u8>),
+    ) {
+        let Some(compressed) = self.compressed.as_ref().filter(|_| with_gzip) else {
+            for piece in &self.pieces {
+                match piece {
+                    Piece::Static(bytes) => sink.shared(bytes),
+                    insertion => sink.text(|text| push(insertion, text)),
+                }
+            }
+            return;
+        };
+        let mut joining = Joining::default();
+        sink.text(|text| joining = Joining::begin(text));
+        let mut compressed = compressed.iter();
+        for piece in &self.pieces {
+            match piece {
+                Piece::Static(_) => {
+                    if let Some(piece) = compressed.next() {
+                        joining.add(piece);
+                        sink.shared(&piece.deflated);
+                    }
+                }
+                insertion => {
+                    sink.text(|text| joining.store(text, |text| push(insertion, text)));
+                }
+            }
+        }
+        sink.text(|text| joining.end(text));
     }
 }
 
@@ -88,6 +143,16 @@ impl Page {
 pub struct Rendered {
     /// In order; static ones are shared with the page.
     pub pieces: Vec<Bytes>,
+    /// Whether they are gzip.
+    pub with_gzip: bool,
+    /// Whether they could have been: then caches must tell clients apart.
+    pub varies: bool,
+    /// What its procedures said of the answer as a whole.
+    pub reply: Reply,
+    /// The session that the browser is to be given.
+    pub session: Option<String>,
+    /// Whether it was made for one request, so that nobody else may be given it.
+    pub personal: bool,
 }
 
 impl Sink for Rendered {
@@ -111,10 +176,10 @@ pub enum RenderError {
     /// Too many pages wait for a worker.
     #[error("too many pages wait for a worker")]
     Busy,
-    /// The page's values took longer than `time_max`.
+    /// The page took longer than `time_max`.
     #[error("the page took longer than time_max")]
     Late,
-    /// The page's worker failed.
+    /// The page's worker failed, or the page had fallen behind too often already.
     #[error("the page's worker failed")]
     Fault,
 }

@@ -1,79 +1,64 @@
-//! The folder of pages and static files, with its content cache.
-//!
-//! [`Pages::fresh`] answers from memory and never touches the disk, so an I/O thread may call it
-//! for every request; what it does not know, or has not checked for as long as `recheck` says,
-//! [`Pages::load`] reads on a thread that may block.
+//! Pages and static files of all hosts, and the making of pages.
 
-use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use bytes::Bytes;
-use parking_lot::RwLock;
-use tokio::sync::Semaphore;
 
-use crate::engine::{Engine, Limits, PageRequest, TemplateError};
-use crate::file::StaticFile;
-use crate::page::{Page, RenderError, Rendered};
-use crate::resolve::{Located, Root, Stamp};
-use crate::settings::{PagesSettings, Recheck};
-use crate::template;
-use crate::values::Values;
+use crate::encoding::Encoding;
+use crate::engine::Job;
+use crate::forms::{Form, FormError, Forms};
+use crate::gzip;
+use crate::page::{Page, Pieces, RenderError, Rendered};
+use crate::request::PageRequest;
+use crate::settings::PagesSettings;
+use crate::site::{Content, Entry, Site};
+use crate::values::{CallError, Called, PageCall, Values};
+use crate::workers::{Bounds, Workers};
 
-/// What a path holds.
-#[derive(Debug)]
-pub enum Content {
-    /// A template.
-    Page(Page),
-    /// A file served as it is.
-    File(StaticFile),
-    /// A folder, whose address ends in a slash.
-    Folder,
-}
+/// How much longer than `time_max` a page is waited for: what its code does at the end of its
+/// time, it still may.
+const GRACE: std::time::Duration = std::time::Duration::from_millis(250);
 
-/// A path's content as it was when last read.
-#[derive(Debug)]
-pub struct Entry {
-    /// The content.
-    pub content: Content,
-    file: PathBuf,
-    stamp: Stamp,
-    /// When it was last compared with the disk, in milliseconds since the cache began.
-    checked_ms: AtomicU64,
-}
-
-/// Pages and static files under one folder.
+/// The sites, and what makes their pages.
 pub struct Pages {
-    root: Arc<Root>,
+    /// The site of every host that has none of its own.
+    default: Site,
+    hosts: Vec<(String, Site)>,
     values: Arc<dyn Values>,
-    settings: PagesSettings,
-    cache: RwLock<HashMap<Box<str>, Arc<Entry>>>,
-    cached_bytes: AtomicUsize,
-    workers: Arc<Semaphore>,
-    waiting: AtomicUsize,
-    began: Instant,
+    settings: Arc<PagesSettings>,
+    workers: Workers,
+    forms: Arc<Option<Forms>>,
 }
 
 impl Pages {
-    /// Serves the folder that the settings name.
+    /// Serves the folders that the settings name.
     pub fn new(settings: PagesSettings, values: Arc<dyn Values>) -> Self {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let workers = if settings.workers == 0 {
-            cores
-        } else {
-            settings.workers
-        };
+        let workers = Workers::start(Bounds {
+            workers: if settings.workers == 0 {
+                cores
+            } else {
+                settings.workers
+            },
+            queue_max: settings.queue,
+            requests_max: settings.requests_max,
+            patience: settings.patience.duration(),
+            stragglers_max: settings.stragglers_max,
+        });
+        let settings = Arc::new(settings);
+        let site = |path: &PathBuf| Site::new(path, &settings, &values);
+        let hosts = settings.hosts.iter();
         Self {
-            root: Arc::new(Root::new(&settings.path, settings.follow_symlinks)),
+            default: site(&settings.path),
+            hosts: hosts
+                .map(|(host, path)| (host.clone(), site(path)))
+                .collect(),
+            forms: Arc::new(Forms::new(settings.forms_valid.duration())),
             values,
             settings,
-            cache: RwLock::default(),
-            cached_bytes: AtomicUsize::new(0),
-            workers: Arc::new(Semaphore::new(workers)),
-            waiting: AtomicUsize::new(0),
-            began: Instant::now(),
+            workers,
         }
     }
 
@@ -82,243 +67,148 @@ impl Pages {
         &*self.values
     }
 
-    /// The content of a decoded path, if it is in memory and need not be checked now.
-    pub fn fresh(&self, path: &str) -> Option<Arc<Entry>> {
-        let entry = self.cache.read().get(path).map(Arc::clone)?;
-        let due = match self.settings.recheck {
-            Recheck::Manual => false,
-            Recheck::Always => true,
-            Recheck::After(period) => {
-                let age_ms = self
-                    .now_ms()
-                    .saturating_sub(entry.checked_ms.load(Ordering::Relaxed));
-                age_ms >= period.duration().as_millis() as u64
-            }
+    /// The site of a request with this `Host`.
+    pub fn site(&self, host: Option<&[u8]>) -> &Site {
+        let Some(host) = host.filter(|_| !self.hosts.is_empty()) else {
+            return &self.default;
         };
-        (!due).then_some(entry)
+        let host = without_port(host);
+        let mut hosts = self.hosts.iter();
+        hosts
+            .find(|(name, _)| name.as_bytes().eq_ignore_ascii_case(host))
+            .map_or(&self.default, |(_, site)| site)
     }
 
-    /// Compares the content of a decoded path with the disk and reads it where it changed.
-    /// Blocks on the disk.
-    pub fn load(&self, path: &str) -> Option<Arc<Entry>> {
-        let cached = self.cache.read().get(path).map(Arc::clone);
-        if let Some(entry) = cached
-            && self.is_unchanged(&entry)
-        {
-            entry.checked_ms.store(self.now_ms(), Ordering::Relaxed);
-            return Some(entry);
-        }
-        let Some(entry) = self.read(path) else {
-            self.forget(path);
-            return None;
-        };
-        let entry = Arc::new(entry);
-        self.remember(path, &entry);
-        Some(entry)
-    }
-
-    /// Empties the cache: the next request of each path reads its file again.
+    /// Empties the caches: the next request of each path reads its file again.
     pub fn reload(&self) {
-        self.cache.write().clear();
-        self.cached_bytes.store(0, Ordering::Relaxed);
+        self.default.reload();
+        for (_, site) in &self.hosts {
+            site.reload();
+        }
     }
 
-    /// Opens a file that is not kept in memory. Blocks on the disk.
-    pub fn open(&self, entry: &Entry) -> Option<std::fs::File> {
-        self.root.open(&entry.file).map(|(file, _)| file)
+    /// Page workers that were replaced so far.
+    pub fn workers_replaced(&self) -> u64 {
+        self.workers.replaced()
     }
 
-    /// Renders a page, waiting for its values and, where it needs the template engine, for a
-    /// page worker.
+    /// What the form of this request may do; takes its hidden field out.
+    pub fn take_form(&self, request: &mut PageRequest) -> Result<Form, FormError> {
+        let forms = self.forms.as_ref().as_ref();
+        forms.ok_or(FormError::Foreign)?.take(request)
+    }
+
+    /// Has a procedure do what a form of this request is for, on a page worker; gives the request
+    /// back.
+    pub async fn call(
+        &self,
+        path: &str,
+        request: PageRequest,
+    ) -> Result<(Result<Called, CallError>, PageRequest), RenderError> {
+        let time_max = self.settings.time_max.duration();
+        let deadline = Instant::now() + time_max;
+        let (values, name) = (Arc::clone(&self.values), Arc::<str>::from(path));
+        let called = Arc::clone(&name);
+        let work = move || {
+            let arguments: Vec<_> = request.form.clone().into_iter().collect();
+            let answer = values.call(&PageCall {
+                path: &called,
+                arguments: &arguments,
+                request: &request,
+                deadline,
+            });
+            (answer, request)
+        };
+        self.workers.run(&name, time_max + GRACE, work).await
+    }
+
+    /// Renders a page, on a page worker where it has code.
     pub async fn render(
         &self,
         entry: Arc<Entry>,
         request: PageRequest,
+        accept_encoding: Option<&[u8]>,
     ) -> Result<Rendered, RenderError> {
-        let Content::Page(page) = &entry.content else {
-            return Ok(Rendered::default());
+        let wants_gzip = takes_gzip(accept_encoding);
+        let job = Job {
+            values: Arc::clone(&self.values),
+            forms: Arc::clone(&self.forms),
+            request: Arc::new(request),
+            deadline: Instant::now() + self.settings.time_max.duration(),
         };
-        let engine = match page {
-            Page::Broken(error) => return Err(RenderError::Template(error.clone())),
-            Page::Pieces { pieces, .. } => {
-                let rendering = Page::render_waiting(pieces, &*self.values);
-                let limit = self.settings.time_max.duration();
-                return tokio::time::timeout(limit, rendering)
-                    .await
-                    .map_err(|_| RenderError::Late);
+        match &entry.content {
+            Content::Page(Page::Broken(error)) => Err(RenderError::Template(error.clone())),
+            Content::Page(Page::Pieces(pieces)) if !pieces.needs().worker => {
+                Ok(render_pieces(pieces, &job, wants_gzip))
             }
-            Page::Engine(engine) => Arc::clone(engine),
-        };
-        let html = self.on_worker(move || engine.render(&request)).await??;
-        Ok(Rendered {
-            pieces: vec![Bytes::from(html)],
-        })
-    }
-
-    /// Runs `work` on a page worker, or says that too many wait or that it took too long.
-    async fn on_worker<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, RenderError> {
-        let place = Waiting::enter(&self.waiting, self.settings.queue).ok_or(RenderError::Busy)?;
-        let limit = self.settings.time_max.duration();
-        let running = async {
-            let permit = Arc::clone(&self.workers)
-                .acquire_owned()
-                .await
-                .map_err(|_| RenderError::Busy)?;
-            // The permit goes along: an overrunning page keeps its worker until its steps end.
-            tokio::task::spawn_blocking(move || {
-                let result = work();
-                drop(permit);
-                result
-            })
-            .await
-            .map_err(|_| RenderError::Fault)
-        };
-        let result = tokio::time::timeout(limit, running)
-            .await
-            .map_err(|_| RenderError::Late)?;
-        drop(place);
-        result
-    }
-
-    fn read(&self, path: &str) -> Option<Entry> {
-        let checked_ms = AtomicU64::new(self.now_ms());
-        let file = match self.root.locate(path) {
-            Located::File(file) => file,
-            Located::Folder => {
-                let file = PathBuf::from(path.trim_start_matches('/'));
-                return Some(Entry {
-                    content: Content::Folder,
-                    stamp: self.root.stamp(&file)?,
-                    file,
-                    checked_ms,
-                });
+            Content::Page(_) => {
+                let name = Arc::clone(&entry.name);
+                let time_max = self.settings.time_max.duration() + GRACE;
+                let compress_min = self.settings.compress_min.as_usize();
+                let compress_min = self.settings.compress.then_some(compress_min);
+                let work = move || render_code(&entry, &job, wants_gzip, compress_min);
+                self.workers.run(&name, time_max, work).await?
             }
-            Located::Nothing => return None,
-        };
-        let is_page = file
-            .extension()
-            .is_some_and(|extension| extension == "html");
-        let (content, stamp) = if is_page {
-            self.read_page(&file)?
-        } else {
-            self.read_file(&file)?
-        };
-        Some(Entry {
-            content,
-            file,
-            stamp,
-            checked_ms,
-        })
-    }
-
-    fn read_page(&self, file: &Path) -> Option<(Content, Stamp)> {
-        let (source, stamp) = self.root.read(file, self.settings.output_max.bytes())?;
-        let page = match template::split(&source) {
-            Some(pieces) => Page::from_pieces(pieces),
-            None => self.compile(file, &source),
-        };
-        Some((Content::Page(page), stamp))
-    }
-
-    fn compile(&self, file: &Path, source: &Bytes) -> Page {
-        let name = file.to_string_lossy();
-        let limits = Limits {
-            steps: self.settings.steps_max,
-            output_bytes: self.settings.output_max.as_usize(),
-        };
-        let compiled = std::str::from_utf8(source)
-            .map_err(|error| TemplateError {
-                file: name.to_string(),
-                line: 1 + memchr::memchr_iter(
-                    b'\n',
-                    source.get(..error.valid_up_to()).unwrap_or_default(),
-                )
-                .count(),
-                detail: "the template is not UTF-8 text".to_owned(),
-            })
-            .and_then(|text| Engine::new(&self.root, &name, text.to_owned(), &self.values, limits));
-        match compiled {
-            Ok(engine) => Page::Engine(Arc::new(engine)),
-            Err(error) => {
-                tracing::error!(target: "pages", "{error}");
-                Page::Broken(error)
-            }
+            _ => Ok(Rendered::default()),
         }
-    }
-
-    fn read_file(&self, file: &Path) -> Option<(Content, Stamp)> {
-        let stamp = self.root.stamp(file)?;
-        let name = file.to_string_lossy();
-        let cached_max = self.settings.cached_file_max.bytes();
-        if stamp.length > cached_max {
-            return Some((Content::File(StaticFile::on_disk(&name, stamp)), stamp));
-        }
-        let (content, stamp) = self.root.read(file, cached_max)?;
-        Some((
-            Content::File(StaticFile::in_memory(&name, stamp, content)),
-            stamp,
-        ))
-    }
-
-    fn is_unchanged(&self, entry: &Entry) -> bool {
-        let same = self.root.stamp(&entry.file) == Some(entry.stamp);
-        same && match &entry.content {
-            Content::Page(Page::Engine(engine)) => !engine.is_stale(&self.root),
-            // What was missing may be there now.
-            Content::Page(Page::Broken(_)) | Content::Folder => false,
-            _ => true,
-        }
-    }
-
-    fn remember(&self, path: &str, entry: &Arc<Entry>) {
-        let weight = |entry: &Entry| {
-            entry
-                .stamp
-                .length
-                .min(self.settings.cached_file_max.bytes())
-        };
-        let mut cache = self.cache.write();
-        let added = weight(entry) as usize + path.len();
-        let total = self.cached_bytes.fetch_add(added, Ordering::Relaxed) + added;
-        if total > self.settings.cache_max.as_usize() {
-            // Rare and simple: what is in use comes back with its next request.
-            cache.clear();
-            self.cached_bytes.store(added, Ordering::Relaxed);
-        }
-        cache.insert(path.into(), Arc::clone(entry));
-    }
-
-    fn forget(&self, path: &str) {
-        if self.cache.read().contains_key(path) {
-            self.cache.write().remove(path);
-        }
-    }
-
-    fn now_ms(&self) -> u64 {
-        self.began.elapsed().as_millis() as u64
     }
 }
 
-/// A place among the pages that wait for a worker.
-struct Waiting<'a>(&'a AtomicUsize);
+/// Whether gzip, the coding that pages have, is taken.
+pub fn takes_gzip(accept_encoding: Option<&[u8]>) -> bool {
+    Encoding::choose(accept_encoding, std::iter::once(Encoding::Gzip)).is_some()
+}
 
-impl<'a> Waiting<'a> {
-    fn enter(count: &'a AtomicUsize, limit: usize) -> Option<Self> {
-        if count.fetch_add(1, Ordering::Relaxed) >= limit {
-            count.fetch_sub(1, Ordering::Relaxed);
-            return None;
+/// `example.org:8080` and `[::1]:8080` without the port.
+fn without_port(host: &[u8]) -> &[u8] {
+    match memchr::memrchr(b':', host) {
+        Some(colon) if host.get(colon..).is_some_and(|port| !port.contains(&b']')) => {
+            host.get(..colon).unwrap_or(host)
         }
-        Some(Self(count))
+        _ => host,
     }
 }
 
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
+fn render_pieces(pieces: &Pieces, job: &Job, wants_gzip: bool) -> Rendered {
+    let mut rendered = Rendered {
+        with_gzip: wants_gzip && pieces.is_compressed(),
+        varies: pieces.is_compressed(),
+        personal: pieces.needs().request,
+        ..Rendered::default()
+    };
+    let mut reply = std::mem::take(&mut rendered.reply);
+    let with_gzip = rendered.with_gzip;
+    pieces.render_for(&job.making(), with_gzip, &mut rendered, &mut reply);
+    rendered.reply = reply;
+    rendered.session = job.request.session.made().map(str::to_owned);
+    rendered
+}
+
+/// On a page worker.
+fn render_code(
+    entry: &Entry,
+    job: &Job,
+    wants_gzip: bool,
+    compress_min: Option<usize>,
+) -> Result<Rendered, RenderError> {
+    let engine = match &entry.content {
+        Content::Page(Page::Pieces(pieces)) => return Ok(render_pieces(pieces, job, wants_gzip)),
+        Content::Page(Page::Engine(engine)) => engine,
+        _ => return Ok(Rendered::default()),
+    };
+    let made = engine.render(job)?;
+    // Compressing a secret beside what a visitor chose would tell the secret by the length.
+    let varies = compress_min.is_some_and(|min| made.html.len() >= min) && !made.has_form;
+    let compressed = (wants_gzip && varies).then(|| gzip::compress(&made.html, gzip::EACH_TIME));
+    let compressed = compressed.flatten();
+    Ok(Rendered {
+        with_gzip: compressed.is_some(),
+        varies,
+        pieces: vec![Bytes::from(compressed.unwrap_or(made.html))],
+        reply: made.reply,
+        session: job.request.session.made().map(str::to_owned),
+        personal: true,
+    })
 }
 
 #[cfg(test)]

@@ -33,6 +33,7 @@ impl Stamp {
 pub struct Root {
     path: PathBuf,
     follow_symlinks: bool,
+    listings: bool,
 }
 
 /// What lies at a request's path.
@@ -40,8 +41,10 @@ pub struct Root {
 pub enum Located {
     /// A file, by its path relative to the root.
     File(PathBuf),
-    /// A folder with an index, asked for without the final slash.
+    /// A folder with an index or a listing, asked for without the final slash.
     Folder,
+    /// A folder without an index, whose content is shown.
+    Listing(PathBuf),
     /// Nothing that is served.
     Nothing,
 }
@@ -61,7 +64,15 @@ impl Root {
         Self {
             path: path.to_owned(),
             follow_symlinks,
+            listings: false,
         }
+    }
+
+    /// Shows what is in folders that have no index.
+    #[must_use]
+    pub const fn with_listings(mut self, listings: bool) -> Self {
+        self.listings = listings;
+        self
     }
 
     /// Finds the file for a request's decoded path: itself, with `.html`, or the folder's index.
@@ -74,6 +85,8 @@ impl Root {
             let index = relative.join("index.html");
             return if is_file(&index) {
                 Located::File(index)
+            } else if self.is_listed(&relative) {
+                Located::Listing(relative)
             } else {
                 Located::Nothing
             };
@@ -87,10 +100,37 @@ impl Root {
         if is_file(&page) {
             return Located::File(page);
         }
-        if is_file(&relative.join("index.html")) {
+        if is_file(&relative.join("index.html")) || self.is_listed(&relative) {
             return Located::Folder;
         }
         Located::Nothing
+    }
+
+    fn is_listed(&self, relative: &Path) -> bool {
+        self.listings && self.metadata(relative).is_some_and(|found| found.is_dir())
+    }
+
+    /// What a folder shows: each name with its state, folders with a slash behind; sorted, hidden ones and
+    /// links that lead out left away.
+    pub fn list(&self, relative: &Path) -> Vec<(String, Stamp)> {
+        let Ok(folder) = fs::read_dir(self.path.join(relative)) else {
+            return Vec::new();
+        };
+        let mut names: Vec<_> = folder
+            .filter_map(|entry| {
+                let mut name = entry.ok()?.file_name().into_string().ok()?;
+                if name.starts_with(['.', '_']) {
+                    return None;
+                }
+                let metadata = self.metadata(&relative.join(&name))?;
+                if metadata.is_dir() {
+                    name.push('/');
+                }
+                Some((name, Stamp::of(&metadata)))
+            })
+            .collect();
+        names.sort_by(|one, other| one.0.cmp(&other.0));
+        names
     }
 
     /// The state of a file now.
@@ -194,6 +234,7 @@ mod tests {
         match root.locate(path) {
             Located::File(path) => path.display().to_string(),
             Located::Folder => "folder".into(),
+            Located::Listing(_) => "listing".into(),
             Located::Nothing => "nothing".into(),
         }
     }
@@ -234,6 +275,14 @@ mod tests {
         ] {
             assert_eq!(located(&root, path), "nothing", "{path:?}");
         }
+        let listed = Root::new(&folder.path().join("pages"), false).with_listings(true);
+        let names: Vec<_> = listed
+            .list(Path::new(""))
+            .into_iter()
+            .map(|(name, _)| name)
+            .collect();
+        assert_eq!(names, ["a.css", "docs/", "status.html"]);
+        assert!(matches!(listed.locate("/"), Located::Listing(_)));
         let linked = Root::new(&folder.path().join("pages"), true);
         assert_eq!(located(&linked, "/link.txt"), "link.txt");
     }

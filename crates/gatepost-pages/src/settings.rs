@@ -1,5 +1,6 @@
 //! The settings of pages, static files and the access log.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -13,16 +14,34 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub struct PagesSettings {
     /// The folder of pages and static files. It need not exist.
     pub path: PathBuf,
+    /// Other folders for other hosts: `"www.example.org" = "sites/www"`.
+    pub hosts: BTreeMap<String, PathBuf>,
+    /// Folders under a path, of every host: `"/manual" = "/usr/share/doc/x"`.
+    pub mounts: BTreeMap<String, PathBuf>,
+    /// Whether a folder without index shows what is in it.
+    pub listings: bool,
+    /// Whether text is sent compressed to those who take it.
+    pub compress: bool,
+    /// Smaller texts are not compressed.
+    pub compress_min: ByteSize,
+    /// How long a form may lie open before it is sent.
+    pub forms_valid: Period,
     /// How often a file is compared with the disk: a period, `"always"` or `"manual"`
     /// (only on reload).
     pub recheck: Recheck,
-    /// How many pages may run template code at once; 0 takes one per core.
+    /// How many threads run page code; 0 takes one per core.
     pub workers: usize,
+    /// The pages after which a worker is replaced by a new one; 0 for any number.
+    pub requests_max: u64,
+    /// A page that runs longer no longer counts as one of the workers.
+    pub patience: Period,
+    /// How many such pages may run at once; a single page at most a quarter of them.
+    pub stragglers_max: usize,
     /// How many pages may wait for a worker; more are answered 503.
     pub queue: usize,
     /// The steps of template code after which a page is stopped.
     pub steps_max: u64,
-    /// How long a page may wait for its values.
+    /// How long a page may take, with all its procedures.
     pub time_max: Period,
     /// How large a rendered page may grow.
     pub output_max: ByteSize,
@@ -38,8 +57,17 @@ impl Default for PagesSettings {
     fn default() -> Self {
         Self {
             path: PathBuf::from("pages"),
+            hosts: BTreeMap::new(),
+            mounts: BTreeMap::new(),
+            listings: false,
+            compress: true,
+            compress_min: ByteSize::kibibytes(1),
+            forms_valid: Period::seconds(12 * 60 * 60),
             recheck: Recheck::After(Period::seconds(30)),
             workers: 0,
+            requests_max: 1000,
+            patience: Period::milliseconds(50),
+            stragglers_max: 32,
             queue: 256,
             steps_max: 10_000_000,
             time_max: Period::seconds(5),

@@ -1,13 +1,15 @@
 //! The fast form of a page: static slices and insertion points.
 //!
-//! A template that holds only text and insertion points with constant arguments is split once,
-//! when its file is read. A hit then appends shared slices and fresh values and copies no static
+//! A template that holds only text and insertion points with constants or values of the request
+//! as arguments is split once, when its file is read. A hit then appends shared slices and fresh values and copies no static
 //! byte. Whatever else a template holds (statements, filters, variables, escapes in strings)
 //! sends it to the template engine; [`split`] gives `None` rather than guess.
 
 use bytes::Bytes;
 
-use crate::insertion::Insertion;
+use crate::forms::{Form, FormAction};
+use crate::insertion::{Argument, Insertion};
+use crate::request::Reference;
 
 /// A piece of a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,17 +93,20 @@ pub fn body_end(html: &[u8]) -> Option<usize> {
     })
 }
 
-/// Reads `name(arguments) }}`; returns the insertion point and the length up to after `}}`.
+/// Reads `name(arguments) }}` or `request.field }}`; returns the insertion point and the length up to after `}}`.
 fn parse_insertion(text: &str) -> Option<(Insertion, usize)> {
     let mut reader = Reader { rest: text };
     reader.skip_space();
     let name = reader.name()?;
-    reader.skip_space();
-    reader.expect("(")?;
-    let arguments = reader.arguments()?;
+    let insertion = if name == "request" {
+        Insertion::Request(reader.reference()?)
+    } else {
+        reader.skip_space();
+        reader.expect("(")?;
+        insertion_of(name, reader.arguments()?)?
+    };
     reader.skip_space();
     reader.expect("}}")?;
-    let insertion = insertion_of(name, arguments)?;
     Some((insertion, text.len() - reader.rest.len()))
 }
 
@@ -109,7 +114,14 @@ fn insertion_of(name: &str, arguments: Arguments) -> Option<Insertion> {
     let Arguments { positional, named } = arguments;
     let mut positional = positional.into_iter();
     let first = positional.next();
-    if positional.next().is_some() || (name != "call" && !named.is_empty()) {
+    if positional.next().is_some() {
+        return None;
+    }
+    if let Some(action) = form_action(name, first.as_ref()) {
+        let then = then_of(named)?;
+        return Some(Insertion::Form(Form { action, then }));
+    }
+    if name != "call" && !named.is_empty() {
         return None;
     }
     match (name, first) {
@@ -125,10 +137,31 @@ fn insertion_of(name: &str, arguments: Arguments) -> Option<Insertion> {
     }
 }
 
+fn form_action(name: &str, first: Option<&String>) -> Option<FormAction> {
+    match (name, first) {
+        ("form_publish", Some(topic)) => Some(FormAction::Publish(topic.clone())),
+        ("form_call", Some(path)) => Some(FormAction::Call(path.clone())),
+        ("form_token", None) => Some(FormAction::Show),
+        _ => None,
+    }
+}
+
+/// The only named argument of a form; the outer `None` where there is another.
+fn then_of(named: Vec<(String, Argument)>) -> Option<Option<String>> {
+    let mut then = None;
+    for (name, value) in named {
+        match value {
+            Argument::Constant(place) if name == "then" => then = Some(place),
+            _ => return None,
+        }
+    }
+    Some(then)
+}
+
 #[derive(Default)]
 struct Arguments {
     positional: Vec<String>,
-    named: Vec<(String, String)>,
+    named: Vec<(String, Argument)>,
 }
 
 struct Reader<'a> {
@@ -179,7 +212,7 @@ impl<'a> Reader<'a> {
                 self.skip_space();
                 self.expect("=")?;
                 self.skip_space();
-                arguments.named.push((name, self.constant()?));
+                arguments.named.push((name, self.argument()?));
             }
             self.skip_space();
             if self.expect(")").is_some() {
@@ -189,18 +222,42 @@ impl<'a> Reader<'a> {
         }
     }
 
-    fn constant(&mut self) -> Option<String> {
+    /// `.field`, `.field.key` or `.field["key"]`, behind `request`.
+    fn reference(&mut self) -> Option<Reference> {
+        self.expect(".")?;
+        let field = self.name()?;
+        let key = if self.expect(".").is_some() {
+            Some(self.name()?.to_owned())
+        } else if self.expect("[").is_some() {
+            let key = self.string()?;
+            self.expect("]")?;
+            Some(key)
+        } else {
+            None
+        };
+        Reference::new(field, key.as_deref())
+    }
+
+    fn argument(&mut self) -> Option<Argument> {
         if self.rest.starts_with(['"', '\'']) {
-            return self.string();
+            return self.string().map(Argument::Constant);
+        }
+        if let Some(rest) = self.rest.strip_prefix("request") {
+            self.rest = rest;
+            return self.reference().map(Argument::Request);
         }
         // Whole numbers only: their text is the same whoever prints them.
         let digits = self.take_while(|c| c.is_ascii_digit());
         let plain = digits == "0" || (!digits.starts_with('0') && digits.len() <= 15);
-        (!digits.is_empty() && plain).then(|| digits.to_owned())
+        (!digits.is_empty() && plain).then(|| Argument::Constant(digits.to_owned()))
     }
 
     fn string(&mut self) -> Option<String> {
-        let quote = self.rest.chars().next()?;
+        let quote = self
+            .rest
+            .chars()
+            .next()
+            .filter(|quote| matches!(quote, '"' | '\''))?;
         let inner = self.rest.get(1..)?;
         let (text, rest) = inner.split_once(quote)?;
         if text.contains('\\') {
@@ -241,8 +298,22 @@ mod tests {
         assert_eq!(
             pieces("{{ call(\"/greeting\", name=\"x\", n=3) }}"),
             Some(vec![
-                "Call { path: \"/greeting\", arguments: [(\"name\", \"x\"), (\"n\", \"3\")] }"
+                "Call { path: \"/greeting\", arguments: [(\"name\", Constant(\"x\")), (\"n\", Constant(\"3\"))] }"
                     .into()
+            ])
+        );
+        assert_eq!(
+            pieces("{{ request.user }}{{ call('/a', b=request.headers[\"user-agent\"]) }}"),
+            Some(vec![
+                "Request(User)".into(),
+                "Call { path: \"/a\", arguments: [(\"b\", Request(Header(\"user-agent\")))] }"
+                    .into()
+            ])
+        );
+        assert_eq!(
+            pieces("{{ form_publish('a/b', then='/c') }}"),
+            Some(vec![
+                "Form(Form { action: Publish(\"a/b\"), then: Some(\"/c\") })".into()
             ])
         );
         assert_eq!(pieces(""), Some(vec![]));
@@ -264,6 +335,12 @@ mod tests {
             "{{ latest(\"a\").time }}",
             "{{ history(\"#\", 3) }}",
             "{{ call(\"/a\", x=1.5) }}",
+            "{{ request.query }}",
+            "{{ request.query.a.b }}",
+            "{{ request.query.a|upper }}",
+            "{{ request.nothing }}",
+            "{{ form_token(then=request.path) }}",
+            "{{ form_publish() }}",
             "{{ call(\"/a\", x=007) }}",
             "{{",
             "{{ now()",

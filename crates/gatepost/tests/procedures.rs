@@ -1,6 +1,8 @@
 //! Procedures as people use them: what they change reaches everyone, they are listed and tried out,
 //! and another config is tried on the messages that came.
 
+#[path = "procedures/pages.rs"]
+mod pages;
 mod support;
 
 use std::path::Path;

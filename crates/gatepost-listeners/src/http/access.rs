@@ -33,6 +33,17 @@ pub(super) async fn identify(
     Ok(())
 }
 
+/// The same for pages, which are for everyone: only who says who they are is asked to prove it.
+pub(super) async fn identify_if_told(
+    context: &HttpContext,
+    request: &mut Request,
+) -> Result<(), HttpError> {
+    if request.field("authorization").is_none() && request.parameter("auth").is_none() {
+        return Ok(());
+    }
+    identify(context, request).await
+}
+
 /// `?auth=`: what `Authorization` would hold, in base64 for URLs. For event sources, which cannot
 /// set a header field.
 fn ntfy_authorization(request: &Request) -> Option<String> {

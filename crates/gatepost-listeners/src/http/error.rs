@@ -5,6 +5,7 @@
 
 use gatepost_message::TopicError;
 use gatepost_pages::RenderError;
+use gatepost_pages::forms::FormError;
 use gatepost_settings::MalformedPeriod;
 use gatepost_users::Denied;
 
@@ -52,6 +53,10 @@ pub(super) enum HttpError {
     BodyTooLarge(u64),
     #[error("a request target has at most {0} bytes")]
     TargetTooLong(usize),
+    #[error("{0}")]
+    Form(#[from] FormError),
+    #[error("a form is urlencoded or multipart/form-data")]
+    MediaType,
     #[error("the file has {0} bytes")]
     Range(u64),
     #[error("{0}")]
@@ -101,6 +106,7 @@ impl HttpError {
             Self::Denied(Denied::TooMany { .. }) => (429, 2, "too many failed logins"),
             Self::Denied(Denied::Busy) => (503, 2, "too many logins at once"),
             Self::Forbidden(_) => (403, 3, "not allowed"),
+            Self::Form(_) => (403, 4, "form refused"),
             Self::NoTopic => (409, 1, "there is nowhere to release it to"),
             Self::Unavailable(_) => (503, 3, "not available"),
             Self::CrossOrigin(_) => (403, 1, "refused to a page of another origin"),
@@ -111,6 +117,7 @@ impl HttpError {
             Self::PreconditionFailed => (412, 1, "precondition failed"),
             Self::BodyTooLarge(_) => (413, 1, "body too large"),
             Self::TargetTooLong(_) => (414, 1, "request target too long"),
+            Self::MediaType => (415, 1, "unsupported media type"),
             Self::Range(_) => (416, 1, "range not satisfiable"),
             Self::Expectation(_) => (417, 1, "expectation not understood"),
             Self::Upgrade(_) => (426, 1, "upgrade required"),
@@ -182,13 +189,18 @@ impl From<RenderError> for HttpError {
     fn from(error: RenderError) -> Self {
         match error {
             RenderError::Busy => Self::Busy("too many pages wait for a worker"),
-            other => {
-                // The place and the cause are for the operator, not for every reader.
-                let id = gatepost_message::MessageId::next();
-                tracing::error!(target: "pages", error = %id, "page failed: {other}");
-                Self::Internal(id.to_string())
-            }
+            other => Self::page_failed(&other),
         }
+    }
+}
+
+impl HttpError {
+    /// Logs why a page could not be made. The place and the cause are for the operator, not for
+    /// every reader, who gets the line's id.
+    pub(super) fn page_failed(cause: &dyn std::error::Error) -> Self {
+        let id = gatepost_message::MessageId::next();
+        tracing::error!(target: "pages", error = %id, "page failed: {cause}");
+        Self::Internal(id.to_string())
     }
 }
 

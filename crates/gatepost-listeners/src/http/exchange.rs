@@ -1,7 +1,6 @@
 //! One request that must wait: its body is read, a handler answers, the answer is written.
 
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -10,6 +9,7 @@ use tokio::io::AsyncWriteExt;
 use crate::tls::TlsSession;
 
 use super::chunked::ChunkedDecoder;
+use super::chunks::FileChunks;
 use super::connection::{Connection, Next, Pending, timeout};
 use super::error::HttpError;
 use super::head::Framing;
@@ -20,8 +20,6 @@ use super::response::{Body, Response};
 use super::routes;
 use super::wire::{self, Length};
 
-/// How much of a file is in memory at once.
-const FILE_CHUNK_BYTES: usize = 256 << 10;
 /// How much of what a refused client still sends is read away, so that it gets to read why.
 const LINGER_BYTES_MAX: usize = 1 << 20;
 
@@ -148,7 +146,8 @@ impl Connection {
                 )]);
                 self.flush().await?;
                 if !is_head {
-                    self.write_file(file, start, length).await?;
+                    self.write_file(FileChunks::new(file, start, length))
+                        .await?;
                 }
             }
             pieces => {
@@ -222,20 +221,8 @@ impl Connection {
         }
     }
 
-    async fn write_file(&mut self, file: std::fs::File, start: u64, length: u64) -> io::Result<()> {
-        let file = Arc::new(file);
-        let mut position = start;
-        let end = start + length;
-        while position < end {
-            let size = (end - position).min(FILE_CHUNK_BYTES as u64) as usize;
-            let reading = Arc::clone(&file);
-            let chunk = tokio::task::spawn_blocking(move || {
-                let mut chunk = vec![0; size];
-                reading.read_exact_at(&mut chunk, position)?;
-                io::Result::Ok(Bytes::from(chunk))
-            })
-            .await??;
-            position += size as u64;
+    async fn write_file(&mut self, mut chunks: FileChunks) -> io::Result<()> {
+        while let Some(chunk) = chunks.next().await? {
             self.queue([chunk]);
             self.flush().await?;
         }

@@ -1,92 +1,87 @@
-//! Pages and static files that memory alone cannot answer, and error pages.
+//! What lies at a path of the site: files that memory alone cannot answer, and the way to pages.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use gatepost_pages::{
-    Conditions, Content, Entry, PageRequest, Rendered, Selection, Sink, StaticFile,
-};
+use gatepost_pages::{Conditions, Content, Encoding, Entry, Selection, StaticFile};
 
 use super::HttpContext;
 use super::error::HttpError;
 use super::quick::file_fields;
 use super::request::Request;
 use super::response::{Body, Response};
+use super::{forms, pages};
 
-/// What lies at the request's path; `None` where nothing does.
+/// What lies at the request's path; `None` where nothing does. A form that is sent to a page is
+/// the page's; other messages are not.
 pub(super) async fn respond(
     context: &Arc<HttpContext>,
-    request: &Request,
+    request: &mut Request,
 ) -> Result<Option<Response>, HttpError> {
-    let Some(entry) = load(context, &request.path).await else {
+    let is_form = request.method() == "POST";
+    if is_form && !forms::is_form(request) {
+        return Ok(None);
+    }
+    let path = request.path.clone();
+    let Some(entry) = load(context, request, &path).await else {
         return Ok(None);
     };
-    Ok(Some(match &entry.content {
-        Content::Folder => {
-            let query = if request.query.is_empty() { "" } else { "?" };
-            // The target as sent keeps its escapes; only the slash is added.
-            let path = request.target().split('?').next().unwrap_or_default();
-            // A target that begins with two slashes would name another host.
-            let location = format!("/{}/{query}{}", path.trim_matches('/'), request.query);
-            Response::empty(301).with("Location", location)
-        }
-        Content::Page(_) => render(context, request, entry, 200).await?,
-        Content::File(file) => file_response(context, request, file, &entry).await?,
-    }))
+    Ok(match &entry.content {
+        Content::Page(_) if is_form => Some(forms::respond(context, request, entry).await?),
+        _ if is_form => None,
+        Content::Page(_) => Some(pages::respond(context, request, entry).await?),
+        Content::File(file) => Some(file_response(request, file, &entry).await?),
+        Content::Listing(html) => Some(listing(html)),
+        Content::Folder => Some(with_slash(request)),
+    })
 }
 
-async fn load(context: &Arc<HttpContext>, path: &str) -> Option<Arc<Entry>> {
-    if let Some(entry) = context.pages.fresh(path) {
+/// The content of a path of the request's site.
+pub(super) async fn load(
+    context: &Arc<HttpContext>,
+    request: &Request,
+    path: &str,
+) -> Option<Arc<Entry>> {
+    let host = request.field("host").map(str::as_bytes);
+    if let Some(entry) = context.pages.site(host).fresh(path) {
         return Some(entry);
     }
     let (context, path) = (Arc::clone(context), path.to_owned());
-    tokio::task::spawn_blocking(move || context.pages.load(&path))
+    let host = host.map(<[u8]>::to_vec);
+    tokio::task::spawn_blocking(move || context.pages.site(host.as_deref()).load(&path))
         .await
         .ok()
         .flatten()
 }
 
-async fn render(
-    context: &Arc<HttpContext>,
-    request: &Request,
-    entry: Arc<Entry>,
-    status: u16,
-) -> Result<Response, HttpError> {
-    let mut rendered = Rendered::default();
-    let at_once = match &entry.content {
-        Content::Page(page) => page.render_at_once(context.pages.values(), &mut rendered),
-        _ => false,
-    };
-    if !at_once {
-        rendered = context.pages.render(entry, page_request(request)).await?;
-    }
-    let mut response = Response::empty(status)
-        .with("Content-Type", "text/html; charset=utf-8")
+fn listing(html: &Bytes) -> Response {
+    let mut response = Response::empty(200)
+        .with("Content-Type", pages::HTML)
         .with("Cache-Control", "no-cache");
-    response.body = Body::Pieces(rendered.pieces);
-    Ok(response)
+    response.body = Body::Pieces(vec![html.clone()]);
+    response
 }
 
-fn page_request(request: &Request) -> PageRequest {
-    PageRequest {
-        method: request.method().to_owned(),
-        path: request.path.clone(),
-        query: request.parameters().into_iter().collect(),
-        headers: request
-            .fields()
-            .map(|(name, value)| (name, value.to_owned()))
-            .collect::<BTreeMap<_, _>>(),
-        user: request.user().map(str::to_owned),
-    }
+/// To a folder's own address.
+fn with_slash(request: &Request) -> Response {
+    let query = if request.query.is_empty() { "" } else { "?" };
+    let location = format!("{}/{query}{}", own_path(request), request.query);
+    Response::empty(301).with("Location", location)
+}
+
+/// The path as sent, with its escapes. One that begins with two slashes would name another host.
+pub(super) fn own_path(request: &Request) -> String {
+    let path = request.target().split('?').next().unwrap_or_default();
+    format!("/{}", path.trim_matches('/'))
 }
 
 async fn file_response(
-    context: &Arc<HttpContext>,
     request: &Request,
-    file: &StaticFile,
+    original: &StaticFile,
     entry: &Arc<Entry>,
 ) -> Result<Response, HttpError> {
+    let accept = request.field("accept-encoding").map(str::as_bytes);
+    let (encoding, file) = original.choose(accept);
     let selection = file.select(&Conditions {
         if_match: request.field("if-match"),
         if_none_match: request.field("if-none-match"),
@@ -103,7 +98,10 @@ async fn file_response(
         Selection::Unsatisfiable => return Err(HttpError::Range(file.length)),
     };
     let mut response = Response::empty(status);
-    for (name, value) in owned_fields(file) {
+    for (name, value) in file_fields(file) {
+        response.field(name, value.to_owned());
+    }
+    for (name, value) in coding_fields(original, encoding) {
         response.field(name, value);
     }
     if status == 304 {
@@ -116,69 +114,55 @@ async fn file_response(
             format!("bytes {}-{last}/{}", range.start, file.length),
         );
     }
-    response.body = if let Some(content) = &file.content {
-        let end = (range.end as usize).min(content.len());
-        let start = (range.start as usize).min(end);
-        Body::Pieces(vec![content.slice(start..end)])
-    } else {
-        let (context, entry) = (Arc::clone(context), Arc::clone(entry));
-        let opened = tokio::task::spawn_blocking(move || context.pages.open(&entry)).await;
-        let Ok(Some(opened)) = opened else {
-            return Err(HttpError::NotFound(request.path.clone()));
-        };
-        Body::File {
-            file: opened,
-            start: range.start,
-            length: range.end - range.start,
-        }
-    };
+    response.body = body(request, entry, encoding, range).await?;
     Ok(response)
 }
 
-fn owned_fields(file: &StaticFile) -> impl Iterator<Item = (&'static str, String)> {
-    const NAMES: [&str; 4] = ["Content-Type", "ETag", "Last-Modified", "Accept-Ranges"];
-    let values = file_fields(file).map(|(_, value)| value.to_owned());
-    NAMES.into_iter().zip(values)
+/// What caches and clients must know of codings.
+pub(super) fn coding_fields(
+    original: &StaticFile,
+    encoding: Option<Encoding>,
+) -> impl Iterator<Item = (&'static str, &'static str)> + use<> {
+    let varies = (!original.variants.is_empty()).then_some(("Vary", "Accept-Encoding"));
+    let coded = encoding.map(|encoding| ("Content-Encoding", encoding.name()));
+    varies.into_iter().chain(coded)
 }
 
-/// The user's own page for an error (`404.html`), or ours, where the client is a browser; `None`
-/// where JSON serves it better.
-pub(super) async fn error_page(
-    context: &Arc<HttpContext>,
+async fn body(
     request: &Request,
-    error: &HttpError,
-) -> Option<Response> {
-    let row = error.row();
-    if !request.accepts("text/html") {
-        return None;
+    entry: &Arc<Entry>,
+    encoding: Option<Encoding>,
+    range: std::ops::Range<u64>,
+) -> Result<Body, HttpError> {
+    let gone = || HttpError::NotFound(request.path.clone());
+    let file = variant(entry, encoding).ok_or_else(gone)?;
+    if let Some(content) = &file.content {
+        let end = (range.end as usize).min(content.len());
+        let start = (range.start as usize).min(end);
+        return Ok(Body::Pieces(vec![content.slice(start..end)]));
     }
-    let own = load(context, &format!("/{}.html", row.status)).await;
-    if let Some(entry) = own
-        && let Ok(response) = render(context, request, entry, row.status).await
-    {
-        return Some(response);
-    }
-    let mut page = Rendered::default();
-    page.shared(&Bytes::from_static(ERROR_PAGE_START));
-    page.text(|text| {
-        text.extend_from_slice(
-            format!(
-                "<title>{0}</title><h1>{0} <small>{1}</small></h1><p>",
-                row.text, row.status
-            )
-            .as_bytes(),
-        );
-        gatepost_pages::push_escaped(text, &error.to_string());
-        text.extend_from_slice(b"</p>");
+    let entry = Arc::clone(entry);
+    let opened = tokio::task::spawn_blocking(move || {
+        variant(&entry, encoding).and_then(|file| entry.open(file))
     });
-    let mut response = error.response();
-    response.fields.retain(|(name, _)| name != "Content-Type");
-    response.field("Content-Type", "text/html; charset=utf-8");
-    response.body = Body::Pieces(page.pieces);
-    Some(response)
+    Ok(Body::File {
+        file: opened.await.ok().flatten().ok_or_else(gone)?,
+        start: range.start,
+        length: range.end - range.start,
+    })
 }
 
-const ERROR_PAGE_START: &[u8] = b"<!doctype html><html lang=en><meta charset=utf-8>\
-<meta name=viewport content=\"width=device-width\"><style>:root{color-scheme:light dark}\
-body{font:1rem/1.5 system-ui,sans-serif;max-width:40rem;margin:15vh auto;padding:0 1rem}\
-small{opacity:.6}h1::first-letter{text-transform:uppercase}</style>";
+fn variant(entry: &Entry, encoding: Option<Encoding>) -> Option<&StaticFile> {
+    let Content::File(file) = &entry.content else {
+        return None;
+    };
+    match encoding {
+        None => Some(file),
+        Some(encoding) => {
+            let mut variants = file.variants.iter();
+            variants
+                .find(|variant| variant.encoding == encoding)
+                .map(|variant| &variant.file)
+        }
+    }
+}

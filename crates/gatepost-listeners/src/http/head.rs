@@ -57,6 +57,10 @@ pub(super) struct Head<'h, 'b> {
     pub upgrade: bool,
     /// Whether a field makes the request conditional or partial.
     pub conditional: bool,
+    /// `Host`
+    pub host: Option<&'b [u8]>,
+    /// `Accept-Encoding`; of several fields the last.
+    pub accept_encoding: Option<&'b [u8]>,
     /// `Referer`
     pub referer: Option<&'b [u8]>,
     /// `User-Agent`
@@ -110,6 +114,8 @@ pub(super) fn parse<'h, 'b: 'h>(
             expects_continue: meaning.expects_continue && minor_version == 1,
             upgrade: meaning.upgrade,
             conditional: meaning.conditional,
+            host: meaning.host,
+            accept_encoding: meaning.accept_encoding,
             referer: meaning.referer,
             user_agent: meaning.user_agent,
         },
@@ -171,6 +177,8 @@ struct Meaning<'b> {
     expects_continue: bool,
     upgrade: bool,
     conditional: bool,
+    host: Option<&'b [u8]>,
+    accept_encoding: Option<&'b [u8]>,
     referer: Option<&'b [u8]>,
     user_agent: Option<&'b [u8]>,
 }
@@ -194,7 +202,10 @@ impl<'b> Meaning<'b> {
         let is = |name: &str| field.name.eq_ignore_ascii_case(name);
         // The length tells most fields apart before their text is compared.
         match field.name.len() {
-            4 if is("host") => self.hosts += 1,
+            4 if is("host") => {
+                self.hosts += 1;
+                self.host = Some(field.value);
+            }
             5 if is("range") => self.conditional = true,
             6 if is("expect") => self.add_expect(field.value)?,
             7 if is("upgrade") => self.upgrade = true,
@@ -204,6 +215,7 @@ impl<'b> Meaning<'b> {
             10 if is("connection") => self.add_connection(field.value),
             13 if is("if-none-match") => self.conditional = true,
             14 if is("content-length") => self.add_length(field.value)?,
+            15 if is("accept-encoding") => self.accept_encoding = Some(field.value),
             17 if is("transfer-encoding") => self.add_coding(field.value)?,
             17 if is("if-modified-since") => self.conditional = true,
             19 if is("if-unmodified-since") => self.conditional = true,

@@ -9,6 +9,7 @@ mod admin;
 mod assets;
 mod call;
 mod chunked;
+mod chunks;
 mod connection;
 mod counters;
 mod drain;
@@ -17,16 +18,19 @@ mod exchange;
 mod feed;
 mod files;
 mod first;
+mod forms;
 mod forwarded;
 mod head;
 mod http2;
 mod limits;
 mod log;
+mod multipart;
 mod ntfy;
 mod openapi;
 pub mod operations;
 mod origin;
 mod output;
+mod pages;
 mod quick;
 mod redirect;
 mod request;
@@ -197,6 +201,12 @@ impl HttpContext {
                 "gauge",
                 "HTTP connections that are open.",
                 u64::from(self.connections()),
+            ),
+            (
+                "gatepost_page_workers_replaced_total",
+                "counter",
+                "Page workers replaced: worn, failed, or behind.",
+                self.pages.workers_replaced(),
             ),
             (
                 "gatepost_access_log_lines_dropped_total",

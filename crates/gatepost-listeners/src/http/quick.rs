@@ -1,8 +1,11 @@
 //! Answers that need nothing but memory: cached pages and files, straight from the read buffer.
 
-use gatepost_pages::{Content, Page, Sink, StaticFile};
+use gatepost_pages::{Content, Needs, Page, Sink, StaticFile, takes_gzip};
+
+use smallvec::SmallVec;
 
 use super::HttpContext;
+use super::files::coding_fields;
 use super::head::{Framing, Head};
 use super::log;
 use super::output::{Mark, Output};
@@ -26,7 +29,7 @@ pub(super) fn answer(
     if !simple {
         return false;
     }
-    let Some(entry) = context.pages.fresh(head.path) else {
+    let Some(entry) = context.pages.site(head.host).fresh(head.path) else {
         return false;
     };
     let mark = output.mark();
@@ -56,14 +59,23 @@ fn push_page(
     output: &mut Output,
     mark: Mark,
 ) -> Option<u64> {
-    if !page.render_at_once(context.pages.values(), output) {
+    let Page::Pieces(pieces) = page else {
+        return None;
+    };
+    if pieces.needs() != Needs::default() {
         return None;
     }
+    let varies = pieces.is_compressed();
+    let with_gzip = varies && takes_gzip(head.accept_encoding);
+    pieces.render_at_once(context.pages.values(), with_gzip, output);
     let fields = [
         ("Content-Type", "text/html; charset=utf-8"),
         ("Cache-Control", "no-cache"),
     ];
-    Some(finish(context, head, output, mark, &fields))
+    let vary = varies.then_some(("Vary", "Accept-Encoding"));
+    let coding = with_gzip.then_some(("Content-Encoding", "gzip"));
+    let fields = fields.into_iter().chain(vary).chain(coding);
+    Some(finish(context, head, output, mark, fields))
 }
 
 fn push_file(
@@ -73,12 +85,17 @@ fn push_file(
     output: &mut Output,
     mark: Mark,
 ) -> Option<u64> {
-    output.shared(file.content.as_ref()?);
-    Some(finish(context, head, output, mark, &file_fields(file)))
+    let (encoding, chosen) = file.choose(head.accept_encoding);
+    output.shared(chosen.content.as_ref()?);
+    let mut fields: SmallVec<[(&str, &str); 6]> = file_fields(chosen).into_iter().collect();
+    for (name, value) in coding_fields(file, encoding) {
+        fields.push((name, value));
+    }
+    Some(finish(context, head, output, mark, fields.into_iter()))
 }
 
 /// The fields of every answer that carries a file.
-pub(super) fn file_fields(file: &StaticFile) -> [(&str, &str); 4] {
+pub(super) fn file_fields(file: &StaticFile) -> [(&'static str, &str); 4] {
     [
         ("Content-Type", file.mime),
         ("ETag", &file.etag),
@@ -88,12 +105,12 @@ pub(super) fn file_fields(file: &StaticFile) -> [(&str, &str); 4] {
 }
 
 /// Puts the head before the body; returns the body's length.
-fn finish(
-    context: &HttpContext,
+fn finish<'a>(
+    context: &'a HttpContext,
     head: &Head<'_, '_>,
     output: &mut Output,
     mark: Mark,
-    fields: &[(&str, &str)],
+    fields: impl Iterator<Item = (&'a str, &'a str)>,
 ) -> u64 {
     let body_bytes = output.since(mark) as u64;
     let length = Length::Known(body_bytes);
@@ -101,11 +118,8 @@ fn finish(
         output.truncate(mark);
     }
     output.insert_text(mark, |text| {
-        let fields = fields
-            .iter()
-            .copied()
-            .chain(context.settings.extra_fields());
-        push_head(text, 200, fields, length, head.keep_alive);
+        let extra = context.settings.extra_fields();
+        push_head(text, 200, fields.chain(extra), length, head.keep_alive);
     });
     body_bytes
 }

@@ -10,7 +10,7 @@ use super::error::HttpError;
 use super::request::Request;
 use super::response::Response;
 use super::{
-    access, admin, assets, call, files, forwarded, ntfy, openapi, origin, redirect, topics,
+    access, admin, assets, call, files, forwarded, ntfy, openapi, origin, pages, redirect, topics,
     websocket,
 };
 
@@ -22,7 +22,7 @@ pub(super) async fn respond(context: &Arc<HttpContext>, request: &mut Request) -
         Ok(Some(response)) => response,
         Ok(None) => match route(context, request).await {
             Ok(response) => response,
-            Err(error) => files::error_page(context, request, &error)
+            Err(error) => pages::error_page(context, request, &error)
                 .await
                 .unwrap_or_else(|| error.response()),
         },
@@ -90,7 +90,7 @@ async fn route(context: &Arc<HttpContext>, request: &mut Request) -> Result<Resp
     if let Some(name) = path.strip_prefix("/gatepost/") {
         return assets::respond(request, name);
     }
-    if matches!(method, "GET" | "HEAD")
+    if matches!(method, "GET" | "HEAD" | "POST")
         && let Some(response) = files::respond(context, request).await?
     {
         return Ok(response);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use gatepost_listeners::http::rooms::{Event, Promise, Rooms, Since, Submitted, Subscription};
 use gatepost_listeners::http::state::State;
 use gatepost_message::{Action, Message, Publication, RuleHit, Score, Topic, TopicFilter, Verdict};
-use gatepost_pages::{CallError, Values};
+use gatepost_pages::{CallError, Called, PageCall, Values};
 use parking_lot::Mutex;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::sync::broadcast::{Receiver, Sender, channel};
@@ -69,17 +69,14 @@ impl Values for World {
         matching[from..].to_vec()
     }
 
-    fn call<'a>(
-        &'a self,
-        path: &'a str,
-        arguments: &'a [(String, String)],
-    ) -> Promise<'a, Result<String, CallError>> {
-        Box::pin(async move {
-            match (path, arguments) {
-                ("/greeting", [(_, name)]) => Ok(format!("Hello {name}!")),
-                _ => Err(CallError::Unknown(path.to_owned())),
-            }
-        })
+    fn call(&self, call: &PageCall<'_>) -> Result<Called, CallError> {
+        match (call.path, call.arguments) {
+            ("/greeting", [(_, name)]) => Ok(Called {
+                text: format!("Hello {name}!"),
+                reply: None,
+            }),
+            _ => Err(CallError::Unknown(call.path.to_owned())),
+        }
     }
 }
 

@@ -1,8 +1,12 @@
 use super::*;
 use crate::page::Sink;
-use crate::values::{CallError, Promise};
-use gatepost_message::{Publication, Topic, TopicFilter};
-use gatepost_settings::Period;
+use crate::request::{Pairs, Session};
+use crate::settings::Recheck;
+use crate::template;
+use crate::values::{CallError, Called, PageCall};
+use gatepost_message::{Publication, Reply, Topic, TopicFilter};
+use gatepost_settings::{ByteSize, Period};
+use std::io::Read as _;
 
 /// Values that never change, and a procedure that fails.
 struct Fixed;
@@ -24,18 +28,36 @@ impl Values for Fixed {
             .collect()
     }
 
-    fn call<'a>(
-        &'a self,
-        path: &'a str,
-        arguments: &'a [(String, String)],
-    ) -> Promise<'a, Result<String, CallError>> {
-        Box::pin(async move {
-            if path == "/greeting" {
-                Ok(format!("Hello {}!", arguments[0].1))
-            } else {
-                Err(CallError::Unknown(path.to_owned()))
+    fn call(&self, call: &PageCall<'_>) -> Result<Called, CallError> {
+        let argument = call.arguments.first().map_or("", |(_, value)| value);
+        match call.path {
+            "/greeting" => Ok(Called {
+                text: format!("Hello {argument}!"),
+                reply: None,
+            }),
+            "/missing" => {
+                let mut reply = Reply::default();
+                reply.set_status(404).expect("a status");
+                reply
+                    .add_header("X-From".to_owned(), "procedure".to_owned())
+                    .expect("a field");
+                Ok(Called {
+                    text: "none".to_owned(),
+                    reply: Some(Box::new(reply)),
+                })
             }
-        })
+            "/slow" => {
+                while Instant::now() < call.deadline {
+                    std::thread::yield_now();
+                }
+                Err(CallError::Failed {
+                    path: call.path.to_owned(),
+                    detail: "too slow".to_owned(),
+                })
+            }
+            "/fault" => panic!("as meant"),
+            other => Err(CallError::Unknown(other.to_owned())),
+        }
     }
 }
 
@@ -51,7 +73,8 @@ impl Folder {
             path: folder.path().to_owned(),
             recheck,
             steps_max: 100_000,
-            output_max: gatepost_settings::ByteSize::kibibytes(64),
+            output_max: ByteSize::kibibytes(64),
+            time_max: Period::milliseconds(500),
             ..PagesSettings::default()
         };
         let pages = Pages::new(settings, Arc::new(Fixed));
@@ -62,15 +85,33 @@ impl Folder {
         std::fs::write(self.folder.path().join(name), text).expect("a file");
     }
 
+    fn load(&self, path: &str) -> Arc<Entry> {
+        self.pages.site(None).load(path).expect("a page")
+    }
+
+    async fn make(
+        &self,
+        path: &str,
+        request: PageRequest,
+        accept: &str,
+    ) -> Result<Rendered, RenderError> {
+        let accept = Some(accept.as_bytes());
+        self.pages.render(self.load(path), request, accept).await
+    }
+
     async fn render(&self, path: &str) -> Result<String, RenderError> {
-        let entry = self.pages.load(path).expect("a page");
-        let mut rendered = Rendered::default();
-        if let Content::Page(page) = &entry.content
-            && !page.render_at_once(self.pages.values(), &mut rendered)
-        {
-            rendered = self.pages.render(entry, PageRequest::default()).await?;
-        }
+        let rendered = self.make(path, request(), "").await?;
         Ok(String::from_utf8(rendered.pieces.concat()).expect("UTF-8"))
+    }
+}
+
+fn request() -> PageRequest {
+    PageRequest {
+        path: "/page".to_owned(),
+        query: Pairs::from([("name".to_owned(), "<you>".to_owned())]),
+        headers: Pairs::from([("user-agent".to_owned(), "test".to_owned())]),
+        user: Some("anna".to_owned()),
+        ..PageRequest::default()
     }
 }
 
@@ -90,11 +131,14 @@ async fn both_forms_of_a_page_are_equal() {
         "{{call('/greeting', name=\"A&B\")}}",
         "{{ now(\"%Y\") }}",
         "<body>{{ call(\"/greeting\", name=7) }}</body>",
+        "{{ request.user }} {{ request.query.name }} {{ request.query.none }}{{ request.cookies.a }}",
+        "{{ call('/greeting', a=request.query.name) }}{{ call('/greeting', a=request.form.none) }}",
+        "{{ call('/greeting', a=request.headers['user-agent']) }}{{ request.address }}",
     ] {
         let fast = folder_with(source);
         assert!(matches!(
-            fast.pages.load("/page").expect("a page").content,
-            Content::Page(Page::Pieces { .. })
+            fast.load("/page").content,
+            Content::Page(Page::Pieces(_))
         ));
         let engine = folder_with(&format!("{source}{{% if false %}}{{% endif %}}"));
         assert_eq!(
@@ -180,11 +224,12 @@ async fn a_page_that_loops_or_grows_is_stopped() {
 async fn content_is_fresh_until_the_recheck() {
     let folder = Folder::new(Recheck::After(Period::seconds(3_600)));
     folder.write("page.html", "one");
-    assert!(folder.pages.fresh("/page").is_none());
-    assert!(folder.pages.load("/page").is_some());
-    assert!(folder.pages.fresh("/page").is_some());
+    let site = folder.pages.site(None);
+    assert!(site.fresh("/page").is_none());
+    assert!(site.load("/page").is_some());
+    assert!(site.fresh("/page").is_some());
     folder.pages.reload();
-    assert!(folder.pages.fresh("/page").is_none());
+    assert!(site.fresh("/page").is_none());
 }
 
 #[test]
@@ -197,14 +242,187 @@ fn a_cached_page_shares_its_bytes() {
         fn text(&mut self, _: impl FnOnce(&mut Vec<u8>)) {}
     }
     let folder = folder_with("static {{ now() }} slices");
-    let entry = folder.pages.load("/page").expect("a page");
-    let Content::Page(page) = &entry.content else {
+    let entry = folder.load("/page");
+    let Content::Page(Page::Pieces(page)) = &entry.content else {
         panic!("a page was expected");
     };
     let (mut first, mut second) = (Shares(Vec::new()), Shares(Vec::new()));
-    assert!(page.render_at_once(&Fixed, &mut first));
-    assert!(page.render_at_once(&Fixed, &mut second));
+    page.render_at_once(&Fixed, false, &mut first);
+    page.render_at_once(&Fixed, false, &mut second);
     let places = |shares: &Shares| shares.0.iter().map(|b| b.as_ptr()).collect::<Vec<_>>();
     assert_eq!(places(&first), places(&second));
     assert_eq!(first.0.len(), 2);
+}
+
+#[tokio::test]
+async fn a_procedure_decides_status_and_fields() {
+    for source in [
+        "{{ call('/missing') }}{{ call('/greeting', a='b') }}",
+        "{{ call('/missing') }}{% if 0 %}{% endif %}{{ call('/greeting', a='b') }}",
+    ] {
+        let folder = folder_with(source);
+        let rendered = folder.make("/page", request(), "").await.expect("a page");
+        assert_eq!(rendered.reply.status(200), 404, "{source}");
+        let fields = [("X-From".to_owned(), "procedure".to_owned())];
+        assert_eq!(rendered.reply.headers(), fields, "{source}");
+        assert_eq!(rendered.pieces.concat(), b"noneHello b!", "{source}");
+    }
+}
+
+#[tokio::test]
+async fn what_takes_the_pages_time_leaves_the_rest_intact() {
+    for source in [
+        "{{ call('/slow') }}<p>{{ latest('t') }}{{ call('/greeting', a='b') }}</p>",
+        "{% if 0 %}{% endif %}{{ call('/fault') }}",
+    ] {
+        let folder = folder_with(source);
+        let made = folder.render("/page").await;
+        if source.contains("fault") {
+            assert_eq!(made, Err(RenderError::Fault), "{source}");
+            continue;
+        }
+        let html = made.expect("a page");
+        assert_eq!(html.matches("<!-- gatepost error ").count(), 2, "{html}");
+        assert!(html.contains("<p>&lt;21 °C&gt;<!-- "), "{html}");
+    }
+}
+
+#[tokio::test]
+async fn a_page_is_the_same_with_gzip() {
+    let text = "<p>some text that repeats</p>\n".repeat(100);
+    for engine in ["", "{% if 0 %}{% endif %}"] {
+        let source = format!("{text}{{{{ request.query.name }}}}{text}{{{{ now('%Y') }}}}{engine}");
+        let folder = folder_with(&source);
+        let plain = folder.make("/page", request(), "br").await.expect("a page");
+        let gzip = folder
+            .make("/page", request(), "br, gzip")
+            .await
+            .expect("a page");
+        assert!(plain.varies && gzip.varies && gzip.with_gzip && !plain.with_gzip);
+        let (plain, gzip) = (plain.pieces.concat(), gzip.pieces.concat());
+        assert!(
+            gzip.len() < plain.len() / 5,
+            "{} of {}",
+            gzip.len(),
+            plain.len()
+        );
+        let mut text = Vec::new();
+        let mut decoder = flate2::read::GzDecoder::new(gzip.as_slice());
+        decoder.read_to_end(&mut text).expect("gzip");
+        assert_eq!(text, plain, "{engine}");
+    }
+    let small = folder_with("a few bytes {{ now() }}");
+    let made = small
+        .make("/page", request(), "gzip")
+        .await
+        .expect("a page");
+    assert!(!made.with_gzip && !made.varies);
+}
+
+#[tokio::test]
+async fn a_form_comes_back_to_its_page() {
+    for engine in ["", "{% if 0 %}{% endif %}"] {
+        let source = format!("<form>{{{{ form_publish('a/b', then='/c') }}}}</form>{engine}");
+        let folder = folder_with(&source);
+        let made = folder.make("/page", request(), "").await.expect("a page");
+        let session = made.session.expect("a new session");
+        let html = String::from_utf8(made.pieces.concat()).expect("text");
+        let field = html
+            .split("value=\"")
+            .nth(1)
+            .and_then(|rest| rest.split('"').next());
+        let field = field.expect("a field").to_owned();
+        let mut sent = PageRequest {
+            session: Session::of(Some(&session)),
+            form: Pairs::from([(crate::forms::FIELD.to_owned(), field)]),
+            ..request()
+        };
+        let form = folder.pages.take_form(&mut sent).expect("taken");
+        assert_eq!(
+            form.action,
+            crate::forms::FormAction::Publish("a/b".to_owned())
+        );
+        assert!(sent.form.is_empty());
+    }
+}
+
+#[test]
+fn hosts_and_mounts_have_folders_of_their_own() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for name in ["main", "other", "manual"] {
+        let path = folder.path().join(name);
+        std::fs::create_dir(&path).expect("a folder");
+        std::fs::write(path.join("a.txt"), name).expect("a file");
+    }
+    let at = |name: &str| folder.path().join(name);
+    let settings = PagesSettings {
+        path: at("main"),
+        hosts: [("other.example".to_owned(), at("other"))].into(),
+        mounts: [("/doc/".to_owned(), at("manual"))].into(),
+        listings: true,
+        ..PagesSettings::default()
+    };
+    let pages = Pages::new(settings, Arc::new(Fixed));
+    let text = |host: &str, path: &str| {
+        let entry = pages.site(Some(host.as_bytes())).load(path)?;
+        Some(match &entry.content {
+            Content::File(file) => {
+                String::from_utf8_lossy(file.content.as_ref().expect("cached")).into_owned()
+            }
+            Content::Folder => "folder".to_owned(),
+            Content::Listing(html) => {
+                assert!(html.windows(5).any(|part| part == b"a.txt"));
+                "listing".to_owned()
+            }
+            Content::Page(_) => "page".to_owned(),
+        })
+    };
+    for (host, path, expected) in [
+        ("x", "/a.txt", Some("main")),
+        ("x:80", "/a.txt", Some("main")),
+        ("OTHER.example:8080", "/a.txt", Some("other")),
+        ("other.example", "/doc/a.txt", Some("manual")),
+        ("[::1]:8080", "/doc/a.txt", Some("manual")),
+        ("x", "/doc", Some("folder")),
+        ("x", "/doc/", Some("listing")),
+        ("x", "/", Some("listing")),
+        ("x", "/docs/a.txt", None),
+        ("x", "/doc/../a.txt", None),
+    ] {
+        assert_eq!(text(host, path).as_deref(), expected, "{host}{path}");
+    }
+}
+
+#[test]
+fn compressed_files_beside_the_original_are_found_and_followed() {
+    let folder = Folder::new(Recheck::Always);
+    let css = "p { color: red }\n".repeat(200);
+    folder.write("a.css", &css);
+    let chosen = |accept: &str| {
+        let entry = folder.load("/a.css");
+        let Content::File(file) = &entry.content else {
+            panic!("a file was expected");
+        };
+        let (encoding, file) = file.choose(Some(accept.as_bytes()));
+        (
+            encoding,
+            file.content.clone().expect("cached"),
+            file.etag.clone(),
+        )
+    };
+    let (encoding, plain, etag) = chosen("br");
+    assert_eq!((encoding, plain.as_ref()), (None, css.as_bytes()));
+    let (encoding, gzip, other) = chosen("br, gzip");
+    assert_eq!(encoding, Some(Encoding::Gzip));
+    assert!(gzip.len() < css.len() / 10 && other != etag);
+    folder.write("a.css.br", "brotli");
+    let (encoding, brotli, _) = chosen("br, gzip");
+    assert_eq!(
+        (encoding, brotli.as_ref()),
+        (Some(Encoding::Brotli), &b"brotli"[..])
+    );
+    // Older than the original: not used any more.
+    let file = std::fs::File::open(folder.folder.path().join("a.css.br")).expect("a file");
+    file.set_modified(std::time::UNIX_EPOCH).expect("touched");
+    assert_eq!(chosen("br, gzip").0, Some(Encoding::Gzip));
 }

@@ -9,7 +9,7 @@ use gatepost_listeners::http::state::State;
 use gatepost_message::{
     Envelope, Format, Listener, Message, Peer, Publication, TopicFilter, Verdict,
 };
-use gatepost_pages::{CallError, Values};
+use gatepost_pages::{CallError, Called, PageCall, Values};
 use gatepost_procedures::Arguments;
 use gatepost_store::Store;
 use gatepost_users::Users;
@@ -38,32 +38,31 @@ impl Values for Behind {
         self.broker.history(filter, count)
     }
 
-    fn call<'a>(
-        &'a self,
-        path: &'a str,
-        arguments: &'a [(String, String)],
-    ) -> Promise<'a, Result<String, CallError>> {
-        Box::pin(async move {
-            // A page has no message; its procedure sees an empty one.
-            let envelope = Envelope::new(Listener::Http, Peer::Local);
-            let message = Message::new(envelope, None, Format::Payload, bytes::Bytes::new());
-            let arguments: Arguments = arguments.iter().cloned().collect();
-            let procedures = self.gateway.procedures();
-            match procedures.call(path, Arc::new(message), arguments).await {
-                Ok(answer) if answer.verdict.action.delivers() => Ok(answer.text),
-                Ok(answer) => Err(CallError::Failed {
-                    path: path.to_owned(),
-                    detail: answer.verdict.reason,
-                }),
-                Err(gatepost_procedures::CallError::NoSuchProcedure) => {
-                    Err(CallError::Unknown(path.to_owned()))
-                }
-                Err(error @ gatepost_procedures::CallError::Busy) => Err(CallError::Failed {
-                    path: path.to_owned(),
-                    detail: error.to_string(),
-                }),
-            }
-        })
+    fn call(&self, call: &PageCall<'_>) -> Result<Called, CallError> {
+        // A page has no message; its procedure sees the visitor, and the form that was sent.
+        let request = call.request;
+        let mut envelope = Envelope::new(Listener::Http, request.peer.unwrap_or(Peer::Local));
+        envelope.user.clone_from(&request.user);
+        let message = Message::new(envelope, None, Format::Payload, request.body.clone());
+        let arguments: Arguments = call.arguments.iter().cloned().collect();
+        let procedures = self.gateway.procedures();
+        let path = || call.path.to_owned();
+        match procedures.call_here(call.path, &Arc::new(message), &arguments, call.deadline) {
+            Ok(answer) if answer.verdict.action.delivers() => Ok(Called {
+                text: answer.text,
+                reply: answer.reply,
+            }),
+            Ok(answer) => Err(CallError::Refused {
+                path: path(),
+                action: answer.verdict.action,
+                reason: answer.verdict.reason,
+            }),
+            Err(gatepost_procedures::CallError::NoSuchProcedure) => Err(CallError::Unknown(path())),
+            Err(error @ gatepost_procedures::CallError::Busy) => Err(CallError::Failed {
+                path: path(),
+                detail: error.to_string(),
+            }),
+        }
     }
 }
 

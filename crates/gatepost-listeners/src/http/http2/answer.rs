@@ -2,7 +2,6 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -11,6 +10,7 @@ use h2::SendStream;
 use h2::server::SendResponse;
 use tokio::time::{Instant, sleep_until};
 
+use super::super::chunks::FileChunks;
 use super::super::connection::timeout;
 use super::super::limits::PACED_BYTES;
 use super::super::response::{Body, Response};
@@ -18,9 +18,6 @@ use super::super::rooms::{Event, Subscription};
 use super::super::stream::{StreamFormat, encode_shared};
 use super::super::wire::{self, Length};
 use super::{Client, broken, head_of};
-
-/// How much of a file is in memory at once.
-const FILE_CHUNK_BYTES: u64 = 256 << 10;
 
 /// Writes a response, or only its head.
 pub(super) async fn write(
@@ -59,7 +56,11 @@ pub(super) async fn write(
             file,
             start,
             length,
-        } => output.send_file(file, start, length).await?,
+        } => {
+            output
+                .send_file(FileChunks::new(file, start, length))
+                .await?
+        }
         Body::Stream {
             subscription,
             format,
@@ -103,20 +104,8 @@ impl Output<'_> {
         Ok(())
     }
 
-    async fn send_file(&mut self, file: std::fs::File, start: u64, length: u64) -> io::Result<()> {
-        let file = Arc::new(file);
-        let mut position = start;
-        let end = start + length;
-        while position < end {
-            let size = (end - position).min(FILE_CHUNK_BYTES) as usize;
-            let reading = Arc::clone(&file);
-            let chunk = tokio::task::spawn_blocking(move || {
-                let mut chunk = vec![0; size];
-                reading.read_exact_at(&mut chunk, position)?;
-                io::Result::Ok(Bytes::from(chunk))
-            })
-            .await??;
-            position += size as u64;
+    async fn send_file(&mut self, mut chunks: FileChunks) -> io::Result<()> {
+        while let Some(chunk) = chunks.next().await? {
             self.send(chunk).await?;
         }
         Ok(())

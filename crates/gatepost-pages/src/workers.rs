@@ -1,0 +1,379 @@
+//! Page workers: the threads that run page code, and one that looks after them.
+//!
+//! Page code is other people's: it may loop, wait or fail. It runs here and nowhere else, so mail, the
+//! broker and pages without code never wait for it. A page that runs longer than `patience` is a
+//! *straggler*: it no longer counts as one of the workers, another worker is started in its
+//! place, and the scheduler is told to prefer everybody else. The straggler's thread ends with its
+//! page. So looping pages hold up none but themselves, as long as there are fewer than
+//! `stragglers_max`; to keep it so, no single page may have more than a quarter of them.
+//!
+//! Invariants: `workers` threads that are no stragglers are alive, or being started; a thread is replaced after
+//! `requests_max` pages, after a panic, and after it straggled.
+
+use std::collections::VecDeque;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use tokio::sync::oneshot;
+
+use crate::page::RenderError;
+
+/// What is left over for everybody else: the lowest priority that the scheduler knows.
+const STRAGGLER_NICENESS: i32 = 19;
+
+/// How many workers, and what they may do.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bounds {
+    pub(crate) workers: usize,
+    pub(crate) queue_max: usize,
+    /// Pages after which a worker is replaced; 0 for any number.
+    pub(crate) requests_max: u64,
+    pub(crate) patience: Duration,
+    pub(crate) stragglers_max: usize,
+}
+
+/// The workers. Dropping it lets them finish what waits, and end.
+pub(crate) struct Workers(Arc<Shared>);
+
+struct Shared {
+    state: Mutex<State>,
+    /// A job waits for an idle worker.
+    arrived: Condvar,
+    /// Jobs wait and no worker is idle: somebody should look whether one straggles.
+    pressed: Condvar,
+    bounds: Bounds,
+}
+
+#[derive(Default)]
+struct State {
+    jobs: VecDeque<Job>,
+    idle: usize,
+    running: Vec<Running>,
+    tickets: u64,
+    replaced: u64,
+    /// Whether the supervisor waits to be told.
+    supervisor_waits: bool,
+    closed: bool,
+}
+
+struct Job {
+    page: Arc<str>,
+    work: Box<dyn FnOnce() + Send>,
+}
+
+struct Running {
+    ticket: u64,
+    page: Arc<str>,
+    since: Instant,
+    thread: Option<rustix::process::Pid>,
+    straggles: bool,
+}
+
+impl State {
+    fn stragglers(&self) -> impl Iterator<Item = &Running> {
+        self.running.iter().filter(|running| running.straggles)
+    }
+
+    fn is_over_share(&self, page: &str, bounds: &Bounds) -> bool {
+        let share = (bounds.stragglers_max / 4).max(1);
+        self.stragglers()
+            .filter(|running| *running.page == *page)
+            .count()
+            >= share
+    }
+}
+
+impl Workers {
+    /// Starts them.
+    pub(crate) fn start(bounds: Bounds) -> Self {
+        let shared = Arc::new(Shared {
+            state: Mutex::default(),
+            arrived: Condvar::new(),
+            pressed: Condvar::new(),
+            bounds,
+        });
+        for _ in 0..bounds.workers.max(1) {
+            Shared::start_worker(&shared);
+        }
+        let supervised = Arc::clone(&shared);
+        let started = thread::Builder::new()
+            .name("page-watch".to_owned())
+            .spawn(move || supervised.supervise());
+        if let Err(error) = started {
+            tracing::error!(target: "pages", "nobody looks after the page workers: {error}");
+        }
+        Self(shared)
+    }
+
+    /// Runs `work` for `page` on a worker, and waits for it until `time_max` is over.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        page: &Arc<str>,
+        time_max: Duration,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, RenderError> {
+        let (reply, answer) = oneshot::channel();
+        let work = Box::new(move || {
+            // Whoever waited may be gone by the time that a worker is free.
+            if !reply.is_closed() {
+                let _ = reply.send(work());
+            }
+        });
+        self.submit(Job {
+            page: Arc::clone(page),
+            work,
+        })?;
+        match tokio::time::timeout(time_max, answer).await {
+            Ok(Ok(result)) => Ok(result),
+            Ok(Err(_)) => Err(RenderError::Fault),
+            Err(_) => Err(RenderError::Late),
+        }
+    }
+
+    /// Workers that were replaced so far.
+    pub(crate) fn replaced(&self) -> u64 {
+        self.0.state.lock().replaced
+    }
+
+    fn submit(&self, job: Job) -> Result<(), RenderError> {
+        let shared = &self.0;
+        let mut state = shared.state.lock();
+        if state.jobs.len() >= shared.bounds.queue_max
+            || state.is_over_share(&job.page, &shared.bounds)
+        {
+            return Err(RenderError::Busy);
+        }
+        state.jobs.push_back(job);
+        let (idle, waiting) = (state.idle, state.jobs.len());
+        let press = waiting > idle && state.supervisor_waits;
+        drop(state);
+        if idle > 0 {
+            shared.arrived.notify_one();
+        }
+        if press {
+            shared.pressed.notify_one();
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        self.0.state.lock().closed = true;
+        self.0.arrived.notify_all();
+        self.0.pressed.notify_all();
+    }
+}
+
+impl Shared {
+    fn start_worker(shared: &Arc<Self>) {
+        let working = Arc::clone(shared);
+        let started = thread::Builder::new()
+            .name("page".to_owned())
+            .spawn(move || Self::work(&working));
+        if let Err(error) = started {
+            tracing::error!(target: "pages", "a page worker did not start: {error}");
+        }
+    }
+
+    /// A worker's life.
+    fn work(shared: &Arc<Self>) {
+        let thread = Some(rustix::thread::gettid());
+        let mut served = 0_u64;
+        let mut state = shared.state.lock();
+        loop {
+            let Some(job) = state.jobs.pop_front() else {
+                if state.closed {
+                    return;
+                }
+                state.idle += 1;
+                shared.arrived.wait(&mut state);
+                state.idle -= 1;
+                continue;
+            };
+            if state.is_over_share(&job.page, &shared.bounds) {
+                // Dropped: its waiter is told. It waited since before the page fell behind.
+                continue;
+            }
+            state.tickets += 1;
+            let ticket = state.tickets;
+            state.running.push(Running {
+                ticket,
+                page: job.page,
+                since: Instant::now(),
+                thread,
+                straggles: false,
+            });
+            drop(state);
+            let failed = std::panic::catch_unwind(AssertUnwindSafe(job.work)).is_err();
+            served += 1;
+            state = shared.state.lock();
+            let place = state.running.iter().position(|one| one.ticket == ticket);
+            let straggled = place.is_some_and(|place| state.running.swap_remove(place).straggles);
+            if straggled {
+                // Another has this one's place already.
+                return;
+            }
+            let worn = shared.bounds.requests_max > 0 && served >= shared.bounds.requests_max;
+            if failed {
+                tracing::error!(target: "pages", "a page worker panicked; a new one takes its place");
+            }
+            if failed || worn {
+                state.replaced += 1;
+                drop(state);
+                Self::start_worker(shared);
+                return;
+            }
+        }
+    }
+
+    /// Looks for stragglers whenever a job has to wait.
+    fn supervise(self: &Arc<Self>) {
+        let mut state = self.state.lock();
+        while !state.closed {
+            if state.jobs.len() <= state.idle {
+                state.supervisor_waits = true;
+                self.pressed.wait(&mut state);
+                state.supervisor_waits = false;
+                continue;
+            }
+            let found = self.mark_stragglers(&mut state);
+            for _ in 0..found {
+                Self::start_worker(self);
+            }
+            // Not notified meanwhile: once in so long is often enough.
+            self.pressed.wait_for(&mut state, self.bounds.patience / 2);
+        }
+    }
+
+    /// How many were found.
+    fn mark_stragglers(&self, state: &mut State) -> usize {
+        let now = Instant::now();
+        let mut room = self
+            .bounds
+            .stragglers_max
+            .saturating_sub(state.stragglers().count());
+        let mut found = 0;
+        for running in &mut state.running {
+            let late = now.duration_since(running.since) >= self.bounds.patience;
+            if running.straggles || !late || room == 0 {
+                continue;
+            }
+            running.straggles = true;
+            room -= 1;
+            found += 1;
+            // Fails only for a thread that has ended, which this one has not.
+            let _ = rustix::process::setpriority_process(running.thread, STRAGGLER_NICENESS);
+            tracing::debug!(target: "pages", page = &*running.page, "the page takes longer than patience");
+        }
+        state.replaced += found as u64;
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    const PATIENT: Duration = Duration::from_mins(1);
+
+    fn workers(workers: usize, requests_max: u64) -> Workers {
+        Workers::start(Bounds {
+            workers,
+            queue_max: 100,
+            requests_max,
+            patience: Duration::from_millis(5),
+            stragglers_max: 16,
+        })
+    }
+
+    fn page(name: &str) -> Arc<str> {
+        name.into()
+    }
+
+    /// Runs until it is told to end.
+    fn looping(end: &Arc<AtomicBool>) -> impl FnOnce() + Send + use<> {
+        let end = Arc::clone(end);
+        move || {
+            while !end.load(Ordering::Relaxed) {
+                thread::yield_now();
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn pages_that_loop_hold_up_no_other() {
+        let workers = Arc::new(workers(1, 0));
+        let end = Arc::new(AtomicBool::new(false));
+        let mut loops = Vec::new();
+        for number in 0..12 {
+            let (workers, work) = (Arc::clone(&workers), looping(&end));
+            loops.push(tokio::spawn(async move {
+                workers
+                    .run(&page(&format!("loop{}", number % 3)), PATIENT, work)
+                    .await
+            }));
+        }
+        for number in 0..100 {
+            let answer = workers.run(&page("quick"), PATIENT, move || number).await;
+            assert_eq!(answer, Ok(number));
+        }
+        end.store(true, Ordering::Relaxed);
+        for one in loops {
+            assert_eq!(one.await.expect("no panic"), Ok(()));
+        }
+        assert!(workers.replaced() > 0);
+    }
+
+    #[tokio::test]
+    async fn one_page_gets_no_more_than_its_share() {
+        let workers = Arc::new(workers(1, 0));
+        let end = Arc::new(AtomicBool::new(false));
+        let mut loops = Vec::new();
+        for _ in 0..40 {
+            let (workers, work) = (Arc::clone(&workers), looping(&end));
+            loops.push(tokio::spawn(async move {
+                workers.run(&page("loop"), PATIENT, work).await
+            }));
+        }
+        // Now all of them wait before the one that is quick.
+        tokio::task::yield_now().await;
+        assert_eq!(workers.run(&page("quick"), PATIENT, || 1).await, Ok(1));
+        end.store(true, Ordering::Relaxed);
+        let mut refused = 0;
+        for one in loops {
+            refused += usize::from(one.await.expect("no panic").is_err());
+        }
+        // A quarter of the stragglers, and the one on the worker's own place.
+        assert!(refused >= 40 - 16 / 4 - 1, "{refused} refused");
+    }
+
+    #[tokio::test]
+    async fn a_worker_is_replaced_after_its_requests_and_after_a_panic() {
+        let workers = workers(1, 10);
+        for _ in 0..25 {
+            assert_eq!(workers.run(&page("a"), PATIENT, || ()).await, Ok(()));
+        }
+        let panics: Result<(), _> = workers
+            .run(&page("a"), PATIENT, || panic!("as meant"))
+            .await;
+        assert_eq!(panics, Err(RenderError::Fault));
+        assert_eq!(workers.run(&page("a"), PATIENT, || 7).await, Ok(7));
+        assert_eq!(workers.replaced(), 3);
+    }
+
+    #[tokio::test]
+    async fn a_page_that_is_late_is_given_up() {
+        let workers = workers(1, 0);
+        let end = Arc::new(AtomicBool::new(false));
+        let late = workers
+            .run(&page("a"), Duration::from_millis(1), looping(&end))
+            .await;
+        end.store(true, Ordering::Relaxed);
+        assert_eq!(late, Err(RenderError::Late));
+    }
+}
