@@ -5,15 +5,17 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 
-const PROTOCOLS = ["mqtt", "http", "smtp", "lmtp", "milter", "spamd", "call"];
+const PROTOCOLS = ["mqtt", "http", "smtp", "lmtp", "milter", "pop3", "spamd", "call"];
 
 export class Server {
-  /** Starts a server whose pages are `pages` (name to text). */
-  static async start(pages) {
+  /** Starts a server whose pages are `pages`, with these procedures (name to text). */
+  static async start(pages, procedures = {}) {
     const server = new Server();
     server.folder = await mkdtemp(join(tmpdir(), "gatepost-browser-"));
     await mkdir(join(server.folder, "pages"));
     for (const [name, text] of Object.entries(pages)) await writeFile(join(server.folder, "pages", name), text);
+    await mkdir(join(server.folder, "procedures"));
+    for (const [name, text] of Object.entries(procedures)) await writeFile(join(server.folder, "procedures", name), text);
     server.binds = Object.fromEntries(PROTOCOLS.map((name) => [name, "127.0.0.1:0"]));
     await server.run();
     return server;

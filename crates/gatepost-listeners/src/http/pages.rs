@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use gatepost_message::{Cookie, Peer, SameSite};
+use gatepost_message::{Cookie, Peer};
 use gatepost_pages::{
     Content, Entry, Page, PageError, PageRequest, Pairs, Rendered, Session, Sink,
 };
@@ -106,8 +106,9 @@ pub(super) fn response_of(request: &Request, rendered: Rendered, status: u16) ->
         response.field("Set-Cookie", cookie.field(request.secure));
     }
     if let Some(session) = &rendered.session {
-        let mut cookie = Cookie::new(Session::COOKIE, Some(session.clone()));
-        cookie.same_site = SameSite::Strict;
+        // Lax, its default: with Strict, a visitor who follows a link to the page would be given a
+        // new one, and forms in other tabs would be refused.
+        let cookie = Cookie::new(Session::COOKIE, Some(session.clone()));
         response.field("Set-Cookie", cookie.field(request.secure));
     }
     // A form is signed for one browser; what is made for one visitor is not another's.

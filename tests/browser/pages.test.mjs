@@ -1,0 +1,113 @@
+// A user's own pages in a real browser: many live values over one connection, resumed after the
+// server was away; forms with and without JavaScript; a failed procedure's empty place.
+import assert from "node:assert/strict";
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, test } from "node:test";
+import { chromium } from "playwright-core";
+import { Server } from "./server.mjs";
+
+const pictures = join(import.meta.dirname ?? ".", "../../target/browser");
+// Only a fault waits so long.
+const PATIENCE_MS = 20_000;
+
+const FRAME = `<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>{% block title %}{% endblock %}</title><body>{% block main %}{% endblock %}</body></html>`;
+const rooms = ["hall", "attic", "cellar"];
+const HOUSE = `{% extends "_frame.html" %}{% block title %}House{% endblock %}{% block main %}<h1>House</h1><dl>
+${rooms.map((room) => `<dt>${room}</dt><dd id="${room}">{{ live("house/${room}") }}</dd>`).join("\n")}</dl>
+<p id="broken">before {{ call("/broken") }} after</p>{% endblock %}`;
+const BOOK = `<!doctype html><html lang="en"><meta charset="utf-8"><title>Visitors</title><body><h1>Visitors</h1>
+<form method="post">{{ form_publish("visitors/book") }}<label>Name <input name="payload"></label> <button>Sign</button></form>
+<p>Last: <b id="last">{{ live("visitors/book") }}</b></p></body></html>`;
+const ASK = `<!doctype html><html lang="en"><meta charset="utf-8"><title>Ask</title><body>
+<form method="post">{{ form_call("/answer") }}<label>Question <input name="question" value="{{ request.form.question }}"></label> <button>Ask</button></form>
+<p id="answer">{{ request.result.text }}</p><p id="refused">{{ request.result.reason }}</p></body></html>`;
+
+let server;
+let browser;
+
+before(async () => {
+  mkdirSync(pictures, { recursive: true });
+  server = await Server.start(
+    { "_frame.html": FRAME, "house.html": HOUSE, "book.html": BOOK, "ask.html": ASK },
+    {
+      "broken.luau": `return function() error("as meant") end\n`,
+      "answer.luau": `return function(message, arguments)
+        if arguments.question == "" then return "reject", "ask something" end
+        return { text = "Why " .. arguments.question .. "?" }
+      end\n`,
+    },
+  );
+  browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox", "--disable-quic"] });
+});
+
+after(async () => {
+  await browser?.close();
+  await server?.remove();
+});
+
+async function open(path, options = {}) {
+  const context = await browser.newContext({ viewport: { width: 800, height: 500 }, ...options });
+  const page = await context.newPage();
+  page.setDefaultTimeout(PATIENCE_MS);
+  const streams = [];
+  page.on("request", (request) => request.resourceType() === "eventsource" && streams.push(request.url()));
+  await page.goto(server.origin + path);
+  return { page, streams, close: () => context.close() };
+}
+
+test("all live values of a page share one stream, which goes on where it broke off", async () => {
+  await server.publish("house/hall", "19.0");
+  const { page, streams, close } = await open("/house");
+  await page.evaluate(() => (window.mark = "not reloaded"));
+  await page.locator("#hall", { hasText: "19.0" }).waitFor();
+  for (const [number, room] of rooms.entries()) await server.publish(`house/${room}`, `2${number}.5 <b>`);
+  for (const [number, room] of rooms.entries()) await page.locator(`#${room}`, { hasText: `2${number}.5 <b>` }).waitFor();
+  assert.equal(streams.length, 1, streams.join("\n"));
+  assert.match(await page.locator("#broken").innerHTML(), /^before <!-- gatepost error \S+ --> after$/);
+  await page.screenshot({ path: join(pictures, "page-live.png") });
+
+  await server.stop();
+  await server.run();
+  await server.publish("house/attic", "30.0");
+  await page.locator("#attic", { hasText: "30.0" }).waitFor();
+  assert.equal(await page.evaluate(() => window.mark), "not reloaded");
+  await close();
+});
+
+for (const javaScriptEnabled of [true, false]) {
+  const how = javaScriptEnabled ? "with" : "without";
+  test(`forms publish and call ${how} JavaScript, and a reload sends nothing again`, async () => {
+    const { page, close } = await open("/book", { javaScriptEnabled });
+    await page.getByLabel("Name").fill(`Anna ${how}`);
+    await page.getByRole("button").click();
+    await page.locator("#last", { hasText: `Anna ${how}` }).waitFor();
+    const before = await (await fetch(`${server.origin}/topics/visitors/book`)).json();
+    await page.reload();
+    const behind = await (await fetch(`${server.origin}/topics/visitors/book`)).json();
+    assert.equal(behind.length, before.length);
+    await page.screenshot({ path: join(pictures, `page-form-${how}.png`) });
+
+    await page.goto(`${server.origin}/ask`);
+    await page.getByRole("button").click();
+    await page.locator("#refused", { hasText: "ask something" }).waitFor();
+    await page.getByLabel("Question").fill("not");
+    await page.getByRole("button").click();
+    await page.locator("#answer", { hasText: "Why not?" }).waitFor();
+    assert.equal(await page.getByLabel("Question").inputValue(), "not");
+    await close();
+  });
+}
+
+test("a form that another site sends is refused", async () => {
+  const { page, close } = await open("/book");
+  const field = await page.locator("input[name=gatepost-form]").inputValue();
+  // A page of another origin in the same browser: the cookie stays behind, and the origin is told.
+  await page.goto(`data:text/html,<form method=post action="${server.origin}/book"><input name=gatepost-form value="${field}"><input name=payload value=stolen><button>x</button></form>`);
+  await Promise.all([page.waitForURL(`${server.origin}/book`), page.getByRole("button").click()]);
+  assert.match(await page.locator("body").innerText(), /refused/i);
+  const kept = await (await fetch(`${server.origin}/topics/visitors/book`)).json();
+  assert.ok(!kept.some((message) => message.payload === "stolen"));
+  await close();
+});
