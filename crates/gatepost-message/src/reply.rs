@@ -206,8 +206,8 @@ impl Reply {
         if !is_token(&name) {
             return Err(MalformedReply::Name(name));
         }
-        let reserved = |reserved: &&str| reserved.eq_ignore_ascii_case(&name);
-        if OF_THE_CONNECTION.iter().any(|name| reserved(name)) {
+        let mut reserved = OF_THE_CONNECTION.iter();
+        if reserved.any(|reserved| reserved.eq_ignore_ascii_case(&name)) {
             return Err(MalformedReply::Reserved(name));
         }
         if !is_field_value(&value) {

@@ -137,7 +137,7 @@ impl Engine {
         let request = &*job.request;
         let context = minijinja::context! { request };
         let rendered = template.render_captured_to(context, &mut output);
-        let noted = present.end();
+        let noted = Present::end(present);
         rendered.map_err(|error| fault(&error))?;
         let mut html = output.bytes;
         if noted.uses_live {
@@ -203,8 +203,10 @@ impl Present {
         Self
     }
 
-    fn end(self) -> Noted {
-        PRESENT.take().map(|(_, noted)| noted).unwrap_or_default()
+    fn end(present: Self) -> Noted {
+        let noted = PRESENT.take().map(|(_, noted)| noted).unwrap_or_default();
+        drop(present);
+        noted
     }
 }
 

@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_form_is_taken_from_its_browser_and_page_only() {
-        let forms = Forms::new(Duration::from_secs(60)).expect("randomness");
+        let forms = Forms::new(Duration::from_mins(1)).expect("randomness");
         let form = Form {
             action: FormAction::Publish("a/b".to_owned()),
             then: Some("/thanks".to_owned()),

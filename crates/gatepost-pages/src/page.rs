@@ -34,7 +34,7 @@ pub enum Page {
 /// Static slices and insertion points, in order.
 #[derive(Debug)]
 pub struct Pieces {
-    pieces: Vec<Piece>,
+    all: Vec<Piece>,
     /// The static ones again, compressed; `None` where that is not worth it.
     compressed: Option<Vec<gzip::Piece>>,
     needs: Needs,
@@ -63,7 +63,7 @@ impl Pieces {
             .filter(|min| bytes >= *min)
             .and_then(|_| statics.collect());
         Self {
-            pieces,
+            all: pieces,
             compressed,
             needs,
         }
@@ -110,10 +110,10 @@ impl Pieces {
         mut push: impl FnMut(&Piece, &mut Vec<u8>),
     ) {
         let Some(compressed) = self.compressed.as_ref().filter(|_| with_gzip) else {
-            for piece in &self.pieces {
+            for piece in &self.all {
                 match piece {
                     Piece::Static(bytes) => sink.shared(bytes),
-                    insertion => sink.text(|text| push(insertion, text)),
+                    insertion @ Piece::Insertion(_) => sink.text(|text| push(insertion, text)),
                 }
             }
             return;
@@ -121,7 +121,7 @@ impl Pieces {
         let mut joining = Joining::default();
         sink.text(|text| joining = Joining::begin(text));
         let mut compressed = compressed.iter();
-        for piece in &self.pieces {
+        for piece in &self.all {
             match piece {
                 Piece::Static(_) => {
                     if let Some(piece) = compressed.next() {
@@ -129,7 +129,7 @@ impl Pieces {
                         sink.shared(&piece.deflated);
                     }
                 }
-                insertion => {
+                insertion @ Piece::Insertion(_) => {
                     sink.text(|text| joining.store(text, |text| push(insertion, text)));
                 }
             }

@@ -130,7 +130,11 @@ fn random_name() -> String {
     if getrandom::fill(&mut bytes).is_err() {
         return String::new();
     }
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    let digit = |value: u8| char::from(b"0123456789abcdef"[usize::from(value & 15)]);
+    let digits = bytes
+        .iter()
+        .flat_map(|byte| [digit(byte >> 4), digit(*byte)]);
+    digits.collect()
 }
 
 /// One thing of a request, as a page names it: `request.query.name`.

@@ -118,8 +118,7 @@ fn insertion_of(name: &str, arguments: Arguments) -> Option<Insertion> {
         return None;
     }
     if let Some(action) = form_action(name, first.as_ref()) {
-        let then = then_of(named)?;
-        return Some(Insertion::Form(Form { action, then }));
+        return form_of(action, named).map(Insertion::Form);
     }
     if name != "call" && !named.is_empty() {
         return None;
@@ -146,8 +145,8 @@ fn form_action(name: &str, first: Option<&String>) -> Option<FormAction> {
     }
 }
 
-/// The only named argument of a form; the outer `None` where there is another.
-fn then_of(named: Vec<(String, Argument)>) -> Option<Option<String>> {
+/// The form, whose only named argument is `then`.
+fn form_of(action: FormAction, named: Vec<(String, Argument)>) -> Option<Form> {
     let mut then = None;
     for (name, value) in named {
         match value {
@@ -155,7 +154,7 @@ fn then_of(named: Vec<(String, Argument)>) -> Option<Option<String>> {
             _ => return None,
         }
     }
-    Some(then)
+    Some(Form { action, then })
 }
 
 #[derive(Default)]

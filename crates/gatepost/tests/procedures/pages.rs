@@ -164,9 +164,9 @@ fn form_of(gateway: &Gateway, page: &str, jar: &str) -> String {
     format!("gatepost-form={}", value.expect("a value"))
 }
 
-#[test]
-fn forms_publish_and_call_and_are_taken_from_their_page_only() {
-    let (gateway, folder) = start(
+/// The pages with forms.
+fn start_with_forms() -> (Gateway, tempfile::TempDir) {
+    start(
         &[
             ("procedures/answer.luau", ANSWER),
             (
@@ -182,7 +182,12 @@ fn forms_publish_and_call_and_are_taken_from_their_page_only() {
             ("pages/show.html", SHOW),
         ],
         "[[scope]]\npath = \"/n\"\ntopics = [\"never\"]\nrun = [\"/never\"]\n",
-    );
+    )
+}
+
+#[test]
+fn a_form_publishes_and_is_taken_from_its_page_only() {
+    let (gateway, folder) = start_with_forms();
     let port = gateway.port("mqtt");
     let arguments = ["-p", &port, "-V", "5", "-F", "%t|%p|%C", "-t", "#", "-d"];
     let mut subscriber = Client::start("mosquitto_sub", &arguments);
@@ -281,7 +286,12 @@ fn forms_publish_and_call_and_are_taken_from_their_page_only() {
             .count(),
         3
     );
+}
 
+#[test]
+fn a_form_that_is_refused_or_calls_shows_its_page_again() {
+    let (gateway, folder) = start_with_forms();
+    let jar = folder.path().join("jar").display().to_string();
     // What is refused shows the page again, with what was typed.
     let field = form_of(&gateway, "/never", &jar);
     let never = curl(
@@ -462,15 +472,19 @@ fn a_page_that_took_its_time_has_an_empty_place() {
     drop((gateway, folder));
 }
 
-#[test]
-fn files_come_as_the_client_takes_them_from_the_folder_of_its_host() {
-    let css = "p { color: red }\n".repeat(500);
+/// The text of a file that is worth compressing.
+fn css() -> String {
+    "p { color: red }\n".repeat(500)
+}
+
+fn start_with_files() -> (Gateway, tempfile::TempDir) {
+    let css = css();
     let page = format!(
         "{}<p>{{{{ now('%Y') }}}}</p>{}",
         "<p>text</p>\n".repeat(300),
         "<p>more</p>\n".repeat(300)
     );
-    let (gateway, folder) = start(
+    start(
         &[
             ("pages/a.css", &css),
             ("pages/a.css.br", "stands for brotli"),
@@ -484,7 +498,13 @@ fn files_come_as_the_client_takes_them_from_the_folder_of_its_host() {
             ("manual/one/a.txt", "manual"),
         ],
         "[pages]\nlistings = true\n[pages.hosts]\n\"www.example.org\" = \"other\"\n[pages.mounts]\n\"/manual\" = \"manual\"\n",
-    );
+    )
+}
+
+#[test]
+fn files_and_pages_come_in_the_coding_that_the_client_likes() {
+    let (gateway, folder) = start_with_files();
+    let css = css();
     let get = |path: &str, arguments: &[&str]| curl(&gateway, path, arguments);
     let coded = "Accept-Encoding: br;q=0.5, gzip;q=0.9";
     let brotli = get("/a.css", &["-H", "Accept-Encoding: gzip, br"]);
@@ -517,6 +537,15 @@ fn files_come_as_the_client_takes_them_from_the_folder_of_its_host() {
             assert_eq!(body(&packed), body(&answer(&[])), "{path}");
         }
     }
+    drop((gateway, folder));
+}
+
+#[test]
+fn files_come_in_part_by_condition_and_from_the_folder_of_the_host() {
+    let (gateway, folder) = start_with_files();
+    let get = |path: &str, arguments: &[&str]| curl(&gateway, path, arguments);
+    let coded = "Accept-Encoding: br;q=0.5, gzip;q=0.9";
+    let plain = get("/a.css", &[]);
     let small = get("/small.txt", &["-H", coded]);
     assert!(
         !small.contains("Vary") && !small.contains("Content-Encoding"),

@@ -59,7 +59,7 @@ pub(super) async fn write(
         } => {
             output
                 .send_file(FileChunks::new(file, start, length))
-                .await?
+                .await?;
         }
         Body::Stream {
             subscription,
