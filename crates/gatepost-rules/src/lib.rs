@@ -11,6 +11,8 @@
 //! - [`mailbox`] reads messages out of files, mbox files, Maildir and folders.
 //! - [`bayes`] and [`reputation`] hold what was learned; `learning` joins them to a scan.
 //! - [`eval`] holds the functions that `eval:` rules call.
+//! - `network` asks what only the network knows; `authentication` (SPF, DKIM, ARC, DMARC) judges
+//!   the answers.
 //! - `screen` finds in one pass over a text the patterns that can match at all.
 //! - `scan` screens each view, confirms the rules that remain, and sums up.
 //!
@@ -18,6 +20,7 @@
 //! time, and a rule that ran into its bound is named in the report; a rule that cannot run is
 //! named among the problems, never dropped in silence.
 
+mod authentication;
 pub mod bayes;
 mod compile;
 pub mod eval;

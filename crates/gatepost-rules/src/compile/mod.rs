@@ -18,6 +18,7 @@ use crate::bayes::PointsOf;
 use crate::language::Definitions;
 use crate::language::definition::{Definition, Test, View};
 use crate::mail::HeaderSelector;
+use crate::network::NetworkTest;
 use crate::pattern::Groups;
 use crate::scan::{
     EvalRule, FieldRule, FieldRules, LineRule, LineRules, MimeRule, MimeRules, Place, Program,
@@ -325,6 +326,10 @@ fn sort_into(
                 evals.push(EvalRule { rule, evaluation });
             }
         }
+    }
+    let senders = &definitions.configuration.senders;
+    if !senders.networks_v4.is_empty() || !senders.networks_v6.is_empty() {
+        program.network.push((None, NetworkTest::OriginOfTemplates));
     }
     crate::network::drop_unused(&mut program.network);
     program.fields = fields

@@ -81,6 +81,13 @@ pub(super) fn prepare(
         Test::Exists { selector } => Prepared::Exists(HeaderSelector::parse(selector)),
         Test::Header(test) => {
             let selector = HeaderSelector::parse(&test.selector);
+            let senders = &definitions.configuration.senders;
+            let asks_origin = !senders.networks_v4.is_empty() || !senders.networks_v6.is_empty();
+            if abilities.network && asks_origin && selector.name.eq_ignore_ascii_case("X-ASN") {
+                let pattern = read_pattern(rule, &test.pattern, definitions)?;
+                let negated = test.negated;
+                return Ok(Prepared::Network(NetworkTest::OriginField { pattern, negated }));
+            }
             match read(rule, &test.pattern, definitions)? {
                 Read::Pattern(pattern) => Prepared::Field(selector, field(test, pattern)),
                 Read::Template(template) => {

@@ -166,7 +166,7 @@ fn find_body_freemails(mail: &Mail<'_>) -> Option<Vec<Vec<u8>>> {
 }
 
 /// The addresses at valid domains in a text: start, end, and text in lower case.
-fn addresses_in<'t>(
+pub(crate) fn addresses_in<'t>(
     mail: &'t Mail<'_>,
     text: &'t [u8],
 ) -> impl Iterator<Item = (usize, usize, Vec<u8>)> + 't {

@@ -148,6 +148,11 @@ impl Lists {
                 let list = current.strip_prefix("un").unwrap_or(&current).to_owned();
                 self.addresses.entry(list).or_default().remove(value);
             }
+            "unwelcomelist_from_spf" => {
+                for list in ["welcomelist_from_spf", "def_welcomelist_from_spf"] {
+                    self.addresses.entry(list.to_owned()).or_default().remove(value);
+                }
+            }
             "welcomelist_from_rcvd" => {
                 return Some(push_from_rcvd(&mut self.welcomelist_from_rcvd, value));
             }

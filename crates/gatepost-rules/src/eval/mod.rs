@@ -25,6 +25,8 @@ mod uri_detail;
 mod vbounce;
 mod welcomelist;
 
+pub(crate) use address_list::glob;
+pub(crate) use freemail::addresses_in;
 pub(crate) use lists::Lists;
 pub use uri_detail::prepare_uri_detail;
 
@@ -62,6 +64,8 @@ pub(crate) struct Findings {
     freemail: OnceCell<Option<Vec<Vec<u8>>>>,
     from_name: OnceCell<from_name::FromNameFindings>,
     listed_hosts: OnceCell<Vec<String>>,
+    /// Texts of templates' tags that the network knew.
+    pub(crate) tags: OnceCell<Vec<(String, String)>>,
 }
 
 /// Why a call cannot run.
@@ -112,19 +116,8 @@ const TABLES: [&[Entry]; 16] = [
 
 /// What functions that are known, but cannot run here, lack. A name that ends in `*` stands for all
 /// that begin so.
-const OFF: [(&str, &str); 27] = [
-    ("check_rbl*", "DNS"),
-    ("check_uridnsbl*", "DNS"),
-    ("check_dns_sender", "DNS"),
+const OFF: [(&str, &str); 16] = [
     ("check_senders_reputation", "DNS"),
-    ("check_hashbl_*", "HashBL"),
-    ("check_dkim_*", "DKIM"),
-    ("check_arc_*", "ARC"),
-    ("check_for_dkim_*", "DKIM"),
-    ("check_for_def_dkim_*", "DKIM"),
-    ("check_dmarc_*", "DMARC"),
-    ("check_for_spf_*", "SPF"),
-    ("check_for_def_spf_*", "SPF"),
     ("check_dcc*", "DCC"),
     ("check_pyzor*", "Pyzor"),
     ("check_razor2*", "Razor"),
@@ -202,4 +195,4 @@ macro_rules! pattern {
         });
     };
 }
-use pattern;
+pub(crate) use pattern;

@@ -221,8 +221,7 @@ fn eval(loader: &mut Loader<'_>, line: &Line<'_>, view: View, call: &[u8]) -> Ou
         .ok_or_else(malformed)?;
     let arguments = eval_arguments(arguments).ok_or_else(malformed)?;
     let function = function.trim().to_owned();
-    let network = ["check_rbl", "check_dns", "check_uridnsbl"];
-    if network.iter().any(|start| function.starts_with(start)) {
+    if NETWORK_FUNCTIONS.iter().any(|start| function.starts_with(start)) {
         return define(
             loader,
             line,
@@ -242,6 +241,23 @@ fn eval(loader: &mut Loader<'_>, line: &Line<'_>, view: View, call: &[u8]) -> Ou
         },
     )
 }
+
+/// How the names of functions begin that need what only the network knows.
+const NETWORK_FUNCTIONS: [&str; 13] = [
+    "check_rbl",
+    "check_dns",
+    "check_uridnsbl",
+    "check_for_spf_",
+    "check_for_def_spf_",
+    "check_spf_",
+    "check_dkim_",
+    "check_for_dkim_",
+    "check_for_def_dkim_",
+    "check_arc_",
+    "check_dmarc_",
+    "check_hashbl_",
+    "check_asn",
+];
 
 /// Quoted texts and bare words, separated by commas.
 fn eval_arguments(text: &str) -> Option<Vec<String>> {

@@ -4,6 +4,7 @@ use super::domain::Boundaries;
 use super::limits::MailLimits;
 use super::network::Networks;
 use super::pattern::Pattern;
+use crate::authentication::settings::SenderSettings;
 use crate::eval::Lists;
 use std::collections::HashSet;
 
@@ -25,6 +26,7 @@ pub struct Configuration {
     /// Domains of links that no list is asked about.
     pub(crate) skipped_link_domains: HashSet<String>,
     pub(crate) lists: Lists,
+    pub(crate) senders: SenderSettings,
 }
 
 impl Default for Configuration {
@@ -46,6 +48,7 @@ impl Default for Configuration {
             envelope_sender_field: None,
             skipped_link_domains: HashSet::new(),
             lists: Lists::default(),
+            senders: SenderSettings::default(),
         }
     }
 }
@@ -104,7 +107,10 @@ impl Configuration {
                 self.envelope_sender_field =
                     Some(field.to_owned()).filter(|field| !field.is_empty());
             }
-            _ => return self.lists.directive(name, value),
+            _ => {
+                let taken = self.senders.directive(name, value);
+                return taken.unwrap_or_else(|| self.lists.directive(name, value));
+            }
         }
         Directive::Taken
     }

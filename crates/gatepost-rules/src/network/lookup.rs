@@ -23,7 +23,8 @@ pub(super) struct Lookup {
     socket: UdpSocket,
     server: SocketAddr,
     deadline: Instant,
-    time: Duration,
+    /// When what is open is put once more; none when it was.
+    repeat_at: Option<Instant>,
     random: RandomState,
     /// Questions put and not answered, by id.
     open: HashMap<u16, Question>,
@@ -41,11 +42,12 @@ impl Lookup {
         };
         let socket = UdpSocket::bind(any)?;
         socket.connect(server)?;
+        let now = Instant::now();
         Ok(Self {
             socket,
             server,
-            deadline: Instant::now() + time,
-            time,
+            deadline: now + time,
+            repeat_at: Some(now + time / REPEAT_AFTER_PART),
             random: RandomState::new(),
             open: HashMap::new(),
             answers: HashMap::new(),
@@ -75,49 +77,55 @@ impl Lookup {
         self.open.insert(id, question.clone());
     }
 
-    /// Waits for the answers to all that was put, up to the deadline.
-    pub(super) fn collect(&mut self) {
-        let repeat_at = Instant::now() + self.time / REPEAT_AFTER_PART;
-        let mut is_repeated = false;
+    /// Waits for the next answers, up to the deadline; false when there are none to wait for.
+    pub(super) fn collect(&mut self) -> bool {
         let mut buffer = [0; ANSWER_BYTES_MAX as usize];
+        let mut has_answers = false;
         while !self.open.is_empty() {
             let now = Instant::now();
             if now >= self.deadline {
-                return;
+                return false;
             }
-            if now >= repeat_at && !is_repeated {
-                is_repeated = true;
-                for (id, question) in &self.open {
-                    if let Some(message) = question.message(*id) {
-                        let _ = self.socket.send(&message);
-                    }
-                }
-            }
-            let until = if is_repeated {
-                self.deadline
-            } else {
-                repeat_at.min(self.deadline)
-            };
-            let wait = until
-                .saturating_duration_since(now)
-                .max(Duration::from_millis(1));
+            self.repeat(now);
+            let until = self.repeat_at.unwrap_or(self.deadline).min(self.deadline);
+            let wait = until.saturating_duration_since(now);
+            // What has come already is taken along; nobody waits for more.
+            let wait = if has_answers { Duration::ZERO } else { wait };
+            let wait = wait.max(Duration::from_millis(1));
             if self.socket.set_read_timeout(Some(wait)).is_err() {
-                return;
+                return false;
             }
-            let Ok(length) = self.socket.recv(&mut buffer) else {
+            match self.socket.recv(&mut buffer) {
+                Ok(length) => has_answers |= self.take(buffer.get(..length).unwrap_or_default()),
+                // Nothing more is there.
+                Err(_) if has_answers => return true,
                 // Nothing came in time, or the server's port is closed: the deadline decides.
-                continue;
-            };
-            self.take(buffer.get(..length).unwrap_or_default());
+                Err(_) => {}
+            }
+        }
+        has_answers
+    }
+
+    /// Puts what was not answered for a while once more.
+    fn repeat(&mut self, now: Instant) {
+        if self.repeat_at.is_none_or(|at| now < at) {
+            return;
+        }
+        self.repeat_at = None;
+        for (id, question) in &self.open {
+            if let Some(message) = question.message(*id) {
+                let _ = self.socket.send(&message);
+            }
         }
     }
 
-    fn take(&mut self, message: &[u8]) {
+    /// Whether it is an answer to something that was put.
+    fn take(&mut self, message: &[u8]) -> bool {
         let Some(reply) = wire::read(message) else {
-            return;
+            return false;
         };
         if self.open.get(&reply.id) != Some(&reply.question) {
-            return;
+            return false;
         }
         self.open.remove(&reply.id);
         let answer = if reply.is_truncated {
@@ -127,6 +135,7 @@ impl Lookup {
             reply.answer
         };
         self.answers.insert(reply.question, answer);
+        true
     }
 
     /// Asks again by TCP, for an answer that does not fit into a datagram (RFC 7766).

@@ -3,10 +3,13 @@
 //! Off unless switched on. What a message's rules want to know is asked at once, over one socket,
 //! before the local rules run ([`Network::ask`]); the answers are fetched after them, up to one
 //! deadline for all ([`Asked::judge`]). Rules that need several steps, such as the addresses of a
-//! link's name servers, put their next questions when the earlier ones are answered, under the same
-//! deadline. What is not answered does not hit.
+//! link's name servers or SPF, put their next questions when the earlier ones are answered, under the
+//! same deadline. What is not answered does not hit.
 
+mod hashes;
 mod lookup;
+mod origin;
+mod senders;
 mod tests_of_rules;
 mod views;
 mod wire;
@@ -21,12 +24,12 @@ use lookup::Lookup;
 pub(crate) use tests_of_rules::NetworkTest;
 use tests_of_rules::{LinkKey, Subtest};
 use views::Views;
-use wire::Kind;
+pub(crate) use wire::{Answer, Kind, Question, Record};
+use hashes::HashTest;
+use senders::SenderTest;
 #[doc(hidden)]
 pub use wire::read_any;
 
-/// Rounds of questions: a domain's servers, their addresses, the list.
-const ROUNDS_MAX: usize = 3;
 /// The port of DNS servers, RFC 1035 section 4.2.
 const DNS_PORT: u16 = 53;
 /// Where the system says which server to ask.
@@ -69,7 +72,7 @@ impl Network {
             views,
             lookup,
         };
-        asked.put();
+        asked.put(true);
         Some(asked)
     }
 }
@@ -84,8 +87,11 @@ pub(crate) struct Asked<'m, 'a> {
 
 impl Asked<'_, '_> {
     /// Puts what can be asked with what is known.
-    fn put(&mut self) {
+    fn put(&mut self, first: bool) {
         for (_, test) in self.tests {
+            if !first && !test.has_steps() {
+                continue;
+            }
             let answer = |question: &_| self.lookup.answer(question);
             let questions = test.questions(&self.views, &answer);
             for question in &questions {
@@ -96,11 +102,9 @@ impl Asked<'_, '_> {
 
     /// Waits for the answers and notes the rules that hit.
     pub(crate) fn judge(mut self, state: &mut State) {
-        for round in 0..ROUNDS_MAX {
-            if round > 0 {
-                self.put();
-            }
-            self.lookup.collect();
+        // One silent server must not hold up what leads further.
+        while self.lookup.collect() {
+            self.put(false);
         }
         let answer = |question: &_| self.lookup.answer(question);
         for (rule, test) in self.tests {
@@ -110,6 +114,8 @@ impl Asked<'_, '_> {
                 state.hit(*rule, 1.0);
             }
         }
+        let mail = self.views.mail();
+        let _ = mail.findings().tags.set(origin::tags(mail, &answer));
     }
 }
 
@@ -123,7 +129,9 @@ pub(crate) fn drop_unused(tests: &mut Vec<(Option<RuleId>, NetworkTest)>) {
         })
         .collect();
     tests.retain(|(rule, test)| {
-        rule.is_some() || matches!(test, NetworkTest::Relays { set, .. } if sets.contains(set))
+        rule.is_some()
+            || matches!(test, NetworkTest::Relays { set, .. } if sets.contains(set))
+            || matches!(test, NetworkTest::OriginOfTemplates)
     });
 }
 
@@ -183,7 +191,22 @@ pub(crate) fn prepare(
             None => Err("no line says which list is asked: urirhssub, uridnsbl, …".to_owned()),
         },
         "askdns" => askdns(&arguments),
-        _ => return None,
+        "check_asn" => {
+            let pattern = arguments.first().ok_or("the pattern is missing".to_owned());
+            let pattern = pattern.and_then(|text| {
+                let (body, modifiers) = crate::pattern::Pattern::split(text.as_bytes())
+                    .unwrap_or((text.as_bytes(), crate::pattern::Modifiers::default()));
+                crate::pattern::Pattern::parse_bare(body, modifiers)
+            });
+            let tag = arguments.get(1).map_or("ASN", |tag| tag.trim_matches('_')).to_owned();
+            pattern.map(|pattern| NetworkTest::Origin { tag, pattern })
+        }
+        name => {
+            if let Some(test) = SenderTest::of_function(name, &arguments) {
+                return Some(Ok(NetworkTest::Sender(test)));
+            }
+            return Some(HashTest::of_function(name, &arguments)?.map(NetworkTest::Hashes));
+        }
     })
 }
 

@@ -2,7 +2,10 @@
 
 use std::net::IpAddr;
 
+use super::hashes::HashTest;
+use super::senders::SenderTest;
 use super::views::Views;
+use super::origin;
 use super::wire::{Answer, Kind, Question, Record};
 use crate::pattern::Pattern;
 
@@ -132,6 +135,20 @@ pub(crate) enum NetworkTest {
         kind: Kind,
         filter: Option<Subtest>,
     },
+    /// Who really sent it.
+    Sender(SenderTest),
+    /// A question by hashes.
+    Hashes(HashTest),
+    /// A tag that names the network it came from; all of them asked, none looked at, without one.
+    Origin { tag: String, pattern: Pattern },
+    /// The field `X-ASN`.
+    OriginField { pattern: Pattern, negated: bool },
+    /// Asks for the network that templates name; hits never.
+    OriginOfTemplates,
+}
+
+fn is_match(pattern: &Pattern, text: &str) -> bool {
+    matches!(pattern.find(text.as_bytes(), 0, |_| true), Ok(Some(_)))
 }
 
 /// Whether an address may come from a list: others are somebody's search page.
@@ -159,7 +176,7 @@ impl NetworkTest {
     pub(super) fn questions<'a>(
         &self,
         views: &Views<'_, '_>,
-        answer: &impl Fn(&Question) -> Option<&'a Answer>,
+        answer: &dyn Fn(&Question) -> Option<&'a Answer>,
     ) -> Vec<Question> {
         match self {
             Self::Relays {
@@ -205,8 +222,13 @@ impl NetworkTest {
                 }
                 questions
             }
+            Self::Sender(test) => test.questions(&views.senders, answer),
+            Self::Hashes(test) => test.questions(views),
+            Self::Origin { .. } | Self::OriginField { .. } | Self::OriginOfTemplates => {
+                origin::wanted(views.mail())
+            }
             Self::Ask { template, kind, .. } => {
-                let names = views.fill(template);
+                let names = views.fill(template, answer);
                 names
                     .iter()
                     .map(|name| Question::new(name, *kind))
@@ -215,12 +237,24 @@ impl NetworkTest {
         }
     }
 
+    /// Whether it puts further questions when earlier ones are answered.
+    pub(super) fn has_steps(&self) -> bool {
+        match self {
+            Self::Sender(_) => true,
+            Self::Links { keys, .. } => keys.iter().any(|key| *key != LinkKey::Domain),
+            Self::Ask { template, .. } => {
+                ["_DKIMDOMAIN_", "_ASN_", "_ASNCIDR_"].iter().any(|tag| template.contains(tag))
+            }
+            _ => false,
+        }
+    }
+
     /// Whether the rule hits; `others` are all tests, for those that look at others' answers.
     pub(super) fn hits<'a>(
         &self,
         views: &Views<'_, '_>,
         others: &[(Option<u32>, NetworkTest)],
-        answer: &impl Fn(&Question) -> Option<&'a Answer>,
+        answer: &dyn Fn(&Question) -> Option<&'a Answer>,
     ) -> bool {
         match self {
             Self::RelaysAgain { set, subtest } => others.iter().any(|(_, other)| {
@@ -245,6 +279,23 @@ impl NetworkTest {
                     |record: &Record| filter.as_ref().is_none_or(|filter| filter.fits(record));
                 records.iter().any(fits)
             }),
+            Self::Sender(test) => test.hits(&views.senders, answer),
+            Self::Hashes(test) => self.questions(views, answer).iter().any(|question| {
+                let Some(Answer::Records(records)) = answer(question) else {
+                    return false;
+                };
+                records.iter().any(|record| test.fits(record))
+            }),
+            Self::Origin { tag, pattern } => {
+                let tags = origin::tags(views.mail(), answer);
+                let mut of_name = tags.iter().filter(|(known, _)| known == tag);
+                of_name.any(|(_, text)| is_match(pattern, text))
+            }
+            Self::OriginField { pattern, negated } => {
+                let field = origin::field(views.mail(), answer).unwrap_or_default();
+                is_match(pattern, &field) != *negated
+            }
+            Self::OriginOfTemplates => false,
             Self::Relays { subtest, .. } | Self::Senders { subtest, .. } => {
                 let questions = self.questions(views, answer);
                 let lists = |question: &Question| lists(answer(question), subtest.as_ref());

@@ -2,6 +2,8 @@
 
 use std::net::IpAddr;
 
+use super::origin;
+use super::senders::Senders;
 use super::tests_of_rules::LinkKey;
 use super::wire::{Answer, Kind, Question, Record};
 use crate::mail::{Mail, ip};
@@ -17,6 +19,7 @@ pub(super) struct Views<'m, 'a> {
     mail: &'m Mail<'a>,
     /// Hosts of links with their registered domains.
     hosts: Vec<(String, String)>,
+    pub(super) senders: Senders<'m, 'a>,
 }
 
 impl<'m, 'a> Views<'m, 'a> {
@@ -31,7 +34,15 @@ impl<'m, 'a> Views<'m, 'a> {
                 }
             }
         }
-        Self { mail, hosts }
+        Self {
+            mail,
+            hosts,
+            senders: Senders::of(mail),
+        }
+    }
+
+    pub(super) fn mail(&self) -> &'m Mail<'a> {
+        self.mail
     }
 
     /// The addresses of relays that a set means, by the end of its name.
@@ -121,7 +132,7 @@ impl<'m, 'a> Views<'m, 'a> {
         key: LinkKey,
         ips_only: bool,
         domains_only: bool,
-        answer: &impl Fn(&Question) -> Option<&'r Answer>,
+        answer: &dyn Fn(&Question) -> Option<&'r Answer>,
     ) -> Vec<Question> {
         if ips_only || domains_only {
             return Vec::new();
@@ -159,7 +170,7 @@ impl<'m, 'a> Views<'m, 'a> {
         key: LinkKey,
         ips_only: bool,
         domains_only: bool,
-        answer: &impl Fn(&Question) -> Option<&'r Answer>,
+        answer: &dyn Fn(&Question) -> Option<&'r Answer>,
     ) -> Vec<String> {
         let mut keys: Vec<String> = Vec::new();
         for (host, domain) in &self.hosts {
@@ -187,14 +198,25 @@ impl<'m, 'a> Views<'m, 'a> {
 
     /// The names that a template of `askdns` becomes; none where the message has nothing for one
     /// of its tags.
-    pub(super) fn fill(&self, template: &str) -> Vec<String> {
+    pub(super) fn fill<'r>(
+        &self,
+        template: &str,
+        answer: &dyn Fn(&Question) -> Option<&'r Answer>,
+    ) -> Vec<String> {
         let mut names = vec![String::new()];
         let mut rest = template;
         while let Some((before, after)) = rest.split_once('_') {
             let Some((tag, after)) = after.split_once('_') else {
                 break;
             };
-            let values = self.tag(tag);
+            let values = match tag {
+                "DKIMDOMAIN" => self.senders.signer_domains(answer).unwrap_or_default(),
+                "ASN" | "ASNCIDR" => {
+                    let tags = origin::tags(self.mail, answer).into_iter();
+                    tags.filter(|(known, _)| known == tag).map(|(_, value)| value).collect()
+                }
+                tag => self.tag_values(tag),
+            };
             let mut longer = Vec::new();
             for name in &names {
                 for value in &values {
@@ -212,7 +234,8 @@ impl<'m, 'a> Views<'m, 'a> {
         names
     }
 
-    fn tag(&self, tag: &str) -> Vec<String> {
+    /// The values of a tag that the message itself has.
+    pub(super) fn tag_values(&self, tag: &str) -> Vec<String> {
         let mail = self.mail;
         let mut values = match tag {
             "AUTHORDOMAIN" => mail

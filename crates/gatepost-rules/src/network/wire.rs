@@ -22,12 +22,14 @@ pub(crate) enum Kind {
     Mx,
     Txt,
     Aaaa,
+    Ptr,
 }
 
 impl Kind {
-    const ALL: [(Self, u16, &'static str); 5] = [
+    const ALL: [(Self, u16, &'static str); 6] = [
         (Self::A, 1, "A"),
         (Self::Ns, 2, "NS"),
+        (Self::Ptr, 12, "PTR"),
         (Self::Mx, 15, "MX"),
         (Self::Txt, 16, "TXT"),
         (Self::Aaaa, 28, "AAAA"),
@@ -69,9 +71,17 @@ impl Question {
         }
     }
 
+    /// Whether the name is one that can be asked for.
+    pub(crate) fn can_be_asked(&self) -> bool {
+        let is_label = |label: &str| {
+            !label.is_empty() && label.len() <= LABEL_BYTES_MAX && label.is_ascii()
+        };
+        self.name.len() <= NAME_BYTES_MAX && self.name.split('.').all(is_label)
+    }
+
     /// The question as a message; `None` if its name cannot be asked for.
     pub(super) fn message(&self, id: u16) -> Option<Vec<u8>> {
-        if self.name.is_empty() || self.name.len() > NAME_BYTES_MAX {
+        if !self.can_be_asked() {
             return None;
         }
         let mut out = Vec::with_capacity(HEADER_BYTES + self.name.len() + 17);
@@ -80,9 +90,6 @@ impl Question {
         out.extend_from_slice(&[0x01, 0x00, 0, 1, 0, 0, 0, 0, 0, 1]);
         for label in self.name.split('.') {
             let length = u8::try_from(label.len()).ok()?;
-            if label.is_empty() || label.len() > LABEL_BYTES_MAX || !label.is_ascii() {
-                return None;
-            }
             out.push(length);
             out.extend_from_slice(label.as_bytes());
         }
@@ -180,7 +187,7 @@ fn record(message: &[u8], at: usize, kind: Kind) -> Option<(Option<Record>, usiz
     let record = match kind {
         Kind::A => Record::A(Ipv4Addr::from(<[u8; 4]>::try_from(data).ok()?)),
         Kind::Aaaa => Record::Aaaa(Ipv6Addr::from(<[u8; 16]>::try_from(data).ok()?)),
-        Kind::Ns => Record::Name(name(message, start)?.0),
+        Kind::Ns | Kind::Ptr => Record::Name(name(message, start)?.0),
         Kind::Mx => Record::Name(name(message, start + 2)?.0),
         Kind::Txt => Record::Text(texts(data)),
     };

@@ -65,6 +65,8 @@ pub struct Report {
     /// What `subjprefix` of the rules hit puts before the subject; each ends in a blank.
     pub(crate) subject_prefix: String,
     pub(crate) options: Arc<Options>,
+    /// Tags of templates that rules and the network filled.
+    pub(crate) tags: Vec<(String, String)>,
     /// How the scan ended early, if it did.
     pub(crate) ending: Option<Ending>,
 }

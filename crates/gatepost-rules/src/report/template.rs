@@ -120,7 +120,10 @@ fn value<'r>(name: &str, argument: Option<&'r str>, report: &'r Report) -> Optio
             .into(),
         "AUTOLEARN" => report.autolearn.name().into(),
         "BAYES" => "0.5".into(),
-        _ => return None,
+        name => {
+            let known = report.tags.iter().find(|(known, _)| known == name)?;
+            known.1.as_str().into()
+        }
     })
 }
 

@@ -1,0 +1,145 @@
+//! ARC: whether those who passed the message on vouch for what they saw (RFC 8617).
+
+use super::dkim::{Canonical, Fetched, RawMail, Signature, Tags, fetch, without_value};
+use super::{Known, Wait};
+
+/// Sets of one message, RFC 8617 section 4.2.1.
+const SETS_MAX: usize = 50;
+
+/// What a message's chain is worth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Chain {
+    None,
+    Pass,
+    Fail,
+}
+
+/// One intermediary's three fields, by their places.
+struct Set {
+    results: usize,
+    message_signature: usize,
+    seal: usize,
+}
+
+/// Validates the chain, section 5.2.
+pub(crate) fn verify(mail: &RawMail<'_>, known: &Known<'_, '_>, now: u64) -> Result<Chain, Wait> {
+    let Some(sets) = sets(mail) else {
+        return Ok(Chain::Fail);
+    };
+    let Some(newest) = sets.last() else {
+        return Ok(Chain::None);
+    };
+    let mut wait = false;
+    let mut is_good = true;
+    let mut note = |outcome: Result<bool, Wait>| match outcome {
+        Ok(good) => is_good &= good,
+        Err(Wait) => wait = true,
+    };
+    note(message_signature(mail, known, newest.message_signature, now));
+    for count in 1..=sets.len() {
+        note(seal(mail, known, sets.get(..count).unwrap_or_default()));
+    }
+    Ok(match (wait, is_good) {
+        (true, _) => return Err(Wait),
+        (false, true) => Chain::Pass,
+        (false, false) => Chain::Fail,
+    })
+}
+
+/// The sets in the order of their numbers; `None` if the chain has holes.
+fn sets(mail: &RawMail<'_>) -> Option<Vec<Set>> {
+    let results = numbered(mail, b"arc-authentication-results")?;
+    let signatures = numbered(mail, b"arc-message-signature")?;
+    let seals = numbered(mail, b"arc-seal")?;
+    let is_whole = results.len() == signatures.len() && seals.len() == results.len();
+    if !is_whole || results.len() > SETS_MAX {
+        return None;
+    }
+    let all = results.into_iter().zip(signatures).zip(seals);
+    let sets = all.map(|((results, message_signature), seal)| Set { results, message_signature, seal });
+    Some(sets.collect())
+}
+
+/// The places of the fields of a name, by their `i=`, which counts from 1 without holes.
+fn numbered(mail: &RawMail<'_>, name: &[u8]) -> Option<Vec<usize>> {
+    let mut found = Vec::new();
+    for (index, field) in mail.fields_named(name) {
+        let first = field.value().split(|&byte| byte == b';').next().unwrap_or_default();
+        let number: usize = Tags::parse(first)
+            .and_then(|tags| tags.text("i"))
+            .or_else(|| Tags::parse(field.value())?.text("i"))?
+            .parse()
+            .ok()?;
+        found.push((number, index));
+    }
+    found.sort_unstable();
+    let in_order = found.iter().enumerate().all(|(place, (number, _))| *number == place + 1);
+    in_order.then(|| found.into_iter().map(|(_, index)| index).collect())
+}
+
+fn message_signature(mail: &RawMail<'_>, known: &Known<'_, '_>, index: usize, now: u64) -> Result<bool, Wait> {
+    let field = mail.field(index);
+    let signature = field.and_then(|field| Signature::of_fields(&Tags::parse(field.value())?, now));
+    let Some(signature) = signature else {
+        return Ok(false);
+    };
+    let Fetched::Key(key) = fetch(&signature, known)? else {
+        return Ok(false);
+    };
+    Ok(signature.covers_body(mail)
+        && key.verifies(signature.algorithm, &signature.signed_text(mail, index), &signature.value))
+}
+
+/// Whether the last of these sets is sealed, and says what it must of those before it.
+fn seal(mail: &RawMail<'_>, known: &Known<'_, '_>, sets: &[Set]) -> Result<bool, Wait> {
+    let field = sets.last().and_then(|set| mail.field(set.seal));
+    let Some((field, tags)) = field.and_then(|field| Some((field, Tags::parse(field.value())?))) else {
+        return Ok(false);
+    };
+    // Section 5.1.1: the first cannot judge a chain, all others found it good.
+    let expected = if sets.len() == 1 { "none" } else { "pass" };
+    let Some(signature) = Signature::of_seal(&tags).filter(|_| tags.text("cv").is_some_and(|cv| cv.eq_ignore_ascii_case(expected))) else {
+        return Ok(false);
+    };
+    let Fetched::Key(key) = fetch(&signature, known)? else {
+        return Ok(false);
+    };
+    let mut text = Vec::new();
+    for (place, set) in sets.iter().enumerate() {
+        let is_own = place + 1 == sets.len();
+        let others: &[usize] = if is_own {
+            &[set.results, set.message_signature]
+        } else {
+            &[set.results, set.message_signature, set.seal]
+        };
+        for &index in others {
+            if let Some(field) = mail.field(index) {
+                Canonical::Relaxed.field(field, &mut text);
+                text.extend_from_slice(b"\r\n");
+            }
+        }
+    }
+    without_value(Canonical::Relaxed, field, &mut text);
+    Ok(key.verifies(signature.algorithm, &text, &signature.value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::authentication::tests::Zone;
+    use crate::network::Question;
+
+    #[test]
+    fn chains_of_another_program() {
+        let zone = Zone::read(include_str!("../../tests/data/authentication/keys.txt"));
+        let answer = |question: &Question| zone.answer(question);
+        let known = Known::new(&answer, true);
+        let message = include_str!("../../tests/data/authentication/forwarded.eml").replace('\n', "\r\n");
+        let chain = |message: &str| verify(&RawMail::read(message.as_bytes()), &known, 1_000_000_000).unwrap();
+        assert_eq!(chain(&message), Chain::Pass);
+        assert_eq!(chain(&message.replace("Hello", "Hallo")), Chain::Fail);
+        assert_eq!(chain(&message.replace("spf=pass", "spf=fail")), Chain::Fail);
+        assert_eq!(chain(&message.replace("ARC-Seal: i=1", "X-Seal: i=1")), Chain::Fail);
+        assert_eq!(chain("From: a@b.example\r\n\r\nx\r\n"), Chain::None);
+    }
+}

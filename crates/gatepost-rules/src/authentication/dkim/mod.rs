@@ -1,0 +1,144 @@
+//! DKIM: whether a domain signed the message as it stands (RFC 6376).
+//!
+//! A signature covers some fields and the body in a canonical form. What is signed is computed here;
+//! keys come from the answers that are [`Known`], so that all of them are asked for at once.
+
+mod canonical;
+mod fields;
+mod key;
+mod signature;
+mod tags;
+
+pub(crate) use canonical::Canonical;
+pub(crate) use fields::{RawMail, with_line_ends};
+pub(crate) use key::Key;
+pub(crate) use signature::{Signature, without_value};
+pub(crate) use tags::Tags;
+
+use super::{Known, Looked, Wait, texts};
+use crate::network::Kind;
+
+/// Signatures of one message that are looked at.
+const SIGNATURES_MAX: usize = 16;
+
+/// A signature and what became of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Signed {
+    /// Who answers for the message: the domain of `i=`, otherwise `d=`.
+    pub(crate) identity_domain: String,
+    pub(crate) identity: String,
+    /// `d=`.
+    pub(crate) domain: String,
+    pub(crate) selector: String,
+    pub(crate) outcome: Outcome,
+    /// The size of the key, where it is of RSA.
+    pub(crate) key_bits: Option<usize>,
+    /// The domain only tries it out.
+    pub(crate) is_test: bool,
+}
+
+/// What became of a signature.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Pass,
+    Fail,
+    /// The key could not be fetched this time.
+    TemporaryFailure,
+}
+
+/// All signatures of a message, in their order.
+pub(crate) fn verify(mail: &RawMail<'_>, known: &Known<'_, '_>, now: u64) -> Result<Vec<Signed>, Wait> {
+    let mut all = Vec::new();
+    let mut wait = false;
+    for (index, field) in mail.fields_named(b"dkim-signature").take(SIGNATURES_MAX) {
+        let Some(tags) = Tags::parse(field.value()) else {
+            continue;
+        };
+        let signature = Signature::of_message(&tags, now);
+        let text = |name| tags.text(name).unwrap_or_default();
+        let domain = text("d").to_ascii_lowercase();
+        let identity = tags.text("i").unwrap_or_else(|| format!("@{domain}"));
+        let identity_domain = identity.rsplit_once('@').map(|(_, domain)| domain.to_ascii_lowercase());
+        let mut signed = Signed {
+            identity_domain: identity_domain.unwrap_or_else(|| domain.clone()),
+            identity,
+            domain,
+            selector: text("s"),
+            outcome: Outcome::Fail,
+            key_bits: None,
+            is_test: false,
+        };
+        if let Some(signature) = signature {
+            match fetch(&signature, known) {
+                Err(Wait) => wait = true,
+                Ok(Fetched::Later) => signed.outcome = Outcome::TemporaryFailure,
+                Ok(Fetched::None) => {}
+                Ok(Fetched::Key(key)) => {
+                    signed.key_bits = key.bits();
+                    signed.is_test = key.is_test;
+                    let is_good = key.allows(&signature)
+                        && signature.covers_body(mail)
+                        && key.verifies(signature.algorithm, &signature.signed_text(mail, index), &signature.value);
+                    if is_good {
+                        signed.outcome = Outcome::Pass;
+                    }
+                }
+            }
+        }
+        all.push(signed);
+    }
+    if wait { Err(Wait) } else { Ok(all) }
+}
+
+/// The key of a signature.
+pub(crate) enum Fetched {
+    Key(Key),
+    None,
+    Later,
+}
+
+pub(crate) fn fetch(signature: &Signature, known: &Known<'_, '_>) -> Result<Fetched, Wait> {
+    let name = format!("{}._domainkey.{}", signature.selector, signature.domain);
+    Ok(match known.look(&name, Kind::Txt)? {
+        Looked::Records(records) => texts(records).find_map(Key::parse).map_or(Fetched::None, Fetched::Key),
+        Looked::Nothing { .. } => Fetched::None,
+        Looked::Failed => Fetched::Later,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::authentication::tests::Zone;
+    use crate::network::Question;
+
+    /// Messages that OpenDKIM's Perl cousin, Mail::DKIM, signed; what was changed since is told.
+    #[test]
+    fn signatures_of_another_program() {
+        let zone = Zone::read(include_str!("../../../tests/data/authentication/keys.txt"));
+        let answer = |question: &Question| zone.answer(question);
+        let known = Known::new(&answer, true);
+        let message = include_str!("../../../tests/data/authentication/signed.eml").replace('\n', "\r\n");
+        let outcomes = |message: &str| {
+            let mail = RawMail::read(message.as_bytes());
+            let all = verify(&mail, &known, 1_000_000_000).expect("all is answered");
+            all.into_iter().map(|signed| (signed.selector, signed.outcome)).collect::<Vec<_>>()
+        };
+        let all = outcomes(&message);
+        assert!(all.len() >= 4, "{all:?}");
+        for (selector, outcome) in &all {
+            assert_eq!(*outcome, Outcome::Pass, "{selector}");
+        }
+        for (what, changed) in [
+            ("the body", message.replace("Hello", "Hallo")),
+            ("the subject", message.replace("Subject: ", "Subject: Re: ")),
+        ] {
+            let all = outcomes(&changed);
+            assert!(all.iter().all(|(_, outcome)| *outcome == Outcome::Fail), "{what}: {all:?}");
+        }
+        // Blanks at the ends of lines and of the body are nothing to the relaxed form, and something to the simple one.
+        let blanks = message.replace("Hello", "Hello ").replace("Hello \r\n", "Hello\t \r\n");
+        let all = outcomes(&blanks);
+        assert!(all.iter().any(|(selector, outcome)| selector == "simple" && *outcome == Outcome::Fail), "{all:?}");
+    }
+}

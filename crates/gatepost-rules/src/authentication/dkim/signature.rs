@@ -1,0 +1,179 @@
+//! One signature: what it says, and the text that it signs, RFC 6376 sections 3.5 and 3.7.
+
+use ring::digest;
+
+use super::canonical::Canonical;
+use super::fields::{RawField, RawMail};
+use super::tags::Tags;
+use crate::mail::decode_base64;
+
+/// How it was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Algorithm {
+    RsaSha1,
+    RsaSha256,
+    Ed25519Sha256,
+}
+
+impl Algorithm {
+    fn named(name: &str) -> Option<Self> {
+        Some(match name.to_ascii_lowercase().as_str() {
+            "rsa-sha1" => Self::RsaSha1,
+            "rsa-sha256" => Self::RsaSha256,
+            "ed25519-sha256" => Self::Ed25519Sha256,
+            _ => return None,
+        })
+    }
+
+    pub(super) fn hash_name(self) -> &'static str {
+        match self {
+            Self::RsaSha1 => "sha1",
+            _ => "sha256",
+        }
+    }
+
+    pub(crate) fn hash(self, text: &[u8]) -> Vec<u8> {
+        let method = match self {
+            Self::RsaSha1 => &digest::SHA1_FOR_LEGACY_USE_ONLY,
+            _ => &digest::SHA256,
+        };
+        digest::digest(method, text).as_ref().to_vec()
+    }
+}
+
+/// A signature that may be good.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Signature {
+    pub(crate) algorithm: Algorithm,
+    pub(crate) value: Vec<u8>,
+    body_hash: Vec<u8>,
+    head_form: Canonical,
+    body_form: Canonical,
+    pub(crate) domain: String,
+    identity_domain: String,
+    pub(crate) selector: String,
+    /// Names of the signed fields, as listed.
+    fields: Vec<String>,
+    /// Bytes of the canonical body that are signed; all without it.
+    body_length: Option<usize>,
+}
+
+impl Signature {
+    /// Reads `DKIM-Signature`; `None` if it cannot be good.
+    pub(crate) fn of_message(tags: &Tags<'_>, now: u64) -> Option<Self> {
+        if tags.text("v")? != "1" {
+            return None;
+        }
+        let query = tags.text("q").unwrap_or_else(|| "dns/txt".to_owned());
+        if !query.split(':').any(|method| method.eq_ignore_ascii_case("dns/txt") || method.eq_ignore_ascii_case("dns")) {
+            return None;
+        }
+        Self::of_fields(tags, now)
+    }
+
+    /// Reads the tags that `DKIM-Signature` and `ARC-Message-Signature` share.
+    pub(crate) fn of_fields(tags: &Tags<'_>, now: u64) -> Option<Self> {
+        let fields: Vec<String> = tags.text("h")?.split(':').map(str::to_ascii_lowercase).collect();
+        // Section 5.4: a signature that leaves out From signs nothing.
+        if !fields.iter().any(|name| name == "from") {
+            return None;
+        }
+        let number = |name: &str| match tags.text(name) {
+            None => Some(None),
+            Some(text) => text.parse::<u64>().ok().map(Some),
+        };
+        let (made, ends) = (number("t")?, number("x")?);
+        if ends.is_some_and(|ends| ends < now || made.is_some_and(|made| ends < made)) {
+            return None;
+        }
+        let (head_form, body_form) = Canonical::pair(tags.text("c").as_deref())?;
+        let mut signature = Self::of_seal(tags)?;
+        signature.fields = fields;
+        signature.body_hash = decode_base64(tags.raw("bh")?);
+        (signature.head_form, signature.body_form) = (head_form, body_form);
+        signature.body_length = number("l")?.map(|length| length as usize);
+        if let Some((_, domain)) = tags.text("i").as_deref().and_then(|identity| identity.rsplit_once('@')) {
+            signature.identity_domain = domain.to_ascii_lowercase();
+        }
+        let is_below = signature.identity_domain.strip_suffix(signature.domain.as_str());
+        is_below?;
+        is_below.filter(|before| before.is_empty() || before.ends_with('.'))?;
+        Some(signature)
+    }
+
+    /// Reads the tags that every signature has.
+    pub(crate) fn of_seal(tags: &Tags<'_>) -> Option<Self> {
+        let domain = tags.text("d").filter(|domain| !domain.is_empty())?.to_ascii_lowercase();
+        let value = decode_base64(tags.raw("b")?);
+        Some(Self {
+            algorithm: Algorithm::named(&tags.text("a")?)?,
+            value: Some(value).filter(|value| !value.is_empty())?,
+            body_hash: Vec::new(),
+            head_form: Canonical::Relaxed,
+            body_form: Canonical::Relaxed,
+            identity_domain: domain.clone(),
+            domain,
+            selector: tags.text("s").filter(|selector| !selector.is_empty())?,
+            fields: Vec::new(),
+            body_length: None,
+        })
+    }
+
+    pub(super) fn identity_is_signer(&self) -> bool {
+        self.identity_domain == self.domain
+    }
+
+    /// Whether the body is the one that was signed.
+    pub(crate) fn covers_body(&self, mail: &RawMail<'_>) -> bool {
+        let body = self.body_form.body(mail.body);
+        let signed = match self.body_length {
+            None => Some(&body[..]),
+            Some(length) => body.get(..length),
+        };
+        signed.is_some_and(|signed| self.algorithm.hash(signed) == self.body_hash)
+    }
+
+    /// The text that is signed: the listed fields from the last upwards, then the signature's own
+    /// field without its value.
+    pub(crate) fn signed_text(&self, mail: &RawMail<'_>, own: usize) -> Vec<u8> {
+        let mut out = Vec::new();
+        let mut used: Vec<usize> = Vec::new();
+        for name in &self.fields {
+            let mut fields = mail.fields_named(name.as_bytes()).rev();
+            if let Some((index, field)) = fields.find(|(index, _)| !used.contains(index)) {
+                used.push(index);
+                self.head_form.field(field, &mut out);
+                out.extend_from_slice(b"\r\n");
+            }
+        }
+        if let Some(field) = mail.field(own) {
+            without_value(self.head_form, field, &mut out);
+        }
+        out
+    }
+}
+
+/// Adds a signature's field with an empty `b=` and without a line end.
+pub(crate) fn without_value(form: Canonical, field: RawField<'_>, out: &mut Vec<u8>) {
+    let mut text = Vec::with_capacity(field.text.len());
+    let value_at = field.text.len() - field.value().len();
+    let (name, value) = field.text.split_at(value_at);
+    text.extend_from_slice(name);
+    for (index, pair) in value.split(|&byte| byte == b';').enumerate() {
+        if index > 0 {
+            text.push(b';');
+        }
+        let equals = memchr::memchr(b'=', pair);
+        match equals {
+            Some(equals) if pair.get(..equals).unwrap_or_default().trim_ascii() == b"b" => {
+                text.extend_from_slice(pair.get(..=equals).unwrap_or_default());
+            }
+            _ => text.extend_from_slice(pair),
+        }
+    }
+    let emptied = [&text[..], b"\r\n\r\n"].concat();
+    let mail = RawMail::read(&emptied);
+    if let Some(field) = mail.field(0) {
+        form.field(field, out);
+    }
+}

@@ -1,0 +1,163 @@
+//! DMARC: what the author's domain wants done with mail that neither SPF nor DKIM proves to be its
+//! own (RFC 7489).
+//!
+//! The `pct` tag is read as 100: a verdict that is drawn by lot would not be the same twice.
+
+use super::dkim::Tags;
+use super::{Known, Looked, Wait, texts};
+use crate::network::Kind;
+
+/// What a domain asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Policy {
+    None,
+    Quarantine,
+    Reject,
+}
+
+/// What became of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DmarcResult {
+    /// The domain says nothing.
+    NoPolicy,
+    Pass,
+    Fail(Policy),
+    /// The server could not say.
+    Unknown,
+}
+
+/// What a record says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Published {
+    policy: Policy,
+    policy_below: Policy,
+    strict_dkim: bool,
+    strict_spf: bool,
+}
+
+impl Published {
+    fn parse(record: &[u8]) -> Option<Self> {
+        let tags = Tags::parse(record)?;
+        let starts_well = record.trim_ascii_start().get(..2).is_some_and(|start| start.eq_ignore_ascii_case(b"v="));
+        if !starts_well || tags.text("v")? != "DMARC1" {
+            return None;
+        }
+        let policy = |name: &str| match tags.text(name)?.to_ascii_lowercase().as_str() {
+            "none" => Some(Policy::None),
+            "quarantine" => Some(Policy::Quarantine),
+            "reject" => Some(Policy::Reject),
+            _ => None,
+        };
+        // Section 6.6.3: without a policy, reports that are asked for say that there is one.
+        let whole = policy("p").or_else(|| tags.text("rua").map(|_| Policy::None))?;
+        let is_strict = |name: &str| tags.text(name).is_some_and(|mode| mode.eq_ignore_ascii_case("s"));
+        Some(Self {
+            policy: whole,
+            policy_below: policy("sp").unwrap_or(whole),
+            strict_dkim: is_strict("adkim"),
+            strict_spf: is_strict("aspf"),
+        })
+    }
+}
+
+/// Who was proven to have sent a message.
+#[derive(Debug, Default)]
+pub(crate) struct Proven<'p> {
+    /// Domains of good DKIM signatures.
+    pub(crate) signers: Vec<&'p str>,
+    /// Domains whose SPF passed.
+    pub(crate) senders: Vec<&'p str>,
+}
+
+/// Judges a message by its author's domain; `registered` gives a domain's organization.
+pub(crate) fn verify(
+    author: &str,
+    proven: &Proven<'_>,
+    registered: &dyn Fn(&str) -> String,
+    known: &Known<'_, '_>,
+) -> Result<DmarcResult, Wait> {
+    let organization = registered(author);
+    let own = published(author, known);
+    // Both at once: most subdomains have no record of their own.
+    let above = if organization == author { Ok(Ok(None)) } else { published(&organization, known) };
+    let (record, is_own) = match (own?, above?) {
+        (Err(Failed), _) => return Ok(DmarcResult::Unknown),
+        (Ok(Some(record)), _) => (record, true),
+        (Ok(None), Err(Failed)) => return Ok(DmarcResult::Unknown),
+        (Ok(None), Ok(Some(record))) => (record, false),
+        (Ok(None), Ok(None)) => return Ok(DmarcResult::NoPolicy),
+    };
+    let is_aligned = |domain: &str, strict: bool| {
+        domain.eq_ignore_ascii_case(author) || !strict && registered(&domain.to_ascii_lowercase()) == organization
+    };
+    let by_signer = proven.signers.iter().any(|domain| is_aligned(domain, record.strict_dkim));
+    let by_sender = proven.senders.iter().any(|domain| is_aligned(domain, record.strict_spf));
+    Ok(if by_signer || by_sender {
+        DmarcResult::Pass
+    } else if is_own {
+        DmarcResult::Fail(record.policy)
+    } else {
+        DmarcResult::Fail(record.policy_below)
+    })
+}
+
+struct Failed;
+
+fn published(domain: &str, known: &Known<'_, '_>) -> Result<Result<Option<Published>, Failed>, Wait> {
+    Ok(match known.look(&format!("_dmarc.{domain}"), Kind::Txt)? {
+        Looked::Failed => Err(Failed),
+        Looked::Nothing { .. } => Ok(None),
+        Looked::Records(records) => {
+            let mut found = texts(records).filter_map(Published::parse);
+            // Section 6.6.3: several are as good as none.
+            match (found.next(), found.next()) {
+                (Some(record), None) => Ok(Some(record)),
+                _ => Ok(None),
+            }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::authentication::tests::Zone;
+    use crate::network::Question;
+
+    #[test]
+    fn policies() {
+        let zone = Zone::read(
+            "_dmarc.reject.example TXT v=DMARC1; p=reject; sp=quarantine
+            _dmarc.own.reject.example TXT v=DMARC1; p=none
+            _dmarc.strict.example TXT v=DMARC1; p=reject; adkim=s; aspf=s
+            _dmarc.twice.example TXT v=DMARC1; p=none
+            _dmarc.twice.example TXT v=DMARC1; p=reject
+            _dmarc.reports.example TXT v=DMARC1; rua=mailto:x@reports.example
+            _dmarc.slow.example TXT SERVFAIL
+            _dmarc.other.example TXT v=spf1 -all",
+        );
+        let answer = |question: &Question| zone.answer(question);
+        let known = Known::new(&answer, true);
+        let registered = |host: &str| {
+            let labels: Vec<&str> = host.rsplitn(3, '.').collect();
+            labels.iter().take(2).rev().copied().collect::<Vec<_>>().join(".")
+        };
+        for (author, signers, senders, expected) in [
+            ("reject.example", vec![], vec![], DmarcResult::Fail(Policy::Reject)),
+            ("a.reject.example", vec![], vec![], DmarcResult::Fail(Policy::Quarantine)),
+            ("own.reject.example", vec![], vec!["else.example"], DmarcResult::Fail(Policy::None)),
+            ("reject.example", vec!["mail.reject.example"], vec![], DmarcResult::Pass),
+            ("reject.example", vec![], vec!["bounce.reject.example"], DmarcResult::Pass),
+            ("strict.example", vec!["mail.strict.example"], vec!["x.strict.example"], DmarcResult::Fail(Policy::Reject)),
+            ("strict.example", vec!["Strict.example"], vec![], DmarcResult::Pass),
+            ("twice.example", vec![], vec![], DmarcResult::NoPolicy),
+            ("reports.example", vec![], vec![], DmarcResult::Fail(Policy::None)),
+            ("other.example", vec![], vec![], DmarcResult::NoPolicy),
+            ("slow.example", vec![], vec![], DmarcResult::Unknown),
+            ("nothing.example", vec![], vec![], DmarcResult::NoPolicy),
+        ] {
+            let proven = Proven { signers, senders };
+            assert_eq!(verify(author, &proven, &registered, &known), Ok(expected), "{author} {proven:?}");
+        }
+    }
+}

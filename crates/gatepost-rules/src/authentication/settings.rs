@@ -1,0 +1,197 @@
+//! What rule files say about senders: who is welcome when proven, what domains practise, which
+//! lists know networks and hashes.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::eval::glob;
+use crate::mail::{Directive, Pattern};
+
+/// Keys of fewer bits prove nothing, unless `dkim_minimum_key_bits` says otherwise.
+const KEY_BITS_MIN: usize = 1024;
+
+/// An author who is welcome if the right domain signed.
+#[derive(Debug, Clone)]
+pub(crate) struct WelcomeSigner {
+    /// As the file writes it, to be taken out again.
+    text: String,
+    pub(crate) author: Pattern,
+    /// Whose signature it takes; the author's own domain's if empty.
+    pub(crate) signer: String,
+}
+
+/// A zone that knows which network an address belongs to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct NetworkZone {
+    pub(crate) zone: String,
+    /// The template tags that get the numbers and the routes.
+    pub(crate) number_tag: String,
+    pub(crate) route_tag: String,
+}
+
+/// The settings of rules about senders.
+#[derive(Debug, Clone)]
+pub(crate) struct SenderSettings {
+    pub(crate) signers: Vec<WelcomeSigner>,
+    pub(crate) default_signers: Vec<WelcomeSigner>,
+    /// A domain's practice by its first letter or its number, as `check_dkim_adsp` asks for it.
+    pub(crate) practices: HashMap<String, char>,
+    pub(crate) key_bits_min: usize,
+    pub(crate) ignores_received_spf: bool,
+    pub(crate) newest_received_spf: bool,
+    pub(crate) trusts_envelope_sender: bool,
+    pub(crate) networks_v4: Vec<NetworkZone>,
+    pub(crate) networks_v6: Vec<NetworkZone>,
+    /// Put before the number of a network.
+    pub(crate) network_prefix: String,
+    /// Texts, and their hashes, that no list is asked about.
+    pub(crate) hashes_ignored: HashSet<String>,
+    /// Mail domains by their other names.
+    pub(crate) mail_domains: HashMap<String, String>,
+    /// Which mail domains a list is asked about, by the name of the choice.
+    pub(crate) mail_domain_choices: HashMap<String, HashMap<String, bool>>,
+}
+
+impl Default for SenderSettings {
+    fn default() -> Self {
+        Self {
+            signers: Vec::new(),
+            default_signers: Vec::new(),
+            practices: HashMap::new(),
+            key_bits_min: KEY_BITS_MIN,
+            ignores_received_spf: false,
+            newest_received_spf: false,
+            trusts_envelope_sender: false,
+            networks_v4: Vec::new(),
+            networks_v6: Vec::new(),
+            network_prefix: "AS".to_owned(),
+            hashes_ignored: HashSet::new(),
+            mail_domains: HashMap::new(),
+            mail_domain_choices: HashMap::new(),
+        }
+    }
+}
+
+impl SenderSettings {
+    /// Takes one line of a rule file; `None` if it is about something else.
+    pub(crate) fn directive(&mut self, name: &str, value: &str) -> Option<Directive> {
+        let value = value.trim();
+        let current = name.replace("whitelist", "welcomelist");
+        match current.as_str() {
+            "welcomelist_from_dkim" => return Some(push(&mut self.signers, value)),
+            "def_welcomelist_from_dkim" => return Some(push(&mut self.default_signers, value)),
+            "unwelcomelist_from_dkim" => {
+                let (address, signer) = value.split_once(char::is_whitespace).unwrap_or((value, ""));
+                for list in [&mut self.signers, &mut self.default_signers] {
+                    list.retain(|known| {
+                        !known.text.eq_ignore_ascii_case(address)
+                            || !known.signer.eq_ignore_ascii_case(signer.trim())
+                    });
+                }
+            }
+            "adsp_override" => return Some(self.practice(value)),
+            "dkim_minimum_key_bits" => match value.parse() {
+                Ok(bits) => self.key_bits_min = bits,
+                Err(_) => return Some(invalid("it is no number of bits")),
+            },
+            "ignore_received_spf_header" => self.ignores_received_spf = is_yes(value),
+            "use_newest_received_spf_header" => self.newest_received_spf = is_yes(value),
+            "always_trust_envelope_sender" => self.trusts_envelope_sender = is_yes(value),
+            "asn_lookup" => return Some(push_zone(&mut self.networks_v4, value)),
+            "asn_lookup_ipv6" => return Some(push_zone(&mut self.networks_v6, value)),
+            "clear_asn_lookups" => {
+                self.networks_v4.clear();
+                self.networks_v6.clear();
+            }
+            "asn_prefix" => self.network_prefix = value.trim_matches(['\'', '"']).to_owned(),
+            "hashbl_ignore" => {
+                let words = value.split_whitespace().map(str::to_ascii_lowercase);
+                self.hashes_ignored.extend(words);
+            }
+            "hashbl_email_domain_alias" => {
+                let lower = value.to_ascii_lowercase();
+                let mut words = lower.split_whitespace();
+                let (Some(domain), false) = (words.next(), value.contains('@')) else {
+                    return Some(invalid("it takes a domain and its other names"));
+                };
+                for alias in words {
+                    self.mail_domains.insert(alias.to_owned(), domain.to_owned());
+                }
+            }
+            other => {
+                let choice = other.strip_prefix("hashbl_acl_")?;
+                let choice = self.mail_domain_choices.entry(choice.to_owned()).or_default();
+                for word in value.to_ascii_lowercase().split_whitespace() {
+                    match word.strip_prefix('!') {
+                        Some(domain) => choice.insert(domain.to_owned(), false),
+                        None => choice.insert(word.to_owned(), true),
+                    };
+                }
+            }
+        }
+        Some(Directive::Taken)
+    }
+
+    fn practice(&mut self, value: &str) -> Directive {
+        let lower = value.trim_start_matches('@').to_ascii_lowercase();
+        let (domain, practice) = lower.split_once(char::is_whitespace).unwrap_or((&lower, ""));
+        let practice = match practice.trim() {
+            "" | "discardable" => 'D',
+            "nxdomain" => 'N',
+            "unknown" => 'U',
+            "all" => 'A',
+            "custom_low" => '1',
+            "custom_med" => '2',
+            "custom_high" => '3',
+            _ => return invalid("there are nxdomain, unknown, all, discardable, custom_low, custom_med and custom_high"),
+        };
+        self.practices.insert(domain.to_owned(), practice);
+        Directive::Taken
+    }
+}
+
+fn is_yes(value: &str) -> bool {
+    matches!(value, "1" | "yes")
+}
+
+fn invalid(reason: &str) -> Directive {
+    Directive::Invalid(reason.to_owned())
+}
+
+fn push(list: &mut Vec<WelcomeSigner>, value: &str) -> Directive {
+    let mut words = value.split_whitespace();
+    let (Some(address), signer, None) = (words.next(), words.next(), words.next()) else {
+        return invalid("it takes an address and perhaps a signing domain");
+    };
+    match glob(&address.to_ascii_lowercase()) {
+        Ok(author) => list.push(WelcomeSigner {
+            text: address.to_owned(),
+            author,
+            signer: signer.unwrap_or_default().to_ascii_lowercase(),
+        }),
+        Err(reason) => return Directive::Invalid(reason),
+    }
+    Directive::Taken
+}
+
+/// `zone [_NUMBERTAG_ _ROUTETAG_]`.
+fn push_zone(list: &mut Vec<NetworkZone>, value: &str) -> Directive {
+    let words: Vec<&str> = value.split_whitespace().collect();
+    let tag = |word: &str| {
+        let inner = word.strip_prefix('_').and_then(|word| word.strip_suffix('_'));
+        inner.map(str::to_owned)
+    };
+    let (zone, number_tag, route_tag) = match words[..] {
+        [zone] => (zone, Some("ASN".to_owned()), Some("ASNCIDR".to_owned())),
+        [zone, number, route] => (zone, tag(number), tag(route)),
+        _ => return invalid("it takes a zone and perhaps two tags, as _ASN_ _ASNCIDR_"),
+    };
+    let (Some(number_tag), Some(route_tag)) = (number_tag, route_tag) else {
+        return invalid("a tag stands between underscores");
+    };
+    list.push(NetworkZone {
+        zone: zone.trim_end_matches('.').to_ascii_lowercase(),
+        number_tag,
+        route_tag,
+    });
+    Directive::Taken
+}

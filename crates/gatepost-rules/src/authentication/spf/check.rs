@@ -1,0 +1,314 @@
+//! `check_host()`: whether a domain lets an address send, RFC 7208 section 4.
+
+use std::net::IpAddr;
+
+use super::SpfResult;
+use super::macros::expand;
+use super::record::{Mechanism, Place, Record as Policy, is_record};
+use crate::authentication::{Known, Looked, Wait, texts};
+use crate::mail::ip;
+use crate::network::{Kind, Record};
+
+/// Words of a record that may ask, all records together: SpamAssassin's number, where RFC 7208
+/// section 4.6.4 has 10.
+const ASKING_WORDS_MAX: u32 = 20;
+/// Answers without records, section 4.6.4.
+const EMPTY_ANSWERS_MAX: u32 = 2;
+/// Exchangers of a name, and names of an address, section 4.6.4.
+const NAMES_MAX: usize = 10;
+
+/// Who sends.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sender<'s> {
+    pub(crate) address: IpAddr,
+    /// What stands before the `@` of the envelope's sender.
+    pub(crate) local_part: &'s str,
+    /// What stands after it, or the name of the greeting.
+    pub(crate) domain: &'s str,
+    pub(crate) helo: &'s str,
+}
+
+/// Why a check ends early.
+enum Stop {
+    Wait,
+    With(SpfResult),
+}
+
+impl From<Wait> for Stop {
+    fn from(_: Wait) -> Self {
+        Self::Wait
+    }
+}
+
+/// A check as far as it has come.
+pub(super) struct Evaluation<'e, 'a> {
+    known: &'e Known<'e, 'a>,
+    sender: Sender<'e>,
+    words: u32,
+    empty: u32,
+}
+
+/// What the sender's domain says of his address.
+pub(crate) fn check_host(known: &Known<'_, '_>, sender: Sender<'_>) -> Result<SpfResult, Wait> {
+    let mut evaluation = Evaluation {
+        known,
+        sender,
+        words: 0,
+        empty: 0,
+    };
+    match evaluation.check(sender.domain) {
+        Ok(result) | Err(Stop::With(result)) => Ok(result),
+        Err(Stop::Wait) => Err(Wait),
+    }
+}
+
+impl<'a> Evaluation<'_, 'a> {
+    fn check(&mut self, domain: &str) -> Result<SpfResult, Stop> {
+        if !is_domain(domain) {
+            return Ok(SpfResult::None);
+        }
+        let records = match self.known.look(domain, Kind::Txt)? {
+            Looked::Records(records) => records,
+            Looked::Nothing { .. } => return Ok(SpfResult::None),
+            Looked::Failed => return Err(Stop::With(SpfResult::TempError)),
+        };
+        let mut policies = texts(records).filter(|text| is_record(text));
+        let policy = match (policies.next(), policies.next()) {
+            (None, _) => return Ok(SpfResult::None),
+            (Some(text), None) => Policy::parse(text),
+            (Some(_), Some(_)) => None, // section 4.5: more than one is an error
+        };
+        let policy = policy.ok_or(Stop::With(SpfResult::PermError))?;
+        for (result, mechanism) in &policy.directives {
+            if self.matches(mechanism, domain)? {
+                return Ok(*result);
+            }
+        }
+        let Some(redirect) = policy.redirect else {
+            return Ok(SpfResult::Neutral);
+        };
+        self.count_word()?;
+        let target = expand(&redirect, self, domain)?;
+        match self.check(&target)? {
+            SpfResult::None => Err(Stop::With(SpfResult::PermError)),
+            result => Ok(result),
+        }
+    }
+
+    fn count_word(&mut self) -> Result<(), Stop> {
+        self.words += 1;
+        if self.words > ASKING_WORDS_MAX {
+            return Err(Stop::With(SpfResult::PermError));
+        }
+        Ok(())
+    }
+
+    fn matches(&mut self, mechanism: &Mechanism, domain: &str) -> Result<bool, Stop> {
+        let address = self.sender.address;
+        if !matches!(mechanism, Mechanism::All | Mechanism::V4(..) | Mechanism::V6(..)) {
+            self.count_word()?;
+        }
+        match mechanism {
+            Mechanism::All => Ok(true),
+            Mechanism::V4(network, bits) => Ok(is_within(address, (*network).into(), *bits, 128)),
+            Mechanism::V6(network, bits) => Ok(is_within(address, (*network).into(), 32, *bits)),
+            Mechanism::Include(name) => {
+                let target = expand(name, self, domain)?;
+                match self.check(&target)? {
+                    SpfResult::Pass => Ok(true),
+                    SpfResult::Fail | SpfResult::SoftFail | SpfResult::Neutral => Ok(false),
+                    SpfResult::TempError => Err(Stop::With(SpfResult::TempError)),
+                    SpfResult::PermError | SpfResult::None => Err(Stop::With(SpfResult::PermError)),
+                }
+            }
+            Mechanism::Exists(name) => {
+                let target = expand(name, self, domain)?;
+                Ok(!self.records(&target, Kind::A)?.is_empty())
+            }
+            Mechanism::Addresses(place) => {
+                let target = self.target(place.name.as_deref(), domain)?;
+                self.has_address(&target, place)
+            }
+            Mechanism::Exchangers(place) => {
+                let target = self.target(place.name.as_deref(), domain)?;
+                let exchangers = self.records(&target, Kind::Mx)?;
+                if exchangers.len() > NAMES_MAX {
+                    return Err(Stop::With(SpfResult::PermError));
+                }
+                let mut wait = false;
+                for name in names(exchangers) {
+                    match self.has_address(name, place) {
+                        Ok(true) => return Ok(true),
+                        Ok(false) => {}
+                        // All of them are asked at once.
+                        Err(Stop::Wait) => wait = true,
+                        Err(stop) => return Err(stop),
+                    }
+                }
+                if wait { Err(Stop::Wait) } else { Ok(false) }
+            }
+            Mechanism::Pointer(name) => {
+                let target = self.target(name.as_deref(), domain)?.to_ascii_lowercase();
+                let is_of_target = |name: &str| {
+                    name.strip_suffix(&target).is_some_and(|before| before.is_empty() || before.ends_with('.'))
+                };
+                Ok(self.proven_names()?.into_iter().any(is_of_target))
+            }
+        }
+    }
+
+    fn target(&self, name: Option<&str>, domain: &str) -> Result<String, Stop> {
+        match name {
+            Some(name) => Ok(expand(name, self, domain)?),
+            None => Ok(domain.to_owned()),
+        }
+    }
+
+    /// The records of a name; an answer without any counts.
+    fn records(&mut self, name: &str, kind: Kind) -> Result<&'a [Record], Stop> {
+        match self.known.look(name, kind)? {
+            Looked::Records(records) => Ok(records),
+            Looked::Failed => Err(Stop::With(SpfResult::TempError)),
+            Looked::Nothing { .. } => {
+                self.empty += 1;
+                if self.empty > EMPTY_ANSWERS_MAX {
+                    return Err(Stop::With(SpfResult::PermError));
+                }
+                Ok(&[])
+            }
+        }
+    }
+
+    fn has_address(&mut self, name: &str, place: &Place) -> Result<bool, Stop> {
+        let address = self.sender.address;
+        let kind = kind_of(address);
+        let (bits_v4, bits_v6) = (place.bits_v4, place.bits_v6);
+        let mut addresses = self.records(name, kind)?.iter().filter_map(address_of);
+        Ok(addresses.any(|network| is_within(address, network, bits_v4, bits_v6)))
+    }
+
+    /// The names of the sender's address that lead back to it (section 5.5). Errors are no matches.
+    fn proven_names(&self) -> Result<Vec<&'a str>, Wait> {
+        let address = self.sender.address;
+        let zone = if address.is_ipv4() { "in-addr.arpa" } else { "ip6.arpa" };
+        let pointer = format!("{}.{zone}", ip::reversed(address));
+        let Looked::Records(records) = self.known.look(&pointer, Kind::Ptr)? else {
+            return Ok(Vec::new());
+        };
+        let mut proven = Vec::new();
+        let mut wait = false;
+        for name in names(records).take(NAMES_MAX) {
+            match self.known.look(name, kind_of(address)) {
+                Ok(Looked::Records(records)) if records.iter().filter_map(address_of).any(|known| known == address) => {
+                    proven.push(name);
+                }
+                Ok(_) => {}
+                Err(Wait) => wait = true,
+            }
+        }
+        if wait { Err(Wait) } else { Ok(proven) }
+    }
+
+    /// What a macro's letter stands for (section 7.2).
+    pub(super) fn value(&self, letter: char, domain: &str) -> Result<String, Wait> {
+        let Sender { address, local_part, domain: sender_domain, helo } = self.sender;
+        let local_part = if local_part.is_empty() { "postmaster" } else { local_part };
+        Ok(match letter {
+            's' => format!("{local_part}@{sender_domain}"),
+            'l' => local_part.to_owned(),
+            'o' => sender_domain.to_owned(),
+            'd' => domain.to_owned(),
+            'h' => helo.to_owned(),
+            'v' if address.is_ipv4() => "in-addr".to_owned(),
+            'v' => "ip6".to_owned(),
+            'i' => match address {
+                IpAddr::V4(address) => address.to_string(),
+                IpAddr::V6(_) => ip::reversed(address).split('.').rev().collect::<Vec<_>>().join("."),
+            },
+            'p' => {
+                let names = self.proven_names()?;
+                let best = names.iter().find(|name| **name == domain).or_else(|| {
+                    names.iter().find(|name| name.strip_suffix(domain).is_some_and(|before| before.ends_with('.')))
+                });
+                best.or(names.first()).map_or("unknown", |name| name).to_owned()
+            }
+            _ => String::new(),
+        })
+    }
+}
+
+fn kind_of(address: IpAddr) -> Kind {
+    if address.is_ipv4() { Kind::A } else { Kind::Aaaa }
+}
+
+fn address_of(record: &Record) -> Option<IpAddr> {
+    match record {
+        Record::A(address) => Some((*address).into()),
+        Record::Aaaa(address) => Some((*address).into()),
+        _ => None,
+    }
+}
+
+fn names(records: &[Record]) -> impl Iterator<Item = &str> {
+    records.iter().filter_map(|record| match record {
+        Record::Name(name) => Some(name.as_str()),
+        _ => None,
+    })
+}
+
+fn is_within(address: IpAddr, network: IpAddr, bits_v4: u8, bits_v6: u8) -> bool {
+    match (address, network) {
+        (IpAddr::V4(address), IpAddr::V4(network)) => {
+            let shift = 32 - u32::from(bits_v4.min(32));
+            u32::from(address).checked_shr(shift) == u32::from(network).checked_shr(shift)
+        }
+        (IpAddr::V6(address), IpAddr::V6(network)) => {
+            let shift = 128 - u32::from(bits_v6.min(128));
+            u128::from(address).checked_shr(shift) == u128::from(network).checked_shr(shift)
+        }
+        _ => false,
+    }
+}
+
+/// Whether a name can hold a record (section 4.3).
+fn is_domain(domain: &str) -> bool {
+    let domain = domain.strip_suffix('.').unwrap_or(domain);
+    domain.contains('.')
+        && domain.len() <= 253
+        && domain.split('.').all(|label| !label.is_empty() && label.len() <= 63)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::authentication::tests::Zone;
+    use crate::network::Question;
+
+    /// Cases of tests/data/authentication/spf.txt: a zone, then lines
+    /// `ADDRESS SENDER HELO RESULT`.
+    #[test]
+    fn results_are_as_the_cases_say() {
+        let text = include_str!("../../../tests/data/authentication/spf.txt");
+        let (zone, cases) = text.split_once("----\n").expect("a zone, then cases");
+        let zone = Zone::read(zone);
+        let answer = |question: &Question| zone.answer(question);
+        let mut count = 0;
+        for case in cases.lines().filter(|line| !line.is_empty()) {
+            let [address, sender, helo, expected] = case.split(' ').collect::<Vec<_>>()[..] else {
+                panic!("a case has four words: {case}");
+            };
+            let (local_part, domain) = sender.rsplit_once('@').unwrap_or(("", sender));
+            let sender = Sender {
+                address: address.parse().expect("an address"),
+                local_part,
+                domain,
+                helo,
+            };
+            let known = Known::new(&answer, true);
+            let result = check_host(&known, sender).expect("all is answered");
+            assert_eq!(Some(result), SpfResult::named(expected), "{case}");
+            count += 1;
+        }
+        assert!(count > 30, "{count}");
+    }
+}

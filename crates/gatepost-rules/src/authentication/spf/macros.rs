@@ -1,0 +1,116 @@
+//! Macros in the names of an SPF record, RFC 7208 section 7.
+
+use super::check::Evaluation;
+use crate::authentication::Wait;
+
+/// The longest name that is asked for; of longer ones labels go, from the left (section 7.3).
+const NAME_BYTES_MAX: usize = 253;
+
+/// A piece of a text with macros.
+enum Piece<'t> {
+    Text(&'t str),
+    Macro {
+        letter: char,
+        /// Labels that are kept, from the right; all with 0.
+        keep: usize,
+        reverse: bool,
+        delimiters: &'t str,
+    },
+}
+
+/// The pieces of a text; `None` if a macro cannot be read.
+fn pieces(text: &str) -> Option<Vec<Piece<'_>>> {
+    let mut pieces = Vec::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('%') {
+        pieces.push(Piece::Text(before));
+        let (piece, after) = match after.as_bytes().first()? {
+            b'%' => (Piece::Text("%"), after.get(1..)?),
+            b'_' => (Piece::Text(" "), after.get(1..)?),
+            b'-' => (Piece::Text("%20"), after.get(1..)?),
+            b'{' => {
+                let (inner, after) = after.get(1..)?.split_once('}')?;
+                (read_macro(inner)?, after)
+            }
+            _ => return None,
+        };
+        pieces.push(piece);
+        rest = after;
+    }
+    pieces.push(Piece::Text(rest));
+    let is_text = |piece: &Piece<'_>| match piece {
+        Piece::Text(text) => text.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' '),
+        Piece::Macro { .. } => true,
+    };
+    pieces.iter().all(is_text).then_some(pieces)
+}
+
+fn read_macro(inner: &str) -> Option<Piece<'_>> {
+    let letter = inner.chars().next()?;
+    // c, r and t are for explanations only.
+    if !"slodiphv".contains(letter.to_ascii_lowercase()) {
+        return None;
+    }
+    let rest = inner.get(1..)?;
+    let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, rest) = rest.split_at(digits);
+    let keep: usize = if number.is_empty() { 0 } else { number.parse().ok().filter(|&keep| keep > 0)? };
+    let after_r = rest.strip_prefix(['r', 'R']);
+    let delimiters = after_r.unwrap_or(rest);
+    let all_known = delimiters.chars().all(|letter| ".-+,/_=".contains(letter));
+    all_known.then_some(Piece::Macro {
+        letter,
+        keep,
+        reverse: after_r.is_some(),
+        delimiters: if delimiters.is_empty() { "." } else { delimiters },
+    })
+}
+
+/// Whether a text's macros can be read.
+pub(super) fn check(text: &str) -> Option<()> {
+    pieces(text).map(|_| ())
+}
+
+/// Fills in the macros of a name.
+pub(super) fn expand(text: &str, evaluation: &Evaluation<'_, '_>, domain: &str) -> Result<String, Wait> {
+    let mut name = String::new();
+    for piece in pieces(text).unwrap_or_default() {
+        match piece {
+            Piece::Text(text) => name.push_str(text),
+            Piece::Macro { letter, keep, reverse, delimiters } => {
+                let value = evaluation.value(letter.to_ascii_lowercase(), domain)?;
+                let mut parts: Vec<&str> = value.split(|letter| delimiters.contains(letter)).collect();
+                if reverse {
+                    parts.reverse();
+                }
+                let skipped = if keep == 0 { 0 } else { parts.len().saturating_sub(keep) };
+                let value = parts.get(skipped..).unwrap_or_default().join(".");
+                if letter.is_ascii_uppercase() {
+                    escape(&value, &mut name);
+                } else {
+                    name.push_str(&value);
+                }
+            }
+        }
+    }
+    let mut name = name.trim_end_matches('.').to_owned();
+    while name.len() > NAME_BYTES_MAX {
+        match name.split_once('.') {
+            Some((_, rest)) => name = rest.to_owned(),
+            None => name.clear(),
+        }
+    }
+    Ok(name)
+}
+
+/// RFC 3986: what is not unreserved is written as `%XX`.
+fn escape(value: &str, name: &mut String) {
+    use std::fmt::Write as _;
+    for byte in value.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            name.push(char::from(byte));
+        } else {
+            let _ = write!(name, "%{byte:02X}");
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! SPF: whether a domain lets this address send its mail (RFC 7208).
+
+mod check;
+mod macros;
+mod record;
+
+pub(crate) use check::{Sender, check_host};
+
+/// What a domain says of an address, RFC 7208 section 2.6.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SpfResult {
+    None,
+    Neutral,
+    Pass,
+    Fail,
+    SoftFail,
+    TempError,
+    PermError,
+}
+
+impl SpfResult {
+    /// The result of this name, as `Received-SPF` writes it.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Some(match name.to_ascii_lowercase().as_str() {
+            "none" => Self::None,
+            "neutral" => Self::Neutral,
+            "pass" => Self::Pass,
+            "fail" | "hardfail" => Self::Fail,
+            "softfail" => Self::SoftFail,
+            "temperror" | "error" => Self::TempError,
+            "permerror" => Self::PermError,
+            _ => return None,
+        })
+    }
+}

@@ -1,0 +1,309 @@
+//! Lists that are asked by the hash of an address, a link, a text or a file: SpamAssassin's HashBL.
+
+use std::fmt::Write as _;
+
+use md5::{Digest, Md5};
+use ring::digest;
+
+use super::views::Views;
+use super::wire::{Kind, Question, Record};
+use crate::eval::addresses_in;
+use crate::mail::Pattern;
+
+/// Questions of one rule about one message, unless it says `max=`.
+const QUESTIONS_MAX: usize = 10;
+
+/// What is hashed.
+#[derive(Debug, Clone)]
+pub(crate) enum Source {
+    /// Mail addresses in these places, of these mail domains.
+    Addresses { places: String, choice: Option<String> },
+    Links,
+    /// What the first group of a pattern finds in the text.
+    Text(Pattern),
+    /// The values of a template's tag.
+    Tag(String),
+    Attachments,
+}
+
+/// A rule that asks by hashes.
+#[derive(Debug, Clone)]
+pub(crate) struct HashTest {
+    source: Source,
+    zone: String,
+    kind: Kind,
+    options: Vec<(String, String)>,
+    subtest: Option<Pattern>,
+}
+
+// As hashbl_email_welcomelist: addresses of everybody's.
+crate::eval::pattern!(
+    NO_PERSON,
+    r"^(?:abuse|support|sales|info|helpdesk|contact|kontakt|(?:post|host|domain)master|undisclosed.*|request-[a-f0-9]{16}|bounced?-|[a-f0-9]{8}(?:\.[a-f0-9]{8}|-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{12})|.+=.+=.+)@",
+    "i"
+);
+
+impl HashTest {
+    /// The test of a function, if it is one of these; the error says what is wrong with its call.
+    pub(super) fn of_function(name: &str, arguments: &[&str]) -> Option<Result<Self, String>> {
+        let argument = |index: usize| arguments.get(index).copied().filter(|text| !text.is_empty());
+        let pattern = |index: usize| argument(index).map(Pattern::compile).transpose();
+        let (source, subtest, usual) = match name {
+            "check_hashbl_emails" => {
+                let places = argument(2).unwrap_or("ALLFROM/Reply-To/body").to_owned();
+                let choice = argument(4).filter(|choice| *choice != "all").map(str::to_ascii_lowercase);
+                (Ok(Source::Addresses { places, choice }), pattern(3), "sha1/notag/noquote/max=10")
+            }
+            "check_hashbl_uris" => (Ok(Source::Links), pattern(2), "sha1/max=10"),
+            "check_hashbl_bodyre" => {
+                let text = argument(2).ok_or("the pattern is missing".to_owned());
+                (text.and_then(Pattern::compile).map(Source::Text), pattern(3), "sha1/max=10")
+            }
+            "check_hashbl_tag" => {
+                let tag = argument(2).ok_or("the tag is missing".to_owned());
+                (tag.map(|tag| Source::Tag(tag.trim_matches('_').to_ascii_uppercase())), pattern(3), "sha1/max=10")
+            }
+            "check_hashbl_attachments" => (Ok(Source::Attachments), pattern(2), "sha1/max=10"),
+            _ => return None,
+        };
+        let Some(zone) = argument(0) else {
+            return Some(Err("the list is missing".to_owned()));
+        };
+        let (zone, kind) = match zone.rsplit_once('/') {
+            Some((zone, kind)) => (zone, Kind::named(kind)),
+            None => (zone, Some(Kind::A)),
+        };
+        let options = argument(1).unwrap_or(usual).to_ascii_lowercase();
+        let options = options.split('/').map(|option| {
+            let (name, value) = option.trim().split_once('=').unwrap_or((option.trim(), ""));
+            (name.to_owned(), value.to_owned())
+        });
+        let options = options.collect();
+        Some(match (source, subtest, kind) {
+            (Ok(source), Ok(subtest), Some(kind)) => Ok(Self {
+                source,
+                zone: zone.trim_end_matches('.').to_ascii_lowercase(),
+                kind,
+                options,
+                subtest,
+            }),
+            (Err(reason), ..) | (_, Err(reason), _) => Err(reason),
+            (.., None) => Err("a list has A or TXT records".to_owned()),
+        })
+    }
+
+    fn has(&self, option: &str) -> bool {
+        self.options.iter().any(|(name, _)| name == option)
+    }
+
+    fn number(&self, option: &str) -> Option<usize> {
+        let found = self.options.iter().find(|(name, _)| name == option);
+        found.and_then(|(_, value)| value.parse().ok())
+    }
+
+    pub(super) fn questions(&self, views: &Views<'_, '_>) -> Vec<Question> {
+        let ignored = &views.mail().configuration().senders.hashes_ignored;
+        let is_ignored = |text: &[u8]| ignored.contains(&String::from_utf8_lossy(text).to_ascii_lowercase());
+        let mut questions: Vec<Question> = Vec::new();
+        for value in self.values(views) {
+            let of_file = matches!(self.source, Source::Attachments);
+            let hash = self.hash(&value);
+            if !of_file && is_ignored(&value) || is_ignored(hash.as_bytes()) {
+                continue;
+            }
+            let question = Question::new(&format!("{hash}.{}", self.zone), self.kind);
+            if questions.len() < self.number("max").unwrap_or(QUESTIONS_MAX) && !questions.contains(&question) {
+                questions.push(question);
+            }
+        }
+        questions
+    }
+
+    pub(super) fn fits(&self, record: &Record) -> bool {
+        let text = match record {
+            Record::A(address) => address.to_string().into_bytes(),
+            Record::Text(text) => text.clone(),
+            _ => return false,
+        };
+        match &self.subtest {
+            Some(pattern) => pattern.is_match(&text),
+            None => text.starts_with(b"127."),
+        }
+    }
+
+    fn hash(&self, value: &[u8]) -> String {
+        if self.has("sha256") {
+            base32(digest::digest(&digest::SHA256, value).as_ref())
+        } else if self.has("sha1") {
+            hexadecimal(digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, value).as_ref())
+        } else if self.has("md5") {
+            hexadecimal(&Md5::digest(value))
+        } else {
+            String::from_utf8_lossy(value).into_owned()
+        }
+    }
+
+    fn in_case(&self, value: &[u8]) -> Vec<u8> {
+        if self.has("case") { value.to_vec() } else { value.to_ascii_lowercase() }
+    }
+
+    fn values(&self, views: &Views<'_, '_>) -> Vec<Vec<u8>> {
+        let mail = views.mail();
+        match &self.source {
+            Source::Addresses { places, choice } => self.addresses(views, places, choice.as_deref()),
+            Source::Links => {
+                let skipped = &mail.configuration().skipped_link_domains;
+                let links = mail.uri_list().details.iter().filter(|link| {
+                    let is_mail = link.raw.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"mailto:"));
+                    let is_skipped =
+                        |(host, domain): &(String, String)| skipped.contains(host) || skipped.contains(domain);
+                    !is_mail && !link.hosts.is_empty() && !link.hosts.iter().any(is_skipped)
+                });
+                links.flat_map(|link| &link.cleaned).map(|link| self.in_case(link)).collect()
+            }
+            Source::Text(pattern) => {
+                let mut found = Vec::new();
+                for line in mail.body().iter() {
+                    for (start, end) in pattern.spans(line) {
+                        let whole = line.get(start..end).unwrap_or_default();
+                        let group = pattern.group(line.get(start..).unwrap_or_default(), 1);
+                        let mut value = self.in_case(group.unwrap_or(whole));
+                        if self.has("num") {
+                            value.retain(u8::is_ascii_digit);
+                        }
+                        if !value.is_empty() {
+                            found.push(value);
+                        }
+                    }
+                }
+                found
+            }
+            Source::Tag(tag) => {
+                let values = views.tag_values(tag);
+                values.iter().map(|value| self.in_case(value.as_bytes())).collect()
+            }
+            Source::Attachments => {
+                let ignored = &mail.configuration().senders.hashes_ignored;
+                let parts = mail.parts().leaves().filter(|part| {
+                    let name = String::from_utf8_lossy(part.name.as_deref().unwrap_or_default()).to_ascii_lowercase();
+                    let length = part.decoded().len();
+                    length > 0
+                        && !ignored.contains(&part.media_type)
+                        && !ignored.contains(&name)
+                        && self.number("minsize").is_none_or(|least| length >= least)
+                        && self.number("maxsize").is_none_or(|most| length <= most)
+                });
+                parts.map(|part| part.decoded().to_vec()).collect()
+            }
+        }
+    }
+
+    fn addresses(&self, views: &Views<'_, '_>, places: &str, choice: Option<&str>) -> Vec<Vec<u8>> {
+        let mail = views.mail();
+        let configuration = mail.configuration();
+        let settings = &configuration.senders;
+        let choice = choice.map(|name| settings.mail_domain_choices.get(name));
+        let recipients: Vec<Vec<u8>> = ["X-Original-To:addr", "Apparently-To:addr", "Delivered-To:addr", "Envelope-To:addr"]
+            .iter()
+            .flat_map(|selector| mail.values_of(selector))
+            .map(|address| address.to_ascii_lowercase())
+            .collect();
+        let mut found = Vec::new();
+        for place in places.split('/').map(str::trim) {
+            let addresses: Vec<Vec<u8>> = match place {
+                "ALLFROM" => mail.sender_addresses(),
+                "body" => {
+                    let lines = mail.body().iter();
+                    lines.flat_map(|line| addresses_in(mail, line).map(|(_, _, address)| address).collect::<Vec<_>>()).collect()
+                }
+                header => {
+                    let values = mail.values_of(header);
+                    let all = values.iter().flat_map(|value| {
+                        addresses_in(mail, value).map(|(_, _, address)| address).collect::<Vec<_>>()
+                    });
+                    all.collect()
+                }
+            };
+            for address in addresses {
+                if recipients.contains(&address) || NO_PERSON.is_match(&address) {
+                    continue;
+                }
+                let text = String::from_utf8_lossy(&address).into_owned();
+                let Some((user, domain)) = text.rsplit_once('@') else {
+                    continue;
+                };
+                let lower = domain.to_ascii_lowercase();
+                let domain = settings.mail_domains.get(&lower).map_or(domain, String::as_str);
+                let registered = configuration.boundaries.registered(&lower);
+                let is_meant = match choice {
+                    Some(list) => list.and_then(|list| list.get(domain)).copied().unwrap_or(false),
+                    None => {
+                        let skipped = &configuration.skipped_link_domains;
+                        !skipped.contains(&lower) && !skipped.contains(&registered)
+                    }
+                };
+                if is_meant {
+                    found.push(self.in_case(self.part_of(user, domain, &registered).as_bytes()));
+                }
+            }
+        }
+        found
+    }
+
+    /// What of an address is hashed.
+    fn part_of(&self, user: &str, domain: &str, registered: &str) -> String {
+        let mut user = user.to_owned();
+        if self.has("nodot") {
+            user.retain(|letter| letter != '.');
+        }
+        if self.has("notag") {
+            user.truncate(user.find('+').unwrap_or(user.len()));
+        }
+        if self.has("domain") {
+            registered.to_owned()
+        } else if self.has("host") {
+            domain.to_owned()
+        } else if self.has("user") {
+            user
+        } else {
+            format!("{user}@{domain}")
+        }
+    }
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
+}
+
+/// RFC 4648 section 6, in lower case and without padding.
+fn base32(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+    let mut text = String::new();
+    for group in bytes.chunks(5) {
+        let mut bits = 0_u64;
+        for index in 0..5 {
+            bits = bits << 8 | u64::from(group.get(index).copied().unwrap_or_default());
+        }
+        let letters = (group.len() * 8).div_ceil(5);
+        for index in 0..letters {
+            let digit = (bits >> (35 - 5 * index)) as usize & 31;
+            text.push(char::from(LETTERS[digit]));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_are_written_as_lists_know_them() {
+        assert_eq!(base32(b"foobar"), "mzxw6ytboi");
+        assert_eq!(hexadecimal(&Md5::digest(b"abc")), "900150983cd24fb0d6963f7d28e17f72");
+    }
+}
