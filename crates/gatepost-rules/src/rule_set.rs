@@ -1,5 +1,7 @@
 //! All rules of some folders, compiled.
 
+mod self_test;
+
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};

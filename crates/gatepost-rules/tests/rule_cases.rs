@@ -100,6 +100,11 @@ const PLUGINS: [&str; 13] = [
 ];
 
 fn theirs(file: &File) -> Vec<String> {
+    theirs_of(&file.cases, &file.rules, None)
+}
+
+/// What SpamAssassin says; the models of languages stand beside its rules.
+fn theirs_of(cases: &[Case], rules: &str, models: Option<&Path>) -> Vec<String> {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name);
     for name in ["rules", "site", "state"] {
@@ -107,8 +112,11 @@ fn theirs(file: &File) -> Vec<String> {
     }
     let plugins = PLUGINS.map(|name| format!("loadplugin Mail::SpamAssassin::Plugin::{name}\n"));
     std::fs::write(path("site/init.pre"), plugins.concat()).expect("written");
-    let text = format!("{BOUNDARIES}{}", file.rules);
+    let text = format!("{BOUNDARIES}{rules}");
     std::fs::write(path("rules/cases.cf"), text).expect("written");
+    if let Some(models) = models {
+        std::fs::copy(models, path("rules/languages")).expect("copied");
+    }
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle/hits.pl");
     let mut judge = Command::new("perl")
         .arg(script)
@@ -120,14 +128,14 @@ fn theirs(file: &File) -> Vec<String> {
         .spawn()
         .expect("the peers 'perl' and 'spamassassin' are installed");
     let mut input = judge.stdin.take().expect("is piped");
-    for (index, case) in file.cases.iter().enumerate() {
+    for (index, case) in cases.iter().enumerate() {
         let message = path(&format!("{index}.eml"));
         std::fs::write(&message, &case.message).expect("written");
         writeln!(input, "{index}\t{}", message.display()).expect("SpamAssassin reads");
     }
     drop(input);
     let output = judge.wait_with_output().expect("SpamAssassin ends");
-    assert!(output.status.success(), "{}", file.path.display());
+    assert!(output.status.success(), "{rules}");
     let lines = String::from_utf8(output.stdout).expect("text");
     let judged = lines.lines().map(|line| {
         let mut columns = line.split('\t').skip(1);
@@ -186,4 +194,34 @@ fn spamassassin_says_so_too() {
         }
     }
     check("theirs:", theirs);
+}
+
+/// Texts of several languages by the models that SpamAssassin brings, and what it says of them.
+#[test]
+fn languages_are_told_apart_as_spamassassin_does() {
+    let models = "/usr/share/spamassassin/languages";
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::copy(models, folder.path().join("languages")).expect("the peer 'spamassassin' is installed");
+    let rules = "loadplugin Mail::SpamAssassin::Plugin::Check\n\
+        loadplugin Mail::SpamAssassin::Plugin::TextCat\n\
+        body UNWANTED eval:check_language()\nok_languages en de\n";
+    std::fs::write(folder.path().join("cases.cf"), rules).expect("written");
+    let (ours, problems) = RuleSet::load(&[folder.path().to_path_buf()], &RulesSettings::default());
+    let errors = problems.iter().filter(|problem| problem.severity != gatepost_rules::Severity::Note);
+    assert_eq!(errors.count(), 0, "{problems:?}");
+    let texts = include_str!("data/languages.txt").split("====\n");
+    let cases: Vec<Case> = texts
+        .map(|text| Case {
+            message: format!("Subject: x\nContent-Type: text/plain; charset=utf-8\n\n{text}"),
+            expected: String::new(),
+        })
+        .collect();
+    let judge = |case: &Case| {
+        let report = ours.scan(case.message.as_bytes(), &ScanContext::default());
+        told(report.score, report.hits.iter().map(|hit| hit.name.to_string()).collect())
+    };
+    let ours: Vec<String> = cases.iter().map(judge).collect();
+    let theirs = theirs_of(&cases, rules, Some(Path::new(models)));
+    assert_eq!(ours, theirs);
+    assert!(ours.iter().any(|told| told.contains("UNWANTED")) && ours.iter().any(|told| !told.contains("UNWANTED")));
 }

@@ -1,6 +1,8 @@
 //! What rule files say to the eval functions: lists of addresses and hosts, locales, limits.
 
 use super::address_list::{AddressList, glob};
+use super::phishing::Feeds;
+use super::text_cat::Languages;
 use crate::mail::{Directive, Pattern};
 use std::collections::{HashMap, HashSet};
 
@@ -43,6 +45,8 @@ pub(crate) struct Lists {
     pub(crate) from_name_extra_characters: i64,
     /// What counts as a spoofed name.
     pub(crate) from_name_check: u32,
+    pub(crate) languages: Languages,
+    pub(crate) phishing: Feeds,
 }
 
 impl Default for Lists {
@@ -66,6 +70,8 @@ impl Default for Lists {
             from_name_ignored_fields: Vec::new(),
             from_name_extra_characters: 50,
             from_name_check: 1,
+            languages: Languages::default(),
+            phishing: Feeds::default(),
         }
     }
 }
@@ -79,6 +85,10 @@ impl Lists {
     /// Takes one line of a rule file.
     pub(crate) fn directive(&mut self, name: &str, value: &str) -> Directive {
         if let Some(taken) = self.address_directive(name, value) {
+            return taken;
+        }
+        let taken = self.languages.directive(name, value);
+        if let Some(taken) = taken.or_else(|| self.phishing.directive(name, value)) {
             return taken;
         }
         let number = value.trim().parse::<usize>();

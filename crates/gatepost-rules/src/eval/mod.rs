@@ -6,6 +6,7 @@
 //! functions of a plugin need is found once a message and kept in [`Findings`].
 
 mod address_list;
+mod antivirus;
 mod arguments;
 mod body;
 mod dates;
@@ -18,8 +19,11 @@ mod image;
 mod lists;
 mod locale;
 mod mime;
+mod pdf;
+mod phishing;
 mod recipients;
 mod relay;
+mod text_cat;
 mod uri;
 mod uri_detail;
 mod vbounce;
@@ -61,6 +65,7 @@ pub(crate) struct Findings {
     dates: OnceCell<dates::DateFindings>,
     recipients: OnceCell<recipients::RecipientFindings>,
     images: OnceCell<image::Images>,
+    pdf: OnceCell<pdf::Files>,
     freemail: OnceCell<Option<Vec<Vec<u8>>>>,
     from_name: OnceCell<from_name::FromNameFindings>,
     listed_hosts: OnceCell<Vec<String>>,
@@ -95,7 +100,7 @@ pub enum EvalProblem {
     },
 }
 
-const TABLES: [&[Entry]; 16] = [
+const TABLES: [&[Entry]; 20] = [
     header::FUNCTIONS,
     forged::FUNCTIONS,
     dates::FUNCTIONS,
@@ -112,11 +117,15 @@ const TABLES: [&[Entry]; 16] = [
     welcomelist::FUNCTIONS,
     welcomelist::SUBJECT_FUNCTIONS,
     header::OTHER_FUNCTIONS,
+    antivirus::FUNCTIONS,
+    pdf::FUNCTIONS,
+    phishing::FUNCTIONS,
+    text_cat::FUNCTIONS,
 ];
 
 /// What functions that are known, but cannot run here, lack. A name that ends in `*` stands for all
 /// that begin so.
-const OFF: [(&str, &str); 16] = [
+const OFF: [(&str, &str); 10] = [
     ("check_senders_reputation", "DNS"),
     ("check_dcc*", "DCC"),
     ("check_pyzor*", "Pyzor"),
@@ -125,12 +134,6 @@ const OFF: [(&str, &str); 16] = [
     ("check_bayes*", "Bayes"),
     ("check_from_in_auto_*", "the address list"),
     ("check_access_database", "the access database"),
-    ("check_language", "TextCat"),
-    ("check_body_8bits", "TextCat"),
-    ("pdf_*", "PDFInfo"),
-    ("check_microsoft_executable", "AntiVirus"),
-    ("check_suspect_name", "AntiVirus"),
-    ("check_phishing", "the phishing feeds"),
     ("check_txrep*", "the address list"),
     ("check_olemacro*", "OLEVBMacro"),
 ];

@@ -176,6 +176,15 @@ impl Flags {
     }
 }
 
+/// What a rule's author shows of it: `test NAME ok|fail TEXT`.
+#[derive(Debug, Clone)]
+pub(crate) struct Example {
+    pub(crate) source: Source,
+    pub(crate) rule: Arc<str>,
+    pub(crate) should_hit: bool,
+    pub(crate) text: Vec<u8>,
+}
+
 /// All that is said of one rule.
 #[derive(Debug, Clone)]
 pub(crate) struct Definition {

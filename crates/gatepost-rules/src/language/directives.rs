@@ -53,6 +53,7 @@ const HANDLERS: &[(&str, Handler)] = &[
     ("shortcircuit_min_ham_score", rule::shortcircuit_score),
     ("shortcircuit_spam_score", rule::shortcircuit_score),
     ("subjprefix", rule::subject_prefix),
+    ("test", rule::example),
     ("tflags", rule::flags),
     ("tryplugin", option::try_plugin),
     ("unsafe_report", option::unsafe_report),
@@ -92,10 +93,6 @@ const PROGRAM: NoEffect = NoEffect {
     cause: "belongs to SpamAssassin's programs",
     reason: "it tunes SpamAssassin's own programs and has no part in judging",
 };
-const SELF_TEST: NoEffect = NoEffect {
-    cause: "self-test of a rule",
-    reason: "it is an example for the rule's author",
-};
 const LEARNING: NoEffect = NoEffect {
     cause: "rule development",
     reason: "it serves the making of scores, not judging",
@@ -122,13 +119,10 @@ const WITHOUT_EFFECT: &[(&str, NoEffect)] = &[
     ("fns_*", PLUGIN),
     ("geodb_*", PLUGIN),
     ("hashbl_*", NETWORK),
-    ("inactive_languages", PLUGIN),
     ("lock_method", PROGRAM),
     ("max_short_url*", NETWORK),
     ("mbox_format_from_regex", PROGRAM),
-    ("ok_languages", PLUGIN),
     ("olemacro_*", PLUGIN),
-    ("phishing_*", PLUGIN),
     ("pyzor_*", NETWORK),
     ("razor_*", NETWORK),
     ("rbl_*", NETWORK),
@@ -140,8 +134,6 @@ const WITHOUT_EFFECT: &[(&str, NoEffect)] = &[
     ("skip_uribl_checks", NETWORK),
     ("spamcop_*", NETWORK),
     ("spf_timeout", NETWORK),
-    ("test", SELF_TEST),
-    ("textcat_*", PLUGIN),
     ("time_limit", PROGRAM),
     ("timelog_path", PROGRAM),
     ("txrep_*", SENDER_HISTORY),

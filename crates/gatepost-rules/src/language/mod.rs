@@ -22,7 +22,7 @@ use std::sync::Arc;
 use crate::learning::LearningSettings;
 use crate::mail::Configuration;
 use crate::{Problem, Severity, Statistics};
-use definition::{Definition, LinkList};
+use definition::{Definition, Example, LinkList};
 use loader::Loader;
 use options::Options;
 use plugins::Plugins;
@@ -54,6 +54,7 @@ pub(crate) struct Definitions {
     by_name: HashMap<Arc<str>, usize>,
     /// The lists that rules on links ask, by rule.
     pub(crate) link_lists: HashMap<Arc<str>, LinkList>,
+    pub(crate) examples: Vec<Example>,
     pub(crate) replace_tags: ReplaceTags,
     pub(crate) options: Options,
     pub(crate) configuration: Configuration,
@@ -117,6 +118,8 @@ pub(crate) fn read_paths(
             }
         }
     }
+    let languages = paths.iter().map(|path| path.join(LANGUAGE_MODELS));
+    definitions.configuration.lists.languages.file = languages.into_iter().find(|file| file.is_file());
     rule_files.extend(preferences.map(Path::to_path_buf));
     let mut texts = Vec::new();
     for file in plugin_lists.into_iter().chain(rule_files) {
@@ -128,6 +131,9 @@ pub(crate) fn read_paths(
     read_texts(&mut definitions, &texts, language);
     Some(definitions)
 }
+
+/// The models of languages, in a folder of rules.
+const LANGUAGE_MODELS: &str = "languages";
 
 /// Reads texts as if they were files.
 pub(crate) fn read_texts(

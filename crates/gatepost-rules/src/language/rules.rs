@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::definition::{Definition, FieldTest, Flags, LinkList, NetworkCall, Test, View};
+use super::definition::{Definition, Example, FieldTest, Flags, LinkList, NetworkCall, Test, View};
 use super::loader::{Line, LineProblem, Loader};
 use super::replace_tags::ReplaceTags;
 use crate::shortcircuit::Shortcircuit;
@@ -332,6 +332,30 @@ pub(super) fn score(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
 pub(super) fn describe(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
     let text = line.after_first_word_text()?;
     rule(loader, line)?.description = Some(text.into());
+    Ok(())
+}
+
+/// `test NAME ok|fail TEXT`.
+pub(super) fn example(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    let value = line.after_first_word()?;
+    let end = value.iter().position(u8::is_ascii_whitespace).unwrap_or(value.len());
+    let (word, text) = value.split_at(end);
+    let should_hit = match word {
+        b"ok" => true,
+        b"fail" => false,
+        _ => {
+            return Err(LineProblem::invalid(
+                "an example is neither ok nor fail",
+                "write: test NAME ok TEXT",
+            ));
+        }
+    };
+    loader.definitions.examples.push(Example {
+        source: line.source.clone(),
+        rule: line.first_word().into(),
+        should_hit,
+        text: text.trim_ascii_start().to_vec(),
+    });
     Ok(())
 }
 

@@ -27,6 +27,7 @@ pub(crate) mod ip;
 mod leaf;
 mod limits;
 mod lines;
+mod multipart;
 mod network;
 mod part;
 mod parties;

@@ -5,15 +5,14 @@
 
 use super::ascii::{is_blank, is_space, lines};
 use super::content_type::ContentType;
-use super::head::{Field, Head, disposition_name, is_field_line};
+use super::head::{Field, Head, disposition_name};
 use super::limits::MailLimits;
+use super::multipart::{BoundaryKind, PartReader, boundary_kind, is_part_head_line};
 use super::transfer::{base64, quoted_printable};
 use bytes::Bytes;
 use std::cell::OnceCell;
 use std::collections::VecDeque;
 
-/// Longest line of a part within a multipart, bytes; longer ones are broken.
-const LINE_LENGTH_MAX: usize = 2048;
 /// Blank lines in a row that are kept in a body.
 const BLANK_LINES_MAX: usize = 20;
 
@@ -486,159 +485,4 @@ impl Parts {
             None => self.boundaries.push((boundary.to_vec(), step)),
         }
     }
-}
-
-/// Whether the text begins like the head of a part, without a blank before the colon.
-fn is_part_head_line(text: &[u8]) -> bool {
-    let name = text
-        .iter()
-        .take_while(|&&byte| super::ascii::is_field_name(byte))
-        .count();
-    name > 0 && text.get(name) == Some(&b':')
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum BoundaryKind {
-    Between,
-    Last,
-}
-
-/// Whether `line` is a delimiter of RFC 2046 section 5.1.1, with any white space after it.
-fn boundary_kind(line: &[u8], boundary: &[u8]) -> Option<BoundaryKind> {
-    let rest = line.strip_prefix(b"--")?.strip_prefix(boundary)?;
-    if is_blank(rest) {
-        return Some(BoundaryKind::Between);
-    }
-    is_blank(rest.strip_prefix(b"--")?).then_some(BoundaryKind::Last)
-}
-
-/// A part that was cut out.
-struct CutPart {
-    fields: Vec<Field<'static>>,
-    body: Bytes,
-}
-
-impl CutPart {
-    fn content_type(&self) -> Option<&[u8]> {
-        self.fields
-            .iter()
-            .rev()
-            .find(|field| field.is(b"content-type"))
-            .map(Field::decoded)
-    }
-}
-
-/// Reads the lines of a multipart one part at a time.
-struct PartReader {
-    fields: Vec<Field<'static>>,
-    header: Vec<u8>,
-    in_body: bool,
-    /// The part is itself a multipart with the same boundary as its parent.
-    nested_boundary: bool,
-    /// Where the body starts and ends so far.
-    start: Option<usize>,
-    end: usize,
-    /// A line is longer than is kept whole.
-    has_long_line: bool,
-}
-
-impl PartReader {
-    fn new(in_body: bool) -> Self {
-        Self {
-            fields: Vec::new(),
-            header: Vec::new(),
-            in_body,
-            nested_boundary: false,
-            start: None,
-            end: 0,
-            has_long_line: false,
-        }
-    }
-
-    fn line(&mut self, line: &[u8], line_end: usize, boundary: &[u8], oddities: &mut Oddities) {
-        if self.in_body {
-            self.body_line(line, line_end);
-            return;
-        }
-        if is_field_line(line) {
-            self.finish_field(None);
-            self.header.extend_from_slice(line);
-            return;
-        }
-        if matches!(line.first(), Some(b' ' | b'\t')) && !self.header.is_empty() {
-            self.header.extend_from_slice(line);
-            return;
-        }
-        self.finish_field(Some(boundary));
-        self.in_body = true;
-        if matches!(line, b"\n" | b"\r\n" | b"\r" | b"") {
-            return;
-        }
-        oddities.part_separator_missing = true;
-        self.body_line(line, line_end);
-    }
-
-    fn body_line(&mut self, line: &[u8], line_end: usize) {
-        self.start.get_or_insert(line_end - line.len());
-        self.end = line_end;
-        self.has_long_line |= line.len() > LINE_LENGTH_MAX;
-    }
-
-    /// Stores the field read so far. With `boundary`, it is the last of the head.
-    fn finish_field(&mut self, boundary: Option<&[u8]>) {
-        let header = std::mem::take(&mut self.header);
-        let Some(colon) = memchr::memchr(b':', &header) else {
-            return;
-        };
-        let (name, value) = header.split_at(colon);
-        let value = super::ascii::trim_start(value.get(1..).unwrap_or_default());
-        let field = Field::new(name.to_vec(), value.to_vec());
-        if boundary.is_some() && field.is(b"content-type") {
-            self.nested_boundary |= ContentType::parse(Some(field.decoded()))
-                .boundary
-                .as_deref()
-                == boundary;
-        }
-        self.fields.push(field);
-    }
-
-    /// Ends the part. The line end before a boundary belongs to the boundary.
-    fn take(&mut self, body: &Bytes, at_boundary: bool) -> CutPart {
-        let mut text = match self.start {
-            Some(start) => body.slice(start..self.end.max(start)),
-            None => Bytes::new(),
-        };
-        if self.has_long_line {
-            text = break_long_lines(&text);
-        }
-        if at_boundary && text.ends_with(b"\n") {
-            text.truncate(text.len() - 1);
-        }
-        let part = CutPart {
-            fields: std::mem::take(&mut self.fields),
-            body: text,
-        };
-        *self = Self {
-            nested_boundary: self.nested_boundary,
-            ..Self::new(false)
-        };
-        part
-    }
-}
-
-fn break_long_lines(text: &[u8]) -> Bytes {
-    let mut out = Vec::with_capacity(text.len() + text.len() / LINE_LENGTH_MAX + 1);
-    for line in lines(text) {
-        let mut rest = line;
-        while let Some((head, tail)) = rest
-            .split_at_checked(LINE_LENGTH_MAX)
-            .filter(|(_, tail)| !tail.is_empty())
-        {
-            out.extend_from_slice(head);
-            out.push(b'\n');
-            rest = tail;
-        }
-        out.extend_from_slice(rest);
-    }
-    Bytes::from(out)
 }

@@ -210,7 +210,9 @@ impl<'m, 'a> Senders<'m, 'a> {
         let Some(identity) = identity.filter(|identity| !identity.is_empty()) else {
             return Ok(None);
         };
-        let is_literal = identity.starts_with('[') || parse_ip(identity.as_bytes()).is_some();
+        // The reader of Received fields writes the brackets of an address as exclamation marks.
+        let bare = identity.trim_matches(['[', ']', '!']);
+        let is_literal = parse_ip(bare.as_bytes()).is_some();
         if helo && (is_literal || !identity.contains('.')) {
             return Ok(None);
         }

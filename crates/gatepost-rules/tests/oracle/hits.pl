@@ -1,6 +1,6 @@
 #!/usr/bin/perl
 # Asks SpamAssassin itself: reads lines "ID<tab>PATH", prints lines "ID<tab>SCORE<tab>RULE,RULE…",
-# with local tests only: no network, no Bayes, no sender history. The environment names the folders:
+# with local tests only (but with NETWORK set): no network, no Bayes, no sender history. The environment names the folders:
 # RULES, SITE (plugin lists and settings), STATE (for its own files), and EXTRA holds further lines.
 #
 # Each message has a process of its own, forked when all rules are compiled: a pattern with %{NAME}
@@ -15,7 +15,7 @@ my $judge = Mail::SpamAssassin->new({
     site_rules_filename => $ENV{SITE},
     userprefs_filename  => '/dev/null',
     userstate_dir       => $ENV{STATE},
-    local_tests_only    => 1,
+    local_tests_only    => $ENV{NETWORK} ? 0 : 1,
     dont_copy_prefs     => 1,
     post_config_text    => "use_bayes 0\nuse_auto_welcomelist 0\nuse_txrep 0\ntime_limit 0\n"
         . ($ENV{EXTRA} // ''),

@@ -43,6 +43,7 @@ pub(super) fn run(arguments: &CheckArguments) -> ExitCode {
     problems.extend(rules.user_problems());
     let statistics = rules.statistics();
     if arguments.rules {
+        problems.extend(rules.self_tests());
         print_by_cause(&problems);
     }
     print_errors(&problems);

@@ -1,0 +1,96 @@
+//! The examples that rule files give for their rules: `test NAME ok TEXT`, `test NAME fail TEXT`.
+//!
+//! An example is the text of what its rule looks at: for a field the field's value, otherwise the
+//! text of a message. It is judged by all rules, so that metas have examples too.
+
+use std::sync::Arc;
+
+use super::RuleSet;
+use crate::language::definition::{Example, Test};
+use crate::mail::{HeaderSelector, Mail};
+use crate::{Problem, ScanContext, Severity};
+
+impl RuleSet {
+    /// Runs the examples; what comes is one problem for each that fails, and for each that has no
+    /// rule to run.
+    pub fn self_tests(&self) -> Vec<Problem> {
+        let examples = self.definitions.examples.iter();
+        examples.filter_map(|example| self.self_test(example)).collect()
+    }
+
+    fn self_test(&self, example: &Example) -> Option<Problem> {
+        let problem = |severity, cause, reason: String| {
+            Some(Problem {
+                severity,
+                file: Arc::clone(&example.source.file),
+                line: example.source.line,
+                rule: Some(Arc::clone(&example.rule)),
+                cause,
+                reason,
+                mend: String::new(),
+            })
+        };
+        let test = self.definitions.find(&example.rule).and_then(|rule| rule.test.as_ref());
+        let Some(test) = test else {
+            let reason = "an example is of a rule that is not there".to_owned();
+            return problem(Severity::Note, "example without a rule", reason);
+        };
+        let facts = &self.plain.facts;
+        let Some(id) = facts.iter().position(|facts| facts.name == example.rule) else {
+            let reason = "an example is of a rule that does not run".to_owned();
+            return problem(Severity::Note, "example without a rule", reason);
+        };
+        let message = message(test, &example.text);
+        let mail = Mail::parse_with(&message, self.configuration());
+        let context = ScanContext::default();
+        let state = self.plain.program.run(&mail, None, self.time_max, &context, None);
+        let hits = state.value(id as u32) != 0.0;
+        if hits == example.should_hit {
+            return None;
+        }
+        let text = String::from_utf8_lossy(&example.text);
+        let verb = if hits { "hits" } else { "does not hit" };
+        problem(Severity::Warning, "self-test failed", format!("it {verb} its example {text:?}"))
+    }
+}
+
+/// A message that is nothing but the example.
+fn message(test: &Test, text: &[u8]) -> Vec<u8> {
+    let field = match test {
+        Test::Header(test) => Some(HeaderSelector::parse(&test.selector).name),
+        Test::Exists { selector } => Some(HeaderSelector::parse(selector).name),
+        _ => None,
+    };
+    match field {
+        Some(name) => [name.as_bytes(), b": ", text, b"\n\n"].concat(),
+        None => [b"Subject: \n\n", text, b"\n"].concat(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::RulesSettings;
+
+    #[test]
+    fn examples_that_fail_are_told() {
+        let rules = "header A Subject =~ /^win/\n\
+            test A ok win a price\n\
+            test A fail you win\n\
+            test A ok you win\n\
+            body __B /pills/\n\
+            test __B fail cheap pills\n\
+            meta C A || __B\n\
+            test C ok pills \\# and more\n\
+            test D ok nothing\n\
+            test A maybe x\n";
+        let (rules, problems) = RuleSet::from_text("a.cf", rules.as_bytes(), &RulesSettings::default());
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert_eq!(problems[0].line, 10);
+        let told: Vec<(u32, &str)> = rules.self_tests().iter().map(|problem| (problem.line, problem.cause)).collect();
+        assert_eq!(
+            told,
+            [(4, "self-test failed"), (6, "self-test failed"), (9, "example without a rule")]
+        );
+    }
+}
