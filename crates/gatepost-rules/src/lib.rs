@@ -20,7 +20,8 @@
 //! time, and a rule that ran into its bound is named in the report; a rule that cannot run is
 //! named among the problems, never dropped in silence.
 
-mod authentication;
+#[doc(hidden)]
+pub mod authentication;
 pub mod bayes;
 mod compile;
 pub mod eval;

@@ -452,8 +452,14 @@ fn sender_zone() -> Zone {
         zone.insert((name, "TXT"), vec![value]);
     }
     zone.extend([
-        (("author.example", "TXT"), vec!["v=spf1 include:_spf.author.example mx -all"]),
-        (("_spf.author.example", "TXT"), vec!["v=spf1 a:out.author.example ~all"]),
+        (
+            ("author.example", "TXT"),
+            vec!["v=spf1 include:_spf.author.example mx -all"],
+        ),
+        (
+            ("_spf.author.example", "TXT"),
+            vec!["v=spf1 a:out.author.example ~all"],
+        ),
         (("out.author.example", "A"), vec!["192.0.2.7"]),
         (("author.example", "MX"), vec!["mx.author.example"]),
         (("mx.author.example", "A"), vec!["192.0.2.8"]),
@@ -463,9 +469,15 @@ fn sender_zone() -> Zone {
         (("_adsp._domainkey.soft.example", "TXT"), vec!["dkim=all"]),
         (("mail.author.example", "TXT"), vec!["v=spf1 a -all"]),
         (("mail.author.example", "A"), vec!["192.0.2.7"]),
-        (("7.2.0.192.asn.example", "TXT"), vec!["64496 | 192.0.2.0/24 | ZZ"]),
+        (
+            ("7.2.0.192.asn.example", "TXT"),
+            vec!["64496 | 192.0.2.0/24 | ZZ"],
+        ),
         // md5 of anna@author.example, and a word of the text as it stands.
-        (("9c59fc35eaeda938da824d6690ef827f.hash.example", "A"), vec!["127.0.0.2"]),
+        (
+            ("9c59fc35eaeda938da824d6690ef827f.hash.example", "A"),
+            vec!["127.0.0.2"],
+        ),
         (("signed.raw.example", "A"), vec!["127.0.0.2"]),
     ]);
     zone
@@ -485,17 +497,75 @@ fn sent_messages() -> Vec<(&'static str, String)> {
     };
     let ours = "anna@author.example";
     vec![
-        ("signed, right server", through("192.0.2.7", ours, "mail.author.example", signed)),
-        ("signed, exchanger", through("192.0.2.8", ours, "mail.author.example", signed)),
-        ("signed, wrong server", through("198.51.100.1", ours, "unknown.example", signed)),
-        ("changed", through("192.0.2.7", ours, "[192.0.2.7]", &signed.replace("Hello", "Hallo"))),
-        ("forwarded", through("198.51.100.1", "list@forward.example", "forward", forwarded)),
-        ("forwarded, changed", through("198.51.100.1", "", "forward.example", &forwarded.replace("Hello", "Hi"))),
-        ("plain", through("192.0.2.7", "x@soft.example", "soft.example", &plain.replace("author", "soft"))),
-        ("no such author", through("192.0.2.7", "x@broken.example", "h.example", &plain.replace("author", "nowhere"))),
-        ("custom", through("192.0.2.7", "x@nothing.example", "h.example", &plain.replace("author", "custom"))),
+        (
+            "signed, right server",
+            through("192.0.2.7", ours, "mail.author.example", signed),
+        ),
+        (
+            "signed, exchanger",
+            through("192.0.2.8", ours, "mail.author.example", signed),
+        ),
+        (
+            "signed, wrong server",
+            through("198.51.100.1", ours, "unknown.example", signed),
+        ),
+        (
+            "changed",
+            through(
+                "192.0.2.7",
+                ours,
+                "[192.0.2.7]",
+                &signed.replace("Hello", "Hallo"),
+            ),
+        ),
+        (
+            "forwarded",
+            through("198.51.100.1", "list@forward.example", "forward", forwarded),
+        ),
+        (
+            "forwarded, changed",
+            through(
+                "198.51.100.1",
+                "",
+                "forward.example",
+                &forwarded.replace("Hello", "Hi"),
+            ),
+        ),
+        (
+            "plain",
+            through(
+                "192.0.2.7",
+                "x@soft.example",
+                "soft.example",
+                &plain.replace("author", "soft"),
+            ),
+        ),
+        (
+            "no such author",
+            through(
+                "192.0.2.7",
+                "x@broken.example",
+                "h.example",
+                &plain.replace("author", "nowhere"),
+            ),
+        ),
+        (
+            "custom",
+            through(
+                "192.0.2.7",
+                "x@nothing.example",
+                "h.example",
+                &plain.replace("author", "custom"),
+            ),
+        ),
         ("no relay", plain.clone()),
-        ("noted", format!("Received-SPF: softfail (x) identity=mailfrom; x\n{}", through("192.0.2.7", ours, "h.example", &plain))),
+        (
+            "noted",
+            format!(
+                "Received-SPF: softfail (x) identity=mailfrom; x\n{}",
+                through("192.0.2.7", ours, "h.example", &plain)
+            ),
+        ),
     ]
 }
 
@@ -506,7 +576,9 @@ fn theirs(server: &Server, rules: &str, messages: &[(&str, String)]) -> Vec<Vec<
     for name in ["rules", "site", "state"] {
         std::fs::create_dir(path(name)).expect("a folder");
     }
-    let plugins = ["Check", "DNSEval", "SPF", "DKIM", "ASN", "HashBL", "WLBLEval"];
+    let plugins = [
+        "Check", "DNSEval", "SPF", "DKIM", "ASN", "HashBL", "WLBLEval",
+    ];
     let plugins = plugins.map(|name| format!("loadplugin Mail::SpamAssassin::Plugin::{name}\n"));
     let network = format!("dns_available yes\ndns_server {}\n", server.address);
     std::fs::write(path("site/init.pre"), plugins.concat()).expect("written");
@@ -534,7 +606,10 @@ fn theirs(server: &Server, rules: &str, messages: &[(&str, String)]) -> Vec<Vec<
     let text = String::from_utf8(output.stdout).expect("text");
     let names = text.lines().map(|line| {
         let names = line.rsplit('\t').next().unwrap_or_default().split(',');
-        names.filter(|name| !name.is_empty()).map(str::to_owned).collect()
+        names
+            .filter(|name| !name.is_empty())
+            .map(str::to_owned)
+            .collect()
     });
     names.collect()
 }
@@ -542,11 +617,15 @@ fn theirs(server: &Server, rules: &str, messages: &[(&str, String)]) -> Vec<Vec<
 #[test]
 fn senders_are_proven_as_spamassassin_proves_them() {
     let server = Server::start(sender_zone());
-    let (rules, problems) = RuleSet::from_text("net.cf", SENDER_RULES.as_bytes(), &server.settings());
+    let (rules, problems) =
+        RuleSet::from_text("net.cf", SENDER_RULES.as_bytes(), &server.settings());
     assert!(problems.is_empty(), "{problems:?}");
     let messages = sent_messages();
     let theirs = theirs(&server, SENDER_RULES, &messages);
-    let mut ours: Vec<Vec<String>> = messages.iter().map(|(_, message)| hits(&rules, message)).collect();
+    let mut ours: Vec<Vec<String>> = messages
+        .iter()
+        .map(|(_, message)| hits(&rules, message))
+        .collect();
     let mut theirs = theirs;
     // SpamAssassin's header rules may run before the field is there.
     let has_field = |names: &Vec<String>| names.iter().any(|name| name == "ASN_FIELD");
@@ -566,9 +645,30 @@ fn senders_are_proven_as_spamassassin_proves_them() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let all: std::collections::BTreeSet<&String> = ours.iter().flatten().collect();
-    for rule in ["SPF_PASS", "SPF_FAIL", "SPF_SOFTFAIL", "SPF_NONE", "SPF_PERMERROR", "SPF_HELO_PASS", "SPF_WELCOME",
-        "DKIM_VALID_AU", "DKIM_VALID_EF", "DKIM_INVALID", "DKIM_WELCOME", "DKIM_DEF_WELCOME", "DKIM_NXDOMAIN", "DKIM_ALL",
-        "DKIM_CUSTOM", "ARC_VALID", "ASN", "HASHED", "HASHED_TEXT"] {
-        assert!(all.iter().any(|name| *name == rule), "{rule} hits nothing: {ours:#?}");
+    for rule in [
+        "SPF_PASS",
+        "SPF_FAIL",
+        "SPF_SOFTFAIL",
+        "SPF_NONE",
+        "SPF_PERMERROR",
+        "SPF_HELO_PASS",
+        "SPF_WELCOME",
+        "DKIM_VALID_AU",
+        "DKIM_VALID_EF",
+        "DKIM_INVALID",
+        "DKIM_WELCOME",
+        "DKIM_DEF_WELCOME",
+        "DKIM_NXDOMAIN",
+        "DKIM_ALL",
+        "DKIM_CUSTOM",
+        "ARC_VALID",
+        "ASN",
+        "HASHED",
+        "HASHED_TEXT",
+    ] {
+        assert!(
+            all.iter().any(|name| *name == rule),
+            "{rule} hits nothing: {ours:#?}"
+        );
     }
 }

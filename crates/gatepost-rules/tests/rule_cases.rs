@@ -201,13 +201,16 @@ fn spamassassin_says_so_too() {
 fn languages_are_told_apart_as_spamassassin_does() {
     let models = "/usr/share/spamassassin/languages";
     let folder = tempfile::tempdir().expect("a folder");
-    std::fs::copy(models, folder.path().join("languages")).expect("the peer 'spamassassin' is installed");
+    std::fs::copy(models, folder.path().join("languages"))
+        .expect("the peer 'spamassassin' is installed");
     let rules = "loadplugin Mail::SpamAssassin::Plugin::Check\n\
         loadplugin Mail::SpamAssassin::Plugin::TextCat\n\
         body UNWANTED eval:check_language()\nok_languages en de\n";
     std::fs::write(folder.path().join("cases.cf"), rules).expect("written");
     let (ours, problems) = RuleSet::load(&[folder.path().to_path_buf()], &RulesSettings::default());
-    let errors = problems.iter().filter(|problem| problem.severity != gatepost_rules::Severity::Note);
+    let errors = problems
+        .iter()
+        .filter(|problem| problem.severity != gatepost_rules::Severity::Note);
     assert_eq!(errors.count(), 0, "{problems:?}");
     let texts = include_str!("data/languages.txt").split("====\n");
     let cases: Vec<Case> = texts
@@ -218,10 +221,16 @@ fn languages_are_told_apart_as_spamassassin_does() {
         .collect();
     let judge = |case: &Case| {
         let report = ours.scan(case.message.as_bytes(), &ScanContext::default());
-        told(report.score, report.hits.iter().map(|hit| hit.name.to_string()).collect())
+        told(
+            report.score,
+            report.hits.iter().map(|hit| hit.name.to_string()).collect(),
+        )
     };
     let ours: Vec<String> = cases.iter().map(judge).collect();
     let theirs = theirs_of(&cases, rules, Some(Path::new(models)));
     assert_eq!(ours, theirs);
-    assert!(ours.iter().any(|told| told.contains("UNWANTED")) && ours.iter().any(|told| !told.contains("UNWANTED")));
+    assert!(
+        ours.iter().any(|told| told.contains("UNWANTED"))
+            && ours.iter().any(|told| !told.contains("UNWANTED"))
+    );
 }

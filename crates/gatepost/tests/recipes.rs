@@ -132,12 +132,22 @@ fn exim(folder: &Path, config: &str, subject: &str) -> String {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .unwrap_or_else(|error| panic!("the peer {} of tests/install-peers: {error}", program.display()));
+        .unwrap_or_else(|error| {
+            panic!(
+                "the peer {} of tests/install-peers: {error}",
+                program.display()
+            )
+        });
     let mail = format!(
         "HELO client.example\r\nMAIL FROM:<a@client.example>\r\nRCPT TO:<b@mx.example>\r\nDATA\r\n\
          Subject: {subject}\r\nFrom: a@client.example\r\n\r\ntext\r\n.\r\nQUIT\r\n"
     );
-    child.stdin.take().expect("piped").write_all(mail.as_bytes()).expect("written");
+    child
+        .stdin
+        .take()
+        .expect("piped")
+        .write_all(mail.as_bytes())
+        .expect("written");
     text_of(&child.wait_with_output().expect("it ends"))
 }
 
@@ -145,15 +155,25 @@ fn exim(folder: &Path, config: &str, subject: &str) -> String {
 fn exim_asks_spamd() {
     let home = tempfile::tempdir().expect("a folder");
     let folder = home.path();
-    std::fs::write(folder.join("rules.cf"), "header BAD Subject =~ /^BAD/\nscore BAD 12.5\n").expect("written");
+    std::fs::write(
+        folder.join("rules.cf"),
+        "header BAD Subject =~ /^BAD/\nscore BAD 12.5\n",
+    )
+    .expect("written");
     let gateway = Gateway::start_in(folder, "rules.paths = [\"rules.cf\"]\n");
     for name in ["spool", "log"] {
         std::fs::create_dir(folder.join(name)).expect("a folder");
     }
     let user = Command::new("id").arg("-un").output().expect("id runs");
     let group = Command::new("id").arg("-gn").output().expect("id runs");
-    let name = |output: std::process::Output| String::from_utf8(output.stdout).expect("a name").trim().to_owned();
-    let recipe = recipe("Exim, by spamd's protocol").replace(" 7830", &format!(" {}", gateway.port("spamd")));
+    let name = |output: std::process::Output| {
+        String::from_utf8(output.stdout)
+            .expect("a name")
+            .trim()
+            .to_owned()
+    };
+    let recipe = recipe("Exim, by spamd's protocol")
+        .replace(" 7830", &format!(" {}", gateway.port("spamd")));
     let (user, group, place) = (name(user), name(group), folder.display());
     let config = format!(
         "exim_user = {user}\nexim_group = {group}\nkeep_environment =\nprimary_hostname = mx.example\n\
@@ -168,5 +188,10 @@ fn exim_asks_spamd() {
         .expect("a spool")
         .filter_map(|file| std::fs::read_to_string(file.ok()?.path()).ok())
         .collect();
-    assert!(spooled.iter().any(|file| file.contains("X-Spam-Score: 0.0 (/)")), "{spooled:?}");
+    assert!(
+        spooled
+            .iter()
+            .any(|file| file.contains("X-Spam-Score: 0.0 (/)")),
+        "{spooled:?}"
+    );
 }

@@ -35,7 +35,12 @@ pub(crate) fn verify(mail: &RawMail<'_>, known: &Known<'_, '_>, now: u64) -> Res
         Ok(good) => is_good &= good,
         Err(Wait) => wait = true,
     };
-    note(message_signature(mail, known, newest.message_signature, now));
+    note(message_signature(
+        mail,
+        known,
+        newest.message_signature,
+        now,
+    ));
     for count in 1..=sets.len() {
         note(seal(mail, known, sets.get(..count).unwrap_or_default()));
     }
@@ -56,7 +61,11 @@ fn sets(mail: &RawMail<'_>) -> Option<Vec<Set>> {
         return None;
     }
     let all = results.into_iter().zip(signatures).zip(seals);
-    let sets = all.map(|((results, message_signature), seal)| Set { results, message_signature, seal });
+    let sets = all.map(|((results, message_signature), seal)| Set {
+        results,
+        message_signature,
+        seal,
+    });
     Some(sets.collect())
 }
 
@@ -64,7 +73,11 @@ fn sets(mail: &RawMail<'_>) -> Option<Vec<Set>> {
 fn numbered(mail: &RawMail<'_>, name: &[u8]) -> Option<Vec<usize>> {
     let mut found = Vec::new();
     for (index, field) in mail.fields_named(name) {
-        let first = field.value().split(|&byte| byte == b';').next().unwrap_or_default();
+        let first = field
+            .value()
+            .split(|&byte| byte == b';')
+            .next()
+            .unwrap_or_default();
         let number: usize = Tags::parse(first)
             .and_then(|tags| tags.text("i"))
             .or_else(|| Tags::parse(field.value())?.text("i"))?
@@ -73,11 +86,19 @@ fn numbered(mail: &RawMail<'_>, name: &[u8]) -> Option<Vec<usize>> {
         found.push((number, index));
     }
     found.sort_unstable();
-    let in_order = found.iter().enumerate().all(|(place, (number, _))| *number == place + 1);
+    let in_order = found
+        .iter()
+        .enumerate()
+        .all(|(place, (number, _))| *number == place + 1);
     in_order.then(|| found.into_iter().map(|(_, index)| index).collect())
 }
 
-fn message_signature(mail: &RawMail<'_>, known: &Known<'_, '_>, index: usize, now: u64) -> Result<bool, Wait> {
+fn message_signature(
+    mail: &RawMail<'_>,
+    known: &Known<'_, '_>,
+    index: usize,
+    now: u64,
+) -> Result<bool, Wait> {
     let field = mail.field(index);
     let signature = field.and_then(|field| Signature::of_fields(&Tags::parse(field.value())?, now));
     let Some(signature) = signature else {
@@ -87,18 +108,26 @@ fn message_signature(mail: &RawMail<'_>, known: &Known<'_, '_>, index: usize, no
         return Ok(false);
     };
     Ok(signature.covers_body(mail)
-        && key.verifies(signature.algorithm, &signature.signed_text(mail, index), &signature.value))
+        && key.verifies(
+            signature.algorithm,
+            &signature.signed_text(mail, index),
+            &signature.value,
+        ))
 }
 
 /// Whether the last of these sets is sealed, and says what it must of those before it.
 fn seal(mail: &RawMail<'_>, known: &Known<'_, '_>, sets: &[Set]) -> Result<bool, Wait> {
     let field = sets.last().and_then(|set| mail.field(set.seal));
-    let Some((field, tags)) = field.and_then(|field| Some((field, Tags::parse(field.value())?))) else {
+    let Some((field, tags)) = field.and_then(|field| Some((field, Tags::parse(field.value())?)))
+    else {
         return Ok(false);
     };
     // Section 5.1.1: the first cannot judge a chain, all others found it good.
     let expected = if sets.len() == 1 { "none" } else { "pass" };
-    let Some(signature) = Signature::of_seal(&tags).filter(|_| tags.text("cv").is_some_and(|cv| cv.eq_ignore_ascii_case(expected))) else {
+    let Some(signature) = Signature::of_seal(&tags).filter(|_| {
+        tags.text("cv")
+            .is_some_and(|cv| cv.eq_ignore_ascii_case(expected))
+    }) else {
         return Ok(false);
     };
     let Fetched::Key(key) = fetch(&signature, known)? else {
@@ -134,12 +163,18 @@ mod tests {
         let zone = Zone::read(include_str!("../../tests/data/authentication/keys.txt"));
         let answer = |question: &Question| zone.answer(question);
         let known = Known::new(&answer, true);
-        let message = include_str!("../../tests/data/authentication/forwarded.eml").replace('\n', "\r\n");
-        let chain = |message: &str| verify(&RawMail::read(message.as_bytes()), &known, 1_000_000_000).unwrap();
+        let message =
+            include_str!("../../tests/data/authentication/forwarded.eml").replace('\n', "\r\n");
+        let chain = |message: &str| {
+            verify(&RawMail::read(message.as_bytes()), &known, 1_000_000_000).unwrap()
+        };
         assert_eq!(chain(&message), Chain::Pass);
         assert_eq!(chain(&message.replace("Hello", "Hallo")), Chain::Fail);
         assert_eq!(chain(&message.replace("spf=pass", "spf=fail")), Chain::Fail);
-        assert_eq!(chain(&message.replace("ARC-Seal: i=1", "X-Seal: i=1")), Chain::Fail);
+        assert_eq!(
+            chain(&message.replace("ARC-Seal: i=1", "X-Seal: i=1")),
+            Chain::Fail
+        );
         assert_eq!(chain("From: a@b.example\r\n\r\nx\r\n"), Chain::None);
     }
 }

@@ -38,7 +38,10 @@ struct Published {
 impl Published {
     fn parse(record: &[u8]) -> Option<Self> {
         let tags = Tags::parse(record)?;
-        let starts_well = record.trim_ascii_start().get(..2).is_some_and(|start| start.eq_ignore_ascii_case(b"v="));
+        let starts_well = record
+            .trim_ascii_start()
+            .get(..2)
+            .is_some_and(|start| start.eq_ignore_ascii_case(b"v="));
         if !starts_well || tags.text("v")? != "DMARC1" {
             return None;
         }
@@ -50,7 +53,10 @@ impl Published {
         };
         // Section 6.6.3: without a policy, reports that are asked for say that there is one.
         let whole = policy("p").or_else(|| tags.text("rua").map(|_| Policy::None))?;
-        let is_strict = |name: &str| tags.text(name).is_some_and(|mode| mode.eq_ignore_ascii_case("s"));
+        let is_strict = |name: &str| {
+            tags.text(name)
+                .is_some_and(|mode| mode.eq_ignore_ascii_case("s"))
+        };
         Some(Self {
             policy: whole,
             policy_below: policy("sp").unwrap_or(whole),
@@ -79,7 +85,11 @@ pub(crate) fn verify(
     let organization = registered(author);
     let own = published(author, known);
     // Both at once: most subdomains have no record of their own.
-    let above = if organization == author { Ok(Ok(None)) } else { published(&organization, known) };
+    let above = if organization == author {
+        Ok(Ok(None))
+    } else {
+        published(&organization, known)
+    };
     let (record, is_own) = match (own?, above?) {
         (Err(Failed), _) => return Ok(DmarcResult::Unknown),
         (Ok(Some(record)), _) => (record, true),
@@ -88,10 +98,17 @@ pub(crate) fn verify(
         (Ok(None), Ok(None)) => return Ok(DmarcResult::NoPolicy),
     };
     let is_aligned = |domain: &str, strict: bool| {
-        domain.eq_ignore_ascii_case(author) || !strict && registered(&domain.to_ascii_lowercase()) == organization
+        domain.eq_ignore_ascii_case(author)
+            || !strict && registered(&domain.to_ascii_lowercase()) == organization
     };
-    let by_signer = proven.signers.iter().any(|domain| is_aligned(domain, record.strict_dkim));
-    let by_sender = proven.senders.iter().any(|domain| is_aligned(domain, record.strict_spf));
+    let by_signer = proven
+        .signers
+        .iter()
+        .any(|domain| is_aligned(domain, record.strict_dkim));
+    let by_sender = proven
+        .senders
+        .iter()
+        .any(|domain| is_aligned(domain, record.strict_spf));
     Ok(if by_signer || by_sender {
         DmarcResult::Pass
     } else if is_own {
@@ -103,7 +120,10 @@ pub(crate) fn verify(
 
 struct Failed;
 
-fn published(domain: &str, known: &Known<'_, '_>) -> Result<Result<Option<Published>, Failed>, Wait> {
+fn published(
+    domain: &str,
+    known: &Known<'_, '_>,
+) -> Result<Result<Option<Published>, Failed>, Wait> {
     Ok(match known.look(&format!("_dmarc.{domain}"), Kind::Txt)? {
         Looked::Failed => Err(Failed),
         Looked::Nothing { .. } => Ok(None),
@@ -140,24 +160,74 @@ mod tests {
         let known = Known::new(&answer, true);
         let registered = |host: &str| {
             let labels: Vec<&str> = host.rsplitn(3, '.').collect();
-            labels.iter().take(2).rev().copied().collect::<Vec<_>>().join(".")
+            labels
+                .iter()
+                .take(2)
+                .rev()
+                .copied()
+                .collect::<Vec<_>>()
+                .join(".")
         };
         for (author, signers, senders, expected) in [
-            ("reject.example", vec![], vec![], DmarcResult::Fail(Policy::Reject)),
-            ("a.reject.example", vec![], vec![], DmarcResult::Fail(Policy::Quarantine)),
-            ("own.reject.example", vec![], vec!["else.example"], DmarcResult::Fail(Policy::None)),
-            ("reject.example", vec!["mail.reject.example"], vec![], DmarcResult::Pass),
-            ("reject.example", vec![], vec!["bounce.reject.example"], DmarcResult::Pass),
-            ("strict.example", vec!["mail.strict.example"], vec!["x.strict.example"], DmarcResult::Fail(Policy::Reject)),
-            ("strict.example", vec!["Strict.example"], vec![], DmarcResult::Pass),
+            (
+                "reject.example",
+                vec![],
+                vec![],
+                DmarcResult::Fail(Policy::Reject),
+            ),
+            (
+                "a.reject.example",
+                vec![],
+                vec![],
+                DmarcResult::Fail(Policy::Quarantine),
+            ),
+            (
+                "own.reject.example",
+                vec![],
+                vec!["else.example"],
+                DmarcResult::Fail(Policy::None),
+            ),
+            (
+                "reject.example",
+                vec!["mail.reject.example"],
+                vec![],
+                DmarcResult::Pass,
+            ),
+            (
+                "reject.example",
+                vec![],
+                vec!["bounce.reject.example"],
+                DmarcResult::Pass,
+            ),
+            (
+                "strict.example",
+                vec!["mail.strict.example"],
+                vec!["x.strict.example"],
+                DmarcResult::Fail(Policy::Reject),
+            ),
+            (
+                "strict.example",
+                vec!["Strict.example"],
+                vec![],
+                DmarcResult::Pass,
+            ),
             ("twice.example", vec![], vec![], DmarcResult::NoPolicy),
-            ("reports.example", vec![], vec![], DmarcResult::Fail(Policy::None)),
+            (
+                "reports.example",
+                vec![],
+                vec![],
+                DmarcResult::Fail(Policy::None),
+            ),
             ("other.example", vec![], vec![], DmarcResult::NoPolicy),
             ("slow.example", vec![], vec![], DmarcResult::Unknown),
             ("nothing.example", vec![], vec![], DmarcResult::NoPolicy),
         ] {
             let proven = Proven { signers, senders };
-            assert_eq!(verify(author, &proven, &registered, &known), Ok(expected), "{author} {proven:?}");
+            assert_eq!(
+                verify(author, &proven, &registered, &known),
+                Ok(expected),
+                "{author} {proven:?}"
+            );
         }
     }
 }

@@ -44,10 +44,7 @@ pub(crate) struct Known<'k, 'a> {
 
 impl<'k, 'a> Known<'k, 'a> {
     /// With a table of answers.
-    pub(crate) fn new(
-        answer: &'k dyn Fn(&Question) -> Option<&'a Answer>,
-        is_final: bool,
-    ) -> Self {
+    pub(crate) fn new(answer: &'k dyn Fn(&Question) -> Option<&'a Answer>, is_final: bool) -> Self {
         Self {
             answer,
             wanted: RefCell::default(),
@@ -82,6 +79,39 @@ impl<'k, 'a> Known<'k, 'a> {
     }
 }
 
+/// Proves the sender of any message by any records, for fuzzing: the message ends at the first NUL,
+/// and what follows is the record of every name.
+#[doc(hidden)]
+pub fn check_any(data: &[u8]) {
+    let end = memchr::memchr(0, data).unwrap_or(data.len());
+    let (message, record) = data.split_at(end);
+    let texts = Answer::Records(vec![Record::Text(
+        record.get(1..).unwrap_or_default().to_vec(),
+    )]);
+    let others = Answer::Records(vec![
+        Record::A([192, 0, 2, 7].into()),
+        Record::Name("a.example".to_owned()),
+    ]);
+    let answer = |question: &Question| match question.kind {
+        Kind::Txt => Some(&texts),
+        _ => Some(&others),
+    };
+    let known = Known::new(&answer, true);
+    let message = dkim::with_line_ends(message);
+    let mail = dkim::RawMail::read(&message);
+    let _ = dkim::verify(&mail, &known, 0);
+    let _ = arc::verify(&mail, &known, 0);
+    let sender = spf::Sender {
+        address: [192, 0, 2, 7].into(),
+        local_part: "anna",
+        domain: "a.example",
+        helo: "b.example",
+    };
+    let _ = spf::check_host(&known, sender);
+    let registered = |host: &str| host.to_owned();
+    let _ = dmarc::verify("a.example", &dmarc::Proven::default(), &registered, &known);
+}
+
 /// The texts among records.
 pub(crate) fn texts(records: &[Record]) -> impl Iterator<Item = &[u8]> {
     records.iter().filter_map(|record| match record {
@@ -96,7 +126,19 @@ pub(crate) mod tests {
 
     use std::collections::HashMap;
 
+    use proptest::prelude::*;
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn no_message_and_no_record_breaks_a_check(
+            message in "(DKIM-Signature|ARC-Seal|ARC-Message-Signature|From|x): [vabdhisxltc=;:/1 a-z@.\r\n]{0,80}",
+            record in "(v=spf1|v=DKIM1;|v=DMARC1;)( [-+~?]?(a|mx|ip4|include|exists|redirect)[:=/%{}a-z0-9.]{0,12}|[a-z]=[a-zA-Z0-9+/]{0,9};){0,6}",
+        ) {
+            check_any(format!("{message}\n\nx\0{record}").as_bytes());
+        }
+    }
 
     /// Answers from lines `NAME KIND VALUE`; a name without any does not exist, and the value
     /// `SERVFAIL` is a server that cannot say.
@@ -127,7 +169,14 @@ pub(crate) mod tests {
                 }
             }
             for name in names {
-                for kind in [Kind::A, Kind::Aaaa, Kind::Txt, Kind::Mx, Kind::Ns, Kind::Ptr] {
+                for kind in [
+                    Kind::A,
+                    Kind::Aaaa,
+                    Kind::Txt,
+                    Kind::Mx,
+                    Kind::Ns,
+                    Kind::Ptr,
+                ] {
                     table
                         .entry(Question::new(&name, kind))
                         .or_insert_with(|| Answer::Records(Vec::new()));
@@ -152,6 +201,9 @@ pub(crate) mod tests {
         ));
         assert_eq!(known.into_wanted(), [Question::new("a.example", Kind::A)]);
         let known = Known::new(&nothing, true);
-        assert!(matches!(known.look("a.example", Kind::A), Ok(Looked::Failed)));
+        assert!(matches!(
+            known.look("a.example", Kind::A),
+            Ok(Looked::Failed)
+        ));
     }
 }

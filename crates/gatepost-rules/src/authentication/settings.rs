@@ -80,7 +80,8 @@ impl SenderSettings {
             "welcomelist_from_dkim" => return Some(push(&mut self.signers, value)),
             "def_welcomelist_from_dkim" => return Some(push(&mut self.default_signers, value)),
             "unwelcomelist_from_dkim" => {
-                let (address, signer) = value.split_once(char::is_whitespace).unwrap_or((value, ""));
+                let (address, signer) =
+                    value.split_once(char::is_whitespace).unwrap_or((value, ""));
                 for list in [&mut self.signers, &mut self.default_signers] {
                     list.retain(|known| {
                         !known.text.eq_ignore_ascii_case(address)
@@ -114,12 +115,16 @@ impl SenderSettings {
                     return Some(invalid("it takes a domain and its other names"));
                 };
                 for alias in words {
-                    self.mail_domains.insert(alias.to_owned(), domain.to_owned());
+                    self.mail_domains
+                        .insert(alias.to_owned(), domain.to_owned());
                 }
             }
             other => {
                 let choice = other.strip_prefix("hashbl_acl_")?;
-                let choice = self.mail_domain_choices.entry(choice.to_owned()).or_default();
+                let choice = self
+                    .mail_domain_choices
+                    .entry(choice.to_owned())
+                    .or_default();
                 for word in value.to_ascii_lowercase().split_whitespace() {
                     match word.strip_prefix('!') {
                         Some(domain) => choice.insert(domain.to_owned(), false),
@@ -133,7 +138,9 @@ impl SenderSettings {
 
     fn practice(&mut self, value: &str) -> Directive {
         let lower = value.trim_start_matches('@').to_ascii_lowercase();
-        let (domain, practice) = lower.split_once(char::is_whitespace).unwrap_or((&lower, ""));
+        let (domain, practice) = lower
+            .split_once(char::is_whitespace)
+            .unwrap_or((&lower, ""));
         let practice = match practice.trim() {
             "" | "discardable" => 'D',
             "nxdomain" => 'N',
@@ -142,7 +149,11 @@ impl SenderSettings {
             "custom_low" => '1',
             "custom_med" => '2',
             "custom_high" => '3',
-            _ => return invalid("there are nxdomain, unknown, all, discardable, custom_low, custom_med and custom_high"),
+            _ => {
+                return invalid(
+                    "there are nxdomain, unknown, all, discardable, custom_low, custom_med and custom_high",
+                );
+            }
         };
         self.practices.insert(domain.to_owned(), practice);
         Directive::Taken
@@ -177,7 +188,9 @@ fn push(list: &mut Vec<WelcomeSigner>, value: &str) -> Directive {
 fn push_zone(list: &mut Vec<NetworkZone>, value: &str) -> Directive {
     let words: Vec<&str> = value.split_whitespace().collect();
     let tag = |word: &str| {
-        let inner = word.strip_prefix('_').and_then(|word| word.strip_suffix('_'));
+        let inner = word
+            .strip_prefix('_')
+            .and_then(|word| word.strip_suffix('_'));
         inner.map(str::to_owned)
     };
     let (zone, number_tag, route_tag) = match words[..] {

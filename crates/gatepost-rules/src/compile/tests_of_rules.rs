@@ -86,7 +86,10 @@ pub(super) fn prepare(
             if abilities.network && asks_origin && selector.name.eq_ignore_ascii_case("X-ASN") {
                 let pattern = read_pattern(rule, &test.pattern, definitions)?;
                 let negated = test.negated;
-                return Ok(Prepared::Network(NetworkTest::OriginField { pattern, negated }));
+                return Ok(Prepared::Network(NetworkTest::OriginField {
+                    pattern,
+                    negated,
+                }));
             }
             match read(rule, &test.pattern, definitions)? {
                 Read::Pattern(pattern) => Prepared::Field(selector, field(test, pattern)),

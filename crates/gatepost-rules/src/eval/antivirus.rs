@@ -4,8 +4,12 @@ use super::{Entry, pattern, plain};
 use crate::mail::{ContentType, Mail, Part, lines};
 
 pub(super) const FUNCTIONS: &[Entry] = &[
-    ("check_microsoft_executable", |_| plain(|mail| attachments(mail).any(|part| is_executable(&part)))),
-    ("check_suspect_name", |_| plain(|mail| attachments(mail).any(|part| is_suspect(&part)))),
+    ("check_microsoft_executable", |_| {
+        plain(|mail| attachments(mail).any(|part| is_executable(&part)))
+    }),
+    ("check_suspect_name", |_| {
+        plain(|mail| attachments(mail).any(|part| is_suspect(&part)))
+    }),
 ];
 
 struct Attachment<'m> {
@@ -39,7 +43,10 @@ fn is_executable(attachment: &Attachment<'_>) -> bool {
     if PROGRAM_NAME.is_match(&attachment.name) {
         return true;
     }
-    let encoding = part.field(b"content-transfer-encoding").unwrap_or_default().to_ascii_lowercase();
+    let encoding = part
+        .field(b"content-transfer-encoding")
+        .unwrap_or_default()
+        .to_ascii_lowercase();
     let first = lines(part.raw()).next().unwrap_or_default();
     if memchr::memmem::find(&encoding, b"base64").is_some() && PROGRAM_IN_BASE64.is_match(first) {
         return true;
@@ -48,7 +55,10 @@ fn is_executable(attachment: &Attachment<'_>) -> bool {
     is_text && lines(part.raw()).any(|line| PROGRAM_UUENCODED.is_match(line))
 }
 
-pattern!(TEXT_TYPE, r"^(?:text/(?:plain|[px]?html?|english|sgml|xml|enriched|richtext)|message/external-body)");
+pattern!(
+    TEXT_TYPE,
+    r"^(?:text/(?:plain|[px]?html?|english|sgml|xml|enriched|richtext)|message/external-body)"
+);
 pattern!(WORD_TYPE, "^application/.*word$");
 pattern!(SLIDES_TYPE, "^application/.*(?:powerpoint|ppt)$");
 pattern!(SHEET_TYPE, "^application/.*excel$");
@@ -73,7 +83,9 @@ fn is_suspect(attachment: &Attachment<'_>) -> bool {
             !media_type.starts_with("image/") && !media_type.starts_with("application/mac-binhex")
         }
         "vcf" => media_type != "text/vcard",
-        "bat" | "com" | "exe" | "pif" | "scr" | "swf" | "vbs" => !media_type.starts_with("application/"),
+        "bat" | "com" | "exe" | "pif" | "scr" | "swf" | "vbs" => {
+            !media_type.starts_with("application/")
+        }
         "doc" => !is(&WORD_TYPE),
         "ppt" => !is(&SLIDES_TYPE),
         "xls" => !is(&SHEET_TYPE),

@@ -160,7 +160,10 @@ impl Lists {
             }
             "unwelcomelist_from_spf" => {
                 for list in ["welcomelist_from_spf", "def_welcomelist_from_spf"] {
-                    self.addresses.entry(list.to_owned()).or_default().remove(value);
+                    self.addresses
+                        .entry(list.to_owned())
+                        .or_default()
+                        .remove(value);
                 }
             }
             "welcomelist_from_rcvd" => {

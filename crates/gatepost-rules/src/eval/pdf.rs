@@ -70,10 +70,14 @@ pub(super) const FUNCTIONS: &[Entry] = &[
         let (detail, pattern) = (arguments.text(0)?.to_owned(), arguments.pattern(1)?);
         bound(move |mail| {
             let details = files(mail).details.iter();
-            details.filter(|(name, _)| *name == detail).any(|(_, text)| pattern.is_match(text))
+            details
+                .filter(|(name, _)| *name == detail)
+                .any(|(_, text)| pattern.is_match(text))
         })
     }),
-    ("pdf_is_encrypted", |_| plain(|mail| files(mail).is_encrypted)),
+    ("pdf_is_encrypted", |_| {
+        plain(|mail| files(mail).is_encrypted)
+    }),
     ("pdf_is_empty_body", |arguments| {
         let most = arguments.limit(0)?.unwrap_or(0.0);
         bound(move |mail| {
@@ -116,8 +120,15 @@ fn find(mail: &Mail<'_>) -> Files {
     let mut files = Files::default();
     for part in mail.parts().leaves() {
         let is_pdf = matches!(part.media_type.as_str(), "image/pdf" | "application/pdf");
-        let is_stream = matches!(part.media_type.as_str(), "image/octet-stream" | "application/octet-stream");
-        let name = part.name.as_deref().unwrap_or_default().to_ascii_lowercase();
+        let is_stream = matches!(
+            part.media_type.as_str(),
+            "image/octet-stream" | "application/octet-stream"
+        );
+        let name = part
+            .name
+            .as_deref()
+            .unwrap_or_default()
+            .to_ascii_lowercase();
         let is_named = name.ends_with(b".pdf") || name.ends_with(b".fdf");
         if is_pdf || is_stream && is_named {
             files.count += 1;
@@ -131,7 +142,10 @@ pattern!(PLACED, r"^(\d+)\s+\d+\s+\d+\s+(\d+)\s+\d+\s+\d+\s+cm$");
 pattern!(WIDTH, r"^/Width\s(\d+)");
 pattern!(HEIGHT, r"^/Height\s(\d+)");
 pattern!(WIDTH_AND_HEIGHT, r"/Width\s(\d+)/Height\s(\d+)");
-pattern!(CHANGING, r"^%|^/(?:Height|Width|(?:Media|Crop)Box)|^\d+\s+\d+\s+\d+\s+\d+\s+\d+\s+\d+\s+cm$");
+pattern!(
+    CHANGING,
+    r"^%|^/(?:Height|Width|(?:Media|Crop)Box)|^\d+\s+\d+\s+\d+\s+\d+\s+\d+\s+\d+\s+cm$"
+);
 pattern!(TAG, r"^/([A-Za-z]+)");
 pattern!(AUTHOR, r"/Author\s{0,2}(\(.*?(?<!\\)\)|<[^>]*>)");
 pattern!(CREATOR, r"/Creator\s{0,2}(\(.*?(?<!\\)\)|<[^>]*>)");
@@ -144,17 +158,22 @@ impl Files {
     fn read(&mut self, part: &Part) {
         let data = part.decoded();
         let data = data.strip_prefix(b"\xef\xbb\xbf").unwrap_or(data);
-        let beginning = data.get(..data.len().min(MARK_WITHIN_BYTES + 8)).unwrap_or_default();
+        let beginning = data
+            .get(..data.len().min(MARK_WITHIN_BYTES + 8))
+            .unwrap_or_default();
         if memchr::memmem::find(beginning, b"%PDF-").is_none() {
             return;
         }
-        self.names.extend(part.name.clone().filter(|name| !name.is_empty()));
+        self.names
+            .extend(part.name.clone().filter(|name| !name.is_empty()));
         let mut fuzzy = Vec::new();
         let mut is_fuzzy = true;
         let mut tags = Vec::new();
         let mut has_image = false;
         let (mut height_sum, mut width_sum, mut pixels) = (0_u64, 0_u64, 0_u64);
-        let lines = data.split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
+        let lines = data
+            .split(|&byte| byte == b'\n')
+            .filter(|line| !line.is_empty());
         for (index, line) in lines.enumerate() {
             if is_fuzzy && index + 1 < FUZZY_LINES_MAX {
                 if !CHANGING.is_match(line) {
@@ -186,8 +205,10 @@ impl Files {
             self.pixels = pixels;
         }
         self.hashes.insert(hash(data));
-        self.fuzzy_hashes.extend((!fuzzy.is_empty()).then(|| hash(&fuzzy)));
-        self.fuzzy_hashes.extend((!tags.is_empty()).then(|| hash(&tags)));
+        self.fuzzy_hashes
+            .extend((!fuzzy.is_empty()).then(|| hash(&fuzzy)));
+        self.fuzzy_hashes
+            .extend((!tags.is_empty()).then(|| hash(&tags)));
     }
 
     fn note_details(&mut self, line: &[u8]) {
@@ -200,7 +221,10 @@ impl Files {
             ("modified", MODIFIED.group(line, 1)),
         ] {
             if let Some(text) = found.map(string)
-                && !self.details.iter().any(|(known, known_text)| *known == name && *known_text == text)
+                && !self
+                    .details
+                    .iter()
+                    .any(|(known, known_text)| *known == name && *known_text == text)
             {
                 self.details.push((name, text));
             }
@@ -210,12 +234,24 @@ impl Files {
 
 /// Height and width, where one line has both.
 fn size(line: &[u8]) -> Option<(u64, u64)> {
-    let number = |text: &[u8]| std::str::from_utf8(text).ok()?.parse().ok().filter(|&number| number > 0);
+    let number = |text: &[u8]| {
+        std::str::from_utf8(text)
+            .ok()?
+            .parse()
+            .ok()
+            .filter(|&number| number > 0)
+    };
     // A line with only one of the two ends nothing: SpamAssassin forgets it before the next.
     if WIDTH_AND_HEIGHT.is_match(line) && !WIDTH.is_match(line) && !HEIGHT.is_match(line) {
-        return Some((number(WIDTH_AND_HEIGHT.group(line, 2)?)?, number(WIDTH_AND_HEIGHT.group(line, 1)?)?));
+        return Some((
+            number(WIDTH_AND_HEIGHT.group(line, 2)?)?,
+            number(WIDTH_AND_HEIGHT.group(line, 1)?)?,
+        ));
     }
-    Some((number(PLACED.group(line, 2)?)?, number(PLACED.group(line, 1)?)?))
+    Some((
+        number(PLACED.group(line, 2)?)?,
+        number(PLACED.group(line, 1)?)?,
+    ))
 }
 
 fn hash(data: &[u8]) -> String {
@@ -233,18 +269,27 @@ fn string(text: &[u8]) -> Vec<u8> {
     if let Some(digits) = text.strip_prefix(b"<") {
         let digit = |byte: &u8| char::from(*byte).to_digit(16);
         let digits: Vec<u32> = digits.iter().filter_map(digit).collect();
-        out.extend(digits.chunks_exact(2).map(|pair| (pair[0] << 4 | pair[1]) as u8));
+        out.extend(
+            digits
+                .chunks_exact(2)
+                .map(|pair| (pair[0] << 4 | pair[1]) as u8),
+        );
     } else {
         let inner = text.strip_prefix(b"(").unwrap_or(text);
         let mut rest = inner.strip_suffix(b")").unwrap_or(inner);
         while let Some((&byte, after)) = rest.split_first() {
             rest = after;
             let octal = after.get(..3).filter(|digits| {
-                (b'0'..=b'3').contains(&digits[0]) && digits.iter().all(|digit| (b'0'..=b'7').contains(digit))
+                (b'0'..=b'3').contains(&digits[0])
+                    && digits.iter().all(|digit| (b'0'..=b'7').contains(digit))
             });
             match (byte, octal, after.first()) {
                 (b'\\', Some(digits), _) => {
-                    out.push(digits.iter().fold(0_u8, |value, digit| value << 3 | (digit - b'0')));
+                    out.push(
+                        digits
+                            .iter()
+                            .fold(0_u8, |value, digit| value << 3 | (digit - b'0')),
+                    );
                     rest = after.get(3..).unwrap_or_default();
                 }
                 (b'\\', None, Some(&escaped @ (b'(' | b')' | b'\\'))) => {

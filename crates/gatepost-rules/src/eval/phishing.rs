@@ -39,9 +39,13 @@ impl Feeds {
                 Ok(score) => self.score_min = score,
                 Err(_) => return Some(Directive::Invalid("it is no number".to_owned())),
             },
-            "phishing_openphish_feed" => return Some(self.read(value, |line| Some((line, f64::INFINITY)))),
+            "phishing_openphish_feed" => {
+                return Some(self.read(value, |line| Some((line, f64::INFINITY))));
+            }
             "phishing_phishtank_feed" => {
-                return Some(self.read(value, |line| Some((line.split(',').nth(1)?, f64::INFINITY))));
+                return Some(
+                    self.read(value, |line| Some((line.split(',').nth(1)?, f64::INFINITY))),
+                );
             }
             "phishing_phishstats_feed" => {
                 return Some(self.read(value, |line| {
@@ -61,7 +65,9 @@ impl Feeds {
             Err(error) => return Directive::Invalid(format!("the feed cannot be read: {error}")),
         };
         for line in String::from_utf8_lossy(&text).lines().map(str::trim) {
-            if let Some((link, score)) = entry(line).filter(|_| !line.is_empty() && !line.starts_with('#')) {
+            if let Some((link, score)) =
+                entry(line).filter(|_| !line.is_empty() && !line.starts_with('#'))
+            {
                 let link = link.replace('"', "").trim().as_bytes().to_vec();
                 self.links.insert(link, score);
             }
@@ -71,7 +77,10 @@ impl Feeds {
 
     fn names(&self, link: &[u8]) -> bool {
         if !self.without_parameters {
-            return self.links.get(link).is_some_and(|&score| score > self.score_min);
+            return self
+                .links
+                .get(link)
+                .is_some_and(|&score| score > self.score_min);
         }
         let bare = |link: &[u8]| -> Vec<u8> {
             let end = memchr::memchr(b'?', link).unwrap_or(link.len());
@@ -80,15 +89,25 @@ impl Feeds {
         let link = bare(link);
         // A host without a path would be named by any of its pages.
         let slashes = link.iter().filter(|&&byte| byte == b'/').count();
-        slashes > 3 && self.links.iter().any(|(known, &score)| score > self.score_min && bare(known) == link)
+        slashes > 3
+            && self
+                .links
+                .iter()
+                .any(|(known, &score)| score > self.score_min && bare(known) == link)
     }
 }
 
 fn is_named(mail: &Mail<'_>) -> bool {
     let feeds = &mail.configuration().lists.phishing;
     let links = mail.uri_list().details.iter().filter(|link| {
-        let is_mail = link.raw.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"mailto:"));
+        let is_mail = link
+            .raw
+            .get(..7)
+            .is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"mailto:"));
         !is_mail && !link.hosts.is_empty()
     });
-    !feeds.links.is_empty() && links.flat_map(|link| &link.cleaned).any(|link| feeds.names(link))
+    !feeds.links.is_empty()
+        && links
+            .flat_map(|link| &link.cleaned)
+            .any(|link| feeds.names(link))
 }

@@ -109,14 +109,23 @@ impl Languages {
         let mut distances: Vec<(String, usize)> = Vec::new();
         for model in self.models() {
             let short = model.language.split('.').next().unwrap_or_default();
-            if self.inactive.iter().any(|name| name == short) && !self.wanted.iter().any(|name| name == short) {
+            if self.inactive.iter().any(|name| name == short)
+                && !self.wanted.iter().any(|name| name == short)
+            {
                 continue;
             }
             let of_run = |(index, run): (usize, &Vec<u8>)| {
-                model.ranks.get(run).map_or(self.runs_max, |rank| rank.abs_diff(index))
+                model
+                    .ranks
+                    .get(run)
+                    .map_or(self.runs_max, |rank| rank.abs_diff(index))
             };
             let distance = runs.iter().enumerate().map(of_run).sum();
-            let name = if model.language.contains(".utf8") { short } else { &model.language };
+            let name = if model.language.contains(".utf8") {
+                short
+            } else {
+                &model.language
+            };
             match distances.iter_mut().find(|(known, _)| known == name) {
                 Some((_, known)) => *known = (*known).min(distance),
                 None => distances.push((name.to_owned(), distance)),
@@ -126,11 +135,18 @@ impl Languages {
         let Some(best) = distances.first().map(|(_, distance)| *distance as f64) else {
             return Vec::new();
         };
-        let near = distances.iter().enumerate().take_while(|(index, (_, distance))| {
-            *index == 0 || (*distance as f64) < self.acceptable * best
-        });
+        let near = distances
+            .iter()
+            .enumerate()
+            .take_while(|(index, (_, distance))| {
+                *index == 0 || (*distance as f64) < self.acceptable * best
+            });
         let answers: Vec<String> = near.map(|(_, (name, _))| name.clone()).collect();
-        if answers.len() > self.answers_max { Vec::new() } else { answers }
+        if answers.len() > self.answers_max {
+            Vec::new()
+        } else {
+            answers
+        }
     }
 }
 
@@ -141,7 +157,10 @@ fn read(text: &[u8]) -> Vec<Model> {
     for line in text.split(|&byte| byte == b'\n') {
         if let Some(name) = line.strip_prefix(b"0 ").filter(|name| !name.is_empty()) {
             let language = String::from_utf8_lossy(name).into_owned();
-            models.push(Model { language, ranks: std::mem::take(&mut ranks) });
+            models.push(Model {
+                language,
+                ranks: std::mem::take(&mut ranks),
+            });
             rank = 1;
         } else {
             ranks.insert(line.to_vec(), rank);
@@ -161,7 +180,10 @@ fn is_letter(byte: u8) -> bool {
 /// The runs of letters of a text, most frequent first.
 fn runs(text: &[u8], occurrences_min: usize, runs_max: usize) -> Vec<Vec<u8>> {
     let mut counts: HashMap<Vec<u8>, usize> = HashMap::new();
-    for word in text.split(|&byte| !is_letter(byte)).filter(|word| !word.is_empty()) {
+    for word in text
+        .split(|&byte| !is_letter(byte))
+        .filter(|word| !word.is_empty())
+    {
         let mut framed = vec![0];
         framed.extend_from_slice(word);
         framed.push(0);
@@ -180,7 +202,10 @@ fn runs(text: &[u8], occurrences_min: usize, runs_max: usize) -> Vec<Vec<u8>> {
             }
         }
     }
-    let mut runs: Vec<(Vec<u8>, usize)> = counts.into_iter().filter(|(_, count)| *count > occurrences_min).collect();
+    let mut runs: Vec<(Vec<u8>, usize)> = counts
+        .into_iter()
+        .filter(|(_, count)| *count > occurrences_min)
+        .collect();
     runs.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
     runs.truncate(runs_max);
     runs.into_iter().map(|(run, _)| run).collect()
@@ -188,7 +213,10 @@ fn runs(text: &[u8], occurrences_min: usize, runs_max: usize) -> Vec<Vec<u8>> {
 
 /// Four letters of Latin-1 in a row: not an abbreviation.
 fn has_four_letters(word: &[u8]) -> bool {
-    let is_latin = |byte: &u8| byte.is_ascii_alphabetic() || *byte >= 0xc0 && *byte != 0xd7 && *byte != 0xf7 && *byte != 0xdf && *byte != 0xff;
+    let is_latin = |byte: &u8| {
+        byte.is_ascii_alphabetic()
+            || *byte >= 0xc0 && *byte != 0xd7 && *byte != 0xf7 && *byte != 0xdf && *byte != 0xff
+    };
     word.windows(4).any(|window| window.iter().all(is_latin))
 }
 
@@ -201,7 +229,11 @@ fn lower(word: &mut [u8]) {
 }
 
 pattern!(FIELD_NAMES, r"^(?:[a-z]{2,12}:\s*){1,10}", "i");
-pattern!(LINK, r"https?(?::\/\/|:&#x2F;&#x2F;|%3A%2F%2F)\S{1,1024}", "s");
+pattern!(
+    LINK,
+    r"https?(?::\/\/|:&#x2F;&#x2F;|%3A%2F%2F)\S{1,1024}",
+    "s"
+);
 pattern!(ADDRESS, r"\S{1,64}?@[a-zA-Z]\S{1,128}", "s");
 pattern!(HOST, r"\bwww\.\S{1,128}", "s");
 
@@ -238,7 +270,13 @@ fn is_unwanted(mail: &Mail<'_>) -> bool {
     let answers = languages.classify(&text);
     // Short Scots looks like English.
     let is_short = text.len() < 1024 * answers.len();
-    let meant = |name: &str| if is_short && name == "sco" { "en".to_owned() } else { name.to_owned() };
+    let meant = |name: &str| {
+        if is_short && name == "sco" {
+            "en".to_owned()
+        } else {
+            name.to_owned()
+        }
+    };
     let is_wanted = |answer: &String| {
         let short = meant(answer.split('.').next().unwrap_or_default());
         languages.wanted.iter().any(|wanted| meant(wanted) == short)
@@ -248,17 +286,22 @@ fn is_unwanted(mail: &Mail<'_>) -> bool {
 
 /// Languages that are written with bytes beyond ASCII in a row.
 const WITH_OTHER_LETTERS: [&str; 25] = [
-    "am", "ar", "be", "bg", "cs", "el", "et", "fa", "fi", "he", "hi", "hy", "is", "ja", "ka", "ko", "mr", "pt", "ru",
-    "ta", "th", "tr", "uk", "vi", "yi",
+    "am", "ar", "be", "bg", "cs", "el", "et", "fa", "fi", "he", "hi", "hy", "is", "ja", "ka", "ko",
+    "mr", "pt", "ru", "ta", "th", "tr", "uk", "vi", "yi",
 ];
 
 fn has_bytes_of_none(mail: &Mail<'_>) -> bool {
     let wanted = &mail.configuration().lists.languages.wanted;
-    let is_written_so = |name: &String| name == "all" || name == "zh" || WITH_OTHER_LETTERS.contains(&name.as_str());
+    let is_written_so = |name: &String| {
+        name == "all" || name == "zh" || WITH_OTHER_LETTERS.contains(&name.as_str())
+    };
     if wanted.iter().any(is_written_so) {
         return false;
     }
-    mail.body().iter().any(|line| line.windows(8).any(|window| window.iter().all(|byte| *byte >= 0x80)))
+    mail.body().iter().any(|line| {
+        line.windows(8)
+            .any(|window| window.iter().all(|byte| *byte >= 0x80))
+    })
 }
 
 #[cfg(test)]
@@ -267,7 +310,10 @@ mod tests {
 
     #[test]
     fn runs_by_their_number() {
-        assert_eq!(runs(b"aa", 0, 3), [b"\0".to_vec(), b"a".to_vec(), b"\0a".to_vec()]);
+        assert_eq!(
+            runs(b"aa", 0, 3),
+            [b"\0".to_vec(), b"a".to_vec(), b"\0a".to_vec()]
+        );
         let models = read(b"a\nb\n0 xx\nb\n0 yy.utf8\n");
         assert_eq!(models[1].language, "yy.utf8");
         assert_eq!(models[0].ranks[&b"b"[..]], 2);

@@ -119,7 +119,8 @@ pub(crate) fn read_paths(
         }
     }
     let languages = paths.iter().map(|path| path.join(LANGUAGE_MODELS));
-    definitions.configuration.lists.languages.file = languages.into_iter().find(|file| file.is_file());
+    definitions.configuration.lists.languages.file =
+        languages.into_iter().find(|file| file.is_file());
     rule_files.extend(preferences.map(Path::to_path_buf));
     let mut texts = Vec::new();
     for file in plugin_lists.into_iter().chain(rule_files) {

@@ -221,7 +221,10 @@ fn eval(loader: &mut Loader<'_>, line: &Line<'_>, view: View, call: &[u8]) -> Ou
         .ok_or_else(malformed)?;
     let arguments = eval_arguments(arguments).ok_or_else(malformed)?;
     let function = function.trim().to_owned();
-    if NETWORK_FUNCTIONS.iter().any(|start| function.starts_with(start)) {
+    if NETWORK_FUNCTIONS
+        .iter()
+        .any(|start| function.starts_with(start))
+    {
         return define(
             loader,
             line,
@@ -338,7 +341,10 @@ pub(super) fn describe(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
 /// `test NAME ok|fail TEXT`.
 pub(super) fn example(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
     let value = line.after_first_word()?;
-    let end = value.iter().position(u8::is_ascii_whitespace).unwrap_or(value.len());
+    let end = value
+        .iter()
+        .position(u8::is_ascii_whitespace)
+        .unwrap_or(value.len());
     let (word, text) = value.split_at(end);
     let should_hit = match word {
         b"ok" => true,

@@ -54,8 +54,8 @@ pub(crate) use ip::{is_ip as ip_is, is_private as ip_private, parse as parse_ip}
 pub(crate) use network::Networks;
 pub(crate) use part::{Part, Parts};
 pub(crate) use pattern::Pattern;
-pub(crate) use transfer::base64 as decode_base64;
 pub(crate) use relay::{Relay, Relays, as_text as relay_text};
+pub(crate) use transfer::base64 as decode_base64;
 
 use body::{Visibility, body_lines, part_text, raw_chunks, render_part};
 use std::borrow::Cow;

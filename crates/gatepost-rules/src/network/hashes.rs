@@ -17,7 +17,10 @@ const QUESTIONS_MAX: usize = 10;
 #[derive(Debug, Clone)]
 pub(crate) enum Source {
     /// Mail addresses in these places, of these mail domains.
-    Addresses { places: String, choice: Option<String> },
+    Addresses {
+        places: String,
+        choice: Option<String>,
+    },
     Links,
     /// What the first group of a pattern finds in the text.
     Text(Pattern),
@@ -46,22 +49,41 @@ crate::eval::pattern!(
 impl HashTest {
     /// The test of a function, if it is one of these; the error says what is wrong with its call.
     pub(super) fn of_function(name: &str, arguments: &[&str]) -> Option<Result<Self, String>> {
-        let argument = |index: usize| arguments.get(index).copied().filter(|text| !text.is_empty());
+        let argument = |index: usize| {
+            arguments
+                .get(index)
+                .copied()
+                .filter(|text| !text.is_empty())
+        };
         let pattern = |index: usize| argument(index).map(Pattern::compile).transpose();
         let (source, subtest, usual) = match name {
             "check_hashbl_emails" => {
                 let places = argument(2).unwrap_or("ALLFROM/Reply-To/body").to_owned();
-                let choice = argument(4).filter(|choice| *choice != "all").map(str::to_ascii_lowercase);
-                (Ok(Source::Addresses { places, choice }), pattern(3), "sha1/notag/noquote/max=10")
+                let choice = argument(4)
+                    .filter(|choice| *choice != "all")
+                    .map(str::to_ascii_lowercase);
+                (
+                    Ok(Source::Addresses { places, choice }),
+                    pattern(3),
+                    "sha1/notag/noquote/max=10",
+                )
             }
             "check_hashbl_uris" => (Ok(Source::Links), pattern(2), "sha1/max=10"),
             "check_hashbl_bodyre" => {
                 let text = argument(2).ok_or("the pattern is missing".to_owned());
-                (text.and_then(Pattern::compile).map(Source::Text), pattern(3), "sha1/max=10")
+                (
+                    text.and_then(Pattern::compile).map(Source::Text),
+                    pattern(3),
+                    "sha1/max=10",
+                )
             }
             "check_hashbl_tag" => {
                 let tag = argument(2).ok_or("the tag is missing".to_owned());
-                (tag.map(|tag| Source::Tag(tag.trim_matches('_').to_ascii_uppercase())), pattern(3), "sha1/max=10")
+                (
+                    tag.map(|tag| Source::Tag(tag.trim_matches('_').to_ascii_uppercase())),
+                    pattern(3),
+                    "sha1/max=10",
+                )
             }
             "check_hashbl_attachments" => (Ok(Source::Attachments), pattern(2), "sha1/max=10"),
             _ => return None,
@@ -103,7 +125,8 @@ impl HashTest {
 
     pub(super) fn questions(&self, views: &Views<'_, '_>) -> Vec<Question> {
         let ignored = &views.mail().configuration().senders.hashes_ignored;
-        let is_ignored = |text: &[u8]| ignored.contains(&String::from_utf8_lossy(text).to_ascii_lowercase());
+        let is_ignored =
+            |text: &[u8]| ignored.contains(&String::from_utf8_lossy(text).to_ascii_lowercase());
         let mut questions: Vec<Question> = Vec::new();
         for value in self.values(views) {
             let of_file = matches!(self.source, Source::Attachments);
@@ -112,7 +135,9 @@ impl HashTest {
                 continue;
             }
             let question = Question::new(&format!("{hash}.{}", self.zone), self.kind);
-            if questions.len() < self.number("max").unwrap_or(QUESTIONS_MAX) && !questions.contains(&question) {
+            if questions.len() < self.number("max").unwrap_or(QUESTIONS_MAX)
+                && !questions.contains(&question)
+            {
                 questions.push(question);
             }
         }
@@ -144,22 +169,35 @@ impl HashTest {
     }
 
     fn in_case(&self, value: &[u8]) -> Vec<u8> {
-        if self.has("case") { value.to_vec() } else { value.to_ascii_lowercase() }
+        if self.has("case") {
+            value.to_vec()
+        } else {
+            value.to_ascii_lowercase()
+        }
     }
 
     fn values(&self, views: &Views<'_, '_>) -> Vec<Vec<u8>> {
         let mail = views.mail();
         match &self.source {
-            Source::Addresses { places, choice } => self.addresses(views, places, choice.as_deref()),
+            Source::Addresses { places, choice } => {
+                self.addresses(views, places, choice.as_deref())
+            }
             Source::Links => {
                 let skipped = &mail.configuration().skipped_link_domains;
                 let links = mail.uri_list().details.iter().filter(|link| {
-                    let is_mail = link.raw.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"mailto:"));
-                    let is_skipped =
-                        |(host, domain): &(String, String)| skipped.contains(host) || skipped.contains(domain);
+                    let is_mail = link
+                        .raw
+                        .get(..7)
+                        .is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"mailto:"));
+                    let is_skipped = |(host, domain): &(String, String)| {
+                        skipped.contains(host) || skipped.contains(domain)
+                    };
                     !is_mail && !link.hosts.is_empty() && !link.hosts.iter().any(is_skipped)
                 });
-                links.flat_map(|link| &link.cleaned).map(|link| self.in_case(link)).collect()
+                links
+                    .flat_map(|link| &link.cleaned)
+                    .map(|link| self.in_case(link))
+                    .collect()
             }
             Source::Text(pattern) => {
                 let mut found = Vec::new();
@@ -180,12 +218,16 @@ impl HashTest {
             }
             Source::Tag(tag) => {
                 let values = views.tag_values(tag);
-                values.iter().map(|value| self.in_case(value.as_bytes())).collect()
+                values
+                    .iter()
+                    .map(|value| self.in_case(value.as_bytes()))
+                    .collect()
             }
             Source::Attachments => {
                 let ignored = &mail.configuration().senders.hashes_ignored;
                 let parts = mail.parts().leaves().filter(|part| {
-                    let name = String::from_utf8_lossy(part.name.as_deref().unwrap_or_default()).to_ascii_lowercase();
+                    let name = String::from_utf8_lossy(part.name.as_deref().unwrap_or_default())
+                        .to_ascii_lowercase();
                     let length = part.decoded().len();
                     length > 0
                         && !ignored.contains(&part.media_type)
@@ -203,23 +245,36 @@ impl HashTest {
         let configuration = mail.configuration();
         let settings = &configuration.senders;
         let choice = choice.map(|name| settings.mail_domain_choices.get(name));
-        let recipients: Vec<Vec<u8>> = ["X-Original-To:addr", "Apparently-To:addr", "Delivered-To:addr", "Envelope-To:addr"]
-            .iter()
-            .flat_map(|selector| mail.values_of(selector))
-            .map(|address| address.to_ascii_lowercase())
-            .collect();
+        let recipients: Vec<Vec<u8>> = [
+            "X-Original-To:addr",
+            "Apparently-To:addr",
+            "Delivered-To:addr",
+            "Envelope-To:addr",
+        ]
+        .iter()
+        .flat_map(|selector| mail.values_of(selector))
+        .map(|address| address.to_ascii_lowercase())
+        .collect();
         let mut found = Vec::new();
         for place in places.split('/').map(str::trim) {
             let addresses: Vec<Vec<u8>> = match place {
                 "ALLFROM" => mail.sender_addresses(),
                 "body" => {
                     let lines = mail.body().iter();
-                    lines.flat_map(|line| addresses_in(mail, line).map(|(_, _, address)| address).collect::<Vec<_>>()).collect()
+                    lines
+                        .flat_map(|line| {
+                            addresses_in(mail, line)
+                                .map(|(_, _, address)| address)
+                                .collect::<Vec<_>>()
+                        })
+                        .collect()
                 }
                 header => {
                     let values = mail.values_of(header);
                     let all = values.iter().flat_map(|value| {
-                        addresses_in(mail, value).map(|(_, _, address)| address).collect::<Vec<_>>()
+                        addresses_in(mail, value)
+                            .map(|(_, _, address)| address)
+                            .collect::<Vec<_>>()
                     });
                     all.collect()
                 }
@@ -233,10 +288,16 @@ impl HashTest {
                     continue;
                 };
                 let lower = domain.to_ascii_lowercase();
-                let domain = settings.mail_domains.get(&lower).map_or(domain, String::as_str);
+                let domain = settings
+                    .mail_domains
+                    .get(&lower)
+                    .map_or(domain, String::as_str);
                 let registered = configuration.boundaries.registered(&lower);
                 let is_meant = match choice {
-                    Some(list) => list.and_then(|list| list.get(domain)).copied().unwrap_or(false),
+                    Some(list) => list
+                        .and_then(|list| list.get(domain))
+                        .copied()
+                        .unwrap_or(false),
                     None => {
                         let skipped = &configuration.skipped_link_domains;
                         !skipped.contains(&lower) && !skipped.contains(&registered)
@@ -304,6 +365,9 @@ mod tests {
     #[test]
     fn hashes_are_written_as_lists_know_them() {
         assert_eq!(base32(b"foobar"), "mzxw6ytboi");
-        assert_eq!(hexadecimal(&Md5::digest(b"abc")), "900150983cd24fb0d6963f7d28e17f72");
+        assert_eq!(
+            hexadecimal(&Md5::digest(b"abc")),
+            "900150983cd24fb0d6963f7d28e17f72"
+        );
     }
 }

@@ -20,15 +20,15 @@ use std::time::Duration;
 use crate::language::definition::{LinkList, NetworkCall};
 use crate::mail::Mail;
 use crate::scan::{RuleId, State};
+use hashes::HashTest;
 use lookup::Lookup;
+use senders::SenderTest;
 pub(crate) use tests_of_rules::NetworkTest;
 use tests_of_rules::{LinkKey, Subtest};
 use views::Views;
-pub(crate) use wire::{Answer, Kind, Question, Record};
-use hashes::HashTest;
-use senders::SenderTest;
 #[doc(hidden)]
 pub use wire::read_any;
+pub(crate) use wire::{Answer, Kind, Question, Record};
 
 /// The port of DNS servers, RFC 1035 section 4.2.
 const DNS_PORT: u16 = 53;
@@ -198,7 +198,10 @@ pub(crate) fn prepare(
                     .unwrap_or((text.as_bytes(), crate::pattern::Modifiers::default()));
                 crate::pattern::Pattern::parse_bare(body, modifiers)
             });
-            let tag = arguments.get(1).map_or("ASN", |tag| tag.trim_matches('_')).to_owned();
+            let tag = arguments
+                .get(1)
+                .map_or("ASN", |tag| tag.trim_matches('_'))
+                .to_owned();
             pattern.map(|pattern| NetworkTest::Origin { tag, pattern })
         }
         name => {

@@ -9,27 +9,45 @@ use crate::mail::{Mail, ip, parse_ip};
 
 /// The question to each zone about the server that gave us the message.
 fn questions<'m>(mail: &'m Mail<'_>) -> Vec<(&'m NetworkZone, Question)> {
-    let Some(relay) = mail.relays().external.first().filter(|relay| !relay.ip_private) else {
+    let Some(relay) = mail
+        .relays()
+        .external
+        .first()
+        .filter(|relay| !relay.ip_private)
+    else {
         return Vec::new();
     };
     let Some(address) = parse_ip(relay.ip.as_bytes()) else {
         return Vec::new();
     };
     let settings = &mail.configuration().senders;
-    let zones = if address.is_ipv4() { &settings.networks_v4 } else { &settings.networks_v6 };
+    let zones = if address.is_ipv4() {
+        &settings.networks_v4
+    } else {
+        &settings.networks_v6
+    };
     let question = |zone: &NetworkZone| {
-        Question::new(&format!("{}.{}", ip::reversed(address), zone.zone), Kind::Txt)
+        Question::new(
+            &format!("{}.{}", ip::reversed(address), zone.zone),
+            Kind::Txt,
+        )
     };
     zones.iter().map(|zone| (zone, question(zone))).collect()
 }
 
 /// What is to be asked.
 pub(super) fn wanted(mail: &Mail<'_>) -> Vec<Question> {
-    questions(mail).into_iter().map(|(_, question)| question).collect()
+    questions(mail)
+        .into_iter()
+        .map(|(_, question)| question)
+        .collect()
 }
 
 /// The tags with what was answered: numbers with the prefix, and routes.
-pub(super) fn tags<'a>(mail: &Mail<'_>, answer: &dyn Fn(&Question) -> Option<&'a Answer>) -> Vec<(String, String)> {
+pub(super) fn tags<'a>(
+    mail: &Mail<'_>,
+    answer: &dyn Fn(&Question) -> Option<&'a Answer>,
+) -> Vec<(String, String)> {
     let prefix = &mail.configuration().senders.network_prefix;
     let mut tags: Vec<(String, Vec<String>)> = Vec::new();
     let mut add = |tag: &str, value: String| match tags.iter_mut().find(|(known, _)| known == tag) {
@@ -47,14 +65,22 @@ pub(super) fn tags<'a>(mail: &Mail<'_>, answer: &dyn Fn(&Question) -> Option<&'a
             }
         }
     }
-    tags.into_iter().map(|(tag, values)| (tag, values.join(" "))).collect()
+    tags.into_iter()
+        .map(|(tag, values)| (tag, values.join(" ")))
+        .collect()
 }
 
 /// The field `X-ASN`: the numbers alone.
-pub(super) fn field<'a>(mail: &Mail<'_>, answer: &dyn Fn(&Question) -> Option<&'a Answer>) -> Option<String> {
+pub(super) fn field<'a>(
+    mail: &Mail<'_>,
+    answer: &dyn Fn(&Question) -> Option<&'a Answer>,
+) -> Option<String> {
     let mut all: Vec<String> = Vec::new();
     for (_, question) in questions(mail) {
-        for number in read(answer(&question)).into_iter().flat_map(|(numbers, _)| numbers) {
+        for number in read(answer(&question))
+            .into_iter()
+            .flat_map(|(numbers, _)| numbers)
+        {
             if !all.contains(&number) {
                 all.push(number);
             }
@@ -76,14 +102,20 @@ fn read(answer: Option<&Answer>) -> Vec<(Vec<String>, Vec<String>)> {
 }
 
 fn read_text(text: &str) -> (Vec<String>, Vec<String>) {
-    let words = |text: &str| -> Vec<String> { text.split_whitespace().map(str::to_owned).collect() };
+    let words =
+        |text: &str| -> Vec<String> { text.split_whitespace().map(str::to_owned).collect() };
     let without_prefix = |word: &str| -> String {
-        let has_prefix = word.get(..2).is_some_and(|start| start.eq_ignore_ascii_case("AS"));
-        word.get(if has_prefix { 2 } else { 0 }..).unwrap_or_default().to_owned()
+        let has_prefix = word
+            .get(..2)
+            .is_some_and(|start| start.eq_ignore_ascii_case("AS"));
+        word.get(if has_prefix { 2 } else { 0 }..)
+            .unwrap_or_default()
+            .to_owned()
     };
     let numbers = |text: &str| -> Option<Vec<String>> {
         let all: Vec<String> = text.split_whitespace().map(without_prefix).collect();
-        let is_number = |word: &String| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
+        let is_number =
+            |word: &String| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit());
         (!all.is_empty() && all.iter().all(is_number)).then_some(all)
     };
     let columns: Vec<&str> = text.split('|').map(str::trim).collect();
@@ -95,7 +127,11 @@ fn read_text(text: &str) -> (Vec<String>, Vec<String>) {
     };
     // Nobody's number, and the route to everywhere.
     found.retain(|number| number != "0" && number != "4294967295");
-    routes.retain(|route| !route.rsplit_once('/').is_some_and(|(_, bits)| bits.bytes().all(|bit| bit == b'0')));
+    routes.retain(|route| {
+        !route
+            .rsplit_once('/')
+            .is_some_and(|(_, bits)| bits.bytes().all(|bit| bit == b'0'))
+    });
     (found, routes)
 }
 
@@ -107,8 +143,16 @@ mod tests {
     fn answers_in_their_two_orders() {
         let words = |list: &[&str]| list.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
         for (text, numbers, routes) in [
-            ("64496 | 192.0.2.0/24 | ZZ | x", &["64496"][..], &["192.0.2.0/24"][..]),
-            ("192.0.2.0/24 | AS64496 64497", &["64496", "64497"], &["192.0.2.0/24"]),
+            (
+                "64496 | 192.0.2.0/24 | ZZ | x",
+                &["64496"][..],
+                &["192.0.2.0/24"][..],
+            ),
+            (
+                "192.0.2.0/24 | AS64496 64497",
+                &["64496", "64497"],
+                &["192.0.2.0/24"],
+            ),
             ("4294967295 | 0.0.0.0/0", &[], &[]),
             ("no such thing", &[], &[]),
         ] {

@@ -35,7 +35,10 @@ pub(crate) enum SenderTest {
     /// `check_dkim_testing`.
     Testing,
     /// `check_dkim_adsp`: what the author's domain practises, of these domains if any are named.
-    Practice { letters: String, domains: Vec<String> },
+    Practice {
+        letters: String,
+        domains: Vec<String>,
+    },
     /// `check_for_dkim_welcomelist_from`.
     WelcomeByDkim { by_default: bool },
     /// `check_arc_signed`.
@@ -52,13 +55,24 @@ impl SenderTest {
     /// The test of a function, if it is one of these.
     pub(super) fn of_function(name: &str, arguments: &[&str]) -> Option<Self> {
         let name = name.replace("whitelist", "welcomelist");
-        let domains = || arguments.iter().map(|domain| domain.to_ascii_lowercase()).collect();
+        let domains = || {
+            arguments
+                .iter()
+                .map(|domain| domain.to_ascii_lowercase())
+                .collect()
+        };
         if let Some(result) = name.strip_prefix("check_for_spf_helo_") {
             let result = SpfResult::named(result)?;
             return Some(Self::Spf { helo: true, result });
         }
-        if let Some(result) = name.strip_prefix("check_for_spf_").and_then(SpfResult::named) {
-            return Some(Self::Spf { helo: false, result });
+        if let Some(result) = name
+            .strip_prefix("check_for_spf_")
+            .and_then(SpfResult::named)
+        {
+            return Some(Self::Spf {
+                helo: false,
+                result,
+            });
         }
         Some(match name.as_str() {
             "check_spf_skipped_noenvfrom" => Self::SpfSkipped,
@@ -71,13 +85,20 @@ impl SenderTest {
             "check_dkim_dependable" => Self::Dependable,
             "check_dkim_testing" => Self::Testing,
             "check_dkim_signsome" => Self::Never,
-            "check_dkim_signall" => Self::Practice { letters: "A".to_owned(), domains: Vec::new() },
+            "check_dkim_signall" => Self::Practice {
+                letters: "A".to_owned(),
+                domains: Vec::new(),
+            },
             "check_dkim_adsp" => Self::Practice {
                 letters: match *arguments.first()? {
                     "*" => "NAD123".to_owned(),
                     letters => letters.to_owned(),
                 },
-                domains: arguments.iter().skip(1).map(|domain| domain.to_ascii_lowercase()).collect(),
+                domains: arguments
+                    .iter()
+                    .skip(1)
+                    .map(|domain| domain.to_ascii_lowercase())
+                    .collect(),
             },
             "check_for_dkim_welcomelist_from" => Self::WelcomeByDkim { by_default: false },
             "check_for_def_dkim_welcomelist_from" => Self::WelcomeByDkim { by_default: true },
@@ -119,7 +140,9 @@ impl SenderTest {
             Self::SpfSkipped => senders.envelope_sender().is_none(),
             Self::WelcomeBySpf { by_default } => senders.is_welcome_by_spf(*by_default, known)?,
             Self::Signed(domains) => senders.signed_by(domains, known, |_| true)?,
-            Self::Valid(domains) => senders.signed_by(domains, known, |signed| senders.is_valid(signed))?,
+            Self::Valid(domains) => {
+                senders.signed_by(domains, known, |signed| senders.is_valid(signed))?
+            }
             Self::ValidOfAuthor(domains) => {
                 let authors = senders.author_domains();
                 senders.signed_by(domains, known, |signed| {
@@ -128,10 +151,15 @@ impl SenderTest {
             }
             Self::ValidOfEnvelope => match senders.envelope_domain() {
                 None => false,
-                Some(domain) => senders.signed_by(&[domain], known, |signed| senders.is_strong(signed))?,
+                Some(domain) => {
+                    senders.signed_by(&[domain], known, |signed| senders.is_strong(signed))?
+                }
             },
             Self::Dependable => !senders.mail.head().truncated,
-            Self::Testing => senders.signatures(known)?.iter().any(|signed| signed.is_test),
+            Self::Testing => senders
+                .signatures(known)?
+                .iter()
+                .any(|signed| signed.is_test),
             Self::Practice { letters, domains } => senders.practises(letters, domains, known)?,
             Self::WelcomeByDkim { by_default } => senders.is_welcome_by_dkim(*by_default, known)?,
             Self::ChainPresent => senders.chain(known)? != Chain::None,
@@ -176,7 +204,10 @@ impl<'m, 'a> Senders<'m, 'a> {
 
     fn author_domains(&self) -> Vec<String> {
         let authors = self.mail.values_of("From:addr");
-        authors.iter().filter_map(|address| domain_of(&text(address))).collect()
+        authors
+            .iter()
+            .filter_map(|address| domain_of(&text(address)))
+            .collect()
     }
 
     /// The envelope's sender, where the server that noted it can be believed.
@@ -188,7 +219,9 @@ impl<'m, 'a> Senders<'m, 'a> {
         if !self.mail.relays().trusted.is_empty() && !settings.trusts_envelope_sender {
             return None;
         }
-        self.mail.first_of("EnvelopeFrom:addr").map(|address| text(&address))
+        self.mail
+            .first_of("EnvelopeFrom:addr")
+            .map(|address| text(&address))
     }
 
     fn envelope_domain(&self) -> Option<String> {
@@ -206,7 +239,11 @@ impl<'m, 'a> Senders<'m, 'a> {
         let Some(address) = parse_ip(relay.ip.as_bytes()) else {
             return Ok(None);
         };
-        let identity = if helo { Some(relay.helo.to_ascii_lowercase()) } else { self.envelope_sender() };
+        let identity = if helo {
+            Some(relay.helo.to_ascii_lowercase())
+        } else {
+            self.envelope_sender()
+        };
         let Some(identity) = identity.filter(|identity| !identity.is_empty()) else {
             return Ok(None);
         };
@@ -221,7 +258,11 @@ impl<'m, 'a> Senders<'m, 'a> {
             address,
             local_part,
             domain,
-            helo: if relay.helo.is_empty() { "unknown" } else { &relay.helo },
+            helo: if relay.helo.is_empty() {
+                "unknown"
+            } else {
+                &relay.helo
+            },
         };
         spf::check_host(known, sender).map(Some)
     }
@@ -233,8 +274,15 @@ impl<'m, 'a> Senders<'m, 'a> {
             return None;
         }
         let all = self.mail.values_of("ALL-INTERNAL");
-        let mut noted = all.iter().flat_map(|fields| unfold(&text(fields))).filter_map(|field| noted_in(&field, helo));
-        if settings.newest_received_spf { noted.next() } else { noted.last() }
+        let mut noted = all
+            .iter()
+            .flat_map(|fields| unfold(&text(fields)))
+            .filter_map(|field| noted_in(&field, helo));
+        if settings.newest_received_spf {
+            noted.next()
+        } else {
+            noted.last()
+        }
     }
 
     fn is_welcome_by_spf(&self, by_default: bool, known: &Known<'_, '_>) -> Result<bool, Wait> {
@@ -296,7 +344,10 @@ impl<'m, 'a> Senders<'m, 'a> {
         let signatures = self.signatures(known)?;
         let mut counting = signatures.iter().filter(|signed| counts(signed));
         Ok(counting.any(|signed| {
-            domains.is_empty() || domains.iter().any(|domain| is_domain(&signed.identity_domain, domain))
+            domains.is_empty()
+                || domains
+                    .iter()
+                    .any(|domain| is_domain(&signed.identity_domain, domain))
         }))
     }
 
@@ -310,7 +361,9 @@ impl<'m, 'a> Senders<'m, 'a> {
         for author in self.mail.values_of("From:addr") {
             let author = text(&author);
             let own = domain_of(&author).unwrap_or_default();
-            let listed = signers.iter().filter(|signer| signer.author.is_match(author.as_bytes()));
+            let listed = signers
+                .iter()
+                .filter(|signer| signer.author.is_match(author.as_bytes()));
             let mut wanted: Vec<&str> = listed.map(|signer| signer.signer.as_str()).collect();
             if self.is_listed(list, &author) {
                 wanted.push("");
@@ -318,11 +371,14 @@ impl<'m, 'a> Senders<'m, 'a> {
             for wanted in wanted {
                 let wanted = wanted.rsplit('@').next().unwrap_or_default();
                 let domain = if wanted.is_empty() { &own } else { wanted };
-                let strictly_below = domain.strip_prefix("*.").or_else(|| domain.strip_prefix('.'));
+                let strictly_below = domain
+                    .strip_prefix("*.")
+                    .or_else(|| domain.strip_prefix('.'));
                 let fits = |signed: &Signed| match strictly_below {
-                    Some(domain) => {
-                        signed.identity_domain.strip_suffix(domain).is_some_and(|before| before.ends_with('.'))
-                    }
+                    Some(domain) => signed
+                        .identity_domain
+                        .strip_suffix(domain)
+                        .is_some_and(|before| before.ends_with('.')),
                     None => signed.identity_domain == *domain,
                 };
                 if self.signed_by(&[], known, |signed| self.is_strong(signed) && fits(signed))? {
@@ -335,14 +391,25 @@ impl<'m, 'a> Senders<'m, 'a> {
 
     /// Author domain signing practices, RFC 5617: historic, but rules ask for them, and files
     /// override them.
-    fn practises(&self, letters: &str, domains: &[String], known: &Known<'_, '_>) -> Result<bool, Wait> {
+    fn practises(
+        &self,
+        letters: &str,
+        domains: &[String],
+        known: &Known<'_, '_>,
+    ) -> Result<bool, Wait> {
         let mut found = false;
         let authors = self.author_domains();
         for author in authors.iter().filter(|domain| domain.contains('.')) {
             let own = |signed: &&Signed| signed.identity_domain == *author;
             let signatures = self.signatures(known)?;
-            let is_proven = signatures.iter().filter(own).any(|signed| self.is_strong(signed));
-            let is_open = signatures.iter().filter(own).any(|signed| signed.outcome == Outcome::TemporaryFailure);
+            let is_proven = signatures
+                .iter()
+                .filter(own)
+                .any(|signed| self.is_strong(signed));
+            let is_open = signatures
+                .iter()
+                .filter(own)
+                .any(|signed| signed.outcome == Outcome::TemporaryFailure);
             if !is_proven && !is_open {
                 found |= letters.contains(self.practice(author, known)?);
             }
@@ -412,7 +479,9 @@ impl<'m, 'a> Senders<'m, 'a> {
             proven.senders.push(&relay.helo);
         }
         let valid = signatures.iter().filter(|signed| self.is_valid(signed));
-        proven.signers.extend(valid.map(|signed| signed.domain.as_str()));
+        proven
+            .signers
+            .extend(valid.map(|signed| signed.domain.as_str()));
         dmarc::verify(&author, &proven, &registered, known).map(Some)
     }
 }
@@ -428,10 +497,14 @@ fn domain_of(address: &str) -> Option<String> {
 
 /// `wanted` is a domain, or `*.domain` or `.domain` for it and all below.
 fn is_domain(domain: &str, wanted: &str) -> bool {
-    let with_below = wanted.strip_prefix("*.").or_else(|| wanted.strip_prefix('.'));
+    let with_below = wanted
+        .strip_prefix("*.")
+        .or_else(|| wanted.strip_prefix('.'));
     match with_below {
         None => domain == wanted,
-        Some(wanted) => domain.strip_suffix(wanted).is_some_and(|before| before.is_empty() || before.ends_with('.')),
+        Some(wanted) => domain
+            .strip_suffix(wanted)
+            .is_some_and(|before| before.is_empty() || before.ends_with('.')),
     }
 }
 
@@ -457,7 +530,10 @@ fn noted_in(field: &str, helo: bool) -> Option<SpfResult> {
         let identity = value.split_once("identity=").map(|(_, rest)| word(rest));
         (word(value.trim_start()), identity)
     } else {
-        let value = field.strip_prefix("arc-").unwrap_or(field).strip_prefix("authentication-results:")?;
+        let value = field
+            .strip_prefix("arc-")
+            .unwrap_or(field)
+            .strip_prefix("authentication-results:")?;
         let clause = value.split(';').map(str::trim).find_map(|clause| {
             let rest = clause.strip_prefix("spf")?.trim_start().strip_prefix('=')?;
             Some(rest.trim_start())
@@ -480,14 +556,30 @@ mod tests {
     #[test]
     fn what_our_servers_noted() {
         for (field, helo, expected) in [
-            ("received-spf: pass (mx: domain of a@b.example) identity=mailfrom; client-ip=192.0.2.1", false, Some(SpfResult::Pass)),
-            ("received-spf: softfail identity=helo; x", true, Some(SpfResult::SoftFail)),
+            (
+                "received-spf: pass (mx: domain of a@b.example) identity=mailfrom; client-ip=192.0.2.1",
+                false,
+                Some(SpfResult::Pass),
+            ),
+            (
+                "received-spf: softfail identity=helo; x",
+                true,
+                Some(SpfResult::SoftFail),
+            ),
             ("received-spf: softfail identity=helo; x", false, None),
             ("received-spf: fail", false, Some(SpfResult::Fail)),
             ("received-spf: moon", false, None),
             ("received-spf: pass identity=pra", false, None),
-            ("authentication-results: mx; dkim=pass; spf=hardfail smtp.mailfrom=x", false, Some(SpfResult::Fail)),
-            ("arc-authentication-results: i=1; spf=none smtp.helo=x", true, Some(SpfResult::None)),
+            (
+                "authentication-results: mx; dkim=pass; spf=hardfail smtp.mailfrom=x",
+                false,
+                Some(SpfResult::Fail),
+            ),
+            (
+                "arc-authentication-results: i=1; spf=none smtp.helo=x",
+                true,
+                Some(SpfResult::None),
+            ),
             ("subject: spf=pass", false, None),
         ] {
             assert_eq!(noted_in(field, helo), expected, "{field}");

@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 
 use super::hashes::HashTest;
+use super::origin;
 use super::senders::SenderTest;
 use super::views::Views;
-use super::origin;
 use super::wire::{Answer, Kind, Question, Record};
 use crate::pattern::Pattern;
 
@@ -242,9 +242,9 @@ impl NetworkTest {
         match self {
             Self::Sender(_) => true,
             Self::Links { keys, .. } => keys.iter().any(|key| *key != LinkKey::Domain),
-            Self::Ask { template, .. } => {
-                ["_DKIMDOMAIN_", "_ASN_", "_ASNCIDR_"].iter().any(|tag| template.contains(tag))
-            }
+            Self::Ask { template, .. } => ["_DKIMDOMAIN_", "_ASN_", "_ASNCIDR_"]
+                .iter()
+                .any(|tag| template.contains(tag)),
             _ => false,
         }
     }

@@ -213,7 +213,9 @@ impl<'m, 'a> Views<'m, 'a> {
                 "DKIMDOMAIN" => self.senders.signer_domains(answer).unwrap_or_default(),
                 "ASN" | "ASNCIDR" => {
                     let tags = origin::tags(self.mail, answer).into_iter();
-                    tags.filter(|(known, _)| known == tag).map(|(_, value)| value).collect()
+                    tags.filter(|(known, _)| known == tag)
+                        .map(|(_, value)| value)
+                        .collect()
                 }
                 tag => self.tag_values(tag),
             };

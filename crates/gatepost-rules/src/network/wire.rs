@@ -73,9 +73,8 @@ impl Question {
 
     /// Whether the name is one that can be asked for.
     pub(crate) fn can_be_asked(&self) -> bool {
-        let is_label = |label: &str| {
-            !label.is_empty() && label.len() <= LABEL_BYTES_MAX && label.is_ascii()
-        };
+        let is_label =
+            |label: &str| !label.is_empty() && label.len() <= LABEL_BYTES_MAX && label.is_ascii();
         self.name.len() <= NAME_BYTES_MAX && self.name.split('.').all(is_label)
     }
 

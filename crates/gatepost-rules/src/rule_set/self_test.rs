@@ -15,7 +15,9 @@ impl RuleSet {
     /// rule to run.
     pub fn self_tests(&self) -> Vec<Problem> {
         let examples = self.definitions.examples.iter();
-        examples.filter_map(|example| self.self_test(example)).collect()
+        examples
+            .filter_map(|example| self.self_test(example))
+            .collect()
     }
 
     fn self_test(&self, example: &Example) -> Option<Problem> {
@@ -30,7 +32,10 @@ impl RuleSet {
                 mend: String::new(),
             })
         };
-        let test = self.definitions.find(&example.rule).and_then(|rule| rule.test.as_ref());
+        let test = self
+            .definitions
+            .find(&example.rule)
+            .and_then(|rule| rule.test.as_ref());
         let Some(test) = test else {
             let reason = "an example is of a rule that is not there".to_owned();
             return problem(Severity::Note, "example without a rule", reason);
@@ -43,14 +48,21 @@ impl RuleSet {
         let message = message(test, &example.text);
         let mail = Mail::parse_with(&message, self.configuration());
         let context = ScanContext::default();
-        let state = self.plain.program.run(&mail, None, self.time_max, &context, None);
+        let state = self
+            .plain
+            .program
+            .run(&mail, None, self.time_max, &context, None);
         let hits = state.value(id as u32) != 0.0;
         if hits == example.should_hit {
             return None;
         }
         let text = String::from_utf8_lossy(&example.text);
         let verb = if hits { "hits" } else { "does not hit" };
-        problem(Severity::Warning, "self-test failed", format!("it {verb} its example {text:?}"))
+        problem(
+            Severity::Warning,
+            "self-test failed",
+            format!("it {verb} its example {text:?}"),
+        )
     }
 }
 
@@ -84,13 +96,22 @@ mod tests {
             test C ok pills \\# and more\n\
             test D ok nothing\n\
             test A maybe x\n";
-        let (rules, problems) = RuleSet::from_text("a.cf", rules.as_bytes(), &RulesSettings::default());
+        let (rules, problems) =
+            RuleSet::from_text("a.cf", rules.as_bytes(), &RulesSettings::default());
         assert_eq!(problems.len(), 1, "{problems:?}");
         assert_eq!(problems[0].line, 10);
-        let told: Vec<(u32, &str)> = rules.self_tests().iter().map(|problem| (problem.line, problem.cause)).collect();
+        let told: Vec<(u32, &str)> = rules
+            .self_tests()
+            .iter()
+            .map(|problem| (problem.line, problem.cause))
+            .collect();
         assert_eq!(
             told,
-            [(4, "self-test failed"), (6, "self-test failed"), (9, "example without a rule")]
+            [
+                (4, "self-test failed"),
+                (6, "self-test failed"),
+                (9, "example without a rule")
+            ]
         );
     }
 }

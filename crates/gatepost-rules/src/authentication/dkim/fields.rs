@@ -11,7 +11,10 @@ pub(crate) struct RawField<'m> {
 
 impl<'m> RawField<'m> {
     pub(crate) fn name(&self) -> &'m [u8] {
-        self.text.get(..self.colon).unwrap_or_default().trim_ascii_end()
+        self.text
+            .get(..self.colon)
+            .unwrap_or_default()
+            .trim_ascii_end()
     }
 
     pub(crate) fn value(&self) -> &'m [u8] {
@@ -29,7 +32,9 @@ pub(crate) struct RawMail<'m> {
 /// A message with CRLF at the end of every line.
 pub(crate) fn with_line_ends(message: &[u8]) -> Cow<'_, [u8]> {
     let is_bare = |at: usize| at == 0 || message.get(at - 1) != Some(&b'\r');
-    let bare = memchr::memchr_iter(b'\n', message).filter(|&at| is_bare(at)).count();
+    let bare = memchr::memchr_iter(b'\n', message)
+        .filter(|&at| is_bare(at))
+        .count();
     if bare == 0 {
         return Cow::Borrowed(message);
     }
@@ -69,7 +74,10 @@ impl<'m> RawMail<'m> {
             }
             at += length;
             if rest.get(..length) == Some(b"\r\n") {
-                return Self { fields, body: message.get(at..).unwrap_or_default() };
+                return Self {
+                    fields,
+                    body: message.get(at..).unwrap_or_default(),
+                };
             }
         }
         finish(start, at, &mut fields);
@@ -77,7 +85,10 @@ impl<'m> RawMail<'m> {
     }
 
     /// The fields of this name, in lower case, with their places.
-    pub(crate) fn fields_named<'f>(&'f self, name: &'f [u8]) -> impl DoubleEndedIterator<Item = (usize, RawField<'m>)> + 'f {
+    pub(crate) fn fields_named<'f>(
+        &'f self,
+        name: &'f [u8],
+    ) -> impl DoubleEndedIterator<Item = (usize, RawField<'m>)> + 'f {
         let all = self.fields.iter().copied().enumerate();
         all.filter(move |(_, field)| field.name().eq_ignore_ascii_case(name))
     }

@@ -29,7 +29,10 @@ impl Key {
             return None;
         }
         let bytes = decode_base64(tags.raw("p").filter(|key| !key.is_empty())?);
-        let kind = tags.text("k").unwrap_or_else(|| "rsa".to_owned()).to_ascii_lowercase();
+        let kind = tags
+            .text("k")
+            .unwrap_or_else(|| "rsa".to_owned())
+            .to_ascii_lowercase();
         let (bytes, is_rsa) = match kind.as_str() {
             "rsa" => (rsa_key(&bytes)?.to_vec(), true),
             "ed25519" => (bytes, false),
@@ -37,7 +40,10 @@ impl Key {
         };
         let list = |name: &str| -> Vec<String> {
             let text = tags.text(name).unwrap_or_default().to_ascii_lowercase();
-            text.split(':').filter(|word| !word.is_empty()).map(str::to_owned).collect()
+            text.split(':')
+                .filter(|word| !word.is_empty())
+                .map(str::to_owned)
+                .collect()
         };
         let (flags, services) = (list("t"), list("s"));
         Some(Self {
@@ -46,7 +52,10 @@ impl Key {
             hashes: list("h"),
             is_strict: flags.iter().any(|flag| flag == "s"),
             is_test: flags.iter().any(|flag| flag == "y"),
-            serves_mail: services.is_empty() || services.iter().any(|service| service == "*" || service == "email"),
+            serves_mail: services.is_empty()
+                || services
+                    .iter()
+                    .any(|service| service == "*" || service == "email"),
         })
     }
 
@@ -70,16 +79,27 @@ impl Key {
     /// Whether a signature of a text is this key's.
     pub(crate) fn verifies(&self, algorithm: Algorithm, text: &[u8], value: &[u8]) -> bool {
         let (method, is_rsa): (&dyn VerificationAlgorithm, bool) = match algorithm {
-            Algorithm::RsaSha1 => (&signature::RSA_PKCS1_1024_8192_SHA1_FOR_LEGACY_USE_ONLY, true),
-            Algorithm::RsaSha256 => (&signature::RSA_PKCS1_1024_8192_SHA256_FOR_LEGACY_USE_ONLY, true),
+            Algorithm::RsaSha1 => (
+                &signature::RSA_PKCS1_1024_8192_SHA1_FOR_LEGACY_USE_ONLY,
+                true,
+            ),
+            Algorithm::RsaSha256 => (
+                &signature::RSA_PKCS1_1024_8192_SHA256_FOR_LEGACY_USE_ONLY,
+                true,
+            ),
             // RFC 8463 section 3: what is signed is the hash.
             Algorithm::Ed25519Sha256 => {
                 let hash = algorithm.hash(text);
                 return !self.is_rsa
-                    && UnparsedPublicKey::new(&signature::ED25519, &self.bytes).verify(&hash, value).is_ok();
+                    && UnparsedPublicKey::new(&signature::ED25519, &self.bytes)
+                        .verify(&hash, value)
+                        .is_ok();
             }
         };
-        self.is_rsa == is_rsa && UnparsedPublicKey::new(method, &self.bytes).verify(text, value).is_ok()
+        self.is_rsa == is_rsa
+            && UnparsedPublicKey::new(method, &self.bytes)
+                .verify(text, value)
+                .is_ok()
     }
 }
 
@@ -95,7 +115,12 @@ fn element(text: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     } else {
         let count = usize::from(first & 0x7f);
         let (bytes, rest) = rest.split_at_checked(count).filter(|_| count <= 4)?;
-        (bytes.iter().fold(0, |length, &byte| length << 8 | usize::from(byte)), rest)
+        (
+            bytes
+                .iter()
+                .fold(0, |length, &byte| length << 8 | usize::from(byte)),
+            rest,
+        )
     };
     let (content, rest) = rest.split_at_checked(length)?;
     Some((tag, content, rest))

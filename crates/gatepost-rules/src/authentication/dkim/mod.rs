@@ -47,7 +47,11 @@ pub(crate) enum Outcome {
 }
 
 /// All signatures of a message, in their order.
-pub(crate) fn verify(mail: &RawMail<'_>, known: &Known<'_, '_>, now: u64) -> Result<Vec<Signed>, Wait> {
+pub(crate) fn verify(
+    mail: &RawMail<'_>,
+    known: &Known<'_, '_>,
+    now: u64,
+) -> Result<Vec<Signed>, Wait> {
     let mut all = Vec::new();
     let mut wait = false;
     for (index, field) in mail.fields_named(b"dkim-signature").take(SIGNATURES_MAX) {
@@ -58,7 +62,9 @@ pub(crate) fn verify(mail: &RawMail<'_>, known: &Known<'_, '_>, now: u64) -> Res
         let text = |name| tags.text(name).unwrap_or_default();
         let domain = text("d").to_ascii_lowercase();
         let identity = tags.text("i").unwrap_or_else(|| format!("@{domain}"));
-        let identity_domain = identity.rsplit_once('@').map(|(_, domain)| domain.to_ascii_lowercase());
+        let identity_domain = identity
+            .rsplit_once('@')
+            .map(|(_, domain)| domain.to_ascii_lowercase());
         let mut signed = Signed {
             identity_domain: identity_domain.unwrap_or_else(|| domain.clone()),
             identity,
@@ -78,7 +84,11 @@ pub(crate) fn verify(mail: &RawMail<'_>, known: &Known<'_, '_>, now: u64) -> Res
                     signed.is_test = key.is_test;
                     let is_good = key.allows(&signature)
                         && signature.covers_body(mail)
-                        && key.verifies(signature.algorithm, &signature.signed_text(mail, index), &signature.value);
+                        && key.verifies(
+                            signature.algorithm,
+                            &signature.signed_text(mail, index),
+                            &signature.value,
+                        );
                     if is_good {
                         signed.outcome = Outcome::Pass;
                     }
@@ -100,7 +110,9 @@ pub(crate) enum Fetched {
 pub(crate) fn fetch(signature: &Signature, known: &Known<'_, '_>) -> Result<Fetched, Wait> {
     let name = format!("{}._domainkey.{}", signature.selector, signature.domain);
     Ok(match known.look(&name, Kind::Txt)? {
-        Looked::Records(records) => texts(records).find_map(Key::parse).map_or(Fetched::None, Fetched::Key),
+        Looked::Records(records) => texts(records)
+            .find_map(Key::parse)
+            .map_or(Fetched::None, Fetched::Key),
         Looked::Nothing { .. } => Fetched::None,
         Looked::Failed => Fetched::Later,
     })
@@ -118,11 +130,14 @@ mod tests {
         let zone = Zone::read(include_str!("../../../tests/data/authentication/keys.txt"));
         let answer = |question: &Question| zone.answer(question);
         let known = Known::new(&answer, true);
-        let message = include_str!("../../../tests/data/authentication/signed.eml").replace('\n', "\r\n");
+        let message =
+            include_str!("../../../tests/data/authentication/signed.eml").replace('\n', "\r\n");
         let outcomes = |message: &str| {
             let mail = RawMail::read(message.as_bytes());
             let all = verify(&mail, &known, 1_000_000_000).expect("all is answered");
-            all.into_iter().map(|signed| (signed.selector, signed.outcome)).collect::<Vec<_>>()
+            all.into_iter()
+                .map(|signed| (signed.selector, signed.outcome))
+                .collect::<Vec<_>>()
         };
         let all = outcomes(&message);
         assert!(all.len() >= 4, "{all:?}");
@@ -134,11 +149,20 @@ mod tests {
             ("the subject", message.replace("Subject: ", "Subject: Re: ")),
         ] {
             let all = outcomes(&changed);
-            assert!(all.iter().all(|(_, outcome)| *outcome == Outcome::Fail), "{what}: {all:?}");
+            assert!(
+                all.iter().all(|(_, outcome)| *outcome == Outcome::Fail),
+                "{what}: {all:?}"
+            );
         }
         // Blanks at the ends of lines and of the body are nothing to the relaxed form, and something to the simple one.
-        let blanks = message.replace("Hello", "Hello ").replace("Hello \r\n", "Hello\t \r\n");
+        let blanks = message
+            .replace("Hello", "Hello ")
+            .replace("Hello \r\n", "Hello\t \r\n");
         let all = outcomes(&blanks);
-        assert!(all.iter().any(|(selector, outcome)| selector == "simple" && *outcome == Outcome::Fail), "{all:?}");
+        assert!(
+            all.iter()
+                .any(|(selector, outcome)| selector == "simple" && *outcome == Outcome::Fail),
+            "{all:?}"
+        );
     }
 }

@@ -65,7 +65,9 @@ impl Signature {
             return None;
         }
         let query = tags.text("q").unwrap_or_else(|| "dns/txt".to_owned());
-        if !query.split(':').any(|method| method.eq_ignore_ascii_case("dns/txt") || method.eq_ignore_ascii_case("dns")) {
+        if !query.split(':').any(|method| {
+            method.eq_ignore_ascii_case("dns/txt") || method.eq_ignore_ascii_case("dns")
+        }) {
             return None;
         }
         Self::of_fields(tags, now)
@@ -73,7 +75,11 @@ impl Signature {
 
     /// Reads the tags that `DKIM-Signature` and `ARC-Message-Signature` share.
     pub(crate) fn of_fields(tags: &Tags<'_>, now: u64) -> Option<Self> {
-        let fields: Vec<String> = tags.text("h")?.split(':').map(str::to_ascii_lowercase).collect();
+        let fields: Vec<String> = tags
+            .text("h")?
+            .split(':')
+            .map(str::to_ascii_lowercase)
+            .collect();
         // Section 5.4: a signature that leaves out From signs nothing.
         if !fields.iter().any(|name| name == "from") {
             return None;
@@ -92,10 +98,16 @@ impl Signature {
         signature.body_hash = decode_base64(tags.raw("bh")?);
         (signature.head_form, signature.body_form) = (head_form, body_form);
         signature.body_length = number("l")?.map(|length| length as usize);
-        if let Some((_, domain)) = tags.text("i").as_deref().and_then(|identity| identity.rsplit_once('@')) {
+        if let Some((_, domain)) = tags
+            .text("i")
+            .as_deref()
+            .and_then(|identity| identity.rsplit_once('@'))
+        {
             signature.identity_domain = domain.to_ascii_lowercase();
         }
-        let is_below = signature.identity_domain.strip_suffix(signature.domain.as_str());
+        let is_below = signature
+            .identity_domain
+            .strip_suffix(signature.domain.as_str());
         is_below?;
         is_below.filter(|before| before.is_empty() || before.ends_with('.'))?;
         Some(signature)
@@ -103,7 +115,10 @@ impl Signature {
 
     /// Reads the tags that every signature has.
     pub(crate) fn of_seal(tags: &Tags<'_>) -> Option<Self> {
-        let domain = tags.text("d").filter(|domain| !domain.is_empty())?.to_ascii_lowercase();
+        let domain = tags
+            .text("d")
+            .filter(|domain| !domain.is_empty())?
+            .to_ascii_lowercase();
         let value = decode_base64(tags.raw("b")?);
         Some(Self {
             algorithm: Algorithm::named(&tags.text("a")?)?,

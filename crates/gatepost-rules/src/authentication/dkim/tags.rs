@@ -16,7 +16,9 @@ impl<'t> Tags<'t> {
             let equals = memchr::memchr(b'=', pair)?;
             let (name, value) = pair.split_at(equals);
             let name = name.trim_ascii_end();
-            let is_name = name.iter().all(|&byte| byte.is_ascii_alphanumeric() || byte == b'_');
+            let is_name = name
+                .iter()
+                .all(|&byte| byte.is_ascii_alphanumeric() || byte == b'_');
             if name.is_empty() || !is_name || tags.iter().any(|(known, _)| *known == name) {
                 return None;
             }
@@ -27,14 +29,19 @@ impl<'t> Tags<'t> {
 
     /// A value as it stands.
     pub(crate) fn raw(&self, name: &str) -> Option<&'t [u8]> {
-        let find = |(known, value): &(&[u8], &'t [u8])| (*known == name.as_bytes()).then_some(*value);
+        let find =
+            |(known, value): &(&[u8], &'t [u8])| (*known == name.as_bytes()).then_some(*value);
         self.0.iter().find_map(find)
     }
 
     /// A value without white space, which folding may have put into it.
     pub(crate) fn text(&self, name: &str) -> Option<String> {
         let value = self.raw(name)?;
-        let kept: Vec<u8> = value.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect();
+        let kept: Vec<u8> = value
+            .iter()
+            .copied()
+            .filter(|byte| !byte.is_ascii_whitespace())
+            .collect();
         Some(String::from_utf8_lossy(&kept).into_owned())
     }
 }

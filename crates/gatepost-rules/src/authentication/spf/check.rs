@@ -105,7 +105,10 @@ impl<'a> Evaluation<'_, 'a> {
 
     fn matches(&mut self, mechanism: &Mechanism, domain: &str) -> Result<bool, Stop> {
         let address = self.sender.address;
-        if !matches!(mechanism, Mechanism::All | Mechanism::V4(..) | Mechanism::V6(..)) {
+        if !matches!(
+            mechanism,
+            Mechanism::All | Mechanism::V4(..) | Mechanism::V6(..)
+        ) {
             self.count_word()?;
         }
         match mechanism {
@@ -150,7 +153,8 @@ impl<'a> Evaluation<'_, 'a> {
             Mechanism::Pointer(name) => {
                 let target = self.target(name.as_deref(), domain)?.to_ascii_lowercase();
                 let is_of_target = |name: &str| {
-                    name.strip_suffix(&target).is_some_and(|before| before.is_empty() || before.ends_with('.'))
+                    name.strip_suffix(&target)
+                        .is_some_and(|before| before.is_empty() || before.ends_with('.'))
                 };
                 Ok(self.proven_names()?.into_iter().any(is_of_target))
             }
@@ -190,7 +194,11 @@ impl<'a> Evaluation<'_, 'a> {
     /// The names of the sender's address that lead back to it (section 5.5). Errors are no matches.
     fn proven_names(&self) -> Result<Vec<&'a str>, Wait> {
         let address = self.sender.address;
-        let zone = if address.is_ipv4() { "in-addr.arpa" } else { "ip6.arpa" };
+        let zone = if address.is_ipv4() {
+            "in-addr.arpa"
+        } else {
+            "ip6.arpa"
+        };
         let pointer = format!("{}.{zone}", ip::reversed(address));
         let Looked::Records(records) = self.known.look(&pointer, Kind::Ptr)? else {
             return Ok(Vec::new());
@@ -199,7 +207,12 @@ impl<'a> Evaluation<'_, 'a> {
         let mut wait = false;
         for name in names(records).take(NAMES_MAX) {
             match self.known.look(name, kind_of(address)) {
-                Ok(Looked::Records(records)) if records.iter().filter_map(address_of).any(|known| known == address) => {
+                Ok(Looked::Records(records))
+                    if records
+                        .iter()
+                        .filter_map(address_of)
+                        .any(|known| known == address) =>
+                {
                     proven.push(name);
                 }
                 Ok(_) => {}
@@ -211,8 +224,17 @@ impl<'a> Evaluation<'_, 'a> {
 
     /// What a macro's letter stands for (section 7.2).
     pub(super) fn value(&self, letter: char, domain: &str) -> Result<String, Wait> {
-        let Sender { address, local_part, domain: sender_domain, helo } = self.sender;
-        let local_part = if local_part.is_empty() { "postmaster" } else { local_part };
+        let Sender {
+            address,
+            local_part,
+            domain: sender_domain,
+            helo,
+        } = self.sender;
+        let local_part = if local_part.is_empty() {
+            "postmaster"
+        } else {
+            local_part
+        };
         Ok(match letter {
             's' => format!("{local_part}@{sender_domain}"),
             'l' => local_part.to_owned(),
@@ -223,14 +245,23 @@ impl<'a> Evaluation<'_, 'a> {
             'v' => "ip6".to_owned(),
             'i' => match address {
                 IpAddr::V4(address) => address.to_string(),
-                IpAddr::V6(_) => ip::reversed(address).split('.').rev().collect::<Vec<_>>().join("."),
+                IpAddr::V6(_) => ip::reversed(address)
+                    .split('.')
+                    .rev()
+                    .collect::<Vec<_>>()
+                    .join("."),
             },
             'p' => {
                 let names = self.proven_names()?;
                 let best = names.iter().find(|name| **name == domain).or_else(|| {
-                    names.iter().find(|name| name.strip_suffix(domain).is_some_and(|before| before.ends_with('.')))
+                    names.iter().find(|name| {
+                        name.strip_suffix(domain)
+                            .is_some_and(|before| before.ends_with('.'))
+                    })
                 });
-                best.or(names.first()).map_or("unknown", |name| name).to_owned()
+                best.or(names.first())
+                    .map_or("unknown", |name| name)
+                    .to_owned()
             }
             _ => String::new(),
         })
@@ -238,7 +269,11 @@ impl<'a> Evaluation<'_, 'a> {
 }
 
 fn kind_of(address: IpAddr) -> Kind {
-    if address.is_ipv4() { Kind::A } else { Kind::Aaaa }
+    if address.is_ipv4() {
+        Kind::A
+    } else {
+        Kind::Aaaa
+    }
 }
 
 fn address_of(record: &Record) -> Option<IpAddr> {
@@ -275,7 +310,9 @@ fn is_domain(domain: &str) -> bool {
     let domain = domain.strip_suffix('.').unwrap_or(domain);
     domain.contains('.')
         && domain.len() <= 253
-        && domain.split('.').all(|label| !label.is_empty() && label.len() <= 63)
+        && domain
+            .split('.')
+            .all(|label| !label.is_empty() && label.len() <= 63)
 }
 
 #[cfg(test)]

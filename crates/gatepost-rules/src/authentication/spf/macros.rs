@@ -39,7 +39,9 @@ fn pieces(text: &str) -> Option<Vec<Piece<'_>>> {
     }
     pieces.push(Piece::Text(rest));
     let is_text = |piece: &Piece<'_>| match piece {
-        Piece::Text(text) => text.bytes().all(|byte| byte.is_ascii_graphic() || byte == b' '),
+        Piece::Text(text) => text
+            .bytes()
+            .all(|byte| byte.is_ascii_graphic() || byte == b' '),
         Piece::Macro { .. } => true,
     };
     pieces.iter().all(is_text).then_some(pieces)
@@ -54,7 +56,11 @@ fn read_macro(inner: &str) -> Option<Piece<'_>> {
     let rest = inner.get(1..)?;
     let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
     let (number, rest) = rest.split_at(digits);
-    let keep: usize = if number.is_empty() { 0 } else { number.parse().ok().filter(|&keep| keep > 0)? };
+    let keep: usize = if number.is_empty() {
+        0
+    } else {
+        number.parse().ok().filter(|&keep| keep > 0)?
+    };
     let after_r = rest.strip_prefix(['r', 'R']);
     let delimiters = after_r.unwrap_or(rest);
     let all_known = delimiters.chars().all(|letter| ".-+,/_=".contains(letter));
@@ -62,7 +68,11 @@ fn read_macro(inner: &str) -> Option<Piece<'_>> {
         letter,
         keep,
         reverse: after_r.is_some(),
-        delimiters: if delimiters.is_empty() { "." } else { delimiters },
+        delimiters: if delimiters.is_empty() {
+            "."
+        } else {
+            delimiters
+        },
     })
 }
 
@@ -72,18 +82,32 @@ pub(super) fn check(text: &str) -> Option<()> {
 }
 
 /// Fills in the macros of a name.
-pub(super) fn expand(text: &str, evaluation: &Evaluation<'_, '_>, domain: &str) -> Result<String, Wait> {
+pub(super) fn expand(
+    text: &str,
+    evaluation: &Evaluation<'_, '_>,
+    domain: &str,
+) -> Result<String, Wait> {
     let mut name = String::new();
     for piece in pieces(text).unwrap_or_default() {
         match piece {
             Piece::Text(text) => name.push_str(text),
-            Piece::Macro { letter, keep, reverse, delimiters } => {
+            Piece::Macro {
+                letter,
+                keep,
+                reverse,
+                delimiters,
+            } => {
                 let value = evaluation.value(letter.to_ascii_lowercase(), domain)?;
-                let mut parts: Vec<&str> = value.split(|letter| delimiters.contains(letter)).collect();
+                let mut parts: Vec<&str> =
+                    value.split(|letter| delimiters.contains(letter)).collect();
                 if reverse {
                     parts.reverse();
                 }
-                let skipped = if keep == 0 { 0 } else { parts.len().saturating_sub(keep) };
+                let skipped = if keep == 0 {
+                    0
+                } else {
+                    parts.len().saturating_sub(keep)
+                };
                 let value = parts.get(skipped..).unwrap_or_default().join(".");
                 if letter.is_ascii_uppercase() {
                     escape(&value, &mut name);

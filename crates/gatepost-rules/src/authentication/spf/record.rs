@@ -44,7 +44,9 @@ pub(super) fn is_record(text: &[u8]) -> bool {
 impl Record {
     /// Reads a record; `None` is a permanent error.
     pub(super) fn parse(text: &[u8]) -> Option<Self> {
-        let text = std::str::from_utf8(text).ok().filter(|text| text.is_ascii())?;
+        let text = std::str::from_utf8(text)
+            .ok()
+            .filter(|text| text.is_ascii())?;
         let mut record = Self::default();
         let mut has_explanation = false;
         for word in text.split(' ').skip(1).filter(|word| !word.is_empty()) {
@@ -120,8 +122,8 @@ fn with_bits(text: &str, max: u8) -> Option<(&str, u8)> {
 }
 
 fn number_of_bits(text: &str, max: u8) -> Option<u8> {
-    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit())
-        && (text == "0" || !text.starts_with('0'));
+    let is_plain =
+        text.bytes().all(|byte| byte.is_ascii_digit()) && (text == "0" || !text.starts_with('0'));
     text.parse().ok().filter(|bits| is_plain && *bits <= max)
 }
 
@@ -155,12 +157,15 @@ fn place(rest: &str) -> Option<Place> {
 /// A name with macros, that ends in a macro or in a top-level label (section 7.1).
 fn domain_spec(text: &str) -> Option<String> {
     super::macros::check(text)?;
-    let ends_in_macro = text.ends_with('}') || text.ends_with("%%") || text.ends_with("%_") || text.ends_with("%-");
+    let ends_in_macro =
+        text.ends_with('}') || text.ends_with("%%") || text.ends_with("%_") || text.ends_with("%-");
     let last = text.strip_suffix('.').unwrap_or(text).rsplit('.').next()?;
     let is_label = !last.is_empty()
         && !last.starts_with('-')
         && !last.ends_with('-')
-        && last.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+        && last
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
         && !last.bytes().all(|byte| byte.is_ascii_digit());
     let has_dot = text.strip_suffix('.').unwrap_or(text).contains('.');
     (ends_in_macro || is_label && has_dot).then(|| text.to_owned())
@@ -177,22 +182,43 @@ mod tests {
         )
         .unwrap();
         assert_eq!(record.directives.len(), 4);
-        assert_eq!(record.directives[1].1, Mechanism::Addresses(Place {
-            name: Some("%{d}".to_owned()),
-            bits_v4: 24,
-            bits_v6: 64,
-        }));
+        assert_eq!(
+            record.directives[1].1,
+            Mechanism::Addresses(Place {
+                name: Some("%{d}".to_owned()),
+                bits_v4: 24,
+                bits_v6: 64,
+            })
+        );
         assert_eq!(record.redirect.as_deref(), Some("y.example"));
     }
 
     #[test]
     fn one_bad_word_spoils_the_record() {
         for bad in [
-            "moon", "ip4:192.0.2.256", "ip4:192.0.2.0/33", "ip4:192.0.2.0/08", "a:", "include", "all:x.example",
-            "include:x", "a/24/64", "mx//129", "redirect=a.example redirect=b.example", "exists:%{q}.example", "1x=y",
-            "ip6:::1/129", "ptr:", "a:example.1", "-",
+            "moon",
+            "ip4:192.0.2.256",
+            "ip4:192.0.2.0/33",
+            "ip4:192.0.2.0/08",
+            "a:",
+            "include",
+            "all:x.example",
+            "include:x",
+            "a/24/64",
+            "mx//129",
+            "redirect=a.example redirect=b.example",
+            "exists:%{q}.example",
+            "1x=y",
+            "ip6:::1/129",
+            "ptr:",
+            "a:example.1",
+            "-",
         ] {
-            assert_eq!(Record::parse(format!("v=spf1 {bad}").as_bytes()), None, "{bad}");
+            assert_eq!(
+                Record::parse(format!("v=spf1 {bad}").as_bytes()),
+                None,
+                "{bad}"
+            );
         }
         assert!(is_record(b"V=SPF1") && is_record(b"v=spf1 all") && !is_record(b"v=spf10 all"));
     }
