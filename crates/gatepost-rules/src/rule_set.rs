@@ -349,26 +349,12 @@ impl RuleSet {
             hits,
             autolearn,
             limited: state.limited.iter().filter_map(name).collect(),
-            tags: self.tags(mail),
+            tags: tags(mail),
             preview: report::preview(mail.body()),
             subject_prefix,
             ending,
             options: Arc::clone(user.map_or(&self.options, |user| &user.options)),
         }
-    }
-
-    /// Tags of templates that the network filled; those that it could not are empty.
-    fn tags(&self, mail: &Mail<'_>) -> Vec<(String, String)> {
-        let mut tags = mail.findings().tags.get().cloned().unwrap_or_default();
-        let senders = &mail.configuration().senders;
-        for zone in senders.networks_v4.iter().chain(&senders.networks_v6) {
-            for tag in [&zone.number_tag, &zone.route_tag] {
-                if !tags.iter().any(|(known, _)| known == tag) {
-                    tags.push((tag.clone(), String::new()));
-                }
-            }
-        }
-        tags
     }
 
     /// How many rules there are.
@@ -462,6 +448,20 @@ impl Compiled {
             needs_hit: near.needs_hit,
         })
     }
+}
+
+/// Tags of templates that the network filled; those that it could not are empty.
+fn tags(mail: &Mail<'_>) -> Vec<(String, String)> {
+    let mut tags = mail.findings().tags.get().cloned().unwrap_or_default();
+    let senders = &mail.configuration().senders;
+    for zone in senders.networks_v4.iter().chain(&senders.networks_v6) {
+        for tag in [&zone.number_tag, &zone.route_tag] {
+            if !tags.iter().any(|(known, _)| known == tag) {
+                tags.push((tag.clone(), String::new()));
+            }
+        }
+    }
+    tags
 }
 
 fn language(settings: &RulesSettings) -> Language {

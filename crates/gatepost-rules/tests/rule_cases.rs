@@ -10,7 +10,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use gatepost_rules::{RuleSet, RulesSettings, ScanContext};
+use gatepost_rules::{Problem, RuleSet, RulesSettings, ScanContext};
 
 struct Case {
     message: String,
@@ -233,4 +233,56 @@ fn languages_are_told_apart_as_spamassassin_does() {
         ours.iter().any(|told| told.contains("UNWANTED"))
             && ours.iter().any(|told| !told.contains("UNWANTED"))
     );
+}
+
+/// Debian's rules with every plugin that its lists name: each line that has no effect says why.
+#[test]
+fn debian_rules_have_no_unexplained_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut plugins = String::new();
+    for entry in
+        std::fs::read_dir("/etc/spamassassin").expect("the peer 'spamassassin' is installed")
+    {
+        let path = entry.expect("an entry").path();
+        if path.extension().is_some_and(|extension| extension == "pre") {
+            let text = std::fs::read_to_string(path).expect("text");
+            let lines = text.lines().map(|line| line.trim_start_matches(['#', ' ']));
+            let loading = lines.filter(|line| line.starts_with("loadplugin "));
+            plugins.extend(loading.flat_map(|line| [line, "\n"]));
+        }
+    }
+    let list = folder.path().join("all.pre");
+    std::fs::write(&list, plugins).expect("written");
+    let rules = Path::new("/usr/share/spamassassin");
+    for network in [false, true] {
+        let settings = RulesSettings {
+            network,
+            dns_server: Some("127.0.0.1".to_owned()),
+            ..RulesSettings::default()
+        };
+        let (set, problems) = RuleSet::load(&[list.clone(), rules.to_path_buf()], &settings);
+        let told: Vec<String> = problems
+            .iter()
+            .filter(|problem| problem.severity > gatepost_rules::Severity::Note)
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(told.len(), 1, "{told:#?}");
+        assert!(told[0].contains("PhishTag"), "{told:?}");
+        let lacking = problems
+            .iter()
+            .filter(|problem| problem.cause == "plugin not here" && problem.rule.is_some());
+        for problem in lacking {
+            let is_known = ["DCC", "Pyzor", "Razor"]
+                .iter()
+                .any(|name| problem.reason.contains(name));
+            assert!(is_known, "{problem}");
+        }
+        let failed: Vec<Problem> = set
+            .self_tests()
+            .into_iter()
+            .filter(|problem| problem.cause != "example without a rule")
+            .collect();
+        assert!(failed.is_empty(), "{failed:?}");
+        assert!(set.statistics().rules > 2400, "{:?}", set.statistics());
+    }
 }

@@ -91,9 +91,8 @@ pub(crate) fn verify(
         published(&organization, known)
     };
     let (record, is_own) = match (own?, above?) {
-        (Err(Failed), _) => return Ok(DmarcResult::Unknown),
         (Ok(Some(record)), _) => (record, true),
-        (Ok(None), Err(Failed)) => return Ok(DmarcResult::Unknown),
+        (Err(Failed), _) | (Ok(None), Err(Failed)) => return Ok(DmarcResult::Unknown),
         (Ok(None), Ok(Some(record))) => (record, false),
         (Ok(None), Ok(None)) => return Ok(DmarcResult::NoPolicy),
     };
@@ -156,7 +155,7 @@ mod tests {
             _dmarc.slow.example TXT SERVFAIL
             _dmarc.other.example TXT v=spf1 -all",
         );
-        let answer = |question: &Question| zone.answer(question);
+        let answer = |question: &Question| Some(zone.answer(question));
         let known = Known::new(&answer, true);
         let registered = |host: &str| {
             let labels: Vec<&str> = host.rsplitn(3, '.').collect();

@@ -103,7 +103,9 @@ impl SenderSettings {
                 self.networks_v4.clear();
                 self.networks_v6.clear();
             }
-            "asn_prefix" => self.network_prefix = value.trim_matches(['\'', '"']).to_owned(),
+            "asn_prefix" => value
+                .trim_matches(['\'', '"'])
+                .clone_into(&mut self.network_prefix),
             "hashbl_ignore" => {
                 let words = value.split_whitespace().map(str::to_ascii_lowercase);
                 self.hashes_ignored.extend(words);

@@ -88,7 +88,7 @@ impl Feeds {
         };
         let link = bare(link);
         // A host without a path would be named by any of its pages.
-        let slashes = link.iter().filter(|&&byte| byte == b'/').count();
+        let slashes = memchr::memchr_iter(b'/', &link).count();
         slashes > 3
             && self
                 .links

@@ -293,15 +293,11 @@ impl HashTest {
                     .get(&lower)
                     .map_or(domain, String::as_str);
                 let registered = configuration.boundaries.registered(&lower);
-                let is_meant = match choice {
-                    Some(list) => list
-                        .and_then(|list| list.get(domain))
-                        .copied()
-                        .unwrap_or(false),
-                    None => {
-                        let skipped = &configuration.skipped_link_domains;
-                        !skipped.contains(&lower) && !skipped.contains(&registered)
-                    }
+                let is_meant = if let Some(list) = choice {
+                    list.and_then(|list| list.get(domain)).copied() == Some(true)
+                } else {
+                    let skipped = &configuration.skipped_link_domains;
+                    !skipped.contains(&lower) && !skipped.contains(&registered)
                 };
                 if is_meant {
                     found.push(self.in_case(self.part_of(user, domain, &registered).as_bytes()));

@@ -281,7 +281,7 @@ impl<'m, 'a> Senders<'m, 'a> {
         if settings.newest_received_spf {
             noted.next()
         } else {
-            noted.last()
+            noted.next_back()
         }
     }
 

@@ -328,7 +328,7 @@ mod tests {
         let text = include_str!("../../../tests/data/authentication/spf.txt");
         let (zone, cases) = text.split_once("----\n").expect("a zone, then cases");
         let zone = Zone::read(zone);
-        let answer = |question: &Question| zone.answer(question);
+        let answer = |question: &Question| Some(zone.answer(question));
         let mut count = 0;
         for case in cases.lines().filter(|line| !line.is_empty()) {
             let [address, sender, helo, expected] = case.split(' ').collect::<Vec<_>>()[..] else {
