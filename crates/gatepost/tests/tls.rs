@@ -341,3 +341,52 @@ fn mail_comes_encrypted_by_starttls_and_at_once() {
         "{lines:?}"
     );
 }
+
+#[test]
+fn spamc_asks_through_tls() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let authority = Authority::new(folder.path(), "authority");
+    authority.sign("server", "localhost", &SERVER_NAMES);
+    std::fs::write(
+        folder.path().join("rules.cf"),
+        "header BAD Subject =~ /^BAD/\nscore BAD 12.5\n",
+    )
+    .expect("written");
+    let settings = format!(
+        "rules.paths = ['{}']\nlisteners.spamd.tls = {{ bind = [\"127.0.0.1:0\"], cert = '{}', key = '{}' }}\n",
+        path("rules.cf"),
+        path("server.pem"),
+        path("server.key")
+    );
+    let gateway = Gateway::start(&settings);
+    let (port, ca) = (gateway.port("spamd/tls"), path("authority.pem"));
+    let arguments = [
+        "-S",
+        "--ssl-ca-file",
+        &ca,
+        "-x",
+        "-d",
+        "127.0.0.1",
+        "-p",
+        &port,
+        "-c",
+    ];
+    let output = run("spamc", &arguments, b"Subject: BAD news\n\ntext\n");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "12.5/5.0");
+    // Who does not know the authority gives up before a word of the mail is sent.
+    let arguments = [
+        "-S",
+        "--ssl-ca-file",
+        "/etc/ssl/certs/ca-certificates.crt",
+        "-x",
+        "-d",
+        "127.0.0.1",
+        "-p",
+        &port,
+        "-c",
+    ];
+    let output = run("spamc", &arguments, b"Subject: BAD news\n\ntext\n");
+    assert_ne!(output.status.code(), Some(1), "{output:?}");
+}
