@@ -68,7 +68,7 @@ impl Default for PagesSettings {
             requests_max: 1000,
             patience: Period::milliseconds(50),
             stragglers_max: 32,
-            queue: 256,
+            queue: 16_384,
             steps_max: 10_000_000,
             time_max: Period::seconds(5),
             output_max: ByteSize::mebibytes(16),

@@ -12,7 +12,7 @@
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
-use std::io;
+use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use gatepost_message::Peer;
+use smallvec::SmallVec;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
@@ -31,7 +32,7 @@ use super::first;
 use super::head::{self, Framing};
 use super::limits::PACED_BYTES;
 use super::log;
-use super::output::Output;
+use super::output::{Output, SLICES_PER_WRITE};
 use super::quick;
 use super::request::Request;
 use super::wire;
@@ -342,15 +343,26 @@ impl Connection {
     }
 
     fn poll_flush(&mut self, task: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while let Some(bytes) = self.unsent.front_mut() {
-            let written = ready!(Pin::new(&mut self.stream).poll_write(task, bytes))?;
+        while !self.unsent.is_empty() {
+            let slices: SmallVec<[IoSlice<'_>; SLICES_PER_WRITE]> = self
+                .unsent
+                .iter()
+                .take(SLICES_PER_WRITE)
+                .map(|bytes| IoSlice::new(bytes))
+                .collect();
+            let written = Pin::new(&mut self.stream).poll_write_vectored(task, &slices);
+            drop(slices);
+            let mut written = ready!(written)?;
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
             self.since = Instant::now();
-            if written < bytes.len() {
-                *bytes = bytes.slice(written..);
-            } else {
+            while let Some(bytes) = self.unsent.front_mut() {
+                if written < bytes.len() {
+                    *bytes = bytes.slice(written..);
+                    break;
+                }
+                written -= bytes.len();
                 self.unsent.pop_front();
             }
         }

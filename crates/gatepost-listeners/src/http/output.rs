@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use tokio::io::AsyncWrite;
 
 /// Enough for most batches in one system call; the kernel takes 1024.
-const SLICES_PER_WRITE: usize = 64;
+pub(super) const SLICES_PER_WRITE: usize = 64;
 
 #[derive(Debug)]
 enum Segment {
