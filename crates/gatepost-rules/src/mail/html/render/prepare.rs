@@ -1,0 +1,57 @@
+//! What is changed before a document is cut into tags.
+
+use std::borrow::Cow;
+
+/// Three things are changed before the document is cut into tags: `&nbsp;` to a blank, `<br/>` to
+/// `<br>`, and curly double quotes to straight ones, which mail programs take as attribute quotes.
+pub(super) fn prepare(source: &str) -> Cow<'_, str> {
+    let mut text = Cow::Borrowed(source);
+    if memchr::memmem::find(text.as_bytes(), b"&nbsp;").is_some() {
+        text = Cow::Owned(text.replace("&nbsp;", " "));
+    }
+    if memchr::memmem::find(text.as_bytes(), b"/>").is_some() {
+        text = Cow::Owned(without_empty_tags(&text));
+    }
+    if memchr::memmem::find(
+        text.as_bytes(),
+        "\u{201c}".get(..2).unwrap_or("\u{201c}").as_bytes(),
+    )
+    .is_some()
+        || text.contains(['\u{201c}', '\u{201d}'])
+    {
+        text = Cow::Owned(text.replace(['\u{201c}', '\u{201d}'], "\""));
+    }
+    text
+}
+
+pub(super) fn without_empty_tags(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let mut out = String::with_capacity(text.len());
+    let mut from = 0;
+    for slash in memchr::memmem::find_iter(bytes, b"/>") {
+        let mut end = slash;
+        while end > from
+            && bytes
+                .get(end - 1)
+                .copied()
+                .is_some_and(crate::mail::ascii::is_space)
+        {
+            end -= 1;
+        }
+        let mut start = end;
+        while start > from
+            && bytes
+                .get(start - 1)
+                .copied()
+                .is_some_and(crate::mail::ascii::is_word)
+        {
+            start -= 1;
+        }
+        if start < end && start > from && bytes.get(start - 1) == Some(&b'<') {
+            out.push_str(text.get(from..end).unwrap_or_default());
+            from = slash + 1;
+        }
+    }
+    out.push_str(text.get(from..).unwrap_or_default());
+    out
+}
