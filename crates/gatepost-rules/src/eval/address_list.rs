@@ -7,7 +7,7 @@ use std::collections::HashSet;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AddressList {
     exact: HashSet<String>,
-    globs: Vec<(String, Pattern)>,
+    globs: HashSet<String>,
 }
 
 impl AddressList {
@@ -15,10 +15,10 @@ impl AddressList {
     pub(crate) fn add(&mut self, text: &str) {
         for word in text.split_ascii_whitespace() {
             let word = word.to_ascii_lowercase();
-            if !word.contains(['*', '?']) {
+            if word.contains(['*', '?']) {
+                self.globs.insert(word);
+            } else {
                 self.exact.insert(word);
-            } else if let Ok(glob) = glob(&word) {
-                self.globs.push((word, glob));
             }
         }
     }
@@ -28,7 +28,7 @@ impl AddressList {
         for word in text.split_ascii_whitespace() {
             let word = word.to_ascii_lowercase();
             self.exact.remove(&word);
-            self.globs.retain(|(known, _)| *known != word);
+            self.globs.remove(&word);
         }
     }
 
@@ -44,8 +44,43 @@ impl AddressList {
             || self
                 .globs
                 .iter()
-                .any(|(_, glob)| glob.is_match(address.as_bytes()))
+                .any(|glob| fits(glob.as_bytes(), address.as_bytes()))
     }
+}
+
+/// Whether a glob takes all of a text; as with `.` and `$` in Perl, wildcards take no line feed and
+/// one that ends the text does not count.
+fn fits(glob: &[u8], text: &[u8]) -> bool {
+    let text = text.strip_suffix(b"\n").unwrap_or(text);
+    let (mut glob_at, mut at) = (0, 0);
+    // Behind the last `*`, and where the text went on after what it took so far.
+    let mut retry: Option<(usize, usize)> = None;
+    while at < text.len() || glob_at < glob.len() {
+        let is_feed = text.get(at) == Some(&b'\n');
+        match (glob.get(glob_at), text.get(at)) {
+            (Some(b'*'), _) => {
+                glob_at += 1;
+                retry = Some((glob_at, at));
+                continue;
+            }
+            (Some(b'?'), Some(_)) if !is_feed => {}
+            (Some(wanted), Some(byte)) if wanted == byte && *wanted != b'?' => {}
+            _ => {
+                let Some((behind, taken)) = retry.as_mut() else {
+                    return false;
+                };
+                if text.get(*taken).is_none_or(|byte| *byte == b'\n') {
+                    return false;
+                }
+                *taken += 1;
+                (glob_at, at) = (*behind, *taken);
+                continue;
+            }
+        }
+        glob_at += 1;
+        at += 1;
+    }
+    true
 }
 
 /// A pattern for a glob: `*` is any text, `?` any character.
@@ -69,6 +104,23 @@ pub(crate) fn glob(text: &str) -> Result<Pattern, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn wildcards_match_as_their_patterns_do() {
+        let texts = [
+            "", "a", "ab", "a@b.c", "x@a.b.c", "aab", "abab", "a\n", "a\nb", "ab\n", "a\n\n", "\n",
+        ];
+        for pattern in [
+            "*", "?", "a*", "*b", "a*b", "*a*b*", "*@*.c", "*@b.c", "??", "a?b", "*ab", "**", "?*",
+        ] {
+            let compiled = glob(pattern).unwrap();
+            for text in texts {
+                let expected = compiled.is_match(text.as_bytes());
+                let found = fits(pattern.as_bytes(), text.as_bytes());
+                assert_eq!(found, expected, "{pattern} {text:?}");
+            }
+        }
+    }
 
     #[test]
     fn wildcards_match() {

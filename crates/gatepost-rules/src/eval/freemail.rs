@@ -74,11 +74,7 @@ fn is_freemail(mail: &Mail<'_>, address: &[u8]) -> bool {
     {
         return false;
     }
-    lists.freemail_domains.contains(domain)
-        || lists
-            .freemail_globs
-            .iter()
-            .any(|glob| glob.is_match(address))
+    lists.freemail_domains.contains(domain) || lists.freemail_globs.contain(address)
 }
 
 /// Most addresses of a body that are noted.

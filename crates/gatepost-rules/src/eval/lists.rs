@@ -5,6 +5,7 @@ use super::phishing::Feeds;
 use super::text_cat::Languages;
 use crate::mail::{Directive, Pattern};
 use std::collections::{HashMap, HashSet};
+use std::sync::OnceLock;
 
 /// The settings of eval functions.
 #[derive(Clone, Debug)]
@@ -20,7 +21,7 @@ pub(crate) struct Lists {
     /// Mail domains anybody can have an address at.
     pub(crate) freemail_domains: HashSet<String>,
     /// The same with wildcards.
-    pub(crate) freemail_globs: Vec<Pattern>,
+    pub(crate) freemail_globs: FreemailGlobs,
     /// Addresses and domains that are no freemail after all.
     pub(crate) freemail_welcomelist: HashSet<String>,
     /// Most addresses in a body that are looked at.
@@ -49,6 +50,38 @@ pub(crate) struct Lists {
     pub(crate) phishing: Feeds,
 }
 
+/// Domains with wildcards, compiled to one pattern when first asked.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FreemailGlobs {
+    patterns: Vec<String>,
+    compiled: OnceLock<Option<Pattern>>,
+}
+
+impl FreemailGlobs {
+    fn add(&mut self, domain: &str) {
+        let pattern = domain
+            .replace('.', r"\.")
+            .replace('?', ".")
+            .replace('*', "[^.]*");
+        // One that is no pattern must not spoil the others.
+        if Pattern::with_flags(&pattern, "").is_ok() {
+            self.patterns.push(pattern);
+            self.compiled = OnceLock::new();
+        }
+    }
+
+    /// Whether an address is at one of the domains.
+    pub(crate) fn contain(&self, address: &[u8]) -> bool {
+        let all = || Pattern::with_flags(&format!("@(?:{})$", self.patterns.join("|")), "").ok();
+        !self.patterns.is_empty()
+            && self
+                .compiled
+                .get_or_init(all)
+                .as_ref()
+                .is_some_and(|all| all.is_match(address))
+    }
+}
+
 impl Default for Lists {
     fn default() -> Self {
         Self {
@@ -57,7 +90,7 @@ impl Default for Lists {
             welcomelist_from_rcvd: Vec::new(),
             default_welcomelist_from_rcvd: Vec::new(),
             freemail_domains: HashSet::new(),
-            freemail_globs: Vec::new(),
+            freemail_globs: FreemailGlobs::default(),
             freemail_welcomelist: HashSet::new(),
             freemail_body_emails_max: 5,
             freemail_body_freemails_max: 3,
@@ -192,12 +225,7 @@ impl Lists {
                 self.freemail_domains.insert(word);
                 continue;
             }
-            let pattern = word
-                .replace('.', r"\.")
-                .replace('?', ".")
-                .replace('*', "[^.]*");
-            self.freemail_globs
-                .extend(Pattern::with_flags(&format!("@(?:{pattern})$"), ""));
+            self.freemail_globs.add(&word);
         }
     }
 

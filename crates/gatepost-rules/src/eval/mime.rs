@@ -39,7 +39,11 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     ("check_for_uppercase", |arguments| {
         let (low, high) = (arguments.number(0)?, arguments.number(1)?);
         bound(move |mail| {
-            let percent = uppercase_percent(mail);
+            let percent = mail
+                .findings()
+                .uppercase_percent
+                .get_or_init(|| uppercase_percent(mail));
+            let percent = *percent;
             percent > low && percent <= high
         })
     }),

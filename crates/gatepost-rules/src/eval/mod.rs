@@ -71,6 +71,7 @@ pub(crate) struct Findings {
     listed_hosts: OnceCell<Vec<String>>,
     /// Texts of templates' tags that the network knew.
     pub(crate) tags: OnceCell<Vec<(String, String)>>,
+    uppercase_percent: OnceCell<f64>,
 }
 
 /// Why a call cannot run.
