@@ -2,7 +2,7 @@
 
 use super::state::State;
 use crate::pattern::Pattern;
-use crate::screen::{Automaton, Builder, Owner, Run, Visitor, required, required_run};
+use crate::screen::{Automaton, Builder, Owner, Run, Visitor, required, required_run, widen};
 
 /// The patterns of a list, by their index in it.
 #[derive(Debug, Default)]
@@ -31,7 +31,7 @@ impl Table {
         let mut always = Vec::new();
         let is_screened = patterns.len() >= worth.patterns_min && screens_are_on();
         for (index, (pattern, must_run)) in (0u32..).zip(patterns) {
-            let tree = pattern.take_tree();
+            let tree = widen(pattern.take_tree());
             let fragments = required(&tree, worth.bits_min).filter(|_| is_screened && !must_run);
             let Some(fragments) = fragments else {
                 let run = required_run(&tree).filter(|_| !must_run && screens_are_on());

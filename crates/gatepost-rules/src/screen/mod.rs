@@ -15,10 +15,13 @@ mod automaton;
 mod frequency;
 mod positions;
 mod required;
+mod sample;
+mod widen;
 
 pub(crate) use automaton::{Automaton, Visitor};
 pub(crate) use positions::{Builder, Owner};
 pub(crate) use required::{Run, required, required_run};
+pub(crate) use widen::widen;
 
 #[cfg(test)]
 mod tests {
@@ -42,7 +45,7 @@ mod tests {
     fn screen(patterns: &[&str]) -> Automaton {
         let mut builder = Builder::new();
         for (index, pattern) in (0u32..).zip(patterns) {
-            let tree = Pattern::parse(pattern.as_bytes()).unwrap().take_tree();
+            let tree = widen(Pattern::parse(pattern.as_bytes()).unwrap().take_tree());
             for fragment in required(&tree, 6.0).expect(pattern) {
                 builder.add(index, &fragment);
             }
@@ -125,7 +128,7 @@ mod tests {
             "/.{200}/",
             r"/(\w+) \1/",
         ] {
-            let tree = Pattern::parse(pattern.as_bytes()).unwrap().take_tree();
+            let tree = widen(Pattern::parse(pattern.as_bytes()).unwrap().take_tree());
             assert!(required(&tree, 6.0).is_none(), "{pattern}");
         }
     }

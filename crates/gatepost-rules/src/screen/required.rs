@@ -1,6 +1,9 @@
 //! Chooses the fragments of a pattern that a screen looks for.
 
+use std::cell::Cell;
+
 use super::frequency::chance;
+use super::sample::Ends;
 use crate::pattern::{Assertion, ByteSet, Greed, Node};
 
 /// Positions of one fragment beyond which it is not made longer.
@@ -9,6 +12,8 @@ const FRAGMENT_POSITIONS_MAX: u32 = 512;
 const PATTERN_POSITIONS_MAX: u32 = 2_500;
 /// A repetition of more rounds or positions is a gap, of which only the first rounds are looked for.
 const REPEAT_POSITIONS_MAX: u32 = 160;
+/// What a position of a fragment costs, in bits: the automaton grows by it.
+const POSITION_COST: f32 = 0.005;
 /// Rounds of a repetition that are looked for.
 const ROUNDS_MAX: u32 = 16;
 /// A repetition of one position may have more rounds than others.
@@ -17,8 +22,9 @@ const GROUP_ROUNDS_MAX: u32 = 4;
 const PIECES_MAX: usize = 4096;
 /// Alternations within alternations beyond which none is taken apart.
 const NESTING_MAX: u32 = 24;
-/// More bits say nothing new.
-const BITS_MAX: f32 = 40.0;
+/// More bits say nothing new. Where the fragments of a pattern have too many positions, shorter ones
+/// are chosen, which say less.
+const BITS_MAX: [f32; 3] = [40.0, 24.0, 16.0];
 /// What the start of a text is worth: it comes once in so many bytes, as a power of 2.
 const START_BITS: f32 = 6.0;
 /// More positions than this that are busy on average multiply the states of the automaton.
@@ -50,8 +56,18 @@ pub(crate) struct Fragment<'n> {
 /// are met less often than once in 2 to the power of `bits_min` bytes.
 pub(crate) fn required(node: &Node, bits_min: f32) -> Option<Vec<Fragment<'_>>> {
     let skips = !node.refers_to_groups();
-    let choice = best(node, Length::ZERO, skips, 0)?;
-    (choice.bits >= bits_min && choice.busy <= BUSY_MAX).then_some(choice.fragments)
+    let of_use = |choice: &Choice<'_>| choice.bits >= bits_min && choice.busy <= BUSY_MAX;
+    for bits_max in BITS_MAX {
+        let chooser = Chooser {
+            bits_max,
+            has_too_many: Cell::new(false),
+        };
+        let choice = chooser.best(node, Length::ZERO, skips, 0).filter(of_use);
+        if choice.is_some() || !chooser.has_too_many.get() {
+            return choice.map(|choice| choice.fragments);
+        }
+    }
+    None
 }
 
 /// A row of bytes of one set, at least so long, that each match holds.
@@ -139,21 +155,12 @@ struct Choice<'n> {
     busy: f32,
 }
 
-impl Choice<'_> {
-    fn value(&self) -> f32 {
-        self.bits.min(BITS_MAX) - self.positions as f32 * 0.01 - (self.busy - 0.25).max(0.0) * 8.0
-    }
-}
-
-fn better<'n>(one: Option<Choice<'n>>, other: Option<Choice<'n>>) -> Option<Choice<'n>> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(if other.value() > one.value() {
-            other
-        } else {
-            one
-        }),
-        (one, other) => one.or(other),
-    }
+/// How choices are compared.
+#[derive(Debug)]
+struct Chooser {
+    bits_max: f32,
+    /// Something was left out because all its fragments have too many positions.
+    has_too_many: Cell<bool>,
 }
 
 /// A part of a concatenation.
@@ -264,98 +271,154 @@ fn weigh_repeat(inner: &Node, min: u32, max: Option<u32>) -> Option<Weight> {
     Some(all)
 }
 
-/// The best choice of fragments of a node that stands `before` bytes after the start of the match.
-/// `skips`: whether optional parts at its front need not be matched, see [`Pieces`].
-fn best(node: &Node, before: Length, skips: bool, nesting: u32) -> Option<Choice<'_>> {
-    let pieces = Pieces::of(node, skips).list;
-    let is_anchored = starts_anchored(node);
-    let mut best_choice = None;
-    let mut before = before;
-    let mut skips = skips;
-    for (first, piece) in pieces.iter().enumerate() {
-        let rest = pieces.get(first..).unwrap_or_default();
-        let anchor = is_anchored && first == 0;
-        best_choice = better(best_choice, best_row(rest, before, anchor));
-        if let Node::Alternate(branches) | Node::BranchReset(branches) = piece.node
-            && nesting < NESTING_MAX
-        {
-            let skips = skips && piece.is_first;
-            let choice = best_of_each(branches, before, skips, nesting + 1);
-            best_choice = better(best_choice, choice);
-        }
-        if !piece.is_skipped {
-            before = before.plus(piece.length);
-            skips = false;
+impl Chooser {
+    fn value(&self, choice: &Choice<'_>) -> f32 {
+        let busy = (choice.busy - 0.25).max(0.0);
+        choice.bits.min(self.bits_max) - choice.positions as f32 * POSITION_COST - busy * 8.0
+    }
+
+    fn better<'n>(&self, one: Option<Choice<'n>>, other: Option<Choice<'n>>) -> Option<Choice<'n>> {
+        match (one, other) {
+            (Some(one), Some(other)) => Some(if self.value(&other) > self.value(&one) {
+                other
+            } else {
+                one
+            }),
+            (one, other) => one.or(other),
         }
     }
-    best_choice
-}
 
-/// The best fragment that begins with the first of these pieces.
-fn best_row<'n>(pieces: &[Piece<'n>], before: Length, is_anchored: bool) -> Option<Choice<'n>> {
-    let mut row = Weight::NOTHING;
-    let mut length = before;
-    let mut found: Option<(usize, Weight, Length, f32)> = None;
-    let make = |weight: Weight| Choice {
-        fragments: Vec::new(),
-        bits: -weight.chance.max(f32::MIN_POSITIVE).log2()
-            + if is_anchored { START_BITS } else { 0.0 },
-        positions: weight.positions,
-        busy: weight.busy,
-    };
-    for (count, piece) in (1..).zip(pieces) {
-        let Some(weight) = piece.weight else { break };
-        row = row.then(weight);
-        length = length.plus(piece.length);
-        if row.positions > FRAGMENT_POSITIONS_MAX {
-            break;
+    /// The best choice of fragments of a node that stands `before` bytes after the start of the
+    /// match. `skips`: whether optional parts at its front need not be matched, see [`Pieces`].
+    fn best<'n>(
+        &self,
+        node: &'n Node,
+        before: Length,
+        skips: bool,
+        nesting: u32,
+    ) -> Option<Choice<'n>> {
+        let pieces = Pieces::of(node, skips).list;
+        let is_anchored = starts_anchored(node);
+        let mut best_choice = None;
+        let mut before = before;
+        let mut skips = skips;
+        for (first, piece) in pieces.iter().enumerate() {
+            let rest = pieces.get(first..).unwrap_or_default();
+            let anchor = is_anchored && first == 0;
+            let row = self.best_row(rest, before, anchor, best_choice.as_ref());
+            best_choice = self.better(best_choice, row);
+            if let Node::Alternate(branches) | Node::BranchReset(branches) = piece.node
+                && nesting < NESTING_MAX
+            {
+                let skips = skips && piece.is_first;
+                let choice = self.best_of_each(branches, before, skips, nesting + 1);
+                best_choice = self.better(best_choice, choice);
+            }
+            if !piece.is_skipped {
+                before = before.plus(piece.length);
+                skips = false;
+            }
         }
-        let value = make(row).value();
-        // What may be empty is everywhere.
-        let is_something = length.min > before.min;
-        if is_something && found.is_none_or(|(.., best)| value > best) {
-            found = Some((count, row, length, value));
-        }
+        best_choice
     }
-    let (count, weight, length, _) = found?;
-    let parts = pieces.iter().take(count).map(|piece| piece.node).collect();
-    let fragment = Fragment {
-        parts,
-        is_anchored,
-        window: length.window(),
-    };
-    Some(Choice {
-        fragments: vec![fragment],
-        ..make(weight)
-    })
-}
 
-/// The best fragments of all branches together.
-fn best_of_each(
-    branches: &[Node],
-    before: Length,
-    skips: bool,
-    nesting: u32,
-) -> Option<Choice<'_>> {
-    let mut all = Choice {
-        fragments: Vec::new(),
-        bits: 0.0,
-        positions: 0,
-        busy: 0.0,
-    };
-    let mut chance = 0.0;
-    for branch in branches {
-        let choice = best(branch, before, skips, nesting)?;
-        all.fragments.extend(choice.fragments);
-        all.positions += choice.positions;
-        all.busy = all.busy.max(choice.busy);
-        chance += (-choice.bits).exp2();
-        if all.positions > PATTERN_POSITIONS_MAX {
+    /// The best fragment that begins with the first of these pieces, if it is better than `known`.
+    fn best_row<'n>(
+        &self,
+        pieces: &[Piece<'n>],
+        before: Length,
+        is_anchored: bool,
+        known: Option<&Choice<'n>>,
+    ) -> Option<Choice<'n>> {
+        // Trying a row on the page can only lower its value.
+        let by_letters = self.longest_row(pieces, before, is_anchored, None)?;
+        if known.is_some_and(|known| self.value(known) >= self.value(&by_letters.1)) {
             return None;
         }
+        let everywhere = Some(Ends::EVERYWHERE);
+        let (count, choice, length) = self.longest_row(pieces, before, is_anchored, everywhere)?;
+        let parts = pieces.iter().take(count).map(|piece| piece.node).collect();
+        let fragment = Fragment {
+            parts,
+            is_anchored,
+            window: length.window(),
+        };
+        Some(Choice {
+            fragments: vec![fragment],
+            ..choice
+        })
     }
-    all.bits = -chance.max(f32::MIN_POSITIVE).log2();
-    Some(all)
+
+    /// How many pieces make the best row, which as yet has no fragment, and where it ends; tried on
+    /// the page, or by its letters alone.
+    fn longest_row<'n>(
+        &self,
+        pieces: &[Piece<'n>],
+        before: Length,
+        is_anchored: bool,
+        mut page: Option<Ends>,
+    ) -> Option<(usize, Choice<'n>, Length)> {
+        let mut row = Weight::NOTHING;
+        let mut length = before;
+        let mut found: Option<(usize, Choice<'n>, Length)> = None;
+        for (count, piece) in (1..).zip(pieces) {
+            let Some(weight) = piece.weight else { break };
+            row = row.then(weight);
+            length = length.plus(piece.length);
+            if row.positions > FRAGMENT_POSITIONS_MAX {
+                break;
+            }
+            page = page.map(|ends| ends.after(piece.node));
+            // What may be empty is everywhere.
+            if length.min == before.min {
+                continue;
+            }
+            let seen = page.as_ref().map_or(0.0, Ends::chance);
+            let chance = row.chance.max(seen).max(f32::MIN_POSITIVE);
+            let choice = Choice {
+                fragments: Vec::new(),
+                bits: -chance.log2() + if is_anchored { START_BITS } else { 0.0 },
+                positions: row.positions,
+                busy: row.busy,
+            };
+            let is_better =
+                |(_, best, _): &(usize, Choice<'n>, Length)| self.value(&choice) > self.value(best);
+            if found.as_ref().is_none_or(is_better) {
+                found = Some((count, choice, length));
+            }
+        }
+        found
+    }
+
+    /// The best fragments of all branches together.
+    fn best_of_each<'n>(
+        &self,
+        branches: &'n [Node],
+        before: Length,
+        skips: bool,
+        nesting: u32,
+    ) -> Option<Choice<'n>> {
+        let mut all = Choice {
+            fragments: Vec::new(),
+            bits: 0.0,
+            positions: 0,
+            busy: 0.0,
+        };
+        let mut chance = 0.0;
+        for branch in branches {
+            let choice = self.best(branch, before, skips, nesting)?;
+            all.fragments.extend(choice.fragments);
+            all.positions += choice.positions;
+            all.busy = all.busy.max(choice.busy);
+            chance += (-choice.bits).exp2();
+            if all.positions > PATTERN_POSITIONS_MAX {
+                self.has_too_many.set(true);
+                return None;
+            }
+        }
+        all.bits = -chance.max(f32::MIN_POSITIVE).log2();
+        Some(all)
+    }
 }
 
 /// What stands one after the other in a node, down to what is no concatenation.

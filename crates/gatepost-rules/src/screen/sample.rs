@@ -1,0 +1,161 @@
+//! How often words are met: a page of ordinary mail.
+//!
+//! By its letters alone `your` is as rare as `zeal`. So a fragment is also tried on a page of the
+//! commonest words, and counts as often as it is met there. Where in the page something may end is
+//! a set of places, one bit each, so that trying costs a few operations for each position.
+
+use std::sync::LazyLock;
+
+use crate::pattern::{ByteSet, Node};
+
+/// What people write all the time, and what programs write around it.
+const PAGE: &str = "\
+Hello, this is your message. You have been sent the report that we made for you; please click here \
+to see it on our web site, or just reply to this email with your name and address. If you would \
+like more information about the new service, call me at any time, day or night. I want to thank \
+you for all of your help: it was good to know what the other people think, and how much time we \
+will need before the end of the year. There is no cost, no obligation, and your order is free when \
+you pay by credit card within 30 days! They said they can do the work in two weeks, from Monday to \
+Friday; if you are interested, send money back to your friends and get 100% off the first month. \
+Do not wait, act now. To unsubscribe from this mailing list, visit http://www.example.com/list/ \
+or send a mail to list-request@lists.example.net. Our company has been making this offer to every \
+user since 1998, so let us know where you would like to go from here: your account, your business, \
+personal computer, home or office phone number. The next version should also use the same code \
+which I could not find in the system; my problem was only with the last line of the file, but it \
+does work well after that. On Tue, Aug 20, 2002 at 10:15:32AM -0400, John Smith wrote: > I don't \
+think it's right, but there are some good things to be said about how these people use their own \
+email. We must make sure that all information is available over the internet to anyone who asks. \
+Copyright (c) 2002 All rights reserved. Best regards, <html><head><title>Message</title></head> \
+<body bgcolor=\"#FFFFFF\"><table width=\"100%\" border=\"0\" cellpadding=\"0\" cellspacing=\"0\"><tr> \
+<td align=\"center\"><font face=\"Arial, Helvetica, sans-serif\" size=\"2\" color=\"#000000\"><b>&nbsp;</b> \
+</font></td></tr></table><a href=\"http://www.example.com/index.html\"><img src=\"images/logo.gif\" \
+alt=\"\"></a><br><p>-----------------------------------------------------------------------</p> \
+";
+/// Words of bits that hold a bit for each place of the page, and one for its end.
+const WORDS: usize = 31;
+
+type Bits = [u64; WORDS];
+
+/// By byte: the places of the page behind it.
+static BEHIND: LazyLock<Box<[Bits; 256]>> = LazyLock::new(|| {
+    let mut behind = Box::new([[0; WORDS]; 256]);
+    for (place, byte) in PAGE.bytes().enumerate() {
+        let bits = &mut behind[usize::from(byte)];
+        bits[(place + 1) / 64] |= 1 << ((place + 1) % 64);
+    }
+    behind
+});
+
+/// Where in the page something that was matched may end.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ends(Bits);
+
+impl Ends {
+    /// Before anything was matched.
+    pub(super) const EVERYWHERE: Self = {
+        let mut bits = [u64::MAX; WORDS];
+        bits[WORDS - 1] = (1 << (PAGE.len() % 64 + 1)) - 1;
+        Self(bits)
+    };
+
+    /// How often it is met, in each byte.
+    pub(super) fn chance(&self) -> f32 {
+        let ends: u32 = self.0.iter().map(|word| word.count_ones()).sum();
+        ends as f32 / PAGE.len() as f32
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.iter().all(|&word| word == 0)
+    }
+
+    fn or(&self, other: &Self) -> Self {
+        Self(std::array::from_fn(|word| self.0[word] | other.0[word]))
+    }
+
+    /// Where it may end with a node after it.
+    pub(super) fn after(&self, node: &Node) -> Self {
+        if self.is_empty() {
+            return *self;
+        }
+        match node {
+            Node::Byte(set) => self.after_byte(set),
+            Node::Concat(parts) => parts.iter().fold(*self, |ends, part| ends.after(part)),
+            Node::Alternate(branches) | Node::BranchReset(branches) => branches
+                .iter()
+                .fold(Self([0; WORDS]), |all, branch| all.or(&self.after(branch))),
+            Node::Repeat {
+                inner, min, max, ..
+            } => {
+                let (mut all, mut ends) = (Self([0; WORDS]), *self);
+                let rounds = max.map_or(PAGE.len(), |max| max as usize);
+                for round in 0..=rounds {
+                    if round >= *min as usize {
+                        all = all.or(&ends);
+                    }
+                    if round == rounds || ends.is_empty() {
+                        break;
+                    }
+                    ends = ends.after(inner);
+                }
+                all
+            }
+            Node::Capture { inner, .. } | Node::Atomic(inner) => self.after(inner),
+            _ => *self,
+        }
+    }
+
+    fn after_byte(&self, set: &ByteSet) -> Self {
+        let behind_one_of = |set: &ByteSet| {
+            let mut behind = [0; WORDS];
+            for byte in set.iter() {
+                for (all, one) in behind.iter_mut().zip(&BEHIND[usize::from(byte)]) {
+                    *all |= one;
+                }
+            }
+            behind
+        };
+        let mut behind = if set.len() <= 128 {
+            behind_one_of(set)
+        } else {
+            behind_one_of(&set.complement()).map(|word| !word)
+        };
+        // A place behind the page's end is none.
+        if let Some(last) = behind.last_mut() {
+            *last &= (1 << (PAGE.len() % 64 + 1)) - 1;
+        }
+        let mut carry = 0;
+        for (all, &word) in behind.iter_mut().zip(&self.0) {
+            *all &= (word << 1) | carry;
+            carry = word >> 63;
+        }
+        Self(behind)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pattern::Pattern;
+
+    fn ends(pattern: &str) -> usize {
+        let tree = Pattern::parse(pattern.as_bytes()).unwrap().take_tree();
+        let ends = Ends::EVERYWHERE.after(&tree);
+        ends.0.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    #[test]
+    fn the_page_fits() {
+        assert!(PAGE.len() < WORDS * 64, "{}", PAGE.len());
+    }
+
+    #[test]
+    fn words_are_counted() {
+        let count = |word: &str| PAGE.to_ascii_lowercase().matches(word).count();
+        assert_eq!(ends("/your /i"), count("your "));
+        assert_eq!(ends("/th(?:e|is) /i"), count("the ") + count("this "));
+        assert_eq!(ends("/y[o0]u?r?r /"), count("your "));
+        assert_eq!(ends("/-{60}>/"), 0);
+        assert_eq!(ends("/-{60}</"), 1);
+        assert_eq!(ends("/zeal/"), 0);
+    }
+}
