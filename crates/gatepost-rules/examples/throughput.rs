@@ -1,4 +1,5 @@
-//! What a scan costs: `throughput [--rounds N] [--threads N] [--rules DIR]… [--show-limited] MESSAGES…`.
+//! What a scan costs: `throughput [--rounds N] [--threads N] [--rules DIR]… [--no-deadline]
+//! [--show-limited] MESSAGES…`.
 //!
 //! Reads all messages below the paths, scans them in rounds and prints for each round the CPU time
 //! (from the scheduler's books, which hold on a busy machine too) and the memory held after it. The
@@ -10,11 +11,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use gatepost_rules::{RuleSet, RulesSettings, ScanContext};
+use gatepost_settings::Period;
 
 struct Arguments {
     rounds: usize,
     threads: usize,
     show_limited: bool,
+    settings: RulesSettings,
     rules: Vec<PathBuf>,
     messages: Vec<PathBuf>,
 }
@@ -24,6 +27,7 @@ fn arguments() -> Arguments {
         rounds: 3,
         threads: 1,
         show_limited: false,
+        settings: RulesSettings::default(),
         rules: Vec::new(),
         messages: Vec::new(),
     };
@@ -33,6 +37,8 @@ fn arguments() -> Arguments {
         match word.as_str() {
             "--rounds" => arguments.rounds = value().parse().expect("rounds are a number"),
             "--show-limited" => arguments.show_limited = true,
+            // For runs in an emulator that counts instructions.
+            "--no-deadline" => arguments.settings.max_time = Period::seconds(3600),
             "--threads" => arguments.threads = value().parse().expect("threads are a number"),
             "--rules" => arguments.rules.push(value().into()),
             path => collect(Path::new(path), &mut arguments.messages),
@@ -79,7 +85,7 @@ fn main() {
     let bytes: usize = messages.iter().map(Vec::len).sum();
     let before = memory_kb("VmRSS");
     let (start, cpu) = (Instant::now(), cpu_ns());
-    let (rules, _) = RuleSet::load(&arguments.rules, &RulesSettings::default());
+    let (rules, _) = RuleSet::load(&arguments.rules, &arguments.settings);
     println!(
         "{} messages, {bytes} bytes; {} rules loaded in {:.0} ms, {:.0} ms of CPU, {} KB",
         messages.len(),

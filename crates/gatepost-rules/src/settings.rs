@@ -44,7 +44,8 @@ pub struct RulesSettings {
     pub max_size: ByteSize,
     /// How much of a message's structure is taken apart.
     pub mail: MailLimits,
-    /// The time that one message's scan may take; rules that did not get their turn are reported.
+    /// The processor time that one message's scan may take, so that a busy machine changes no
+    /// verdict; rules that did not get their turn are reported.
     pub max_time: Period,
 }
 
@@ -78,7 +79,7 @@ impl Default for RulesSettings {
             user_preferences: None,
             max_size: ByteSize::mebibytes(64),
             mail: MailLimits::default(),
-            max_time: Period::seconds(2),
+            max_time: Period::milliseconds(1500),
         }
     }
 }

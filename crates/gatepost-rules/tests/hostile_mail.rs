@@ -1,17 +1,29 @@
-//! Messages made to take long: every view of each must be there in bounded time.
+//! Messages made to take long: every view of each is there, and all rules end, in bounded time.
+//!
+//! What is measured is what the thread computes, so that a busy machine fails nothing; the bound is
+//! far above what unoptimised builds take and far below what work that grows with the square of a
+//! message's size would.
 
 use gatepost_rules::mail::{HeaderSelector, Mail};
+use gatepost_rules::{RuleSet, RulesSettings, ScanContext};
+use rustix::time::{ClockId, clock_gettime};
 use std::fmt::Write as _;
-use std::time::{Duration, Instant};
+use std::path::PathBuf;
+use std::time::Duration;
 
-/// Time all views of one message may take. The aim is a second for ten megabytes on one idle core; the
-/// rest is for machines that are busy.
-const TIME_MAX: Duration = Duration::from_secs(10);
+/// What all views, or all rules, of one message may compute.
+const TIME_MAX: Duration = Duration::from_secs(60);
 /// Size of the large ones, bytes.
 const SIZE: usize = 10_000_000;
 
+/// What this thread computed so far.
+fn computed() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
 fn read_all(name: &str, message: &[u8]) {
-    let start = Instant::now();
+    let start = computed();
     let mail = Mail::parse(message);
     let mut total = mail.body().len() + mail.visible_body().len() + mail.invisible_body().len();
     total += mail.rawbody().len() + mail.uris().len() + mail.readable_text().len();
@@ -28,7 +40,7 @@ fn read_all(name: &str, message: &[u8]) {
             .header(&HeaderSelector::parse(selector))
             .map_or(0, |text| text.len());
     }
-    let time = start.elapsed();
+    let time = computed().checked_sub(start).unwrap_or_default();
     println!("{name}: {} bytes in {time:?} ({total})", message.len());
     assert!(time < TIME_MAX, "{name} took {time:?}");
 }
@@ -263,4 +275,81 @@ fn encodings_are_bounded() {
         message.extend((0..SIZE).map(|at| (at * 7 % 251) as u8));
         read_all(charset, &message);
     }
+}
+
+#[test]
+fn all_stock_rules_end() {
+    let stock = [PathBuf::from("/usr/share/spamassassin")];
+    let (rules, _) = RuleSet::load(&stock, &RulesSettings::default());
+    assert!(rules.statistics().rules > 2000, "the stock rules are there");
+    let words = "your name: address: phone: send me the money within 48 hours, my malware ";
+    let links = numbered(300_000, |all, number| {
+        let _ = write!(all, "<a href=http://h{number}.example.com/>x</a>");
+    });
+    let nested = numbered(20_000, |all, level| {
+        let _ = write!(
+            all,
+            "Content-Type: multipart/mixed; boundary=\"b{level}\"\n\n--b{level}\n"
+        );
+    });
+    let messages = [
+        (
+            "words that rules look for",
+            plain(&words.repeat(SIZE / words.len())),
+        ),
+        ("one line", plain(&"x".repeat(SIZE))),
+        ("blank lines", plain(&"\n".repeat(SIZE))),
+        ("links", html(&links)),
+        ("deep HTML", html(&"<div>".repeat(SIZE / 5))),
+        ("nested parts", nested.into_bytes()),
+        (
+            "a long subject",
+            [b"Subject: ", "your ".repeat(SIZE / 5).as_bytes(), b"\n\n"].concat(),
+        ),
+    ];
+    for (name, message) in messages {
+        let start = computed();
+        let report = rules.scan(&message, &ScanContext::default());
+        let time = computed().checked_sub(start).unwrap_or_default();
+        println!(
+            "{name}: {time:?}, {} rules at their limits",
+            report.limited.len()
+        );
+        assert!(time < TIME_MAX, "{name} took {time:?}");
+    }
+}
+
+/// Whatever the machine: the pattern takes more steps than it may, and is named; others still run.
+#[test]
+fn rules_at_their_limits_are_named() {
+    let text = r"
+body     HEAVY      /^(?=(?:a|aa)+$)/
+body     HEAVY_TOO  /order (?=(?:a|aa)+$)/
+rawbody  HEAVY_RAW  /^(?=(?:a|aa)+$)/
+header   HEAVY_HEAD Subject =~ /^(?:a|aa)+$/
+header   NOT_HEAVY  Subject !~ /^(?:a|aa)+$/
+full     HEAVY_FULL /\n\n(?=(?:a|aa)+$)/
+body     LIGHT      /now/
+meta     BOTH       LIGHT && !HEAVY
+";
+    let (rules, problems) =
+        RuleSet::from_text("test.cf", text.as_bytes(), &RulesSettings::default());
+    assert!(problems.is_empty(), "{problems:?}");
+    let row = "a".repeat(1000);
+    let message = format!("Subject: {row}!\n\n{row}!\n\norder {row}! now\n");
+    let report = rules.scan(message.as_bytes(), &ScanContext::default());
+    let mut limited: Vec<&str> = report.limited.iter().map(AsRef::as_ref).collect();
+    limited.sort_unstable();
+    let heavy = [
+        "HEAVY",
+        "HEAVY_FULL",
+        "HEAVY_HEAD",
+        "HEAVY_RAW",
+        "HEAVY_TOO",
+        "NOT_HEAVY",
+    ];
+    assert_eq!(limited, heavy);
+    let mut hits: Vec<&str> = report.hits.iter().map(|hit| &*hit.name).collect();
+    hits.sort_unstable();
+    assert_eq!(hits, ["BOTH", "LIGHT"]);
 }

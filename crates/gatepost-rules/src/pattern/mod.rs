@@ -25,7 +25,7 @@ use std::sync::OnceLock;
 pub(crate) use byte_set::ByteSet;
 pub(crate) use node::{Assertion, Greed, Node};
 pub(crate) use parser::Modifiers;
-use pcre::Use;
+use pcre::{Error, Use};
 pub(crate) use template::{Captured, Groups, Template};
 
 /// Texts from this length on are searched in linear time, bytes.
@@ -33,6 +33,17 @@ pub(crate) const LONG_TEXT_BYTES: usize = 16 * 1024;
 /// Where only backtracking is possible, a long text is searched in slices of so many bytes, and for
 /// matches that are no longer than a slice.
 const SLICE_BYTES: usize = LONG_TEXT_BYTES;
+/// Steps of backtracking that one search takes in all, some hundredths of a second. What needs more
+/// goes on place by place, and the message's time is asked for.
+const SEARCH_STEPS_MAX: usize = 20_000_000;
+/// Steps that one place takes before the time is asked for.
+const PLACE_STEPS_MAX: u32 = 20_000;
+/// Steps that one place may take at all, a few milliseconds; then the pattern is at its limit.
+const STEPS_MAX: u32 = 500_000;
+/// What a place that was tried for itself counts as, in bytes that were searched.
+const PLACE_BYTES: usize = 4 * 1024;
+/// The same for a place at which the pattern backtracks a lot: the clock is read for each.
+const HEAVY_PLACE_BYTES: usize = 256 * 1024;
 
 /// A pattern of a rule.
 #[derive(Debug)]
@@ -46,9 +57,17 @@ pub(crate) struct Pattern {
     /// Searches.
     code: OnceLock<Result<pcre::Code, Box<str>>>,
     /// Matches at one place.
-    anchored: OnceLock<Result<pcre::Code, Box<str>>>,
+    anchored: OnceLock<Result<Anchored, Box<str>>>,
     /// For long texts; `None` inside if there is no automaton that finds the same.
     automaton: OnceLock<Option<Box<regex_automata::meta::Regex>>>,
+}
+
+/// A pattern that matches at one place.
+#[derive(Debug)]
+struct Anchored {
+    code: pcre::Code,
+    /// The bytes with which a match begins, if each takes one.
+    first: Option<ByteSet>,
 }
 
 /// A search gave up before it knew.
@@ -118,17 +137,14 @@ impl Pattern {
     /// Compiles now what would be compiled at the first search; an error says that the pattern
     /// cannot run.
     pub(crate) fn compile(&self) -> Result<(), String> {
-        let code = self.code(&self.code, Use::Search);
-        code.map(|_| ()).map_err(|LimitReached(reason)| reason)
+        self.code()
+            .map(|_| ())
+            .map_err(|LimitReached(reason)| reason)
     }
 
-    fn code<'c>(
-        &self,
-        place: &'c OnceLock<Result<pcre::Code, Box<str>>>,
-        purpose: Use,
-    ) -> Result<&'c pcre::Code, LimitReached> {
-        place
-            .get_or_init(|| backtracking::compile(&self.read(), purpose).map_err(Into::into))
+    fn code(&self) -> Result<&pcre::Code, LimitReached> {
+        self.code
+            .get_or_init(|| backtracking::compile(&self.read(), Use::Search).map_err(Into::into))
             .as_ref()
             .map_err(|reason| LimitReached(reason.to_string()))
     }
@@ -155,13 +171,13 @@ impl Pattern {
         {
             return Ok(automaton::find(regex, text, start));
         }
-        let code = self.code(&self.code, Use::Search)?;
         if !is_long {
-            return search(code, text, start);
+            return self.search(text, start, &mut go_on);
         }
         for from in (start..=text.len()).step_by(SLICE_BYTES) {
             let end = text.len().min(from.saturating_add(2 * SLICE_BYTES));
-            let found = search(code, text.get(..end).unwrap_or(text), from)?;
+            let part = text.get(..end).unwrap_or(text);
+            let found = self.search(part, from, &mut go_on)?;
             match found {
                 Some((_, to)) if to == end && end < text.len() => {
                     return Err(LimitReached("the match is too long".to_owned()));
@@ -169,7 +185,7 @@ impl Pattern {
                 Some(_) => return Ok(found),
                 None if end == text.len() => break,
                 None if !go_on(2 * SLICE_BYTES) => {
-                    return Err(LimitReached("the time is over".to_owned()));
+                    return Err(LimitReached::time());
                 }
                 None => {}
             }
@@ -177,26 +193,100 @@ impl Pattern {
         Ok(None)
     }
 
-    /// Whether a match begins at one of these places; for texts that are not long.
+    /// The first match, by one search if that takes few steps, and otherwise place by place: where
+    /// places take many steps, their sum would have no bound.
+    fn search(
+        &self,
+        text: &[u8],
+        start: usize,
+        go_on: &mut impl FnMut(usize) -> bool,
+    ) -> Result<Found, LimitReached> {
+        let places = text.len().saturating_sub(start) + 1;
+        let steps_max = u32::try_from(SEARCH_STEPS_MAX / places).unwrap_or(STEPS_MAX);
+        match self.code()?.search(text, start, steps_max.min(STEPS_MAX)) {
+            Err(Error::STEPS) if steps_max < STEPS_MAX => {}
+            outcome => return outcome.map_err(LimitReached::from),
+        }
+        let anchored = self.anchored()?;
+        for place in start..=text.len() {
+            if !go_on(PLACE_BYTES) {
+                return Err(LimitReached::time());
+            }
+            let found = anchored.try_place(text, place, go_on)?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether a match begins at one of these places, and how many of them had to be tried; for texts
+    /// that are not long. `go_on` is asked as by [`Pattern::find`].
     pub(crate) fn begins_at(
         &self,
         text: &[u8],
-        mut places: std::ops::RangeInclusive<usize>,
-    ) -> Result<bool, LimitReached> {
-        let code = self.code(&self.anchored, Use::MatchAtPlace)?;
-        let begins = |place| Ok(search(code, text, place)?.is_some());
-        places
-            .find_map(|place| match begins(place) {
-                Ok(false) => None,
-                outcome => Some(outcome),
-            })
-            .unwrap_or(Ok(false))
+        places: std::ops::RangeInclusive<usize>,
+        mut go_on: impl FnMut(usize) -> bool,
+    ) -> Result<(bool, u32), LimitReached> {
+        let anchored = self.anchored()?;
+        let mut tried = 0;
+        for place in places {
+            if anchored.begins_otherwise(text, place) {
+                continue;
+            }
+            tried += 1;
+            if anchored.try_place(text, place, &mut go_on)?.is_some() {
+                return Ok((true, tried));
+            }
+        }
+        Ok((false, tried))
+    }
+
+    fn anchored(&self) -> Result<&Anchored, LimitReached> {
+        let make = || {
+            let tree = self.read();
+            let code = backtracking::compile(&tree, Use::MatchAtPlace)?;
+            let first = tree.first_bytes();
+            Ok(Anchored { code, first })
+        };
+        let made = self.anchored.get_or_init(make);
+        made.as_ref()
+            .map_err(|reason| LimitReached(reason.to_string()))
     }
 }
 
-fn search(code: &pcre::Code, text: &[u8], start: usize) -> Result<Found, LimitReached> {
-    code.search(text, start)
-        .map_err(|error| LimitReached(error.to_string()))
+impl Anchored {
+    /// Whether no match begins with the byte at a place.
+    fn begins_otherwise(&self, text: &[u8], place: usize) -> bool {
+        let fits = |first: &ByteSet| text.get(place).is_some_and(|&byte| first.contains(byte));
+        self.first.as_ref().is_some_and(|first| !fits(first))
+    }
+
+    /// The match that begins at a place. Where that takes many steps, `go_on` is asked.
+    fn try_place(
+        &self,
+        text: &[u8],
+        place: usize,
+        go_on: &mut impl FnMut(usize) -> bool,
+    ) -> Result<Found, LimitReached> {
+        match self.code.search(text, place, PLACE_STEPS_MAX) {
+            Err(Error::STEPS) if !go_on(HEAVY_PLACE_BYTES) => Err(LimitReached::time()),
+            Err(Error::STEPS) => Ok(self.code.search(text, place, STEPS_MAX)?),
+            outcome => Ok(outcome?),
+        }
+    }
+}
+
+impl LimitReached {
+    fn time() -> Self {
+        Self("the time is over".to_owned())
+    }
+}
+
+impl From<Error> for LimitReached {
+    fn from(error: Error) -> Self {
+        Self(error.to_string())
+    }
 }
 
 #[cfg(test)]
@@ -300,6 +390,46 @@ mod tests {
         let pattern = Pattern::parse(br"/^(?=(?:a|aa)+$)/").unwrap();
         let text = [&[b'a'; 5000][..], b"!"].concat();
         assert!(pattern.find(&text, 0, |_| true).is_err());
+    }
+
+    /// A search that takes many steps at many places asks for the time at each of them, and finds what
+    /// it would have found at once.
+    #[test]
+    fn a_heavy_search_goes_on_place_by_place() {
+        let pattern = Pattern::parse(br"/(?:a|aa)+!!|zz/").unwrap();
+        let heavy = [&[b'a'; 21][..], b"! "].concat().repeat(200);
+        let text = [&heavy[..], b"zz"].concat();
+        let mut questions = 0;
+        let count = |_: usize| {
+            questions += 1;
+            true
+        };
+        let found = pattern.find(&text, 0, count).unwrap();
+        assert_eq!(found, Some((text.len() - 2, text.len())));
+        assert!(questions > text.len(), "{questions}");
+        let mut left = 100;
+        let ends = |_: usize| {
+            left -= 1;
+            left > 0
+        };
+        assert_eq!(pattern.find(&text, 0, ends), Err(LimitReached::time()));
+        assert_eq!(left, 0);
+        // The same at places that are asked for.
+        let (begins, tried) = pattern.begins_at(&text, 0..=10, |_| true).unwrap();
+        assert_eq!((begins, tried), (false, 11));
+        let ended = pattern.begins_at(&text, 0..=10, |_| false);
+        assert_eq!(ended, Err(LimitReached::time()));
+    }
+
+    #[test]
+    fn places_that_begin_otherwise_are_not_tried() {
+        let pattern = Pattern::parse(br"/(?:^|\s)v[i1]a|x?z/").unwrap();
+        let begins = |text: &[u8]| pattern.begins_at(text, 0..=text.len(), |_| true).unwrap();
+        assert_eq!(begins(b"abcd vxa "), (false, 4));
+        assert_eq!(begins(b"abcd v1a"), (true, 1));
+        // What may be empty begins anywhere.
+        let pattern = Pattern::parse(br"/(?=b)a?/").unwrap();
+        assert_eq!(pattern.begins_at(b"aab", 0..=3, |_| true), Ok((true, 3)));
     }
 
     #[test]

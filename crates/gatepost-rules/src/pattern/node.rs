@@ -163,6 +163,47 @@ impl Node {
         }
     }
 
+    /// The bytes with which a match can begin; `None` if it may take no byte at all.
+    pub(crate) fn first_bytes(&self) -> Option<ByteSet> {
+        let (first, may_be_empty) = self.begins();
+        (!may_be_empty).then_some(first)
+    }
+
+    /// The bytes that a match may take first, and whether it may take none.
+    fn begins(&self) -> (ByteSet, bool) {
+        match self {
+            Self::Byte(set) => (*set, false),
+            Self::Concat(parts) => {
+                let mut first = ByteSet::EMPTY;
+                for part in parts {
+                    let (bytes, may_be_empty) = part.begins();
+                    first = first.union(&bytes);
+                    if !may_be_empty {
+                        return (first, false);
+                    }
+                }
+                (first, true)
+            }
+            Self::Alternate(parts) | Self::BranchReset(parts) => {
+                let branches = parts.iter().map(Self::begins);
+                branches.fold((ByteSet::EMPTY, false), |(all, any), (bytes, empty)| {
+                    (all.union(&bytes), any || empty)
+                })
+            }
+            Self::Repeat { inner, min, .. } => {
+                let (bytes, may_be_empty) = inner.begins();
+                (bytes, may_be_empty || *min == 0)
+            }
+            Self::Capture { inner, .. } | Self::Atomic(inner) => inner.begins(),
+            Self::Conditional { yes, no, .. } => {
+                let ((one, one_empty), (other, other_empty)) = (yes.begins(), no.begins());
+                (one.union(&other), one_empty || other_empty)
+            }
+            Self::Empty | Self::Assertion(_) | Self::Look { .. } => (ByteSet::EMPTY, true),
+            Self::BackReference { .. } | Self::Recurse(_) => (ByteSet::ALL, true),
+        }
+    }
+
     /// Whether a part refers to a group by name or number.
     pub(crate) fn refers_to_groups(&self) -> bool {
         match self {

@@ -17,8 +17,8 @@ use std::ptr::{self, NonNull};
 
 use pcre2_sys as sys;
 
-/// Steps of backtracking that an attempt at one place may take: a few milliseconds.
-const STEPS_MAX: u32 = 500_000;
+/// Memory that an interpreted search may take to backtrack, in KiB.
+const HEAP_KIB_MAX: u32 = 20_000;
 /// The stack of compiled patterns, per thread, in bytes: at first, and at most.
 const STACK_BYTES: (usize, usize) = (32 * 1024, 1024 * 1024);
 /// Where an empty text lies: native code looks at whole blocks of memory.
@@ -44,6 +44,8 @@ pub(super) struct Error(i32);
 
 impl Error {
     const MEMORY: Self = Self(sys::PCRE2_ERROR_NOMEMORY);
+    /// A place took all the steps that were allowed.
+    pub(super) const STEPS: Self = Self(sys::PCRE2_ERROR_MATCHLIMIT);
     /// A pattern whose compiled form would pass 64 KB.
     pub(super) const TOO_LARGE: Self = Self(sys::PCRE2_ERROR_PATTERN_TOO_LARGE as i32);
 }
@@ -99,17 +101,19 @@ impl Code {
         })
     }
 
-    /// The first match that begins at or after `start`, or just at `start`.
+    /// The first match that begins at or after `start`, or just at `start`. At each place at most
+    /// `steps_max` steps of backtracking are taken.
     pub(super) fn search(
         &self,
         text: &[u8],
         start: usize,
+        steps_max: u32,
     ) -> Result<Option<(usize, usize)>, Error> {
         if start > text.len() {
             return Ok(None);
         }
         SCRATCH.with(|scratch| match scratch {
-            Some(scratch) => scratch.search(self, text, start),
+            Some(scratch) => scratch.search(self, text, start, steps_max),
             None => Err(Error::MEMORY),
         })
     }
@@ -145,7 +149,7 @@ impl Scratch {
             let stack = sys::pcre2_jit_stack_create_8(least, most, ptr::null_mut());
             let stack = NonNull::new(stack)?;
             sys::pcre2_jit_stack_assign_8(context.as_ptr(), None, stack.as_ptr().cast());
-            sys::pcre2_set_match_limit_8(context.as_ptr(), STEPS_MAX);
+            sys::pcre2_set_heap_limit_8(context.as_ptr(), HEAP_KIB_MAX);
             Some(Self {
                 found,
                 context,
@@ -160,6 +164,7 @@ impl Scratch {
         code: &Code,
         text: &[u8],
         start: usize,
+        steps_max: u32,
     ) -> Result<Option<(usize, usize)>, Error> {
         let search = if code.is_native {
             sys::pcre2_jit_match_8
@@ -175,6 +180,7 @@ impl Scratch {
             text.as_ptr()
         };
         let outcome = unsafe {
+            sys::pcre2_set_match_limit_8(self.context.as_ptr(), steps_max);
             search(
                 code.code.as_ptr(),
                 text_start,
@@ -221,12 +227,20 @@ mod tests {
     fn a_search_sees_what_stands_before_its_start() {
         let pattern = "(?<=x)a|\\bb";
         let code = Code::compile(pattern, Use::Search).unwrap();
-        assert_eq!(code.search(b"xa cb b", 1), Ok(Some((1, 2))));
-        assert_eq!(code.search(b"xa cb b", 2), Ok(Some((6, 7))));
-        assert_eq!(code.search(b"xa", 3), Ok(None));
+        assert_eq!(code.search(b"xa cb b", 1, 1000), Ok(Some((1, 2))));
+        assert_eq!(code.search(b"xa cb b", 2, 1000), Ok(Some((6, 7))));
+        assert_eq!(code.search(b"xa", 3, 1000), Ok(None));
         let code = Code::compile(pattern, Use::MatchAtPlace).unwrap();
-        assert_eq!(code.search(b"xa cb b", 1), Ok(Some((1, 2))));
-        assert_eq!(code.search(b"xa cb b", 2), Ok(None));
+        assert_eq!(code.search(b"xa cb b", 1, 1000), Ok(Some((1, 2))));
+        assert_eq!(code.search(b"xa cb b", 2, 1000), Ok(None));
+    }
+
+    #[test]
+    fn steps_have_a_limit() {
+        let code = Code::compile("(?:a|aa)+$", Use::Search).unwrap();
+        let text = [&[b'a'; 25][..], b"!"].concat();
+        assert_eq!(code.search(&text, 0, 1000), Err(Error::STEPS));
+        assert_eq!(code.search(&text, 0, 10_000_000), Ok(None));
     }
 
     #[test]

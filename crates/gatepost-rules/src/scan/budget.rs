@@ -1,14 +1,21 @@
 //! The time that one message may take.
+//!
+//! What is counted is the time that the scanning thread computes, not the clock's: what a message
+//! gets must not depend on how busy the machine is.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
 
 /// The clock is read once in so many questions.
 const QUESTIONS_PER_READING: u32 = 64;
+/// Bytes of a text that count as one question.
+const BYTES_PER_QUESTION: usize = 4096;
 
-/// A deadline that is cheap to ask for.
+/// A deadline that is cheap to ask for. It belongs to the thread that made it.
 #[derive(Debug)]
 pub(crate) struct Budget {
-    deadline: Instant,
+    deadline: Duration,
     until_reading: u32,
     is_spent: bool,
 }
@@ -16,7 +23,7 @@ pub(crate) struct Budget {
 impl Budget {
     pub(crate) fn new(time: Duration) -> Self {
         Self {
-            deadline: Instant::now() + time,
+            deadline: used() + time,
             until_reading: QUESTIONS_PER_READING,
             is_spent: false,
         }
@@ -28,8 +35,37 @@ impl Budget {
             self.until_reading -= cost;
         } else {
             self.until_reading = QUESTIONS_PER_READING;
-            self.is_spent |= Instant::now() >= self.deadline;
+            self.is_spent |= used() >= self.deadline;
         }
         self.is_spent
+    }
+
+    /// The same before so many bytes are searched.
+    pub(crate) fn is_spent_by(&mut self, bytes: usize) -> bool {
+        let cost = u32::try_from(1 + bytes / BYTES_PER_QUESTION);
+        self.is_spent(cost.unwrap_or(u32::MAX))
+    }
+}
+
+/// What this thread computed so far.
+fn used() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(
+        u64::try_from(time.tv_sec).unwrap_or(0),
+        u32::try_from(time.tv_nsec).unwrap_or(0),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clock_is_read_now_and_then() {
+        let mut budget = Budget::new(Duration::ZERO);
+        let questions = (1..).find(|_| budget.is_spent(1));
+        assert_eq!(questions, Some(QUESTIONS_PER_READING));
+        assert!(Budget::new(Duration::ZERO).is_spent_by(1 << 20));
+        assert!(!Budget::new(Duration::from_secs(3600)).is_spent(QUESTIONS_PER_READING));
     }
 }

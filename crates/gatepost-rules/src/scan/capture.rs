@@ -72,6 +72,12 @@ impl CaptureRules {
                 if left == 0 {
                     break;
                 }
+                if state.budget.is_spent_by(text.len()) {
+                    self.templates
+                        .iter()
+                        .for_each(|rule| state.limit(rule.rule));
+                    return;
+                }
                 left -= source.groups.capture(&text, left, &mut captured).min(left);
             }
         }

@@ -7,12 +7,10 @@ use crate::screen::Owner;
 /// A rule's place in the tables of its set.
 pub(crate) type RuleId = u32;
 
-/// Bytes of a text that count as one step of the budget.
-const BYTES_PER_STEP: usize = 4096;
 /// Places of one text from which a rule is tried before all of the text is searched once.
 const PLACES_MAX: u32 = 511;
-/// Places from which a rule is tried each for itself; of more, all of the text is searched.
-const WINDOW_BYTES_MAX: u32 = 48;
+/// A wider window is not gone through: all of the text is searched.
+const WINDOW_BYTES_MAX: u32 = 256;
 /// The longest text that is kept as what matched.
 const MATCHED_BYTES_MAX: usize = 200;
 
@@ -41,6 +39,28 @@ struct Tries {
     text: u32,
     /// More than [`PLACES_MAX`] once all of the text was searched.
     places: u32,
+    /// Windows overlap, and no place is tried twice: no match begins from the first of these places
+    /// on, before the second.
+    tried: (u32, u32),
+}
+
+impl Tries {
+    /// The first of these places that is still to be tried, with all up to `last`, which count as
+    /// tried from now on.
+    fn untried(&mut self, first: usize, last: usize) -> Option<usize> {
+        let (from, to) = (self.tried.0 as usize, self.tried.1 as usize);
+        let (from, first) = if (from..=to).contains(&first) {
+            (from, to)
+        } else {
+            (first, first)
+        };
+        if first > last {
+            return None;
+        }
+        // Texts that are not long have no more places than this.
+        self.tried = (from as u32, (last + 1) as u32);
+        Some(first)
+    }
 }
 
 impl State {
@@ -110,7 +130,7 @@ impl State {
         if tries.text != current {
             *tries = Tries {
                 text: current,
-                places: 0,
+                ..Tries::default()
             };
         }
         if tries.places > PLACES_MAX {
@@ -124,14 +144,22 @@ impl State {
                     return;
                 };
                 let first = end.saturating_sub(window.max as usize);
-                tries.places += (last + 1 - first) as u32;
+                let Some(first) = tries.untried(first, last) else {
+                    return;
+                };
                 if self.budget.is_spent(1) {
                     self.limit(rule);
                     return;
                 }
-                match pattern.begins_at(text, first..=last) {
-                    Ok(false) => {}
-                    Ok(true) => self.hit(rule, 1.0),
+                let budget = &mut self.budget;
+                let go_on = |bytes: usize| !budget.is_spent_by(bytes);
+                match pattern.begins_at(text, first..=last, go_on) {
+                    Ok((begins, tried)) => {
+                        tries.places += tried;
+                        if begins {
+                            self.hit(rule, 1.0);
+                        }
+                    }
                     Err(_) => self.limit(rule),
                 }
             }
@@ -178,13 +206,12 @@ impl State {
         text: &[u8],
         start: usize,
     ) -> Option<(usize, usize)> {
-        let cost = 1 + (text.len().saturating_sub(start) / BYTES_PER_STEP) as u32;
-        if self.budget.is_spent(cost) {
+        if self.budget.is_spent_by(text.len().saturating_sub(start)) {
             self.limit(rule);
             return None;
         }
         let budget = &mut self.budget;
-        let go_on = |bytes: usize| !budget.is_spent(1 + (bytes / BYTES_PER_STEP) as u32);
+        let go_on = |bytes: usize| !budget.is_spent_by(bytes);
         if let Ok(found) = pattern.find(text, start, go_on) {
             return found;
         }

@@ -106,7 +106,7 @@ mod tests {
                     let begins = owner.window.is_none_or(|window| {
                         let first = end.saturating_sub(window.max as usize);
                         let places = first..=end - window.min as usize;
-                        pattern.begins_at(text, places).unwrap()
+                        pattern.begins_at(text, places, |_| true).unwrap().0
                     });
                     (from + 1..=to).contains(end) && begins
                 };
