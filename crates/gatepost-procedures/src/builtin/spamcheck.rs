@@ -90,7 +90,17 @@ pub(crate) fn scan(rules: &RuleSet, message: &Message) -> Report {
         user: message.envelope.user.as_deref(),
         ..ScanContext::default()
     };
-    rules.scan(&message.body, &context)
+    let report = rules.scan(&message.body, &context);
+    if let Some(first) = report.limited.first() {
+        tracing::warn!(
+            target: "rules",
+            message = %message.id,
+            first = &**first,
+            rules = report.limited.len(),
+            "rules ran into their limits, and their answers are missing"
+        );
+    }
+    report
 }
 
 /// What the settings make of a report.

@@ -15,6 +15,9 @@ struct Line<'r> {
     required: f64,
     spam: bool,
     hits: Hits<'r>,
+    /// Rules that ran into a limit of theirs or of the message's time.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    limited: Vec<&'r str>,
 }
 
 /// The hits as an object from name to score, sorted by name.
@@ -51,6 +54,7 @@ pub(super) fn print(
                 required: report.required,
                 spam: report.is_spam(),
                 hits: Hits(report),
+                limited: report.limited.iter().map(AsRef::as_ref).collect(),
             };
             serde_json::to_writer(&mut *out, &line)?;
             writeln!(out)
