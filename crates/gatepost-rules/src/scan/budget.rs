@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
+use super::clock::computed;
 
 /// The clock is read once in so many questions.
 const QUESTIONS_PER_READING: u32 = 64;
@@ -23,7 +23,7 @@ pub(crate) struct Budget {
 impl Budget {
     pub(crate) fn new(time: Duration) -> Self {
         Self {
-            deadline: used() + time,
+            deadline: computed() + time,
             until_reading: QUESTIONS_PER_READING,
             is_spent: false,
         }
@@ -35,7 +35,7 @@ impl Budget {
             self.until_reading -= cost;
         } else {
             self.until_reading = QUESTIONS_PER_READING;
-            self.is_spent |= used() >= self.deadline;
+            self.is_spent |= computed() >= self.deadline;
         }
         self.is_spent
     }
@@ -45,15 +45,6 @@ impl Budget {
         let cost = u32::try_from(1 + bytes / BYTES_PER_QUESTION);
         self.is_spent(cost.unwrap_or(u32::MAX))
     }
-}
-
-/// What this thread computed so far.
-fn used() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(
-        u64::try_from(time.tv_sec).unwrap_or(0),
-        u32::try_from(time.tv_nsec).unwrap_or(0),
-    )
 }
 
 #[cfg(test)]

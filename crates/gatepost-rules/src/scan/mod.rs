@@ -6,12 +6,14 @@
 
 mod budget;
 mod capture;
+mod clock;
 mod context;
 #[cfg(test)]
 mod differential;
 mod fields;
 mod lines;
 mod meta;
+mod rounds;
 mod state;
 mod table;
 

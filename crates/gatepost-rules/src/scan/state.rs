@@ -1,8 +1,9 @@
 //! What is known of one message while it is scanned.
 
 use super::budget::Budget;
+use super::rounds::Rounds;
 use crate::pattern::{LONG_TEXT_BYTES, Pattern};
-use crate::screen::Owner;
+use crate::screen::{Owner, Window};
 
 /// A rule's place in the tables of its set.
 pub(crate) type RuleId = u32;
@@ -23,6 +24,7 @@ pub(crate) struct State {
     tries: Vec<Tries>,
     /// The number of the text that is being looked at.
     text: u32,
+    rounds: Rounds,
     /// Rules with a value, in the order in which they got it.
     pub(crate) hits: Vec<RuleId>,
     /// Rules that ran into a limit.
@@ -69,6 +71,7 @@ impl State {
             values: vec![0.0; rules],
             tries: vec![Tries::default(); rules],
             text: 0,
+            rounds: Rounds::default(),
             hits: Vec::with_capacity(64),
             limited: Vec::new(),
             matched: Vec::new(),
@@ -114,10 +117,27 @@ impl State {
     /// hits in all.
     pub(crate) fn candidate(
         &mut self,
-        (rule, pattern, hits_max): (RuleId, &Pattern, u32),
+        what: (RuleId, &Pattern, u32),
         text: &[u8],
         owner: Owner,
         end: usize,
+    ) {
+        let place = (end, owner.window);
+        if owner.rounds <= 1 {
+            self.try_near(what, text, place);
+            return;
+        }
+        for place in self.rounds.add((what.0, owner.rounds), self.text, place) {
+            self.try_near(what, text, place);
+        }
+    }
+
+    /// Tries a rule where a match may hold a fragment that ended at `end`.
+    fn try_near(
+        &mut self,
+        (rule, pattern, hits_max): (RuleId, &Pattern, u32),
+        text: &[u8],
+        (end, window): (usize, Option<Window>),
     ) {
         let seen = self.value(rule) as u32;
         if seen >= hits_max {
@@ -138,7 +158,7 @@ impl State {
         }
         // Whoever counts matches, or wants to see the first one, needs them in order.
         let is_simple = hits_max == 1 && !self.explain && text.len() <= LONG_TEXT_BYTES;
-        match owner.window {
+        match window {
             Some(window) if is_simple && window.max - window.min <= WINDOW_BYTES_MAX => {
                 let Some(last) = end.checked_sub(window.min as usize) else {
                     return;

@@ -20,7 +20,7 @@ mod widen;
 
 pub(crate) use automaton::{Automaton, Visitor};
 pub(crate) use positions::{Builder, Owner};
-pub(crate) use required::{Run, required, required_run};
+pub(crate) use required::{Run, Window, required, required_run};
 pub(crate) use widen::widen;
 
 #[cfg(test)]
@@ -116,6 +116,18 @@ mod tests {
             }
             assert!(matches > 0, "{pattern_text}");
         }
+    }
+
+    /// Each match of a pattern of rounds holds so many ends of its fragments.
+    #[test]
+    fn rounds_are_counted() {
+        let automaton = screen(&[r"/(?:\d\. ?(?:your )?(?:name|phone):[ ._]{1,40}){3}/"]);
+        let text = b"x 1.your name: 2. phone:..3.name:_ phone:";
+        let ends = found(&automaton, text);
+        let inside = ends
+            .iter()
+            .filter(|(owner, end)| owner.rounds == 3 && *end <= 34);
+        assert!(inside.count() >= 3, "{ends:?}");
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub(crate) struct Owner {
     /// The index of its pattern.
     pub(crate) pattern: u32,
     pub(crate) window: Option<Window>,
+    /// How many of its fragments each match holds at least.
+    pub(crate) rounds: u32,
 }
 
 /// Collects fragments.
@@ -109,6 +111,7 @@ impl Builder {
         let owner = Owner {
             pattern,
             window: fragment.window,
+            rounds: fragment.rounds,
         };
         for end in ends {
             if let Some((_, _, owners)) = self.positions.get_mut(end as usize)

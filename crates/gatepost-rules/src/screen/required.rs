@@ -50,6 +50,8 @@ pub(crate) struct Fragment<'n> {
     pub(crate) is_anchored: bool,
     /// `None` if the distance has no bound.
     pub(crate) window: Option<Window>,
+    /// How many of the fragments each match holds at least, one after the other.
+    pub(crate) rounds: u32,
 }
 
 /// Fragments of which each match of `node` contains one; `None` if there are none of use: none that
@@ -57,14 +59,23 @@ pub(crate) struct Fragment<'n> {
 pub(crate) fn required(node: &Node, bits_min: f32) -> Option<Vec<Fragment<'_>>> {
     let skips = !node.refers_to_groups();
     let of_use = |choice: &Choice<'_>| choice.bits >= bits_min && choice.busy <= BUSY_MAX;
+    // A pattern of rounds is screened by one of them.
+    let (round, rounds) = match node {
+        Node::Repeat { inner, min, .. } if skips && *min > 1 => (&**inner, *min),
+        node => (node, 1),
+    };
     for bits_max in BITS_MAX {
         let chooser = Chooser {
             bits_max,
             has_too_many: Cell::new(false),
         };
-        let choice = chooser.best(node, Length::ZERO, skips, 0).filter(of_use);
+        // What a later round may leave out, its neighbours need not, so nothing is skipped.
+        let skips = skips && rounds == 1;
+        let choice = chooser.best(round, Length::ZERO, skips, 0).filter(of_use);
         if choice.is_some() || !chooser.has_too_many.get() {
-            return choice.map(|choice| choice.fragments);
+            let mut fragments = choice?.fragments;
+            fragments.iter_mut().for_each(|one| one.rounds = rounds);
+            return Some(fragments);
         }
     }
     None
@@ -342,6 +353,7 @@ impl Chooser {
             parts,
             is_anchored,
             window: length.window(),
+            rounds: 1,
         };
         Some(Choice {
             fragments: vec![fragment],
