@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// What all views, or all rules, of one message may compute.
-const TIME_MAX: Duration = Duration::from_secs(60);
+const TIME_MAX: Duration = Duration::from_mins(1);
 /// Size of the large ones, bytes.
 const SIZE: usize = 10_000_000;
 

@@ -54,9 +54,9 @@ mod tests {
     #[test]
     fn the_clock_is_read_now_and_then() {
         let mut budget = Budget::new(Duration::ZERO);
-        let questions = (1..).find(|_| budget.is_spent(1));
+        let questions = (1..=QUESTIONS_PER_READING).find(|_| budget.is_spent(1));
         assert_eq!(questions, Some(QUESTIONS_PER_READING));
         assert!(Budget::new(Duration::ZERO).is_spent_by(1 << 20));
-        assert!(!Budget::new(Duration::from_secs(3600)).is_spent(QUESTIONS_PER_READING));
+        assert!(!Budget::new(Duration::from_hours(1)).is_spent(QUESTIONS_PER_READING));
     }
 }

@@ -74,7 +74,9 @@ pub(crate) fn required(node: &Node, bits_min: f32) -> Option<Vec<Fragment<'_>>> 
         let choice = chooser.best(round, Length::ZERO, skips, 0).filter(of_use);
         if choice.is_some() || !chooser.has_too_many.get() {
             let mut fragments = choice?.fragments;
-            fragments.iter_mut().for_each(|one| one.rounds = rounds);
+            for fragment in &mut fragments {
+                fragment.rounds = rounds;
+            }
             return Some(fragments);
         }
     }
