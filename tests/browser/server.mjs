@@ -1,6 +1,6 @@
 // A Gatepost of the test's own: free ports, a folder that goes with it.
 import { spawn } from "node:child_process";
-import { mkdtemp, mkdir, rm, writeFile } from "node:fs/promises";
+import { appendFile, mkdtemp, mkdir, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -31,9 +31,9 @@ export class Server {
     lines.push(`procedures.path = "${this.folder}/procedures"`);
     lines.push(`[[scope]]`, `path = "/kept"`, `topics = ["kept/#"]`, `run = ["/keep"]`);
     lines.push(`[[scope]]`, `path = "/mail"`, `listeners = ["smtp", "lmtp"]`, `run = ["/sizecheck", "/spamcheck"]`);
-    const config = join(this.folder, "gatepost.toml");
-    await writeFile(config, lines.join("\n") + "\n");
-    this.process = spawn(process.env.GATEPOST, ["serve", "--config", config], { stdio: ["ignore", "pipe", "pipe"], cwd: this.folder });
+    this.config = join(this.folder, "gatepost.toml");
+    await writeFile(this.config, lines.join("\n") + "\n");
+    this.process = spawn(process.env.GATEPOST, ["serve", "--config", this.config], { stdio: ["ignore", "pipe", "pipe"], cwd: this.folder });
     this.log = "";
     this.process.stderr.on("data", (text) => (this.log += text));
     this.ended = new Promise((resolve) => this.process.once("exit", resolve));
@@ -43,6 +43,16 @@ export class Server {
       if (name === "dashboard") return;
     }
     throw new Error(`the server did not start:\n${this.log}`);
+  }
+
+  /** Adds lines to the config, for the next reload. */
+  async configure(...lines) {
+    await appendFile(this.config, lines.join("\n") + "\n");
+  }
+
+  /** Puts a procedure into the folder. */
+  async procedure(name, text) {
+    await writeFile(join(this.folder, "procedures", name + ".luau"), text);
   }
 
   get origin() {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use gatepost_message::{Publication, TopicFilter};
+use gatepost_message::{MessageId, Publication, TopicFilter};
 use gatepost_store::{Store, StoreError, Ticket};
 use parking_lot::Mutex;
 
@@ -15,6 +15,7 @@ use crate::publisher::{Delivery, Publisher};
 use crate::reader::{Reader, ReaderOptions};
 use crate::session::Ended;
 use crate::settings::BrokerSettings;
+use crate::trace::TraceStep;
 
 /// Publishers that wait for their next use by those who publish now and then.
 const IDLE_PUBLISHERS_MAX: usize = 16;
@@ -79,15 +80,39 @@ impl Broker {
         &self,
         publication: Publication,
     ) -> (Delivery, Option<Result<Ticket, StoreError>>) {
+        self.with_publisher(|publisher| publisher.publish(publication))
+    }
+
+    fn with_publisher(
+        &self,
+        publish: impl FnOnce(&mut Publisher) -> Delivery,
+    ) -> (Delivery, Option<Result<Ticket, StoreError>>) {
         let idle = self.idle_publishers.lock().pop();
         let mut publisher = idle.unwrap_or_else(|| self.publisher());
-        let delivery = publisher.publish(publication);
+        let delivery = publish(&mut publisher);
         let ticket = publisher.flush();
         let mut idle = self.idle_publishers.lock();
         if idle.len() < IDLE_PUBLISHERS_MAX {
             idle.push(publisher);
         }
         (delivery, ticket)
+    }
+
+    /// As [`Broker::publish_now`], remembering to whom it goes and what becomes of it there, under
+    /// the id of `message`.
+    pub fn publish_traced(
+        &self,
+        publication: Publication,
+        message: MessageId,
+    ) -> (Delivery, Option<Result<Ticket, StoreError>>) {
+        let trace = self.core.traces.begin(message);
+        self.with_publisher(|publisher| publisher.publish_traced(publication, trace))
+    }
+
+    /// To whom a message went and what became of it there, with how many subscribers there were
+    /// beyond those named; `None` where that is not remembered.
+    pub fn trace(&self, message: MessageId) -> Option<(Vec<TraceStep>, u64)> {
+        self.core.traces.of(message)
     }
 
     /// Publishes one message, and returns when it is durable where it must be.

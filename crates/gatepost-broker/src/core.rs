@@ -19,6 +19,7 @@ use crate::recent::Recent;
 use crate::retained::Retained;
 use crate::session::{Session, Surroundings};
 use crate::settings::{BrokerSettings, SlowSubscriber};
+use crate::trace::Traces;
 
 /// What all parts share.
 pub(crate) struct Core {
@@ -30,6 +31,7 @@ pub(crate) struct Core {
     pub(crate) recent: Recent,
     pub(crate) counters: Counters,
     pub(crate) limits: Limits,
+    pub(crate) traces: Traces,
     pub(crate) memory_share_bytes: usize,
     /// Present where the settings bound it.
     pub(crate) connect_rate: Option<Mutex<Rate>>,
@@ -61,6 +63,7 @@ impl Core {
             ),
             counters: Counters::default(),
             limits: Limits::default(),
+            traces: Traces::new(settings.traced_messages_max),
             memory_share_bytes: limits::memory_share_bytes(),
             connect_rate: Rate::new(settings.connects_per_second_max).map(Mutex::new),
             connections_of_user: Mutex::default(),

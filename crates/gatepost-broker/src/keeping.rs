@@ -24,6 +24,7 @@ use gatepost_store::{Change, SessionChange, StoreError, Ticket};
 use parking_lot::Mutex;
 
 use crate::session::Session;
+use crate::trace::Trace;
 
 /// A publication in the store, for as long as a delivery or a will refers to it.
 pub(crate) struct Stored {
@@ -162,6 +163,8 @@ pub(crate) struct Gathering {
     stored: Vec<Arc<Stored>>,
     /// The last publication, for the next session that needs it.
     last: Option<(Arc<Publication>, Arc<Stored>)>,
+    /// Where the way of the present publication is noted, if it is traced.
+    pub(crate) trace: Option<Arc<Trace>>,
 }
 
 impl Gathering {

@@ -44,6 +44,7 @@ mod session;
 mod settings;
 mod stats;
 mod subscription;
+mod trace;
 
 pub use acknowledged::StrayAcknowledgement;
 pub use attachment::{
@@ -59,3 +60,4 @@ pub use reader::{Event, Reader, ReaderOptions, Since};
 pub use session::{Ended, Session, Will};
 pub use settings::{BrokerSettings, SlowSubscriber};
 pub use stats::{BrokerStats, SessionStats, TopicStats};
+pub use trace::{StepOutcome, TraceStep};

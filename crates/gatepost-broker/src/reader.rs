@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 use crate::core::Core;
 use crate::counters::DropCause;
 use crate::subscription::Subscription;
+use crate::trace::{Pending, StepOutcome, Trace};
 
 /// From where a reader starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -57,6 +58,8 @@ pub enum Event {
 struct Waiting {
     events: VecDeque<Arc<Publication>>,
     missed: u64,
+    /// Traced events that the reader has not taken, by message id.
+    traced: Pending,
     reader: Option<Waker>,
     closed: bool,
 }
@@ -73,16 +76,28 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    pub(crate) fn push(&self, publication: &Arc<Publication>, core: &Core) {
+    pub(crate) fn push(
+        &self,
+        publication: &Arc<Publication>,
+        trace: Option<&Arc<Trace>>,
+        core: &Core,
+    ) {
         let mut waiting = self.waiting.lock();
         if waiting.events.len() >= self.messages_max {
-            waiting.events.pop_front();
+            if let Some(lost) = waiting.events.pop_front() {
+                let outcome = StepOutcome::Dropped(DropCause::StreamFull);
+                waiting.traced.settle(lost.id.number(), outcome);
+            }
             waiting.missed += 1;
             self.dropped.fetch_add(1, Ordering::Relaxed);
             core.counters.drop_messages(DropCause::StreamFull, 1);
         }
         self.delivered.fetch_add(1, Ordering::Relaxed);
         waiting.events.push_back(publication.clone());
+        if let Some(trace) = trace {
+            let step = trace.at_reader(&self.name, self.kind, publication);
+            waiting.traced.add(publication.id.number(), step);
+        }
         if let Some(reader) = waiting.reader.take() {
             drop(waiting);
             reader.wake();
@@ -177,6 +192,8 @@ impl Reader {
             let Some(publication) = waiting.events.pop_front() else {
                 break;
             };
+            let number = publication.id.number();
+            waiting.traced.settle(number, StepOutcome::Sent);
             if !self.known.remove(&publication.id) {
                 return Poll::Ready(Some(Event::Publication(publication)));
             }

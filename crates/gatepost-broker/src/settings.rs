@@ -75,6 +75,9 @@ pub struct BrokerSettings {
     pub recent_topics_max: usize,
     /// Publications that may wait for one reader by SSE or JSON lines.
     pub stream_messages_max: usize,
+    /// Messages whose way to each subscriber is remembered, the last ones: for their story in the
+    /// dashboard. 0 for none.
+    pub traced_messages_max: usize,
     /// How often figures are published under `$SYS`; 0 for never.
     pub sys_interval: Period,
 }
@@ -105,6 +108,7 @@ impl Default for BrokerSettings {
             recent_bytes_max: ByteSize::mebibytes(32),
             recent_topics_max: 10_000,
             stream_messages_max: 4_096,
+            traced_messages_max: 1_000,
             sys_interval: Period::seconds(10),
         }
     }

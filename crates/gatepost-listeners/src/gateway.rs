@@ -7,13 +7,15 @@
 //! sender is asked to try again, and may deliver twice but never loses.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use gatepost_message::{Action, Message, Publication, Topic, Verdict, edit};
+use gatepost_message::{Action, Format, Message, Publication, Topic, Verdict, edit};
 use gatepost_procedures::Procedures;
 use gatepost_store::{Change, JournalEntry, QuarantineEntry, Store, StoreError, Ticket};
 
+mod allowed;
 mod aside;
 mod counters;
 pub mod journal;
@@ -21,7 +23,8 @@ mod mail;
 mod outlet;
 mod release;
 
-pub use counters::{Counters, ListenerCounts};
+use allowed::AllowedSenders;
+pub use counters::{Counters, ListenerCounts, RuleHits};
 pub use mail::MailPayload;
 use mail::Rendered;
 pub use outlet::{Handed, Outlet};
@@ -45,6 +48,8 @@ struct Rooms {
     store: Store,
     counters: Counters,
     journal_topic: Topic,
+    journals_unjudged: AtomicBool,
+    allowed: AllowedSenders,
 }
 
 impl Gateway {
@@ -53,9 +58,11 @@ impl Gateway {
         Self(Arc::new(Rooms {
             procedures,
             outlet,
+            allowed: AllowedSenders::load(&store),
             store,
             counters: Counters::default(),
             journal_topic: journal::topic(),
+            journals_unjudged: AtomicBool::new(false),
         }))
     }
 
@@ -72,6 +79,7 @@ impl Gateway {
     /// Takes a message whose body is the payload, to be published under its own topic.
     pub async fn submit(&self, message: Message) -> Outcome {
         let message = Arc::new(message);
+        let is_noted = self.is_noted(&message);
         let judged = self.judge(&message).await;
         let edited = match judged.verdict.edits.as_slice() {
             [] => Arc::clone(&message),
@@ -79,9 +87,30 @@ impl Gateway {
         };
         let rendered = Rendered::as_it_is(&edited);
         let topics = message.topic.as_slice();
-        let arrived_and_leaves = (&*message, &*edited);
-        self.finish(arrived_and_leaves, topics, Vec::new(), judged, &rendered)
-            .await
+        let way = Way {
+            arrived: &message,
+            leaving: &edited,
+            topics,
+            is_noted,
+        };
+        self.finish(way, Vec::new(), judged, &rendered).await
+    }
+
+    /// Whether the journal has it. What no procedure judged and is no mail (a sensor's reading
+    /// that came by a web request) is no news, and would push out what is.
+    fn is_noted(&self, message: &Message) -> bool {
+        let topic = message.topic.as_ref().map(Topic::as_str);
+        let (procedures, envelope) = (&self.0.procedures, &message.envelope);
+        message.format == Format::Mail
+            || self.0.journals_unjudged.load(Ordering::Relaxed)
+            || procedures
+                .scope_for(envelope.listener, topic, &envelope.recipients)
+                .is_some()
+    }
+
+    /// Has the journal note everything that is submitted, or only what was judged and mail.
+    pub fn set_journal_unjudged(&self, unjudged: bool) {
+        self.0.journals_unjudged.store(unjudged, Ordering::Relaxed);
     }
 
     /// Takes a mail, to be published under each of `topics` in the form `payload`. The first
@@ -119,36 +148,46 @@ impl Gateway {
             judged,
         } = mail;
         let rendered = mail::render(&message, payload, &judged.verdict).await;
-        self.finish((&message, &message), &topics, kept, judged, &rendered)
-            .await
+        let way = Way {
+            arrived: &message,
+            leaving: &message,
+            topics: &topics,
+            is_noted: true,
+        };
+        self.finish(way, kept, judged, &rendered).await
     }
 
     async fn judge(&self, message: &Arc<Message>) -> Judged {
         let started = Instant::now();
         let verdict = self.0.procedures.judge(message).await;
+        let verdict = self.0.allowed.considered(message, verdict);
         Judged {
             verdict,
             duration: started.elapsed(),
         }
     }
 
-    /// Publishes or keeps, notes, and waits. The message is given as it arrived, which is what is
-    /// kept, and as it leaves.
+    /// Publishes or keeps, notes, and waits.
     async fn finish(
         &self,
-        (message, leaving): (&Message, &Message),
-        topics: &[Topic],
+        way: Way<'_>,
         kept: Vec<Change>,
         judged: Judged,
         rendered: &Rendered,
     ) -> Outcome {
+        let Way {
+            arrived: message,
+            leaving,
+            topics,
+            is_noted,
+        } = way;
         let Judged { verdict, duration } = judged;
         let mut tickets = Vec::new();
         let mut deliveries = 0;
         if verdict.action.delivers() {
             for topic in topics {
                 let publication = publication(leaving, topic.clone(), rendered, &verdict);
-                let handed = self.0.outlet.publish(publication);
+                let handed = self.0.outlet.publish_traced(publication, message.id);
                 deliveries += handed.deliveries;
                 tickets.extend(handed.ticket);
             }
@@ -159,15 +198,22 @@ impl Gateway {
         let story = JournalEntry {
             subject: rendered.subject.clone(),
             deliveries,
+            topics: if topics.len() > 1 {
+                topics.to_vec()
+            } else {
+                Vec::new()
+            },
             ..story(message, &verdict, duration)
         };
-        self.tell(&story);
-        let is_quarantined = story.action == Action::Quarantine;
-        let noted = self.keep(message, story);
-        // A story is no promise to anybody: it comes behind the publication, so waiting for it
-        // would cost a second commit. A store that takes no more is a reason to defer, though.
-        if is_quarantined || noted.is_err() {
-            tickets.push(noted);
+        if is_noted {
+            self.tell(&story);
+            let is_quarantined = story.action == Action::Quarantine;
+            let noted = self.keep(message, story);
+            // A story is no promise to anybody: it comes behind the publication, so waiting for it
+            // would cost a second commit. A store that takes no more is a reason to defer, though.
+            if is_quarantined || noted.is_err() {
+                tickets.push(noted);
+            }
         }
         let mut outcome = Outcome {
             verdict,
@@ -213,6 +259,7 @@ impl Gateway {
             deliveries = story.deliveries,
             "{}", story.reason
         );
+        self.0.counters.count_hits(&story.hits);
         let text = journal::to_json(story).to_string();
         let publication = Publication::new(self.0.journal_topic.clone(), text);
         self.0.outlet.publish(publication);
@@ -221,8 +268,12 @@ impl Gateway {
     /// Writes the story, and with it the message itself if it is quarantined.
     fn keep(&self, message: &Message, story: JournalEntry) -> Result<Ticket, StoreError> {
         let change = if story.action == Action::Quarantine {
-            let body = message.body.clone();
-            Change::Quarantine(Box::new(QuarantineEntry { story, body }))
+            Change::Quarantine(Box::new(QuarantineEntry {
+                story,
+                body: message.body.clone(),
+                properties: message.properties.clone(),
+                retain: message.retain,
+            }))
         } else {
             Change::Journal(Box::new(story))
         };
@@ -236,6 +287,7 @@ fn story(message: &Message, verdict: &Verdict, duration: Duration) -> JournalEnt
         id: message.id,
         envelope: message.envelope.clone(),
         topic: message.topic.clone(),
+        topics: Vec::new(),
         subject: None,
         size: message.size,
         action: verdict.action,
@@ -282,6 +334,17 @@ impl JudgedMail {
     pub fn overrule(&mut self, verdict: Verdict) {
         self.judged.verdict = verdict;
     }
+}
+
+/// A message from its arrival to where it goes.
+struct Way<'a> {
+    /// As it arrived, which is what is kept.
+    arrived: &'a Message,
+    /// As procedures changed it.
+    leaving: &'a Message,
+    topics: &'a [Topic],
+    /// Whether the journal has it.
+    is_noted: bool,
 }
 
 struct Judged {

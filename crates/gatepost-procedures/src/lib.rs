@@ -15,6 +15,7 @@
 mod arguments;
 mod builtin;
 mod chain;
+mod difference;
 mod host;
 mod luau;
 mod pool;
@@ -31,6 +32,7 @@ pub use builtin::{
     AutoreplySettings, By, DedupeSettings, JsoncheckSettings, RatelimitSettings, Same,
     SignatureSettings, SizecheckSettings, SpamcheckSettings, StatusSettings, ViruscheckSettings,
 };
+pub use difference::{Changed, Difference};
 pub use host::{DnsSettings, Host, HttpSettings, MailerSettings, Outlet};
 pub use problem::{Problem, Severity};
 pub use procedure::{Answer, Cost, Needs};

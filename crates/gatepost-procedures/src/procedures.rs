@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 
 use crate::builtin::{mail_report, scan, verdict};
 use crate::chain::Run;
+use crate::difference::Difference;
 use crate::host::Host;
 use crate::luau::{Folder, Watch};
 use crate::pool::Pool;
@@ -139,6 +140,18 @@ impl Procedures {
         configuration: Configuration,
         rules: Arc<RuleSet>,
     ) -> Result<Vec<Problem>, Vec<Problem>> {
+        self.reload_or_check(configuration, rules, true)
+            .map(|(_, problems)| problems)
+    }
+
+    /// As [`Procedures::reload`], and tells what is other than before; where it does not `install`,
+    /// what would be.
+    pub fn reload_or_check(
+        &self,
+        configuration: Configuration,
+        rules: Arc<RuleSet>,
+        install: bool,
+    ) -> Result<(Difference, Vec<Problem>), Vec<Problem>> {
         let _one_at_a_time = self.0.rebuilding.lock();
         let folder = Folder::read(&configuration.procedures.path);
         let (set, problems) = Set::build(
@@ -151,8 +164,16 @@ impl Procedures {
         if !usable(&problems) {
             return Err(problems);
         }
-        self.0.install(set);
-        Ok(problems)
+        let difference = Difference::between(&self.0.set.load(), &set);
+        if install {
+            self.0.install(set);
+        }
+        Ok((difference, problems))
+    }
+
+    /// The rules that `/spamcheck` runs.
+    pub fn rules(&self) -> Arc<RuleSet> {
+        Arc::clone(&self.0.set.load().rules)
     }
 
     /// The scope that judges messages of this listener, topic and recipients, if there is one.

@@ -40,6 +40,7 @@ mod scan;
 mod screen;
 mod settings;
 mod shortcircuit;
+mod survey;
 mod users;
 
 pub use learning::{Learning, LearningSettings, TeachError, Teaching};
@@ -48,3 +49,4 @@ pub use report::{Hit, Report};
 pub use rule_set::{NearMiss, RuleSet, Statistics};
 pub use scan::ScanContext;
 pub use settings::RulesSettings;
+pub use survey::{RuleSummary, RuleTime};

@@ -357,6 +357,14 @@ impl RuleSet {
         }
     }
 
+    pub(crate) const fn compiled(&self) -> &Compiled {
+        &self.plain
+    }
+
+    pub(crate) const fn definitions(&self) -> &Definitions {
+        &self.definitions
+    }
+
     /// How many rules there are.
     pub fn statistics(&self) -> Statistics {
         self.statistics

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use gatepost_message::{Action, Envelope, MessageId, Publication, RuleHit, Score, Topic};
+use gatepost_message::{
+    Action, Envelope, MessageId, Properties, Publication, RuleHit, Score, Topic,
+};
 
 use crate::session::SessionChange;
 
@@ -77,8 +79,10 @@ pub struct JournalEntry {
     pub id: MessageId,
     /// Who sent it, to whom, through which listener.
     pub envelope: Envelope,
-    /// Where it was to go, where it had a topic.
+    /// Where it was to go, where it had a topic; the first of several.
     pub topic: Option<Topic>,
+    /// All topics that it was for, the first among them; empty where there is at most one.
+    pub topics: Vec<Topic>,
     /// A mail's decoded subject.
     pub subject: Option<String>,
     /// Bytes of the whole message.
@@ -106,4 +110,19 @@ pub struct QuarantineEntry {
     pub story: JournalEntry,
     /// The bytes as they arrived.
     pub body: Bytes,
+    /// What came beside the bytes of a message that is no mail.
+    pub properties: Option<Box<Properties>>,
+    /// Whether its topic is to keep it.
+    pub retain: bool,
+}
+
+impl JournalEntry {
+    /// Every topic that it was for.
+    pub fn all_topics(&self) -> &[Topic] {
+        if self.topics.is_empty() {
+            self.topic.as_slice()
+        } else {
+            &self.topics
+        }
+    }
 }

@@ -22,15 +22,19 @@ impl Store {
 
     /// One message in quarantine, whole.
     pub fn quarantined(&self, id: MessageId) -> Result<Option<QuarantineEntry>, StoreError> {
-        let body: Option<Vec<u8>> = self
+        let kept: Option<(Vec<u8>, Option<String>, bool)> = self
             .reader()
-            .prepare_cached("SELECT body FROM quarantine WHERE id = ?")?
-            .query_row(params![rows::id_to_row(id)], |row| row.get(0))
+            .prepare_cached("SELECT body, properties, retain FROM quarantine WHERE id = ?")?
+            .query_row(params![rows::id_to_row(id)], |row| row.try_into())
             .optional()?;
-        let Some(body) = body else { return Ok(None) };
+        let Some((body, properties, retain)) = kept else {
+            return Ok(None);
+        };
         Ok(self.journal_entry(id)?.map(|story| QuarantineEntry {
             story,
             body: Bytes::from(body),
+            properties: rows::properties_from_text(properties),
+            retain,
         }))
     }
 }

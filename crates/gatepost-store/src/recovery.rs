@@ -108,9 +108,12 @@ fn copy_query(
 ) -> rusqlite::Result<(u64, bool)> {
     let mut select = old.prepare(query)?;
     let columns = select.column_count();
+    // By name: the damaged file may be of a version that had fewer.
+    let names = select.column_names().join(", ");
     let marks = vec!["?"; columns].join(", ");
-    let mut insert =
-        connection.prepare(&format!("INSERT OR IGNORE INTO {table} VALUES ({marks})"))?;
+    let mut insert = connection.prepare(&format!(
+        "INSERT OR IGNORE INTO {table} ({names}) VALUES ({marks})"
+    ))?;
     let mut rows = select.query([])?;
     let mut copied = 0;
     loop {

@@ -43,7 +43,7 @@ pub(crate) fn properties_to_text(properties: Option<&Properties>) -> Option<Stri
     serde_json::to_string(&row).ok()
 }
 
-fn properties_from_text(text: Option<String>) -> Option<Box<Properties>> {
+pub(crate) fn properties_from_text(text: Option<String>) -> Option<Box<Properties>> {
     let row: PropertiesRow = serde_json::from_str(&text?).ok()?;
     Some(Box::new(Properties {
         payload_is_text: row.payload_is_text,
@@ -117,9 +117,28 @@ pub(crate) fn recipients_to_text(recipients: &[String]) -> String {
     serde_json::to_string(recipients).unwrap_or_default()
 }
 
+/// A list, where there is more than one.
+pub(crate) fn topics_to_text(topics: &[Topic]) -> Option<String> {
+    let names: Vec<&str> = topics.iter().map(Topic::as_str).collect();
+    (names.len() > 1)
+        .then(|| serde_json::to_string(&names).ok())
+        .flatten()
+}
+
+fn topics_from_text(text: Option<String>) -> Vec<Topic> {
+    let names: Vec<String> = text
+        .and_then(|text| serde_json::from_str(&text).ok())
+        .unwrap_or_default();
+    names
+        .iter()
+        .filter_map(|name| Topic::new(name).ok())
+        .collect()
+}
+
 /// The columns of a journal entry, in the order in which [`journal_entry`] reads them.
 pub(crate) const JOURNAL_COLUMNS: &str = "id, listener, peer, client, user, sender, recipients, \
-     topic, subject, size, action, score, required, hits, reason, procedure, duration_us, deliveries";
+     topic, subject, size, action, score, required, hits, reason, procedure, duration_us, \
+     deliveries, topics";
 
 /// `None` for a row that no version of ours wrote.
 pub(crate) fn journal_entry(row: &Row<'_>) -> rusqlite::Result<Option<JournalEntry>> {
@@ -150,6 +169,7 @@ fn read_journal_entry(row: &Row<'_>) -> rusqlite::Result<Option<JournalEntry>> {
             recipients: serde_json::from_str(&recipients).unwrap_or_default(),
         },
         topic: topic.and_then(|topic| Topic::new(&topic).ok()),
+        topics: topics_from_text(row.get(18)?),
         subject: row.get(8)?,
         size: row.get::<_, i64>(9)? as u64,
         action,

@@ -4,7 +4,7 @@ use rusqlite::Connection;
 
 /// Each step takes the schema from its index to the next version; the file's `user_version` says
 /// how many have been taken. Steps are never edited once released, only appended.
-const STEPS: [&str; 2] = [
+const STEPS: [&str; 3] = [
     "
     CREATE TABLE retained (
         topic TEXT PRIMARY KEY,
@@ -113,6 +113,12 @@ const STEPS: [&str; 2] = [
         packet INTEGER NOT NULL,
         PRIMARY KEY (session, packet)
     ) WITHOUT ROWID;
+",
+    "
+    -- All topics that a message was for, and what else a release needs of a quarantined one.
+    ALTER TABLE journal ADD COLUMN topics TEXT;
+    ALTER TABLE quarantine ADD COLUMN properties TEXT;
+    ALTER TABLE quarantine ADD COLUMN retain INTEGER NOT NULL DEFAULT 0;
 ",
 ];
 

@@ -18,6 +18,9 @@ pub struct StoreSettings {
     pub journal_entries_max: u64,
     /// Entries of the journal older than this go.
     pub journal_age_max: Period,
+    /// Whether the journal also has what no procedure judged and is no mail: each web request that
+    /// publishes, each reading of a sensor.
+    pub journal_unjudged: bool,
     /// Messages in quarantine older than this go.
     pub quarantine_age_max: Period,
 }
@@ -30,6 +33,7 @@ impl Default for StoreSettings {
             history_age_max: Period::seconds(7 * 86_400),
             journal_entries_max: 100_000,
             journal_age_max: Period::seconds(30 * 86_400),
+            journal_unjudged: false,
             quarantine_age_max: Period::seconds(30 * 86_400),
         }
     }

@@ -123,8 +123,15 @@ fn apply_one(connection: &Connection, change: &Change) -> rusqlite::Result<()> {
         Change::Quarantine(entry) => {
             insert_journal_entry(connection, &entry.story)?;
             connection
-                .prepare_cached("INSERT OR REPLACE INTO quarantine (id, body) VALUES (?, ?)")?
-                .execute(params![rows::id_to_row(entry.story.id), &entry.body[..]])
+                .prepare_cached(
+                    "INSERT OR REPLACE INTO quarantine (id, body, properties, retain) VALUES (?, ?, ?, ?)",
+                )?
+                .execute(params![
+                    rows::id_to_row(entry.story.id),
+                    &entry.body[..],
+                    rows::properties_to_text(entry.properties.as_deref()),
+                    entry.retain,
+                ])
         }
         Change::Unquarantine(id) => connection
             .prepare_cached("DELETE FROM quarantine WHERE id = ?")?
@@ -148,7 +155,7 @@ fn insert_journal_entry(connection: &Connection, entry: &JournalEntry) -> rusqli
     let envelope = &entry.envelope;
     connection
         .prepare_cached(&format!(
-            "INSERT OR REPLACE INTO journal ({}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO journal ({}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             rows::JOURNAL_COLUMNS
         ))?
         .execute(params![
@@ -170,5 +177,6 @@ fn insert_journal_entry(connection: &Connection, entry: &JournalEntry) -> rusqli
             entry.procedure,
             entry.duration.as_micros() as i64,
             entry.deliveries as i64,
+            rows::topics_to_text(&entry.topics),
         ])
 }

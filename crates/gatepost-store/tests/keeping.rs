@@ -36,6 +36,9 @@ fn story(reason: &str) -> JournalEntry {
             ..Envelope::new(Listener::Smtp, Peer::Address(([127, 0, 0, 1], 4711).into()))
         },
         topic: Topic::new("alarms/fire").ok(),
+        topics: ["alarms/fire", "alarms/all"]
+            .map(|name| Topic::new(name).expect("a topic"))
+            .into(),
         subject: Some("Smoke".to_owned()),
         size: 1_234,
         action: Action::Quarantine,
@@ -92,6 +95,8 @@ async fn everything_returns_after_a_restart() {
             Change::Quarantine(Box::new(QuarantineEntry {
                 story: story.clone(),
                 body: Bytes::from_static(b"Subject: Smoke\r\n\r\n"),
+                properties: None,
+                retain: true,
             })),
         ];
         changes.extend(passed.iter().cloned().map(Change::History));

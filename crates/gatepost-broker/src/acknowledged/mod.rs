@@ -19,7 +19,9 @@ use std::num::NonZeroU16;
 use gatepost_message::Topic;
 use gatepost_store::SessionChange;
 
+use crate::counters::DropCause;
 use crate::keeping::Kept;
+use crate::trace::{Awaited, StepOutcome};
 use delivery::PACKET_IDS;
 
 pub(crate) use delivery::{Delivery, InFlight, Phase};
@@ -43,6 +45,8 @@ pub(crate) struct Acknowledged {
     newest: HashMap<Topic, u64>,
     /// Present where the session outlives its connection, and a store is there to outlive it in.
     pub(crate) kept: Option<Box<Kept>>,
+    /// Traced deliveries that are not yet acknowledged.
+    pub(crate) awaited: Awaited,
 }
 
 impl Acknowledged {
@@ -105,9 +109,11 @@ impl Acknowledged {
     }
 
     /// Gives up the next delivery in turn; tells whether there was one.
-    pub(crate) fn drop_front(&mut self) -> bool {
+    pub(crate) fn drop_front(&mut self, cause: DropCause) -> bool {
         let dropped = self.pop();
         if let Some(delivery) = &dropped {
+            let outcome = StepOutcome::Dropped(cause);
+            self.awaited.settle(delivery.sequence, outcome);
             self.forget(delivery);
         }
         dropped.is_some()
@@ -135,6 +141,8 @@ impl Acknowledged {
         }
         if let Some(delivery) = self.waiting.remove(at) {
             self.waiting_bytes -= delivery.publication.payload.len();
+            let outcome = StepOutcome::Dropped(DropCause::Superseded);
+            self.awaited.settle(delivery.sequence, outcome);
             self.forget(&delivery);
         }
         true
@@ -184,6 +192,9 @@ impl Acknowledged {
     /// Gives up a delivery that was just put in flight.
     pub(crate) fn abandon(&mut self, packet_id: NonZeroU16) {
         if let Some(at) = self.position(packet_id) {
+            let sequence = self.in_flight[at].delivery.sequence;
+            let outcome = StepOutcome::Dropped(DropCause::TooLarge);
+            self.awaited.settle(sequence, outcome);
             self.complete(at);
         }
     }

@@ -7,6 +7,7 @@ use gatepost_message::Qos;
 use gatepost_store::SessionChange;
 
 use super::{Acknowledged, Phase};
+use crate::trace::StepOutcome;
 
 /// Why an acknowledgement means nothing here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -90,6 +91,8 @@ impl Acknowledged {
 
     pub(super) fn complete(&mut self, at: usize) {
         if let Some(flight) = self.in_flight.remove(at) {
+            let sequence = flight.delivery.sequence;
+            self.awaited.settle(sequence, StepOutcome::Acknowledged);
             self.forget(&flight.delivery);
         }
         if self.in_flight.is_empty() {

@@ -29,6 +29,7 @@ use crate::recent::TopicKey;
 use crate::retained::Kept;
 use crate::session::Session;
 use crate::subscription::Target;
+use crate::trace::Trace;
 use run::Run;
 use topics::Known;
 
@@ -134,6 +135,18 @@ impl Publisher {
         self.publish_at(slot, publication)
     }
 
+    /// As [`Publisher::publish`], noting in `trace` what becomes of it.
+    pub(crate) fn publish_traced(
+        &mut self,
+        publication: Publication,
+        trace: Option<Arc<Trace>>,
+    ) -> Delivery {
+        self.gathering.trace = trace;
+        let delivery = self.publish(publication);
+        self.gathering.trace = None;
+        delivery
+    }
+
     /// Publishes under a known topic, which must be the publication's. Nothing is written to a
     /// socket before [`Publisher::flush`].
     pub fn publish_at(&mut self, slot: TopicSlot, publication: Publication) -> Delivery {
@@ -150,7 +163,9 @@ impl Publisher {
         let route = self.route(slot);
         let receivers = route.receivers();
         if receivers > 0 {
-            if publication.qos == Qos::AtMostOnce && !publication.retain {
+            // In a run nobody is told apart.
+            let may_run = publication.qos == Qos::AtMostOnce && !publication.retain;
+            if may_run && self.gathering.trace.is_none() {
                 self.add_to_run(&route, &publication);
             } else {
                 self.close_run(false);
@@ -165,7 +180,7 @@ impl Publisher {
                 }
             }
             for reader in &route.readers {
-                reader.push(&publication, &self.core);
+                reader.push(&publication, self.gathering.trace.as_ref(), &self.core);
                 self.deliveries += 1;
             }
         }

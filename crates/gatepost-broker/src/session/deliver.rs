@@ -14,6 +14,7 @@ use crate::keeping::Gathering;
 use crate::newest::Latest;
 use crate::settings::SlowSubscriber;
 use crate::subscription::Target;
+use crate::trace::StepOutcome;
 
 /// What publishers that cannot be slowed (they have read ahead, or are of this process) may bring
 /// beyond the outbox's bound before it is dropped.
@@ -93,10 +94,17 @@ impl Session {
                 false
             }
             SlowSubscriber::DropOldest => {
+                let waiting = state.outbox.messages() as u64;
                 let dropped = state.outbox.drop_oldest(
                     bytes_max.saturating_sub(bytes),
                     messages_max.saturating_sub(messages as usize),
                 );
+                if let Some(traced) = &mut state.traced {
+                    let last = self.delivered.load(Ordering::Relaxed);
+                    let oldest = last.saturating_sub(waiting);
+                    let outcome = StepOutcome::Dropped(DropCause::OutboxFull);
+                    traced.settle_range(oldest, oldest + dropped, outcome);
+                }
                 self.count_drop(around, DropCause::OutboxFull, dropped);
                 true
             }
@@ -150,10 +158,25 @@ impl Session {
             return Pressure::None;
         }
         if publication.qos.min(target.qos) == Qos::AtMostOnce {
-            if state.link.is_none() || self.put_newest(state, publication, target, retain, around) {
+            let note = |outcome| {
+                let trace = gathering.trace.as_ref()?;
+                trace.at_session(self, publication, Qos::AtMostOnce, outcome)
+            };
+            if state.link.is_none() {
+                note(StepOutcome::Away);
+                return Pressure::None;
+            }
+            if self.put_newest(state, publication, target, retain, around) {
+                note(StepOutcome::Waiting);
                 return Pressure::None;
             }
             if !self.make_room(state, publication.payload.len(), 1, around) {
+                let is_given_up = state.policy == SlowSubscriber::Disconnect;
+                note(StepOutcome::Dropped(if is_given_up {
+                    DropCause::Stalled
+                } else {
+                    DropCause::OutboxFull
+                }));
                 return Pressure::None;
             }
             let options = FrameOptions {
@@ -162,7 +185,13 @@ impl Session {
                 expiry_seconds: expiry_left(publication),
                 ..FrameOptions::default()
             };
-            self.encode(state, publication, &options, around);
+            if !self.encode(state, publication, &options, around) {
+                note(StepOutcome::Dropped(DropCause::TooLarge));
+            } else if let Some(step) = note(StepOutcome::Sent) {
+                let number = self.delivered.load(Ordering::Relaxed);
+                let traced = state.traced.get_or_insert_default();
+                traced.add(number, Some(step));
+            }
         } else {
             let is_taken = self.enqueue(state, publication, target, retain, gathering, around);
             if is_taken && state.is_kept() {

@@ -35,6 +35,7 @@ use crate::limits::{Limit, Limits};
 use crate::newest::Newest;
 use crate::outbox::Outbox;
 use crate::settings::{BrokerSettings, SlowSubscriber};
+use crate::trace::{Pending, StepOutcome};
 
 pub(crate) use deliver::expiry_left;
 pub(crate) use keep::Aftermath;
@@ -132,6 +133,8 @@ pub(crate) struct State {
     dirty: bool,
     /// When the outbox was last seen to shrink while it was too full.
     congested_since: Option<Instant>,
+    /// Traced QoS 0 deliveries that may still be lost, by their place among all deliveries.
+    traced: Option<Box<Pending>>,
 }
 
 /// A subscriber's state; outlives its connection if it asked to.
@@ -268,11 +271,17 @@ impl Session {
         state.owner = None;
         let was_clean = state.outbox.is_empty();
         let behind = state.newest.take().map_or(0, |newest| newest.len() as u64);
+        let waiting = state.outbox.messages() as u64;
         let lost = state.outbox.clear() + behind;
         let cause = match state.ended {
             Some(Ended::TooSlow) => DropCause::Stalled,
             _ => DropCause::ConnectionLost,
         };
+        if let Some(traced) = &mut state.traced {
+            let last = self.delivered.load(Ordering::Relaxed);
+            let first_lost = last.saturating_sub(waiting);
+            traced.settle_range(first_lost, last, StepOutcome::Dropped(cause));
+        }
         self.count_drop(around, cause, lost);
         self.connected.store(false, Ordering::Release);
         self.relieve(state);

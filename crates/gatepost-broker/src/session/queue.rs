@@ -13,6 +13,7 @@ use crate::encoder::FrameOptions;
 use crate::keeping::{Gathering, Standing};
 use crate::settings::SlowSubscriber;
 use crate::subscription::Target;
+use crate::trace::StepOutcome;
 
 impl Session {
     /// Lets a QoS 1 or 2 delivery wait for its turn; tells whether there was room.
@@ -29,6 +30,10 @@ impl Session {
         if !self.make_room_in_queue(queue, state.policy, publication, around) {
             if state.policy == SlowSubscriber::Disconnect && state.link.is_some() {
                 self.end_locked(state, Ended::TooSlow);
+            }
+            if let Some(trace) = &gathering.trace {
+                let outcome = StepOutcome::Dropped(DropCause::QueueFull);
+                let _ = trace.at_session(self, publication, target.qos, outcome);
             }
             return false;
         }
@@ -57,6 +62,10 @@ impl Session {
             gathering.changes.push(Change::Session(change));
             delivery.stored = Some(stored);
         }
+        if let Some(trace) = &gathering.trace {
+            let step = trace.at_session(self, publication, delivery.qos, StepOutcome::Waiting);
+            queue.awaited.add(delivery.sequence, step);
+        }
         queue.push(delivery);
         true
     }
@@ -82,7 +91,7 @@ impl Session {
             policy,
             SlowSubscriber::DropOldest | SlowSubscriber::NewestOnly
         ) {
-            while is_full(queue) && queue.drop_front() {
+            while is_full(queue) && queue.drop_front(DropCause::QueueFull) {
                 self.count_drop(around, DropCause::QueueFull, 1);
             }
         }
@@ -111,7 +120,7 @@ impl Session {
                     return;
                 }
                 Standing::Failed => {
-                    queue.drop_front();
+                    queue.drop_front(DropCause::NotStored);
                     self.count_drop(around, DropCause::NotStored, 1);
                     continue;
                 }
@@ -119,7 +128,7 @@ impl Session {
             }
             // One that may have been sent goes its way to the end [MQTT-4.3.3-7].
             if !next.dup && expiry_left(&next.publication) == Some(0) {
-                queue.drop_front();
+                queue.drop_front(DropCause::Expired);
                 self.count_drop(around, DropCause::Expired, 1);
                 continue; // [MQTT-3.3.2-5]
             }

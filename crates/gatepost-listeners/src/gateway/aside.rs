@@ -19,6 +19,7 @@ impl Gateway {
         let (message, judged) = (&mail.message, &mail.judged);
         let story = JournalEntry {
             subject: mail::subject(message),
+            topics: mail.topics.clone(),
             ..story(message, &judged.verdict, judged.duration)
         };
         self.tell(&story);

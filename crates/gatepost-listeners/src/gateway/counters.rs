@@ -1,13 +1,28 @@
 //! What came in by each listener and what became of it, since the start.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use gatepost_message::{Action, Listener};
+use gatepost_message::{Action, Listener, RuleHit};
+use parking_lot::Mutex;
+
+/// Rules that are counted by name; rule folders have a few thousand.
+const RULES_MAX: usize = 20_000;
 
 /// Sums that need not agree with each other to the message.
 #[derive(Debug, Default)]
 pub struct Counters {
     verdicts: [[AtomicU64; Action::ALL.len()]; Listener::ALL.len()],
+    rules: Mutex<HashMap<String, RuleHits>>,
+}
+
+/// How often a rule hit.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct RuleHits {
+    /// Messages that it hit.
+    pub messages: u64,
+    /// What it added to their scores, all together.
+    pub score: f64,
 }
 
 /// One listener's sums.
@@ -30,6 +45,35 @@ impl Counters {
     /// Counts one message.
     pub fn count(&self, listener: Listener, action: Action) {
         self.verdicts[listener as usize][action as usize].fetch_add(1, Relaxed);
+    }
+
+    /// Counts the rules that hit one message.
+    pub(super) fn count_hits(&self, hits: &[RuleHit]) {
+        if hits.is_empty() {
+            return;
+        }
+        let mut rules = self.rules.lock();
+        for hit in hits {
+            let is_full = rules.len() >= RULES_MAX;
+            let counted = match rules.get_mut(hit.name.as_ref()) {
+                Some(counted) => counted,
+                None if is_full => continue,
+                None => rules.entry(hit.name.to_string()).or_default(),
+            };
+            counted.messages += 1;
+            counted.score += hit.score;
+        }
+    }
+
+    /// The rules that hit most, the most frequent first.
+    pub fn most_hit(&self, count: usize) -> Vec<(String, RuleHits)> {
+        let rules = self.rules.lock();
+        let mut all: Vec<_> = rules.iter().collect();
+        all.sort_unstable_by(|(one, a), (other, b)| {
+            b.messages.cmp(&a.messages).then_with(|| one.cmp(other))
+        });
+        let most = all.into_iter().take(count);
+        most.map(|(name, hits)| (name.clone(), *hits)).collect()
     }
 
     /// The sums of every listener.

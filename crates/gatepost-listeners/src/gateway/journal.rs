@@ -28,6 +28,7 @@ pub fn to_json(entry: &JournalEntry) -> Value {
         "sender": envelope.sender,
         "recipients": envelope.recipients,
         "topic": entry.topic.as_ref().map(Topic::as_str),
+        "topics": entry.all_topics().iter().map(Topic::as_str).collect::<Vec<_>>(),
         "subject": entry.subject,
         "size": entry.size,
         "action": entry.action.name(),

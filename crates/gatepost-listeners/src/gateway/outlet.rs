@@ -1,6 +1,6 @@
 //! Where publications go. The broker is the outlet of the server; tests have one that notes.
 
-use gatepost_message::Publication;
+use gatepost_message::{MessageId, Publication};
 use gatepost_store::{StoreError, Ticket};
 
 /// What became of one publication.
@@ -16,4 +16,11 @@ pub struct Handed {
 pub trait Outlet: Send + Sync {
     /// Hands `publication` to everyone who subscribed to its topic.
     fn publish(&self, publication: Publication) -> Handed;
+
+    /// The same, remembering for a while to whom it goes and what becomes of it there, under the
+    /// id of `message`.
+    fn publish_traced(&self, publication: Publication, message: MessageId) -> Handed {
+        let _ = message;
+        self.publish(publication)
+    }
 }

@@ -2,25 +2,25 @@
 
 use std::sync::Arc;
 
-use gatepost_message::{Action, Format, Listener, Message, MessageId, Qos, Topic, Verdict};
+use gatepost_message::{Action, Format, Listener, Message, MessageId, Qos, Verdict};
 use gatepost_store::{Change, QuarantineEntry};
 
 use super::mail::{self, MailPayload, Rendered};
 use super::{Gateway, Outcome, all_committed, publication};
 
 impl Gateway {
-    /// Publishes a quarantined message under the topic that it was for, as if it had been
+    /// Publishes a quarantined message under the topics that it was for, as if it had been
     /// accepted, and takes it out of quarantine. `payload` is the form for mail.
     ///
     /// The publication has an id of its own, so that subscribers who resume after the last one
     /// that they saw get it; the user property `message` names the message.
-    pub async fn release(
-        &self,
-        entry: QuarantineEntry,
-        topic: Topic,
-        payload: MailPayload,
-    ) -> Outcome {
-        let QuarantineEntry { mut story, body } = entry;
+    pub async fn release(&self, entry: QuarantineEntry, payload: MailPayload) -> Outcome {
+        let QuarantineEntry {
+            mut story,
+            body,
+            properties,
+            retain,
+        } = entry;
         let is_mail = matches!(
             story.envelope.listener,
             Listener::Smtp | Listener::Lmtp | Listener::Milter
@@ -28,7 +28,7 @@ impl Gateway {
         let message = Arc::new(Message {
             id: story.id,
             envelope: story.envelope.clone(),
-            topic: Some(topic.clone()),
+            topic: story.topic.clone(),
             format: if is_mail {
                 Format::Mail
             } else {
@@ -37,8 +37,8 @@ impl Gateway {
             body,
             size: story.size,
             qos: Qos::AtLeastOnce,
-            retain: false,
-            properties: None,
+            retain,
+            properties,
         });
         let verdict = Verdict {
             action: Action::Accept,
@@ -55,28 +55,31 @@ impl Gateway {
         } else {
             Rendered::as_it_is(&message)
         };
-        let mut publication = publication(&message, topic, &rendered, &verdict);
-        publication.id = MessageId::next();
-        let name = ("message".to_owned(), message.id.to_string());
-        publication
-            .properties
-            .get_or_insert_default()
-            .user
-            .push(name);
-        let handed = self.0.outlet.publish(publication);
+        let id = MessageId::next();
+        let mut tickets = Vec::new();
+        story.deliveries = 0;
+        for topic in story.all_topics().to_vec() {
+            let mut publication = publication(&message, topic, &rendered, &verdict);
+            publication.id = id;
+            let name = ("message".to_owned(), message.id.to_string());
+            let properties = publication.properties.get_or_insert_default();
+            properties.user.push(name);
+            let handed = self.0.outlet.publish_traced(publication, message.id);
+            story.deliveries += handed.deliveries;
+            tickets.extend(handed.ticket);
+        }
+        let deliveries = story.deliveries;
         story.action = verdict.action;
         story.reason.clone_from(&verdict.reason);
-        story.deliveries = handed.deliveries;
         self.tell(&story);
         let changes = [
             Change::Unquarantine(message.id),
             Change::Journal(Box::new(story)),
         ];
-        let kept = self.0.store.submit(changes);
-        let tickets = handed.ticket.into_iter().chain([kept]).collect();
+        tickets.push(self.0.store.submit(changes));
         let mut outcome = Outcome {
             verdict,
-            deliveries: handed.deliveries,
+            deliveries,
         };
         if let Err(error) = all_committed(tickets).await {
             tracing::error!(target: "gateway", message = %message.id, "not stored: {error}");

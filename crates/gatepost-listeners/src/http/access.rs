@@ -12,7 +12,8 @@ use super::HttpContext;
 use super::error::HttpError;
 use super::request::Request;
 
-/// Finds out who asks, from `Authorization` or from ntfy's `auth=`.
+/// Finds out who asks: from `Authorization`, from ntfy's `auth=`, or from the certificate of the
+/// connection.
 pub(super) async fn identify(
     context: &HttpContext,
     request: &mut Request,
@@ -23,7 +24,10 @@ pub(super) async fn identify(
     let offered = request.field("authorization").map(str::to_owned);
     let offered = offered.or_else(|| ntfy_authorization(request));
     let credentials = match offered {
-        None => Credentials::Anonymous,
+        None => match request.certified.clone() {
+            Some(user) => Credentials::Certificate { user },
+            None => Credentials::Anonymous,
+        },
         Some(value) => Credentials::from_authorization(&value).ok_or(HttpError::Denied(
             Denied::Malformed("neither Basic nor Bearer"),
         ))?,
@@ -63,11 +67,30 @@ pub(super) fn expect_admin(context: &HttpContext, request: &Request) -> Result<(
         Peer::Local => true,
         Peer::Address(address) => address.ip().to_canonical().is_loopback(),
     };
-    if identity.is_admin() || (!door.any_user() && beside_us) {
+    // Without users, a name in the world's DNS that leads to this machine must not let a web page
+    // in: its requests would be of its own origin.
+    let is_by_our_name = request.field("host").is_none_or(names_this_machine);
+    if identity.is_admin() || (!door.any_user() && beside_us && is_by_our_name) {
         Ok(())
     } else {
         Err(forbidden(request.identity.as_ref()))
     }
+}
+
+/// Whether a `Host` field is an address or a local name: nobody else's DNS says where those lead.
+fn names_this_machine(host: &str) -> bool {
+    let name = if host.starts_with('[') {
+        host.split_inclusive(']').next().unwrap_or(host)
+    } else {
+        host.rsplit_once(':').map_or(host, |(name, _)| name)
+    };
+    let bare = name.trim_start_matches('[').trim_end_matches(']');
+    let lower = name.trim_end_matches('.').to_ascii_lowercase();
+    bare.parse::<std::net::IpAddr>().is_ok()
+        || lower == "localhost"
+        || lower.ends_with(".localhost")
+        // A name without a dot is the local network's, not the world's.
+        || !lower.contains('.')
 }
 
 /// Refuses a publication that the rules forbid.
@@ -109,5 +132,30 @@ fn forbidden(identity: Option<&Identity>) -> HttpError {
     match identity.and_then(Identity::user) {
         None => HttpError::Denied(Denied::Anonymous),
         Some(user) => HttpError::Forbidden(user.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::names_this_machine;
+
+    #[test]
+    fn names_of_the_world_do_not_name_this_machine() {
+        for host in [
+            "127.0.0.1:8080",
+            "[::1]:80",
+            "localhost",
+            "mill:8080",
+            "a.localhost:1",
+        ] {
+            assert!(names_this_machine(host), "{host}");
+        }
+        for host in [
+            "evil.example",
+            "evil.example:8080",
+            "127.0.0.1.evil.example",
+        ] {
+            assert!(!names_this_machine(host), "{host}");
+        }
     }
 }

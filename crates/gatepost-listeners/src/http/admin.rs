@@ -3,6 +3,9 @@
 use std::sync::Arc;
 
 mod quarantine;
+mod rules;
+mod senders;
+mod users;
 
 use super::HttpContext;
 use super::access;
@@ -10,6 +13,10 @@ use super::error::HttpError;
 use super::request::Request;
 use super::response::Response;
 use super::routes::expect_method;
+use super::topics;
+
+const COUNT_DEFAULT: usize = 100;
+const COUNT_MAX: usize = 1_000;
 
 /// `/admin/…`
 pub(super) async fn respond(
@@ -27,13 +34,23 @@ pub(super) async fn respond(
             let id = (!id.is_empty()).then_some(id);
             return quarantine::messages(operations, request, id).await;
         }
+        if let Some(address) = below(path, "/admin/senders") {
+            return senders::respond(operations, request, address).await;
+        }
+        match path {
+            "/admin/rules" => return rules::rules(operations, request).await,
+            "/admin/rules/slowest" => return rules::slowest(operations, request).await,
+            "/admin/reload" => return rules::reload(operations, request).await,
+            _ => {}
+        }
+    }
+    if let Some(rest) = below(&request.path, "/admin/users") {
+        return users::respond(context, request, rest).await;
+    }
+    if let Some(id) = below(&request.path, "/admin/tokens").filter(|id| !id.is_empty()) {
+        return users::revoke(context, request, id).await;
     }
     match request.path.as_str() {
-        "/admin/users" => {
-            expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
-            let operations = operations.ok_or_else(|| HttpError::NotFound(request.path.clone()))?;
-            Ok(Response::json(200, &operations.users()))
-        }
         "/admin/state" => {
             expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
             Ok(Response::json(200, &context.rooms.state().await))
@@ -50,6 +67,22 @@ fn below<'a>(path: &'a str, folder: &str) -> Option<&'a str> {
         return Some(rest);
     }
     rest.strip_prefix('/').filter(|rest| !rest.is_empty())
+}
+
+/// A request's body, which must be a JSON object of this form.
+fn body<T: serde::de::DeserializeOwned>(request: &Request) -> Result<T, HttpError> {
+    let kind = request.field("content-type").unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    // A form of another origin cannot have this type without asking first.
+    if !kind.eq_ignore_ascii_case("application/json") {
+        return Err(HttpError::MediaType("application/json"));
+    }
+    serde_json::from_slice(&request.body).map_err(|error| HttpError::Body(error.to_string()))
+}
+
+/// How many are asked for by `count=`.
+fn count_of(request: &Request) -> Result<usize, HttpError> {
+    topics::count_of(request, COUNT_DEFAULT, COUNT_MAX)
 }
 
 /// `/healthz`: the process answers. `/readyz`: and is not about to end.

@@ -11,9 +11,15 @@ use super::routes::expect_method;
 const HTML: &str = "text/html; charset=utf-8";
 
 /// The files under `/gatepost/`.
-const ASSETS: [(&str, &[u8]); 4] = [
+const ASSETS: [(&str, &[u8]); 10] = [
     ("live.js", include_bytes!("assets/live.js")),
     ("dashboard.js", include_bytes!("assets/dashboard.js")),
+    ("access.js", include_bytes!("assets/access.js")),
+    ("charts.js", include_bytes!("assets/charts.js")),
+    ("messages.js", include_bytes!("assets/messages.js")),
+    ("page.js", include_bytes!("assets/page.js")),
+    ("quarantine.js", include_bytes!("assets/quarantine.js")),
+    ("rules.js", include_bytes!("assets/rules.js")),
     ("dashboard.css", include_bytes!("assets/dashboard.css")),
     ("icon.svg", include_bytes!("assets/icon.svg")),
 ];

@@ -44,6 +44,12 @@ pub(super) enum HttpError {
     #[error("the message has no topic to be released to")]
     NoTopic,
     #[error("{0}")]
+    Conflict(String),
+    #[error("{0}")]
+    Body(String),
+    #[error("write it as {0}")]
+    MediaType(&'static str),
+    #[error("{0}")]
     Unavailable(String),
     #[error("more requests than are allowed in a second; try again in {0} s")]
     TooManyRequests(u64),
@@ -55,8 +61,6 @@ pub(super) enum HttpError {
     TargetTooLong(usize),
     #[error("{0}")]
     Form(#[from] FormError),
-    #[error("a form is urlencoded or multipart/form-data")]
-    MediaType,
     #[error("the file has {0} bytes")]
     Range(u64),
     #[error("{0}")]
@@ -108,6 +112,8 @@ impl HttpError {
             Self::Forbidden(_) => (403, 3, "not allowed"),
             Self::Form(_) => (403, 4, "form refused"),
             Self::NoTopic => (409, 1, "there is nowhere to release it to"),
+            Self::Conflict(_) => (409, 2, "not as things are"),
+            Self::Body(_) => (400, 8, "malformed body"),
             Self::Unavailable(_) => (503, 3, "not available"),
             Self::CrossOrigin(_) => (403, 1, "refused to a page of another origin"),
             Self::NotFound(_) => (404, 1, "not found"),
@@ -117,7 +123,7 @@ impl HttpError {
             Self::PreconditionFailed => (412, 1, "precondition failed"),
             Self::BodyTooLarge(_) => (413, 1, "body too large"),
             Self::TargetTooLong(_) => (414, 1, "request target too long"),
-            Self::MediaType => (415, 1, "unsupported media type"),
+            Self::MediaType(_) => (415, 1, "another content type is needed"),
             Self::Range(_) => (416, 1, "range not satisfiable"),
             Self::Expectation(_) => (417, 1, "expectation not understood"),
             Self::Upgrade(_) => (426, 1, "upgrade required"),

@@ -70,6 +70,7 @@ impl Connection {
             Ok(body) => {
                 pending.request.body = body;
                 pending.request.secure = self.stream.tls().is_some();
+                pending.request.certified = self.stream.tls().and_then(TlsSession::user);
                 routes::respond(&self.context, &mut pending.request).await
             }
             Err(error) => {
@@ -117,12 +118,16 @@ impl Connection {
                 subscription,
                 format,
             } => {
-                let length = if chunked {
+                let chunked = chunked && response.status != 101;
+                let length = if response.status == 101 {
+                    Length::None
+                } else if chunked {
                     Length::Chunked
                 } else {
                     Length::UntilClose
                 };
-                self.queue([wire::head_bytes(&response, length, keep_alive && chunked)]);
+                let goes_on = response.status == 101 || (keep_alive && chunked);
+                self.queue([wire::head_bytes(&response, length, goes_on)]);
                 if is_head {
                     self.flush().await?;
                     return Ok(after);

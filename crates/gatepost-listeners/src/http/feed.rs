@@ -8,7 +8,8 @@ use tokio::time::{Instant, sleep_until};
 
 use super::connection::Connection;
 use super::rooms::{Event, Subscription};
-use super::stream::{StreamFormat, chunk, encode_shared};
+use super::stream::{Shape, StreamFormat, chunk, encode_shared};
+use super::websocket::{self, Said};
 
 /// Events that may share one write.
 const EVENTS_PER_WRITE: usize = 64;
@@ -32,6 +33,7 @@ impl Connection {
         chunked: bool,
     ) -> io::Result<bool> {
         let shape = format.shape;
+        let is_websocket = shape == Shape::NtfyWs;
         let frame = |text: Vec<u8>| match (text.is_empty(), chunked) {
             (true, _) => Bytes::new(),
             (false, true) => chunk(&text),
@@ -59,17 +61,25 @@ impl Connection {
             };
             match event {
                 Happened::Event(Some(event)) => {
-                    self.queue([encode_shared(&event, shape, chunked)]);
-                    for _ in 1..EVENTS_PER_WRITE {
-                        let Some(event) = subscription.try_next() else {
-                            break;
-                        };
+                    let mut next = Some(event);
+                    for _ in 0..EVENTS_PER_WRITE {
+                        let Some(event) = next.take() else { break };
+                        if format.wants(&event) {
+                            self.queue([encode_shared(&event, shape, chunked)]);
+                        }
+                        next = subscription.try_next();
+                    }
+                    // Taken, so it must leave too.
+                    if let Some(event) = next.filter(|event| format.wants(event)) {
                         self.queue([encode_shared(&event, shape, chunked)]);
                     }
                 }
                 Happened::Event(None) => {
                     if chunked {
                         self.queue([Bytes::from_static(b"0\r\n\r\n")]);
+                    }
+                    if is_websocket {
+                        self.queue([websocket::frame(websocket::CLOSE, &[]).into()]);
                     }
                     self.flush().await?;
                     return Ok(true);
@@ -80,9 +90,28 @@ impl Connection {
                     if sent? == 0 || self.tail.len() > SENT_MEANWHILE_BYTES_MAX {
                         return Ok(false);
                     }
+                    if is_websocket && !self.hear() {
+                        self.queue([websocket::frame(websocket::CLOSE, &[]).into()]);
+                        self.flush().await?;
+                        return Ok(false);
+                    }
                 }
             }
             self.flush().await?;
         }
+    }
+
+    /// Answers what the client of a WebSocket says; false when it says good-bye.
+    fn hear(&mut self) -> bool {
+        while let Some(said) = websocket::take_frame(&mut self.tail) {
+            match said {
+                Said::Close => return false,
+                Said::Ping(payload) => {
+                    self.queue([websocket::frame(websocket::PONG, &payload).into()]);
+                }
+                Said::Other => {}
+            }
+        }
+        true
     }
 }

@@ -20,6 +20,8 @@ use super::topics::status_of;
 
 const URLENCODED: &str = "application/x-www-form-urlencoded";
 const MULTIPART: &str = "multipart/form-data";
+/// What a refused form is told.
+const FORMS: &str = "application/x-www-form-urlencoded or multipart/form-data";
 
 /// Whether a browser's form may have made the body.
 pub(super) fn is_form(request: &Request) -> bool {
@@ -58,7 +60,7 @@ fn fields(request: &Request) -> Result<Vec<(String, String)>, HttpError> {
         return Ok(parse_form(&String::from_utf8_lossy(&request.body)));
     }
     let kind = request.field("content-type").unwrap_or_default();
-    multipart::fields(kind, &request.body).ok_or(HttpError::MediaType)
+    multipart::fields(kind, &request.body).ok_or(HttpError::MediaType(FORMS))
 }
 
 /// Publishes the field `payload`, or all fields as JSON.

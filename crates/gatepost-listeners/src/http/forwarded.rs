@@ -25,6 +25,8 @@ pub(super) fn apply(trusted: &[Network], request: &mut Request) {
         }
         let Some(client) = hop.client else { return };
         request.peer = Peer::Address(client);
+        // The connection's certificate is the proxy's.
+        request.certified = None;
         if !is_trusted(request.peer) {
             return;
         }

@@ -13,6 +13,8 @@ use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
 use tokio::time::Instant;
 
+use crate::tls::TlsSession;
+
 use super::HttpContext;
 use super::connection::{Connection, timeout};
 use super::error::HttpError;
@@ -47,11 +49,13 @@ pub(super) async fn serve(connection: Connection) {
         ..
     } = connection;
     let secure = stream.tls().is_some();
+    let certified = stream.tls().and_then(TlsSession::user);
     let client = Arc::new(Client {
         context,
         peer,
         peer_text,
         secure,
+        certified,
         streams: AtomicUsize::new(0),
     });
     let stream = Prefixed::new(stream, tail);
@@ -67,6 +71,8 @@ struct Client {
     peer: gatepost_message::Peer,
     peer_text: String,
     secure: bool,
+    /// Whom the connection's certificate names.
+    certified: Option<String>,
     /// Streams that are being answered.
     streams: AtomicUsize,
 }
@@ -205,6 +211,7 @@ fn request_of(client: &Client, parts: &http::request::Parts) -> Result<Request, 
         client.peer,
     )?;
     request.secure = client.secure;
+    request.certified.clone_from(&client.certified);
     Ok(request)
 }
 

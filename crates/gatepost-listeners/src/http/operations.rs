@@ -1,7 +1,7 @@
 //! What an operator does by `/admin`: looks into the journal and the quarantine, releases,
 //! deletes, teaches. The binary wires it to store, gateway and learner.
 
-use gatepost_message::{MessageId, Verdict};
+use gatepost_message::{Action, MessageId, Verdict};
 use gatepost_pages::Promise;
 use serde_json::Value;
 
@@ -10,8 +10,8 @@ use serde_json::Value;
 pub struct Search {
     /// A part of subject, sender, recipient, topic, reason, rule or peer, in any case.
     pub text: String,
-    /// The verdict's name.
-    pub verdict: String,
+    /// Only those with this verdict.
+    pub verdict: Option<Action>,
     /// How many to give, newest first.
     pub count: usize,
 }
@@ -45,6 +45,9 @@ pub enum OperationError {
     /// It has no topic, so there is nowhere to release it to.
     #[error("the message has no topic")]
     NoTopic,
+    /// It came without a sender (a bounce), so there is nobody to allow.
+    #[error("the message has no sender")]
+    NoSender,
     /// Something behind did not do its part.
     #[error("{0}")]
     Failed(String),
@@ -58,7 +61,8 @@ pub trait Operations: Send + Sync {
     /// Judged messages, newest first, as the journal has them.
     fn messages(&self, search: Search) -> Done<'_, Vec<Value>>;
 
-    /// One message's story.
+    /// One message's story, with what became of it at each subscriber (`steps`), as far as that
+    /// is remembered.
     fn story(&self, id: MessageId) -> Done<'_, Value>;
 
     /// The stories of the messages in quarantine, newest first.
@@ -77,6 +81,22 @@ pub trait Operations: Send + Sync {
     /// Learns it; what came of that, in a word.
     fn learn(&self, id: MessageId, lesson: Lesson) -> Done<'_, &'static str>;
 
-    /// The users, without their secrets.
-    fn users(&self) -> Value;
+    /// Lets mail from the sender of a quarantined one pass from now on; gives the sender.
+    fn allow_sender_of(&self, id: MessageId) -> Done<'_, String>;
+
+    /// Lets mail from this address pass from now on, or no longer.
+    fn allow_sender(&self, address: String, allowed: bool) -> Done<'_, ()>;
+
+    /// The addresses whose mail passes, sorted.
+    fn allowed_senders(&self) -> Vec<String>;
+
+    /// How many rules there are, the `count` that hit most, and those that cannot run.
+    fn rules(&self, count: usize) -> Done<'_, Value>;
+
+    /// The rules that take longest on the mail that was kept last.
+    fn slowest_rules(&self, count: usize) -> Done<'_, Value>;
+
+    /// Reads the config, rules and procedures anew, and tells what changes. Where it only checks,
+    /// or where it is not `possible`, what runs stays.
+    fn reload(&self, only_checks: bool) -> Done<'_, Value>;
 }

@@ -62,6 +62,8 @@ pub(super) struct Request {
     pub body: Bytes,
     /// The other end.
     pub peer: Peer,
+    /// Whom the connection's certificate names.
+    pub certified: Option<String>,
     /// Who it is; `None` where nobody is asked.
     pub identity: Option<Identity>,
 }
@@ -104,6 +106,7 @@ impl Request {
             secure: false,
             body: Bytes::new(),
             peer,
+            certified: None,
             identity: None,
         })
     }

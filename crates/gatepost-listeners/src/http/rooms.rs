@@ -54,6 +54,15 @@ pub trait Subscription: Send {
     fn try_next(&mut self) -> Option<Event>;
 }
 
+/// Who reads a subscription, for the list of sessions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReaderName {
+    /// `sse`, `json` or `raw`.
+    pub kind: &'static str,
+    /// The user, or the address.
+    pub name: String,
+}
+
 /// The rooms behind the listener.
 pub trait Rooms: Values {
     /// Judges, publishes or quarantines, and waits until what was promised is durable.
@@ -67,12 +76,12 @@ pub trait Rooms: Values {
         arguments: Vec<(String, String)>,
     ) -> Promise<'a, Option<Verdict>>;
 
-    /// Subscribes to all of `filters`; `kind` is what the reader is called among the sessions.
+    /// Subscribes to all of `filters`; `reader` is what it is called among the sessions.
     fn subscribe(
         &self,
         filters: &[TopicFilter],
         since: Since,
-        kind: &'static str,
+        reader: ReaderName,
     ) -> Box<dyn Subscription>;
 
     /// What the dashboard starts from.

@@ -56,7 +56,7 @@ async fn route(context: &Arc<HttpContext>, request: &mut Request) -> Result<Resp
     let method = method.as_str();
     if !matches!(
         method,
-        "GET" | "HEAD" | "POST" | "PUT" | "DELETE" | "PATCH" | "OPTIONS"
+        "GET" | "HEAD" | "POST" | "PUT" | "DELETE" | "PATCH" | "OPTIONS" | "TRACE"
     ) {
         return Err(HttpError::UnknownMethod(method.chars().take(20).collect()));
     }
@@ -96,6 +96,11 @@ async fn route(context: &Arc<HttpContext>, request: &mut Request) -> Result<Resp
         return Ok(response);
     }
     match path {
+        // ntfy's clients publish to the root in JSON.
+        "/" if matches!(method, "POST" | "PUT") => {
+            access::identify(context, request).await?;
+            ntfy::publish_json(context, request).await
+        }
         "/" | "/dashboard" | "/status" => {
             access::identify(context, request).await?;
             access::expect_admin(context, request)?;

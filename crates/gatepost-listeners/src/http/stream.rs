@@ -5,6 +5,7 @@
 //! each worker encodes it once and shares the bytes.
 
 use std::cell::RefCell;
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -12,7 +13,9 @@ use bytes::Bytes;
 use gatepost_message::{MessageId, Publication};
 use serde_json::{Value, json};
 
+use super::ntfy::{self, Filter};
 use super::rooms::Event;
+use super::websocket;
 
 /// How publications are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +32,8 @@ pub(super) enum Shape {
     NtfyJson,
     /// ntfy's `/raw`: the payload, one line each.
     NtfyRaw,
+    /// ntfy's `/ws`: the objects of `/json`, one a WebSocket frame.
+    NtfyWs,
 }
 
 /// How a stream is written.
@@ -40,6 +45,18 @@ pub(super) struct StreamFormat {
     pub ends: bool,
     /// What ntfy's clients want to hear first: the topics as they named them.
     pub topics: String,
+    /// Which publications the reader wants, if not all.
+    pub filter: Option<Arc<Filter>>,
+}
+
+impl StreamFormat {
+    /// Whether the reader is to see this.
+    pub(super) fn wants(&self, event: &Event) -> bool {
+        match (&self.filter, event) {
+            (Some(filter), Event::Publication(publication)) => filter.wants(publication),
+            _ => true,
+        }
+    }
 }
 
 impl Shape {
@@ -47,8 +64,9 @@ impl Shape {
     pub(super) const fn kind(self) -> &'static str {
         match self {
             Self::Sse | Self::SsePayload | Self::NtfySse => "sse",
-            Self::JsonLines | Self::NtfyJson => "jsonl",
+            Self::JsonLines | Self::NtfyJson => "json",
             Self::NtfyRaw => "raw",
+            Self::NtfyWs => "websocket",
         }
     }
 
@@ -56,7 +74,7 @@ impl Shape {
     pub(super) const fn content_type(self) -> &'static str {
         match self {
             Self::Sse | Self::SsePayload | Self::NtfySse => "text/event-stream",
-            Self::JsonLines | Self::NtfyJson => "application/x-ndjson",
+            Self::JsonLines | Self::NtfyJson | Self::NtfyWs => "application/x-ndjson",
             Self::NtfyRaw => "text/plain; charset=utf-8",
         }
     }
@@ -72,6 +90,7 @@ impl Shape {
             Self::NtfyJson => format!("{}\n", ntfy_event("open", topics)).into(),
             Self::JsonLines => Vec::new(),
             Self::NtfyRaw => b"\n".to_vec(),
+            Self::NtfyWs => websocket::text_frame(&ntfy_event("open", topics).to_string()),
         }
     }
 
@@ -86,6 +105,7 @@ impl Shape {
             .into(),
             Self::NtfyJson => format!("{}\n", ntfy_event("keepalive", topics)).into(),
             Self::JsonLines | Self::NtfyRaw => b"\n".to_vec(),
+            Self::NtfyWs => websocket::text_frame(&ntfy_event("keepalive", topics).to_string()),
         }
     }
 
@@ -102,6 +122,7 @@ impl Shape {
             Self::JsonLines => format!("{}\n", to_json(publication)).into(),
             Self::NtfySse => format!("data: {}\n\n", to_ntfy(publication)).into(),
             Self::NtfyJson => format!("{}\n", to_ntfy(publication)).into(),
+            Self::NtfyWs => websocket::text_frame(&to_ntfy(publication).to_string()),
             Self::NtfyRaw => {
                 let payload = String::from_utf8_lossy(&publication.payload);
                 format!("{}\n", payload.replace(['\r', '\n'], " ")).into()
@@ -114,7 +135,7 @@ impl Shape {
         match self {
             Self::Sse | Self::SsePayload => format!("event: gap\ndata: {gap}\n\n").into(),
             Self::JsonLines => format!("{}\n", json!({ "gap": gap })).into(),
-            Self::NtfySse | Self::NtfyJson | Self::NtfyRaw => Vec::new(),
+            Self::NtfySse | Self::NtfyJson | Self::NtfyRaw | Self::NtfyWs => Vec::new(),
         }
     }
 }
@@ -194,7 +215,20 @@ pub(super) fn to_ntfy(publication: &Publication) -> Value {
     let Some(properties) = &publication.properties else {
         return object;
     };
-    for name in ["title", "click", "icon"] {
+    if let Some(seconds) = properties.expiry_seconds {
+        object["expires"] = (unix_ms(publication.id) / 1_000 + u64::from(seconds)).into();
+    }
+    if let Some(actions) = properties.user_property("actions") {
+        object["actions"] = ntfy::actions_json(actions).unwrap_or_default();
+    }
+    if let Some(url) = properties.user_property("attach") {
+        let name = properties.user_property("filename");
+        let name = name
+            .or_else(|| url.rsplit('/').next())
+            .unwrap_or("attachment");
+        object["attachment"] = json!({ "name": name, "url": url });
+    }
+    for name in ["title", "click", "icon", "sequence_id"] {
         if let Some(value) = properties.user_property(name) {
             object[name] = value.into();
         }
@@ -211,8 +245,11 @@ pub(super) fn to_ntfy(publication: &Publication) -> Value {
     if let Some(tags) = properties.user_property("tags") {
         object["tags"] = tags.split(',').map(str::trim).collect();
     }
-    if let Some(content_type) = &properties.content_type {
-        object["content_type"] = content_type.as_str().into();
+    let markdown = properties
+        .user_property("markdown")
+        .map(|_| "text/markdown");
+    if let Some(content_type) = markdown.or(properties.content_type.as_deref()) {
+        object["content_type"] = content_type.into();
     }
     object
 }
@@ -277,7 +314,6 @@ pub(super) fn encode_shared(event: &Event, shape: Shape, chunked: bool) -> Bytes
 mod tests {
     use super::*;
     use gatepost_message::Topic;
-    use std::sync::Arc;
 
     fn event(payload: &'static [u8]) -> Event {
         let topic = Topic::new("alarms/fire").expect("a topic");

@@ -17,7 +17,7 @@ use super::access;
 use super::error::HttpError;
 use super::request::Request;
 use super::response::{Body, Response};
-use super::rooms::{Since, Submitted};
+use super::rooms::{ReaderName, Since, Submitted};
 use super::routes::expect_method;
 use super::stream::{Shape, StreamFormat, to_json};
 
@@ -75,7 +75,19 @@ fn read(
         .map(|name| TopicFilter::new(name))
         .collect::<Result<Vec<_>, _>>()?;
     access::expect_subscribe(context, request, &filters)?;
-    let payload_only = request.parameter("data").as_deref() == Some("payload");
+    let payload_only = match request.parameter("data").as_deref() {
+        None | Some("json") => false,
+        Some("payload") => true,
+        Some(_) => {
+            return Err(HttpError::Parameter {
+                name: "data",
+                detail: "write json or payload".to_owned(),
+            });
+        }
+    };
+    // Checked whatever becomes of the request, so that a mistake does not go unnoticed.
+    let since = since_of(request, Since::Now)?;
+    let ends = flag("poll", request.parameter("poll"))?;
     let shape = if request.accepts("text/event-stream") {
         if payload_only {
             Shape::SsePayload
@@ -85,17 +97,13 @@ fn read(
     } else if request.accepts("application/x-ndjson") {
         Shape::JsonLines
     } else {
-        return Ok(recent(context, request, &filters));
+        return recent(context, request, &filters);
     };
-    let since = since_of(request, Since::Now)?;
-    Ok(stream(
-        context,
-        request,
-        &filters,
-        since,
-        shape,
-        names.join(","),
-    ))
+    let mut response = stream(context, request, &filters, since, shape, names.join(","));
+    if let Body::Stream { format, .. } = &mut response.body {
+        format.ends = ends;
+    }
+    Ok(response)
 }
 
 /// A response that goes on.
@@ -107,30 +115,36 @@ pub(super) fn stream(
     shape: Shape,
     topics: String,
 ) -> Response {
-    let ends = request.parameter("poll").is_some_and(|poll| is_yes(&poll));
+    let reader = ReaderName {
+        kind: shape.kind(),
+        name: request
+            .user()
+            .map_or_else(|| request.peer.to_string(), str::to_owned),
+    };
     let mut response = Response::empty(200)
         .with("Content-Type", shape.content_type())
         .with("Cache-Control", "no-store")
         // Told to nginx: each event must pass at once.
         .with("X-Accel-Buffering", "no");
     response.body = Body::Stream {
-        subscription: context.rooms.subscribe(filters, since, shape.kind()),
+        subscription: context.rooms.subscribe(filters, since, reader),
         format: StreamFormat {
             shape,
-            ends,
+            ends: false,
             topics,
+            filter: None,
         },
     };
     response
 }
 
 /// What is remembered, newest last, as one JSON array.
-fn recent(context: &HttpContext, request: &Request, filters: &[TopicFilter]) -> Response {
-    let count = request
-        .parameter("count")
-        .and_then(|count| count.parse().ok())
-        .unwrap_or(COUNT_DEFAULT)
-        .min(COUNT_MAX);
+fn recent(
+    context: &HttpContext,
+    request: &Request,
+    filters: &[TopicFilter],
+) -> Result<Response, HttpError> {
+    let count = count_of(request, COUNT_DEFAULT, COUNT_MAX)?;
     let mut publications: Vec<_> = filters
         .iter()
         .flat_map(|filter| context.rooms.history(filter, count))
@@ -139,7 +153,21 @@ fn recent(context: &HttpContext, request: &Request, filters: &[TopicFilter]) -> 
     publications.dedup_by_key(|publication| publication.id);
     let from = publications.len().saturating_sub(count);
     let shown: Vec<Value> = publications.iter().skip(from).map(|p| to_json(p)).collect();
-    Response::json(200, &shown)
+    Ok(Response::json(200, &shown))
+}
+
+/// `count=`, from 1 to `most`.
+pub(super) fn count_of(request: &Request, default: usize, most: usize) -> Result<usize, HttpError> {
+    let Some(text) = request.parameter("count") else {
+        return Ok(default);
+    };
+    let count = text.parse().ok();
+    count
+        .filter(|count| (1..=most).contains(count))
+        .ok_or_else(|| HttpError::Parameter {
+            name: "count",
+            detail: format!("write a number from 1 to {most}"),
+        })
 }
 
 /// Where a subscription starts: `Last-Event-ID` (a reconnect) outranks `since=`.
@@ -152,7 +180,7 @@ pub(super) fn since_of(request: &Request, default: Since) -> Result<Since, HttpE
         return Ok(Since::After(id));
     }
     match request.parameter("since").as_deref() {
-        None => Ok(default),
+        None | Some("") => Ok(default),
         Some(text) => parse_since(text),
     }
 }
@@ -192,7 +220,7 @@ pub(super) fn message_of(request: &Request, topic: Topic) -> Result<Message, Htt
     let mut message = Message::new(envelope, Some(topic), Format::Payload, body);
     message.envelope.client = request.field("user-agent").map(str::to_owned);
     message.qos = Qos::AtLeastOnce;
-    message.retain = setting(request, "retain").is_some_and(|retain| is_yes(&retain));
+    message.retain = flag("retain", setting(request, "retain"))?;
     message.properties = (!properties.is_empty()).then(|| Box::new(properties));
     Ok(message)
 }
@@ -263,6 +291,18 @@ pub(super) fn setting(request: &Request, name: &str) -> Option<String> {
         .field(name)
         .map(str::to_owned)
         .or_else(|| request.parameter(name))
+}
+
+/// A yes or no that is given as text; no where it is not given.
+pub(super) fn flag(name: &'static str, text: Option<String>) -> Result<bool, HttpError> {
+    match text.as_deref() {
+        None | Some("0" | "false" | "no" | "off") => Ok(false),
+        Some(text) if is_yes(text) => Ok(true),
+        Some(_) => Err(HttpError::Parameter {
+            name,
+            detail: "write 1 or 0".to_owned(),
+        }),
+    }
 }
 
 pub(super) fn is_yes(text: &str) -> bool {

@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use gatepost_listeners::http::rooms::{Event, Promise, Rooms, Since, Submitted, Subscription};
+use gatepost_listeners::http::rooms::{
+    Event, Promise, ReaderName, Rooms, Since, Submitted, Subscription,
+};
 use gatepost_listeners::http::state::State;
 use gatepost_message::{Action, Message, Publication, RuleHit, Score, Topic, TopicFilter, Verdict};
 use gatepost_pages::{CallError, Called, PageCall, Values};
@@ -134,7 +136,7 @@ impl Rooms for World {
         &self,
         filters: &[TopicFilter],
         since: Since,
-        _: &'static str,
+        _: ReaderName,
     ) -> Box<dyn Subscription> {
         let receiver = self.sender.subscribe();
         let matching = self.matching(filters);

@@ -69,6 +69,12 @@ impl Folder {
             .map(|(file, text)| (file.as_path(), text.as_str()))
     }
 
+    /// Which file a procedure is in, in which state; other when the file is.
+    pub(crate) fn stamp(&self, path: &str) -> String {
+        let file = self.files.get(path);
+        file.map_or_else(String::new, |file| format!("{file:?}"))
+    }
+
     /// The file of a procedure, to name it in a message.
     pub(crate) fn file_of(&self, path: &str) -> String {
         self.files

@@ -33,6 +33,8 @@ pub(crate) use encryption::Encryption;
 use error::StartError;
 use listening::Listening;
 use operations::Operator;
+use parking_lot::RwLock;
+use reload::Reloader;
 use rooms::Behind;
 use signals::{Signals, Wish};
 use stats::StatsKeeper;
@@ -63,7 +65,8 @@ async fn serve(config: Config, origins: &Origins, source: &ConfigSource) -> Resu
     let learner =
         Learner::open(&config.data, &store, &config.rules)?.ok_or(StartError::Learning)?;
     let learner = Arc::new(learner);
-    let rules = reload::load_rules(&config.rules, &learner);
+    let (rules, unusable) = reload::load_rules(&config.rules, &learner);
+    let unusable = Arc::new(RwLock::new(unusable));
     let lessons = Lessons::start(learner.clone(), rules.learning_settings().clone())
         .map_err(StartError::Threads)?;
     let lessons = Arc::new(lessons);
@@ -76,19 +79,23 @@ async fn serve(config: Config, origins: &Origins, source: &ConfigSource) -> Resu
         tracing::warn!(target: "procedures", "{mistake}");
     }
     let gateway = Gateway::new(procedures.clone(), Arc::new(broker.clone()), store.clone());
+    gateway.set_journal_unjudged(config.store.journal_unjudged);
     let stats = Arc::new(StatsKeeper::new(gateway.clone(), broker.clone()));
     let workers = Workers::start(&config.workers).map_err(StartError::Threads)?;
 
+    let (reloads, mut asked) = reload::requests();
     let operator = Operator {
         gateway: gateway.clone(),
         store: store.clone(),
-        users: users.clone(),
         learner: learner.clone(),
         lessons: lessons.clone(),
         payload: config.listeners.smtp.payload,
+        broker: broker.clone(),
+        problems: unusable.clone(),
+        reloads,
     };
     let behind = Behind {
-        gateway,
+        gateway: gateway.clone(),
         broker: broker.clone(),
         store: store.clone(),
         users: users.clone(),
@@ -103,10 +110,32 @@ async fn serve(config: Config, origins: &Origins, source: &ConfigSource) -> Resu
     let (down, is_down) = watch::channel(false);
     let housekeeping = tokio::spawn(broker.clone().run(is_down));
     announce(&listening);
-    while signals.next().await == Wish::Reload {
-        reload::reload(source, &procedures, &learner, &lessons);
-        listening.reload();
-        reload::reload_users(&users);
+    let reloader = Reloader {
+        source,
+        procedures: &procedures,
+        gateway: &gateway,
+        learner: &learner,
+        lessons: &lessons,
+        problems: &unusable,
+    };
+    loop {
+        let request = tokio::select! {
+            wish = signals.next() => match wish {
+                Wish::Reload => None,
+                Wish::End => break,
+            },
+            Some(request) = asked.recv() => Some(request),
+        };
+        let only_checks = request.as_ref().is_some_and(|request| request.only_checks);
+        let report = reloader.reload(only_checks);
+        if !only_checks {
+            listening.reload();
+            reload::reload_users(&users);
+        }
+        if let Some(request) = request {
+            // Fails where nobody waits any more.
+            let _ = request.reply.send(report);
+        }
     }
     tracing::info!("ending: listeners close, what was accepted is finished");
     // First nobody new, then good-bye to those connected, then the last commit.

@@ -1,33 +1,46 @@
 //! What an operator does by the HTTP API, done: journal and quarantine, learning, users.
 
 use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use gatepost_listeners::gateway::{Gateway, MailPayload, journal};
+use bytes::Bytes;
+use gatepost_broker::{Broker, StepOutcome, TraceStep};
+use gatepost_listeners::gateway::{Gateway, MailPayload, RuleHits, journal};
 use gatepost_listeners::http::operations::{
     Done, Lesson, OperationError, Operations, Quarantined, Search,
 };
-use gatepost_message::{Action, MessageId, Verdict};
+use gatepost_message::{Action, Format, MessageId, Verdict};
 use gatepost_rules::bayes::{Class, Learned, Relearn, Sample};
 use gatepost_rules::mail::Mail;
+use gatepost_rules::{Problem, RuleTime, Severity};
 use gatepost_store::{Change, JournalEntry, QuarantineEntry, Store, StoreError};
-use gatepost_users::Users;
+use parking_lot::RwLock;
 use serde_json::{Value, json};
+use tokio::sync::{mpsc, oneshot};
 
+use super::reload;
 use crate::learning::{Learner, Lessons};
 
 /// How far back a search looks, in messages.
 const SEARCHED_MAX: usize = 20_000;
+/// The mails, the last kept, on which the slowest rules are found.
+const MAILS_SURVEYED: usize = 20;
+/// No longer is looked for them.
+const SURVEY_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// The operator's part of the rooms. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Operator {
     pub(super) gateway: Gateway,
     pub(super) store: Store,
-    pub(super) users: Users,
     pub(super) learner: Arc<Learner>,
     pub(super) lessons: Arc<Lessons>,
     /// The form in which mail is published.
     pub(super) payload: MailPayload,
+    pub(super) broker: Broker,
+    /// What cannot be used of the rule folders that run.
+    pub(super) problems: Arc<RwLock<Arc<[Problem]>>>,
+    pub(super) reloads: mpsc::Sender<reload::Request>,
 }
 
 impl Operator {
@@ -78,6 +91,58 @@ fn shown(entries: Vec<JournalEntry>) -> Vec<Value> {
     entries.iter().map(journal::to_json).collect()
 }
 
+/// One subscriber's part of a message's way.
+fn step(step: &TraceStep) -> Value {
+    let cause = match step.outcome {
+        StepOutcome::Dropped(cause) => Some(cause.name()),
+        _ => None,
+    };
+    json!({
+        "client": &*step.client,
+        "kind": step.kind,
+        "topic": step.topic.as_str(),
+        "qos": step.qos.level(),
+        "outcome": step.outcome.name(),
+        "cause": cause,
+        "unix_ms": unix_ms(step.since),
+    })
+}
+
+/// The story of a message that the journal does not have.
+fn unjudged(id: MessageId, steps: &[TraceStep], more: u64) -> Value {
+    let topic = steps.first().map(|step| step.topic.as_str());
+    json!({
+        "id": id.to_string(),
+        "unix_ms": unix_ms(id.time()),
+        "action": Action::Accept.name(),
+        "topic": topic,
+        "reason": "no procedure was asked about it",
+        "deliveries": steps.len() as u64 + more,
+    })
+}
+
+fn unix_ms(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    since.as_millis() as u64
+}
+
+fn problem(problem: &Problem) -> Value {
+    json!({
+        "rule": problem.rule.as_deref(),
+        "file": problem.file.display().to_string(),
+        "line": problem.line,
+        "severity": problem.severity.name(),
+        "cause": problem.cause,
+        "reason": problem.reason,
+        "mend": problem.mend,
+    })
+}
+
+/// What people read needs no more than three decimals.
+fn rounded(value: f64) -> f64 {
+    (value * 1_000.0).round() / 1_000.0
+}
+
 /// A search, ready to be compared.
 struct Wanted {
     text: String,
@@ -88,7 +153,7 @@ impl Wanted {
     fn of(search: &Search) -> Self {
         Self {
             text: search.text.to_lowercase(),
-            verdict: search.verdict.parse().ok(),
+            verdict: search.verdict,
         }
     }
 
@@ -105,10 +170,7 @@ impl Wanted {
             || holds(&entry.reason)
             || holds(&envelope.peer.to_string())
             || entry.subject.as_deref().is_some_and(holds)
-            || entry
-                .topic
-                .as_ref()
-                .is_some_and(|topic| holds(topic.as_str()))
+            || entry.all_topics().iter().any(|topic| holds(topic.as_str()))
             || envelope.sender.as_deref().is_some_and(holds)
             || envelope.recipients.iter().any(|recipient| holds(recipient))
             || entry.hits.iter().any(|hit| holds(&hit.name))
@@ -131,10 +193,18 @@ impl Operations for Operator {
     fn story(&self, id: MessageId) -> Done<'_, Value> {
         Box::pin(self.blocking(move |operator| {
             let entry = operator.store.journal_entry(id).map_err(failed)?;
-            entry
-                .as_ref()
-                .map(journal::to_json)
-                .ok_or(OperationError::NotFound)
+            let trace = operator.broker.trace(id);
+            let mut story = match (&entry, &trace) {
+                (Some(entry), _) => journal::to_json(entry),
+                // Not judged and no mail: the journal does not have it, the broker knows its way.
+                (None, Some((steps, more))) => unjudged(id, steps, *more),
+                (None, None) => return Err(OperationError::NotFound),
+            };
+            if let Some((steps, more)) = trace {
+                story["steps"] = steps.iter().map(step).collect();
+                story["steps_more"] = more.into();
+            }
+            Ok(story)
         }))
     }
 
@@ -160,8 +230,10 @@ impl Operations for Operator {
     fn release(&self, id: MessageId) -> Done<'_, (Verdict, u64)> {
         Box::pin(async move {
             let entry = self.blocking(move |operator| operator.entry(id)).await?;
-            let topic = entry.story.topic.clone().ok_or(OperationError::NoTopic)?;
-            let outcome = self.gateway.release(entry, topic, self.payload).await;
+            if entry.story.topic.is_none() {
+                return Err(OperationError::NoTopic);
+            }
+            let outcome = self.gateway.release(entry, self.payload).await;
             Ok((outcome.verdict, outcome.deliveries))
         })
     }
@@ -182,7 +254,87 @@ impl Operations for Operator {
         Box::pin(self.blocking(move |operator| operator.teach(id, lesson)))
     }
 
-    fn users(&self) -> Value {
-        json!({ "users": self.users.list() })
+    fn allow_sender_of(&self, id: MessageId) -> Done<'_, String> {
+        Box::pin(async move {
+            let entry = self.blocking(move |operator| operator.entry(id)).await?;
+            let sender = entry.story.envelope.sender;
+            let sender = sender.filter(|sender| !sender.is_empty());
+            let sender = sender.ok_or(OperationError::NoSender)?;
+            let allowed = self.gateway.allow_sender(&sender, true);
+            allowed.await.map_err(failed)?;
+            Ok(sender)
+        })
+    }
+
+    fn allow_sender(&self, address: String, allowed: bool) -> Done<'_, ()> {
+        Box::pin(async move {
+            if !allowed
+                && !self
+                    .gateway
+                    .allowed_senders()
+                    .contains(&address.to_lowercase())
+            {
+                return Err(OperationError::NotFound);
+            }
+            let changed = self.gateway.allow_sender(&address, allowed);
+            changed.await.map_err(failed)
+        })
+    }
+
+    fn allowed_senders(&self) -> Vec<String> {
+        self.gateway.allowed_senders()
+    }
+
+    fn rules(&self, count: usize) -> Done<'_, Value> {
+        Box::pin(async move {
+            let statistics = self.gateway.procedures().rules().statistics();
+            let most = self.gateway.counters().most_hit(count);
+            let hit = |(name, hits): &(String, RuleHits)| json!({ "name": name, "messages": hits.messages, "score": rounded(hits.score) });
+            let problems = self.problems.read().clone();
+            let cannot_run = problems
+                .iter()
+                .filter(|problem| problem.severity != Severity::Note);
+            Ok(json!({
+                "running": statistics.rules,
+                "not_running": statistics.not_running,
+                "files": statistics.files,
+                "most_hit": most.iter().map(hit).collect::<Vec<_>>(),
+                "problems_total": cannot_run.clone().count(),
+                "problems": cannot_run.take(count).map(problem).collect::<Vec<_>>(),
+            }))
+        })
+    }
+
+    fn slowest_rules(&self, count: usize) -> Done<'_, Value> {
+        Box::pin(self.blocking(move |operator| {
+            let kept = operator.store.originals(MAILS_SURVEYED).map_err(failed)?;
+            let is_mail = |kept: &(MessageId, Format, Bytes)| kept.1 == Format::Mail;
+            let mails: Vec<Bytes> = kept
+                .into_iter()
+                .filter(is_mail)
+                .map(|(_, _, mail)| mail)
+                .collect();
+            let rules = operator.gateway.procedures().rules();
+            let times = rules.slowest(&mails, count, SURVEY_TIME_MAX);
+            let each = |time: &RuleTime| {
+                let microseconds = time.time.as_secs_f64() * 1e6 / mails.len().max(1) as f64;
+                json!({ "name": &*time.name, "microseconds": rounded(microseconds) })
+            };
+            Ok(json!({
+                "mails": mails.len(),
+                "rules": times.iter().map(each).collect::<Vec<_>>(),
+            }))
+        }))
+    }
+
+    fn reload(&self, only_checks: bool) -> Done<'_, Value> {
+        Box::pin(async move {
+            let (reply, answer) = oneshot::channel();
+            let request = reload::Request { only_checks, reply };
+            let ending = |_| OperationError::Failed("the server is about to end".to_owned());
+            self.reloads.send(request).await.map_err(|_| ending(()))?;
+            let report = answer.await.map_err(|_| ending(()))?;
+            serde_json::to_value(report).map_err(|error| OperationError::Failed(error.to_string()))
+        })
     }
 }

@@ -1,24 +1,36 @@
-//! SIGHUP: rules, procedures and scopes are compiled beside the running ones and swapped at once.
-//! With a mistake anywhere, the running ones stay, and the log names the mistake.
+//! SIGHUP, or the dashboard's button: rules, procedures and scopes are compiled beside the running
+//! ones and swapped at once. With a mistake anywhere, the running ones stay, and whoever asked is
+//! told the mistake. What changes is told too, and can be asked for without changing it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use gatepost_procedures::Procedures;
-use gatepost_rules::{RuleSet, RulesSettings, Severity};
+use gatepost_listeners::gateway::Gateway;
+use gatepost_procedures::{Changed, Difference, Procedures};
+use gatepost_rules::{Problem, RuleSet, RulesSettings, Severity};
 use gatepost_users::Users;
+use parking_lot::RwLock;
+use serde::Serialize;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::cli::ConfigSource;
+use crate::config::Config;
 use crate::learning::{Learner, Lessons};
 
 /// Errors of the rule folders that are logged; a folder made for another version has thousands.
 const ERRORS_LOGGED: usize = 10;
+/// Reloads that may be asked for before one is done.
+const REQUESTS_MAX: usize = 4;
 
 /// Loads the rule folders; what cannot be used of them is a warning, told in a few lines.
-pub(super) fn load_rules(settings: &RulesSettings, learner: &Learner) -> Arc<RuleSet> {
+pub(super) fn load_rules(
+    settings: &RulesSettings,
+    learner: &Learner,
+) -> (Arc<RuleSet>, Arc<[Problem]>) {
     let started = Instant::now();
     let (rules, problems) = RuleSet::load(&settings.paths, settings);
-    let is_error = |problem: &&gatepost_rules::Problem| problem.severity == Severity::Error;
+    let is_error = |problem: &&Problem| problem.severity == Severity::Error;
     for problem in problems.iter().filter(is_error).take(ERRORS_LOGGED) {
         tracing::warn!(target: "rules", "{problem}");
     }
@@ -28,7 +40,8 @@ pub(super) fn load_rules(settings: &RulesSettings, learner: &Learner) -> Arc<Rul
         rules.statistics().rules,
         started.elapsed().as_millis()
     );
-    Arc::new(rules.with_learning(learner.learning.clone()))
+    let rules = Arc::new(rules.with_learning(learner.learning.clone()));
+    (rules, problems.into())
 }
 
 /// Reads users, rules and the keys of token issuers again.
@@ -38,35 +51,123 @@ pub(super) fn reload_users(users: &Users) {
     }
 }
 
-/// Reads the config again and swaps what can change while running.
-pub(super) fn reload(
-    source: &ConfigSource,
-    procedures: &Procedures,
-    learner: &Learner,
-    lessons: &Lessons,
-) {
-    let (config, origins) = match source.load() {
-        Ok(loaded) => loaded,
-        Err(mistakes) => {
-            for mistake in mistakes {
-                tracing::error!("not reloaded: {mistake}");
-            }
-            return;
-        }
-    };
-    let rules = load_rules(&config.rules, learner);
-    lessons.set_settings(rules.learning_settings().clone());
-    match procedures.reload(config.procedures(), rules) {
-        Ok(problems) => {
-            for mistake in crate::config::told(&origins, &problems) {
-                tracing::warn!(target: "procedures", "{mistake}");
-            }
-            tracing::info!("reloaded");
-        }
-        Err(problems) => {
-            for mistake in crate::config::told(&origins, &problems) {
-                tracing::error!(target: "procedures", "not reloaded: {mistake}");
-            }
+/// What a reload changes, or would.
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    /// Whether there is no mistake in it.
+    possible: bool,
+    /// Whether it is in force now.
+    applied: bool,
+    /// Rules by name.
+    rules: Changed,
+    /// Rules that run afterwards.
+    rules_running: usize,
+    #[serde(flatten)]
+    difference: Difference,
+    /// Mistakes, or what was passed over, a line each.
+    problems: Vec<String>,
+}
+
+impl Report {
+    fn impossible(problems: Vec<String>) -> Self {
+        Self {
+            possible: false,
+            applied: false,
+            rules: Changed::default(),
+            rules_running: 0,
+            difference: Difference::default(),
+            problems,
         }
     }
+}
+
+/// Somebody who wants a reload, and waits for what it changed.
+pub(super) struct Request {
+    pub(super) only_checks: bool,
+    pub(super) reply: oneshot::Sender<Report>,
+}
+
+/// Reloads are done by one, in the order in which they were asked for.
+pub(super) fn requests() -> (mpsc::Sender<Request>, mpsc::Receiver<Request>) {
+    mpsc::channel(REQUESTS_MAX)
+}
+
+/// What a reload needs of the rooms.
+pub(super) struct Reloader<'a> {
+    pub(super) source: &'a ConfigSource,
+    pub(super) procedures: &'a Procedures,
+    pub(super) gateway: &'a Gateway,
+    pub(super) learner: &'a Learner,
+    pub(super) lessons: &'a Lessons,
+    /// What cannot be used of the rule folders that run.
+    pub(super) problems: &'a RwLock<Arc<[Problem]>>,
+}
+
+impl Reloader<'_> {
+    /// Reads the config again and swaps what can change while running, unless it `only_checks`.
+    pub(super) fn reload(&self, only_checks: bool) -> Report {
+        let report = self.try_reload(only_checks);
+        match &report {
+            Report { applied: true, .. } => tracing::info!("reloaded"),
+            _ if only_checks => {}
+            _ => {
+                for problem in &report.problems {
+                    tracing::error!("not reloaded: {problem}");
+                }
+            }
+        }
+        report
+    }
+
+    fn try_reload(&self, only_checks: bool) -> Report {
+        let (config, origins) = match self.source.load() {
+            Ok(loaded) => loaded,
+            Err(mistakes) => {
+                let told = mistakes.iter().map(ToString::to_string);
+                return Report::impossible(told.collect());
+            }
+        };
+        let (rules, problems) = load_rules(&config.rules, self.learner);
+        let before = self.procedures.rules();
+        let told = |problems: &[gatepost_procedures::Problem]| -> Vec<String> {
+            let mistakes = crate::config::told(&origins, problems);
+            mistakes.iter().map(ToString::to_string).collect()
+        };
+        let reloaded =
+            self.procedures
+                .reload_or_check(config.procedures(), Arc::clone(&rules), !only_checks);
+        let (difference, warnings) = match reloaded {
+            Ok((difference, warnings)) => (difference, told(&warnings)),
+            Err(problems) => return Report::impossible(told(&problems)),
+        };
+        if !only_checks {
+            for warning in &warnings {
+                tracing::warn!(target: "procedures", "{warning}");
+            }
+            self.put_in_force(&config, &rules, problems);
+        }
+        Report {
+            possible: true,
+            applied: !only_checks,
+            rules: Changed::between(&by_name(&before), &by_name(&rules)),
+            rules_running: rules.statistics().rules,
+            difference,
+            problems: warnings,
+        }
+    }
+
+    /// What goes with the procedures that were just swapped.
+    fn put_in_force(&self, config: &Config, rules: &RuleSet, problems: Arc<[Problem]>) {
+        self.lessons.set_settings(rules.learning_settings().clone());
+        self.gateway
+            .set_journal_unjudged(config.store.journal_unjudged);
+        *self.problems.write() = problems;
+    }
+}
+
+fn by_name(rules: &RuleSet) -> BTreeMap<String, (f64, u64)> {
+    let rules = rules.summaries().into_iter();
+    rules
+        .map(|rule| (rule.name.to_string(), (rule.score, rule.definition)))
+        .collect()
 }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use gatepost_broker::{Broker, Reader, ReaderOptions};
 use gatepost_listeners::gateway::{Gateway, journal};
-use gatepost_listeners::http::rooms::{Event, Promise, Rooms, Since, Submitted, Subscription};
+use gatepost_listeners::http::rooms::{
+    Event, Promise, ReaderName, Rooms, Since, Submitted, Subscription,
+};
 use gatepost_listeners::http::state::State;
 use gatepost_message::{
     Envelope, Format, Listener, Message, Peer, Publication, TopicFilter, Verdict,
@@ -101,7 +103,7 @@ impl Rooms for Behind {
         &self,
         filters: &[TopicFilter],
         since: Since,
-        kind: &'static str,
+        reader: ReaderName,
     ) -> Box<dyn Subscription> {
         let since = match since {
             Since::Now => gatepost_broker::Since::Now,
@@ -111,8 +113,8 @@ impl Rooms for Behind {
         };
         let options = ReaderOptions {
             since,
-            kind,
-            ..ReaderOptions::default()
+            kind: reader.kind,
+            name: reader.name,
         };
         Box::new(Events(self.broker.subscribe_stream(filters, options)))
     }

@@ -13,9 +13,7 @@ use super::super::operations::{Lesson, OperationError, Operations, Search};
 use super::super::request::Request;
 use super::super::response::Response;
 use super::super::routes::expect_method;
-
-const COUNT_DEFAULT: usize = 100;
-const COUNT_MAX: usize = 1_000;
+use super::count_of;
 
 /// `/admin/messages`, `/admin/messages/ID`
 pub(super) async fn messages(
@@ -30,9 +28,15 @@ pub(super) async fn messages(
             &operations.story(message_id(request, id)?).await?,
         ));
     }
+    let verdict = request.parameter("verdict").filter(|text| !text.is_empty());
     let search = Search {
         text: request.parameter("search").unwrap_or_default(),
-        verdict: request.parameter("verdict").unwrap_or_default(),
+        verdict: verdict.map(|text| text.parse()).transpose().map_err(
+            |error: gatepost_message::UnknownAction| HttpError::Parameter {
+                name: "verdict",
+                detail: error.to_string(),
+            },
+        )?,
         count: count_of(request)?,
     };
     let messages = operations.messages(search).await?;
@@ -93,6 +97,14 @@ pub(super) async fn respond(
                 &json!({ "id": id.to_string(), "learned": learned }),
             ))
         }
+        "allow-sender" => {
+            expect_method(request, &["POST"], "POST")?;
+            let sender = operations.allow_sender_of(id).await?;
+            Ok(Response::json(
+                200,
+                &json!({ "id": id.to_string(), "sender": sender }),
+            ))
+        }
         _ => Err(HttpError::NotFound(request.path.clone())),
     }
 }
@@ -124,6 +136,8 @@ async fn source(
     Ok(
         Response::new(200, "application/octet-stream", message.source)
             .with("Cache-Control", "no-store")
+            // Should a browser show it after all, then as a page that can do nothing.
+            .with("Content-Security-Policy", "default-src 'none'; sandbox")
             .with(
                 "Content-Disposition",
                 format!("attachment; filename=\"{id}.eml\""),
@@ -137,25 +151,12 @@ fn message_id(request: &Request, text: &str) -> Result<MessageId, HttpError> {
         .map_err(|_| HttpError::NotFound(request.path.clone()))
 }
 
-fn count_of(request: &Request) -> Result<usize, HttpError> {
-    let Some(text) = request.parameter("count") else {
-        return Ok(COUNT_DEFAULT);
-    };
-    let count = text
-        .parse()
-        .ok()
-        .filter(|count| (1..=COUNT_MAX).contains(count));
-    count.ok_or_else(|| HttpError::Parameter {
-        name: "count",
-        detail: format!("write a number from 1 to {COUNT_MAX}"),
-    })
-}
-
 impl From<OperationError> for HttpError {
     fn from(error: OperationError) -> Self {
         match error {
             OperationError::NotFound => Self::NotFound("this id".to_owned()),
             OperationError::NoTopic => Self::NoTopic,
+            OperationError::NoSender => Self::Conflict(error.to_string()),
             OperationError::Failed(detail) => Self::Unavailable(detail),
         }
     }

@@ -141,6 +141,7 @@ impl Output<'_> {
                 }
             };
             match event {
+                Some(event) if !format.wants(&event) => {}
                 Some(event) => self.send(encode_shared(&event, shape, false)).await?,
                 None => return Ok(()),
             }

@@ -1,0 +1,300 @@
+//! The ways of single publications: to whom each went, and what became of it there.
+//!
+//! Only messages that an operator may ask about are traced: those that a listener submitted to be
+//! judged or promised. What MQTT clients publish among themselves is counted and not traced, so
+//! that the fast way pays one comparison.
+//!
+//! A subscriber keeps the steps that are not yet at their end ([`Pending`]), by a number of its
+//! own: the sequence of a QoS 1 or 2 delivery, the running number of a QoS 0 one, the message's id
+//! at a reader. Whoever ends a delivery says how, at the place where it ends.
+//!
+//! Bounds: so many messages ([`Traces::new`]), [`STEPS_MAX`] subscribers of each, [`PENDING_MAX`]
+//! open steps of each subscriber. What is beyond them is counted, and not named.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use gatepost_message::{MessageId, Publication, Qos, Topic};
+use parking_lot::Mutex;
+
+use crate::counters::DropCause;
+use crate::session::Session;
+
+/// Subscribers that are named for one message.
+const STEPS_MAX: usize = 200;
+/// Deliveries of one subscriber whose end is still awaited.
+const PENDING_MAX: usize = 64;
+
+/// What became of a publication at one subscriber, as far as is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StepOutcome {
+    /// Handed to its connection; at QoS 0 nothing comes back.
+    Sent,
+    /// Sent or kept, and not yet acknowledged.
+    Waiting,
+    /// The subscriber acknowledged it.
+    Acknowledged,
+    /// The subscriber was away, and QoS 0 is for those who are there.
+    Away,
+    /// Its session ended before it was acknowledged.
+    SessionEnded,
+    /// It did not get it.
+    Dropped(DropCause),
+}
+
+impl StepOutcome {
+    /// The name in the HTTP API.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sent => "sent",
+            Self::Waiting => "waiting",
+            Self::Acknowledged => "acknowledged",
+            Self::Away => "away",
+            Self::SessionEnded => "session_ended",
+            Self::Dropped(_) => "dropped",
+        }
+    }
+}
+
+/// One subscriber's part of a message's way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TraceStep {
+    /// The client id, or the name of a reader.
+    pub client: Arc<str>,
+    /// `mqtt`, `websocket`, `sse`, `json`.
+    pub kind: Cow<'static, str>,
+    /// The topic that it was published under.
+    pub topic: Topic,
+    /// At which level.
+    pub qos: Qos,
+    /// What became of it.
+    pub outcome: StepOutcome,
+    /// Since when that is so.
+    pub since: SystemTime,
+}
+
+#[derive(Default)]
+struct Steps {
+    named: Vec<TraceStep>,
+    more: u64,
+}
+
+/// One message's way; several publications may share it.
+#[derive(Default)]
+pub(crate) struct Trace(Mutex<Steps>);
+
+impl Trace {
+    fn note(self: &Arc<Self>, step: impl FnOnce() -> TraceStep) -> Option<OpenStep> {
+        let mut steps = self.0.lock();
+        if steps.named.len() >= STEPS_MAX {
+            steps.more += 1;
+            return None;
+        }
+        let index = steps.named.len();
+        steps.named.push(step());
+        let trace = Arc::clone(self);
+        Some(OpenStep { trace, index })
+    }
+
+    /// Notes what happened at a session.
+    pub(crate) fn at_session(
+        self: &Arc<Self>,
+        session: &Session,
+        publication: &Publication,
+        qos: Qos,
+        outcome: StepOutcome,
+    ) -> Option<OpenStep> {
+        self.note(|| TraceStep {
+            client: session.client_id.clone(),
+            kind: session.kind.clone(),
+            topic: publication.topic.clone(),
+            qos,
+            outcome,
+            since: SystemTime::now(),
+        })
+    }
+
+    /// Notes that it was handed to a reader of this name.
+    pub(crate) fn at_reader(
+        self: &Arc<Self>,
+        name: &str,
+        kind: &'static str,
+        publication: &Publication,
+    ) -> Option<OpenStep> {
+        self.note(|| TraceStep {
+            client: name.into(),
+            kind: kind.into(),
+            topic: publication.topic.clone(),
+            qos: Qos::AtMostOnce,
+            outcome: StepOutcome::Waiting,
+            since: SystemTime::now(),
+        })
+    }
+}
+
+/// A step whose end is awaited.
+pub(crate) struct OpenStep {
+    trace: Arc<Trace>,
+    index: usize,
+}
+
+impl OpenStep {
+    fn settle(&self, outcome: StepOutcome) {
+        if let Some(step) = self.trace.0.lock().named.get_mut(self.index) {
+            step.outcome = outcome;
+            step.since = SystemTime::now();
+        }
+    }
+}
+
+/// The open steps of one subscriber, in rising order of their numbers.
+#[derive(Default)]
+pub(crate) struct Pending(VecDeque<(u64, OpenStep)>);
+
+impl Pending {
+    pub(crate) fn add(&mut self, number: u64, step: Option<OpenStep>) {
+        let Some(step) = step else { return };
+        if self.0.len() >= PENDING_MAX {
+            self.0.pop_front();
+        }
+        self.0.push_back((number, step));
+    }
+
+    /// Says how the delivery of this number ended, if it is traced.
+    pub(crate) fn settle(&mut self, number: u64, outcome: StepOutcome) {
+        if let Ok(at) = self.0.binary_search_by_key(&number, |(number, _)| *number)
+            && let Some((_, step)) = self.0.remove(at)
+        {
+            step.settle(outcome);
+        }
+    }
+
+    /// The same of all deliveries whose numbers lie above `after` and up to `last`.
+    pub(crate) fn settle_range(&mut self, after: u64, last: u64, outcome: StepOutcome) {
+        self.0.retain(|(number, step)| {
+            let is_in = *number > after && *number <= last;
+            if is_in {
+                step.settle(outcome);
+            }
+            !is_in
+        });
+    }
+}
+
+/// The open steps of a queue of QoS 1 and 2: what is still open at its end was not acknowledged.
+#[derive(Default)]
+pub(crate) struct Awaited(Option<Box<Pending>>);
+
+impl Awaited {
+    pub(crate) fn add(&mut self, sequence: u64, step: Option<OpenStep>) {
+        if step.is_some() {
+            self.0.get_or_insert_default().add(sequence, step);
+        }
+    }
+
+    pub(crate) fn settle(&mut self, sequence: u64, outcome: StepOutcome) {
+        if let Some(pending) = &mut self.0 {
+            pending.settle(sequence, outcome);
+        }
+    }
+}
+
+impl Drop for Awaited {
+    fn drop(&mut self) {
+        for (_, step) in self.0.take().into_iter().flat_map(|pending| pending.0) {
+            step.settle(StepOutcome::SessionEnded);
+        }
+    }
+}
+
+/// The last traced messages.
+pub(crate) struct Traces {
+    messages_max: usize,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Default)]
+struct Kept {
+    by_message: HashMap<MessageId, Arc<Trace>>,
+    order: VecDeque<MessageId>,
+}
+
+impl Traces {
+    pub(crate) fn new(messages_max: usize) -> Self {
+        Self {
+            messages_max,
+            kept: Mutex::default(),
+        }
+    }
+
+    /// The trace of this message: a new one, or the one that an earlier publication of it began.
+    pub(crate) fn begin(&self, message: MessageId) -> Option<Arc<Trace>> {
+        if self.messages_max == 0 {
+            return None;
+        }
+        let mut kept = self.kept.lock();
+        if let Some(trace) = kept.by_message.get(&message) {
+            return Some(trace.clone());
+        }
+        if kept.order.len() >= self.messages_max
+            && let Some(oldest) = kept.order.pop_front()
+        {
+            kept.by_message.remove(&oldest);
+        }
+        let trace = Arc::<Trace>::default();
+        kept.order.push_back(message);
+        kept.by_message.insert(message, trace.clone());
+        Some(trace)
+    }
+
+    /// The steps of a message and how many subscribers there were beyond them; `None` where it is
+    /// not remembered.
+    pub(crate) fn of(&self, message: MessageId) -> Option<(Vec<TraceStep>, u64)> {
+        let trace = self.kept.lock().by_message.get(&message).cloned()?;
+        let steps = trace.0.lock();
+        Some((steps.named.clone(), steps.more))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_message_makes_room() {
+        let traces = Traces::new(2);
+        let ids = [(); 3].map(|()| MessageId::next());
+        for id in ids {
+            assert!(traces.begin(id).is_some());
+        }
+        assert!(traces.of(ids[0]).is_none());
+        assert_eq!(traces.of(ids[2]), Some((Vec::new(), 0)));
+        assert!(Traces::new(0).begin(ids[0]).is_none());
+    }
+
+    #[test]
+    fn steps_end_by_number_or_range_and_beyond_the_bound_are_counted() {
+        let trace = Arc::<Trace>::default();
+        let topic = Topic::new("a").expect("a topic");
+        let publication = Publication::new(topic, "x");
+        let mut pending = Pending::default();
+        for number in 1..=4 {
+            pending.add(number, trace.at_reader("r", "sse", &publication));
+        }
+        pending.settle(1, StepOutcome::Sent);
+        pending.settle_range(1, 3, StepOutcome::Dropped(DropCause::Stalled));
+        for _ in 4..STEPS_MAX + 7 {
+            let _ = trace.at_reader("r", "sse", &publication);
+        }
+        let steps = trace.0.lock();
+        let outcomes: Vec<_> = steps.named[..4].iter().map(|step| step.outcome).collect();
+        let dropped = StepOutcome::Dropped(DropCause::Stalled);
+        assert_eq!(
+            outcomes,
+            [StepOutcome::Sent, dropped, dropped, StepOutcome::Waiting]
+        );
+        assert_eq!(steps.more, 7);
+    }
+}

@@ -1,0 +1,128 @@
+// Users, their tokens, and what each may do.
+
+import { $, ask, button, cell, day, element, mono, plural, table } from "./page.js";
+
+const SAID = "access-said";
+const RIGHTS = ["publish", "subscribe", "retain"];
+const GROUPS = { everyone: "Everyone, whether logged in or not", anonymous: "Who did not log in" };
+
+const pathOf = (name) => "/admin/users/" + encodeURIComponent(name);
+const labelled = (words, input) => element("label", {}, element("span", {}, words), input);
+
+/** Changes something of a user, and shows everything anew. */
+async function change(method, path, body, words) {
+  const told = await ask(SAID, method, path, body, words);
+  if (told) await loadUsers();
+  return told;
+}
+
+function ruleForm(name) {
+  const filter = element("input", { required: "", placeholder: "home/%u/#", autocomplete: "off", spellcheck: "false" });
+  const effect = element("select", {}, element("option", { value: "allow" }, "may"), element("option", { value: "deny" }, "may not"));
+  const boxes = RIGHTS.map((right) => {
+    const box = element("input", { type: "checkbox", value: right });
+    box.checked = right !== "retain";
+    return box;
+  });
+  const form = element("form", { class: "inline" }, labelled("Effect", effect),
+    element("fieldset", {}, element("legend", { class: "unseen" }, "Access"), ...boxes.map((box) => element("label", { class: "check" }, box, box.value))),
+    labelled("Topic filter", filter), element("button", { type: "submit" }, "Add rule"));
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const access = boxes.filter((box) => box.checked).map((box) => box.value);
+    change("POST", pathOf(name) + "/rules", { effect: effect.value, access, filter: filter.value }, () => `The rule for ${name} holds from now on.`);
+  });
+  return form;
+}
+
+function rulesOf(name, rules) {
+  const remove = (rule) => () => {
+    const query = new URLSearchParams({ access: rule.access.join(","), filter: rule.filter });
+    return change("DELETE", `${pathOf(name)}/rules?${query}`, undefined, () => "The rule is gone.");
+  };
+  const rows = rules.map((rule) => [
+    cell(rule.effect === "allow" ? "may" : element("span", { class: "warn" }, "may not")), cell(rule.access.join(", ")), cell(mono(rule.filter)),
+    cell(button("Remove", remove(rule), { "aria-label": `Remove the rule for ${rule.filter}` }), "number")]);
+  return element("div", {},
+    rows.length ? table(`Rules of ${name}`, [["Effect"], ["Access"], ["Topics"], ["", "number"]], rows) : element("p", { class: "empty" }, "No rule of its own."),
+    ruleForm(name));
+}
+
+function tokensOf(user) {
+  const label = element("input", { placeholder: "doorbell", autocomplete: "off" });
+  const expires = element("select", {}, ...[["", "never"], ["1d", "in a day"], ["30d", "in 30 days"], ["365d", "in a year"]]
+    .map(([value, words]) => element("option", { value }, words)));
+  const secret = element("p", { class: "secret", role: "status" });
+  const form = element("form", { class: "inline" }, labelled("What it is for", label), labelled("Expires", expires), element("button", { type: "submit" }, "Make token"));
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const made = await ask(SAID, "POST", pathOf(user.name) + "/tokens", { label: label.value, expires: expires.value || null }, () => "Copy the token now: it is shown this once.");
+    if (made) secret.replaceChildren(element("code", { tabindex: "0" }, made.token));
+  });
+  const remove = (token) => () => change("DELETE", "/admin/tokens/" + encodeURIComponent(token.id), undefined, () => "The token is revoked.");
+  const rows = user.tokens.map((token) => [cell(token.label || mono(token.id)), cell(day(token.created * 1000)), cell(token.expires ? day(token.expires * 1000) : "never"),
+    cell(token.scope ? "narrowed" : "all that its user may"), cell(button("Revoke", remove(token), { "aria-label": `Revoke ${token.label || token.id}` }), "number")]);
+  return element("div", {},
+    rows.length ? table(`Tokens of ${user.name}`, [["Token"], ["Made"], ["Expires"], ["May"], ["", "number"]], rows) : element("p", { class: "empty" }, "No token."),
+    form, secret);
+}
+
+function passwordForm(user) {
+  const password = element("input", { type: "password", required: "", autocomplete: "new-password" });
+  const form = element("form", { class: "inline" }, labelled("New password", password), element("button", { type: "submit" }, "Set password"));
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    change("PATCH", pathOf(user.name), { password: password.value }, () => `${user.name} has another password; its connections ended.`);
+  });
+  return form;
+}
+
+function userRow(user) {
+  const tell = (words) => () => `${user.name} ${words}.`;
+  const badges = [user.admin ? element("span", { class: "badge tag" }, "administrator") : null, user.disabled ? element("span", { class: "badge reject" }, "switched off") : null];
+  const row = element("details", { "data-name": user.name },
+    element("summary", {}, element("b", {}, user.name), element("span", { class: "badges" }, ...badges.filter(Boolean)),
+      element("span", { class: "quiet" }, `${plural(user.rules.length, "rule")}, ${plural(user.tokens.length, "token")}`)),
+    element("div", { class: "user" },
+      element("h3", {}, "May"), rulesOf(user.name, user.rules),
+      element("h3", {}, "Tokens"), tokensOf(user),
+      element("h3", {}, "Account"), passwordForm(user),
+      element("div", { class: "actions" },
+        button(user.disabled ? "Switch on" : "Switch off", () => change("PATCH", pathOf(user.name), { enabled: user.disabled }, tell(user.disabled ? "is switched on" : "is switched off"))),
+        button(user.admin ? "No longer administrator" : "Make administrator", () => change("PATCH", pathOf(user.name), { admin: !user.admin }, tell(user.admin ? "is no administrator any more" : "is an administrator"))),
+        button("Remove user", async () => confirm(`Remove ${user.name} with its rules and tokens?`) && change("DELETE", pathOf(user.name), undefined, tell("is removed")), { class: "danger" }))));
+  return row;
+}
+
+function groupRow(name, rules) {
+  return element("details", { "data-name": name },
+    element("summary", {}, element("b", {}, GROUPS[name]), element("span", { class: "badges" }), element("span", { class: "quiet" }, plural(rules.length, "rule"))),
+    element("div", { class: "user" }, rulesOf(name, rules)));
+}
+
+export async function loadUsers() {
+  const answer = await fetch("/admin/users");
+  if (!answer.ok) return;
+  const { users, everyone, anonymous } = await answer.json();
+  const open = new Set([...document.querySelectorAll("#users details[open]")].map((row) => row.dataset.name));
+  const rows = [...users.map(userRow), groupRow("everyone", everyone), groupRow("anonymous", anonymous)];
+  for (const row of rows) row.open = open.has(row.dataset.name);
+  $("users").replaceChildren(...rows);
+  $("users-count").textContent = users.length ? plural(users.length, "user") : "nobody is asked for a login";
+  $("first-user").hidden = users.length > 0;
+  $("new-admin").checked ||= users.length === 0;
+}
+
+export function startAccess() {
+  $("add-user").addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const isFirst = !$("first-user").hidden;
+    const body = { name: $("new-name").value.trim(), password: $("new-password").value, admin: $("new-admin").checked };
+    const made = await ask(SAID, "POST", "/admin/users", body, (user) => `${user.name} can log in from now on.`);
+    if (!made) return;
+    $("add-user").reset();
+    // From the first user on this page asks for a login too: by loading it again, the browser does.
+    if (isFirst) location.reload();
+    else await loadUsers();
+  });
+}

@@ -1,0 +1,72 @@
+// A message as a row that opens to its whole story.
+
+import { cell, day, element, known, mono, number, plural, table, time, whole } from "./page.js";
+
+const OUTCOMES = {
+  sent: "sent", waiting: "not yet acknowledged", acknowledged: "acknowledged", away: "away: QoS 0 is for who is there",
+  session_ended: "session ended before it was acknowledged", dropped: "dropped",
+};
+const CAUSES = {
+  outbox_full: "its socket took too little", queue_full: "its queue was full", stalled: "it took nothing for too long",
+  connection_lost: "its connection broke first", too_large: "larger than it takes", expired: "it expired first",
+  stream_full: "it read too slowly", not_stored: "the disk refused it", superseded: "a newer one took its place",
+};
+
+export function messageRow(entry) {
+  const what = known(entry.subject, entry.topic, entry.procedure, "(no subject)");
+  const below = known(entry.topic !== what ? entry.topic : null, entry.recipients?.join(", "), entry.reason, "");
+  const score = entry.score == null ? "" : `${entry.score.toFixed(1)} / ${entry.required.toFixed(1)}`;
+  const row = element("details", { class: entry.action, "data-id": entry.id },
+    element("summary", {},
+      element("time", { datetime: new Date(entry.unix_ms).toISOString() }, time(entry.unix_ms)),
+      element("span", { class: "badge " + entry.action }, entry.action),
+      element("span", { class: "what" }, element("b", {}, what), element("span", {}, below)),
+      element("span", { class: "from" }, known(entry.sender, entry.user, entry.client, entry.peer, "") + ""),
+      element("span", { class: "score" }, score)));
+  // The story is made when somebody wants to read it, and asked for anew each time: subscribers
+  // may have acknowledged meanwhile.
+  row.addEventListener("toggle", () => {
+    if (!row.open) return;
+    if (row.childElementCount === 1) row.append(story(entry));
+    showSteps(entry.id, row.querySelector(".steps"));
+  });
+  return row;
+}
+
+function story(entry) {
+  const topics = entry.topics?.length ? entry.topics : [entry.topic].filter(Boolean);
+  const facts = [
+    ["Message", entry.id], ["Arrived", `${day(entry.unix_ms)}, ${time(entry.unix_ms)} by ${entry.listener}`],
+    ["Peer", known(entry.peer)], ["Client", entry.client], ["User", entry.user], ["From", entry.sender],
+    ["To", entry.recipients?.join(", ")], [topics.length > 1 ? "Topics" : "Topic", topics.join(", ")],
+    ["Size", entry.size == null ? null : whole.format(entry.size) + " bytes"],
+    ["Decided by", entry.procedure], ["Took", entry.duration_us == null ? null : `${(entry.duration_us / 1000).toFixed(2)} ms`],
+    ["Delivered to", plural(entry.deliveries, "subscriber")],
+  ].filter(([, value]) => value != null && value !== "");
+  const list = element("dl", {}, ...facts.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, String(value))]));
+  const hits = [...(entry.hits ?? [])].sort((a, b) => Math.abs(b.score) - Math.abs(a.score));
+  const rules = hits.length
+    ? table("Rules that matched", [["Rule"], ["Score", "number"]], hits.map((hit) => [cell(mono(hit.name)), cell(hit.score.toFixed(1), "number")]))
+    : element("p", { class: "quiet" }, "No rule matched.");
+  return element("div", { class: "story" },
+    entry.reason ? element("p", { class: "reason" }, entry.reason) : null, list, rules, element("div", { class: "steps wide" }));
+}
+
+async function showSteps(id, place) {
+  const answer = await fetch("/admin/messages/" + id).catch(() => null);
+  if (!answer?.ok) return;
+  const { steps, steps_more: more, deliveries } = await answer.json();
+  if (!steps) {
+    if (deliveries) place.replaceChildren(element("p", { class: "quiet" }, "To whom it went is no longer remembered."));
+    return;
+  }
+  if (!steps.length) return;
+  const outcome = (step) => element("span", { class: step.outcome === "dropped" ? "outcome warn" : "outcome " + step.outcome },
+    OUTCOMES[step.outcome] + (step.cause ? `: ${CAUSES[step.cause] ?? step.cause}` : ""));
+  place.replaceChildren(table("What became of it at each subscriber",
+    [["Subscriber"], ["Topic"], ["QoS", "number"], ["What became of it"], ["At", "number"]],
+    steps.map((step) => [
+      cell(element("span", {}, step.client, element("span", { class: "quiet" }, " " + step.kind))), cell(mono(step.topic)),
+      cell(step.qos, "number"), cell(outcome(step)), cell(time(step.unix_ms), "number")])));
+  if (more) place.append(element("p", { class: "quiet" }, `and ${number(more)} more`));
+}

@@ -1,0 +1,89 @@
+// What every part of the dashboard is made with: elements, figures, questions to the API.
+// Everything that a message holds is put in as text, never as markup.
+
+export const VERDICTS = ["accept", "tag", "quarantine", "drop", "reject", "defer"];
+
+export const $ = (id) => document.getElementById(id);
+export const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
+export const number = (value) => (value >= 10_000 ? short.format(value) : whole.format(value ?? 0));
+export const rate = (value) => (value > 0 && value < 10 ? value.toFixed(1) : number(value));
+export const bytes = (value) => short.format(value ?? 0).replace("B", "G").replace(/([KMG]?)$/, " $1B");
+export const time = (unixMs) => new Date(unixMs).toLocaleTimeString("en-GB");
+export const day = (unixMs) => new Date(unixMs).toLocaleDateString("en-GB");
+export const plural = (count, word) => `${number(count)} ${word}${count === 1 ? "" : "s"}`;
+export const known = (...values) => values.find((value) => value != null && value !== "");
+
+/** An element with attributes and children; texts become text nodes. */
+export function element(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) if (value != null) made.setAttribute(key, value);
+  made.append(...children.filter((child) => child != null));
+  return made;
+}
+
+export function shape(name, attributes) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  return made;
+}
+
+export const mono = (text) => element("span", { class: "mono" }, text);
+export const cell = (content, kind) => element("td", { class: kind }, content);
+export const figure = (value, warns) => cell(number(value), warns && value > 0 ? "number warn" : "number");
+
+/** Puts rows into a table's body; without any, its own word for that stays or returns. */
+export function fill(id, rows) {
+  const body = $(id);
+  body.dataset.empty ??= body.textContent.trim();
+  if (rows.length) body.replaceChildren(...rows.map((cells) => element("tr", {}, ...cells)));
+  else {
+    const columns = body.closest("table").querySelectorAll("thead th").length;
+    body.replaceChildren(element("tr", {}, element("td", { colspan: columns, class: "empty" }, body.dataset.empty)));
+  }
+}
+
+/** A table of its own, with a caption for those who hear it. */
+export function table(caption, columns, rows) {
+  const head = columns.map(([name, kind]) => element("th", { scope: "col", class: kind }, name));
+  return element("table", {}, element("caption", { class: "unseen" }, caption),
+    element("thead", {}, element("tr", {}, ...head)),
+    element("tbody", {}, ...rows.map((cells) => element("tr", {}, ...cells))));
+}
+
+/** A button that waits for what it does. */
+export function button(words, act, more = {}) {
+  const made = element("button", { type: "button", ...more }, words);
+  made.addEventListener("click", async () => {
+    made.disabled = true;
+    await act().catch(() => {});
+    made.disabled = false;
+  });
+  return made;
+}
+
+export const say = (id, words, isWrong = false) => {
+  $(id).textContent = words;
+  $(id).classList.toggle("wrong", isWrong);
+};
+
+/**
+ * Asks the API; gives the answer, or null and says in `id` what went wrong. `done` makes the words
+ * for what went well.
+ */
+export async function ask(id, method, path, body, done) {
+  const options = { method };
+  if (body !== undefined) Object.assign(options, { body: JSON.stringify(body), headers: { "content-type": "application/json" } });
+  const answer = await fetch(path, options).catch(() => null);
+  if (!answer) {
+    say(id, "The server does not answer.", true);
+    return null;
+  }
+  const told = answer.status === 204 ? {} : await answer.json().catch(() => ({}));
+  if (answer.ok || (answer.status === 422 && told.problems)) {
+    if (done) say(id, done(told));
+    return told;
+  }
+  say(id, told.detail ?? told.reason ?? `The server answered ${answer.status}.`, true);
+  return null;
+}

@@ -1,0 +1,69 @@
+// The rules: which hit most, which take longest, which cannot run; and reloading them.
+
+import { $, ask, cell, element, figure, fill, mono, number, plural, table } from "./page.js";
+
+const SAID = "rules-said";
+const NAMES_SHOWN = 50;
+
+export async function loadRules() {
+  const answer = await fetch("/admin/rules?count=200");
+  if (!answer.ok) return;
+  const rules = await answer.json();
+  $("rules-running").textContent = `${number(rules.running)} run, ${number(rules.not_running)} cannot`;
+  const most = rules.most_hit.slice(0, 30);
+  const top = most[0]?.messages ?? 1;
+  fill("most-hit", most.map((rule) => [
+    cell(element("span", { class: "share" }, mono(rule.name), element("meter", { min: 0, max: top, value: rule.messages, "aria-hidden": "true" }))),
+    figure(rule.messages), cell((rule.score / rule.messages).toFixed(1), "number")]));
+  fill("cannot-run", rules.problems.map((problem) => [
+    cell(element("span", {}, mono(problem.rule ?? "(line)"), element("br"), element("span", { class: "quiet mono" }, `${problem.file}:${problem.line}`))),
+    cell(element("span", {}, problem.reason, problem.mend ? element("span", { class: "quiet" }, " " + problem.mend) : null))]));
+  const more = rules.problems_total - rules.problems.length;
+  $("cannot-run-more").textContent = more > 0 ? `and ${number(more)} more: gatepost check --rules names all` : "";
+}
+
+async function measure() {
+  const told = await ask(SAID, "GET", "/admin/rules/slowest?count=20", undefined, (told) =>
+    told.mails ? `Measured on the ${plural(told.mails, "mail")} kept last.` : "No mail has been kept to measure on yet.");
+  if (told) fill("slowest-rules", told.rules.map((rule) => [cell(mono(rule.name)), cell(rule.microseconds.toFixed(1) + " µs", "number")]));
+}
+
+function differences(report) {
+  const lines = [];
+  for (const [what, changed] of [["Rules", report.rules], ["Procedures", report.procedures], ["Scopes", report.scopes]]) {
+    for (const kind of ["added", "removed", "changed"]) {
+      const names = changed[kind];
+      if (!names.length) continue;
+      const shown = names.slice(0, NAMES_SHOWN).join(", ");
+      const more = names.length > NAMES_SHOWN ? ` and ${number(names.length - NAMES_SHOWN)} more` : "";
+      lines.push([cell(`${what} ${kind}`), cell(number(names.length), "number"), cell(mono(shown + more))]);
+    }
+  }
+  return lines;
+}
+
+async function reload(onlyChecks) {
+  const report = await ask(SAID, "POST", "/admin/reload" + (onlyChecks ? "?check=1" : ""), undefined, (told) => {
+    if (!told.possible) return "There is a mistake in the config; what runs stays.";
+    const changes = differences(told).length;
+    if (told.applied) return changes ? "Reloaded. This changed:" : "Reloaded. Nothing was different.";
+    return changes ? "A reload would change this:" : "A reload would change nothing.";
+  });
+  if (!report) return;
+  const lines = differences(report);
+  const problems = report.problems.map((problem) => element("li", {}, problem));
+  $("difference").replaceChildren(
+    ...(lines.length ? [table("What is different", [["What"], ["How many", "number"], ["Names"]], lines)] : []),
+    ...(problems.length ? [element("ul", { class: report.possible ? "problems" : "problems wrong" }, ...problems)] : []));
+  if (report.applied) await loadRules();
+}
+
+export function startRules() {
+  for (const [id, act] of [["check-reload", () => reload(true)], ["reload", () => reload(false)], ["measure", measure]]) {
+    $(id).addEventListener("click", async () => {
+      $(id).disabled = true;
+      await act().catch(() => {});
+      $(id).disabled = false;
+    });
+  }
+}

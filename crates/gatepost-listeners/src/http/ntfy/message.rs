@@ -1,0 +1,210 @@
+//! What a publisher says beside the text: by header fields, by the query, or in one JSON object.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::super::error::HttpError;
+use super::super::request::Request;
+use super::super::topics;
+use super::actions;
+
+/// The header fields and query parameters that say the same, and the property they become.
+const MARKS: [(&str, &[&str]); 10] = [
+    ("title", &["x-title", "title", "ti", "t"]),
+    ("priority", &["x-priority", "priority", "prio", "p"]),
+    ("tags", &["x-tags", "tags", "tag", "ta"]),
+    ("click", &["x-click", "click"]),
+    ("icon", &["x-icon", "icon"]),
+    ("actions", &["x-actions", "actions", "action"]),
+    ("attach", &["x-attach", "attach", "a"]),
+    ("filename", &["x-filename", "filename", "file", "f"]),
+    ("markdown", &["x-markdown", "markdown", "md"]),
+    ("sequence_id", &["x-sequence-id", "sequence-id", "sid"]),
+];
+/// The text itself, where the body is not it.
+const MESSAGE: [&str; 3] = ["x-message", "message", "m"];
+/// What ntfy's own server can do and this one cannot.
+const REFUSED: [(&str, &[&str]); 3] = [
+    ("delay", &["x-delay", "delay", "x-at", "at", "x-in", "in"]),
+    (
+        "email",
+        &["x-email", "x-e-mail", "email", "e-mail", "mail", "e"],
+    ),
+    ("call", &["x-call", "call"]),
+];
+/// What ntfy's server makes of a message without text.
+const EMPTY: &str = "triggered";
+
+/// What is published.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Fields {
+    /// The text, where the request's body is not it.
+    pub text: Option<String>,
+    /// Whether it came as a JSON object.
+    pub is_json: bool,
+    /// The user properties.
+    pub properties: Vec<(String, String)>,
+}
+
+/// ntfy's object for publishing.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Object {
+    topic: String,
+    message: Option<String>,
+    title: Option<String>,
+    priority: Option<u8>,
+    tags: Vec<String>,
+    click: Option<String>,
+    icon: Option<String>,
+    attach: Option<String>,
+    filename: Option<String>,
+    markdown: bool,
+    sequence_id: Option<String>,
+    actions: Vec<Value>,
+    delay: Option<String>,
+    email: Option<String>,
+    call: Option<String>,
+}
+
+impl Fields {
+    pub(super) fn of_request(request: &Request) -> Result<Self, HttpError> {
+        let said = |aliases: &[&str]| {
+            let mut settings = aliases
+                .iter()
+                .filter_map(|alias| topics::setting(request, alias));
+            settings.find(|value| !value.is_empty())
+        };
+        for (name, aliases) in REFUSED {
+            if said(aliases).is_some() {
+                return Err(refused(name));
+            }
+        }
+        let mut fields = Self {
+            text: said(&MESSAGE),
+            ..Self::default()
+        };
+        if fields.text.is_none() && request.body.is_empty() {
+            fields.text = Some(EMPTY.to_owned());
+        }
+        for (name, aliases) in MARKS {
+            let Some(value) = said(aliases) else { continue };
+            let value = match name {
+                "priority" => priority(&value)?.to_owned(),
+                "actions" => actions::checked(&value)?,
+                "markdown" if !topics::is_yes(&value) => continue,
+                "markdown" => "1".to_owned(),
+                _ => value,
+            };
+            fields.properties.push((name.to_owned(), value));
+        }
+        Ok(fields)
+    }
+
+    /// The topic and the rest of an object.
+    pub(super) fn of_json(body: &[u8]) -> Result<(String, Self), HttpError> {
+        let object: Object =
+            serde_json::from_slice(body).map_err(|error| HttpError::Body(error.to_string()))?;
+        for (name, value) in [
+            ("delay", &object.delay),
+            ("email", &object.email),
+            ("call", &object.call),
+        ] {
+            if value.as_ref().is_some_and(|value| !value.is_empty()) {
+                return Err(refused(name));
+            }
+        }
+        let actions = (!object.actions.is_empty()).then(|| Value::from(object.actions).to_string());
+        let priority = object.priority.filter(|&priority| priority != 0);
+        let priority = priority.map(|number| Ok::<_, HttpError>(priority_of(number)?.to_owned()));
+        let tags = (!object.tags.is_empty()).then(|| object.tags.join(","));
+        let said = [
+            ("title", object.title),
+            ("priority", priority.transpose()?),
+            ("tags", tags),
+            ("click", object.click),
+            ("icon", object.icon),
+            ("actions", actions),
+            ("attach", object.attach),
+            ("filename", object.filename),
+            ("markdown", object.markdown.then(|| "1".to_owned())),
+            ("sequence_id", object.sequence_id),
+        ];
+        let properties = said.into_iter().filter_map(|(name, value)| {
+            let value = value.filter(|value| !value.is_empty())?;
+            Some((name.to_owned(), value))
+        });
+        let text = object.message.filter(|text| !text.is_empty());
+        let fields = Self {
+            text: Some(text.unwrap_or_else(|| EMPTY.to_owned())),
+            is_json: true,
+            properties: properties.collect(),
+        };
+        Ok((object.topic, fields))
+    }
+}
+
+fn refused(name: &'static str) -> HttpError {
+    HttpError::Parameter {
+        name,
+        detail: "this server cannot do that; leave it out".to_owned(),
+    }
+}
+
+fn priority_of(number: u8) -> Result<&'static str, HttpError> {
+    priority(number.to_string().as_str())
+}
+
+pub(super) fn priority(text: &str) -> Result<&'static str, HttpError> {
+    Ok(match text {
+        "1" | "min" => "1",
+        "2" | "low" => "2",
+        "3" | "default" => "3",
+        "4" | "high" => "4",
+        "5" | "max" | "urgent" => "5",
+        _ => {
+            return Err(HttpError::Parameter {
+                name: "priority",
+                detail: "write 1 to 5, or min, low, default, high, max".to_owned(),
+            });
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn priorities_have_names() {
+        assert_eq!(priority("urgent"), Ok("5"));
+        assert!(priority("6").is_err());
+    }
+
+    #[test]
+    fn an_object_says_everything_at_once() {
+        let body = br#"{"topic":"alarms","message":"Smoke","title":"Hall","tags":["fire","hall"],
+            "priority":5,"markdown":true,"actions":[{"action":"view","label":"See","url":"https://x"}]}"#;
+        let (topic, fields) = Fields::of_json(body).expect("an object");
+        assert_eq!(topic, "alarms");
+        assert_eq!(fields.text.as_deref(), Some("Smoke"));
+        let property = |name: &str| {
+            let mut all = fields.properties.iter();
+            all.find(|(known, _)| known == name)
+                .map(|(_, value)| value.as_str())
+        };
+        assert_eq!(property("tags"), Some("fire,hall"));
+        assert_eq!(property("priority"), Some("5"));
+        assert!(property("actions").is_some_and(|text| text.contains("view")));
+        let (_, empty) = Fields::of_json(br#"{"topic":"alarms"}"#).expect("an object");
+        assert_eq!(empty.text.as_deref(), Some(EMPTY));
+        for body in [
+            &b"{"[..],
+            b"[]",
+            br#"{"topic":1}"#,
+            br#"{"topic":"a","delay":"1h"}"#,
+        ] {
+            assert!(Fields::of_json(body).is_err());
+        }
+    }
+}

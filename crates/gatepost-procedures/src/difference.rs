@@ -1,0 +1,123 @@
+//! What a reload changes: procedures and scopes that come, go, or are not as they were.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+
+use serde::Serialize;
+
+use crate::Configuration;
+use crate::luau::Folder;
+use crate::set::Set;
+
+/// Names that come, go, or stand for something else than before; each list is sorted.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Changed {
+    /// New.
+    pub added: Vec<String>,
+    /// Gone.
+    pub removed: Vec<String>,
+    /// Still there, and other than before.
+    pub changed: Vec<String>,
+}
+
+impl Changed {
+    /// Compares what names stand for.
+    pub fn between<V: PartialEq>(
+        before: &BTreeMap<String, V>,
+        after: &BTreeMap<String, V>,
+    ) -> Self {
+        let missing_in = |names: &BTreeMap<String, V>, others: &BTreeMap<String, V>| {
+            let names = names.keys().filter(|name| !others.contains_key(*name));
+            names.cloned().collect()
+        };
+        let is_other = |(name, value): &(&String, &V)| {
+            before.get(*name).is_some_and(|before| before != *value)
+        };
+        Self {
+            added: missing_in(after, before),
+            removed: missing_in(before, after),
+            changed: after
+                .iter()
+                .filter(is_other)
+                .map(|(name, _)| name.clone())
+                .collect(),
+        }
+    }
+
+    /// Whether nothing is other than before.
+    pub fn is_empty(&self) -> bool {
+        self.added.is_empty() && self.removed.is_empty() && self.changed.is_empty()
+    }
+}
+
+/// What another configuration changes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// Procedures by path: their files and their settings.
+    pub procedures: Changed,
+    /// Scopes by path: their conditions, what they run, and their place among the others.
+    pub scopes: Changed,
+}
+
+impl Difference {
+    pub(crate) fn between(before: &Set, after: &Set) -> Self {
+        Self {
+            procedures: Changed::between(&procedures(before), &procedures(after)),
+            scopes: Changed::between(&scopes(before), &scopes(after)),
+        }
+    }
+}
+
+fn text(value: &impl Debug) -> String {
+    format!("{value:?}")
+}
+
+/// What each procedure is made of, as text that is other when anything of it is.
+fn procedures(set: &Set) -> BTreeMap<String, String> {
+    let Configuration {
+        procedures, table, ..
+    } = &*set.configuration;
+    let file = |path: &str| Folder::stamp(&set.folder, path);
+    let made_of = |path: &str| {
+        let own = table.luau.get(path).unwrap_or(&procedures.luau);
+        let builtin = match path {
+            "/spamcheck" => text(&table.spamcheck),
+            _ => String::new(),
+        };
+        format!("{} {builtin} {}", file(path), text(own))
+    };
+    let paths: BTreeSet<&str> = set.paths().collect();
+    let paths = paths.into_iter();
+    paths.map(|path| (path.to_owned(), made_of(path))).collect()
+}
+
+fn scopes(set: &Set) -> BTreeMap<String, String> {
+    let scopes = set.configuration.scopes.iter().enumerate();
+    // The first that fits judges, so the order is part of what a scope means.
+    scopes
+        .map(|(place, scope)| (scope.path.clone(), format!("{place} {}", text(scope))))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_come_go_and_change() {
+        let of = |pairs: &[(&str, u8)]| -> BTreeMap<String, u8> {
+            let pairs = pairs.iter();
+            pairs
+                .map(|(name, value)| ((*name).to_owned(), *value))
+                .collect()
+        };
+        let changed = Changed::between(
+            &of(&[("a", 1), ("b", 1), ("c", 1)]),
+            &of(&[("b", 2), ("c", 1), ("d", 1)]),
+        );
+        assert_eq!(changed.added, ["d"]);
+        assert_eq!(changed.removed, ["a"]);
+        assert_eq!(changed.changed, ["b"]);
+        assert!(Changed::between(&of(&[("a", 1)]), &of(&[("a", 1)])).is_empty());
+    }
+}
