@@ -13,7 +13,7 @@ const root = join(import.meta.dirname ?? ".", "../..");
 const pictures = join(root, process.env.UPDATE_SCREENSHOTS ? "docs/images" : "target/browser");
 const scratch = join(root, "target/browser");
 // Only a fault waits so long.
-const PATIENCE_MS = 20_000;
+const PATIENCE_MS = 60_000;
 
 let server;
 let browser;

@@ -169,10 +169,11 @@ fn a_certificate_logs_its_user_in() {
     authority.sign("nobody", "nobody", &[]);
     let ca = path("ca.pem");
     let gateway = Gateway::start(&format!(
-        "rules.paths = []\n[listeners.mqtt.tls]\nbind = [\"127.0.0.1:0\"]\ncert = '{}'\nkey = '{}'\n\
-         client_ca = '{ca}'\nclient_is_user = true\n",
-        path("server.pem"),
-        path("server.key"),
+        "rules.paths = []\n[listeners.mqtt.tls]\nbind = [\"127.0.0.1:0\"]\ncert = '{cert}'\nkey = '{key}'\n\
+         client_ca = '{ca}'\nclient_is_user = true\n[listeners.http.tls]\nbind = [\"127.0.0.1:0\"]\n\
+         cert = '{cert}'\nkey = '{key}'\nclient_ca = '{ca}'\nclient_is_user = true\n",
+        cert = path("server.pem"),
+        key = path("server.key"),
     ));
     let data = format!("data={}", gateway.folder.join("gatepost-data").display());
     let user = |arguments: &[&str]| {
@@ -204,6 +205,32 @@ fn a_certificate_logs_its_user_in() {
     assert!(!stranger.contains("PUBACK"), "{stranger}");
     let without = publish(&gateway, "x", &["-t", "home/anna", "--cafile", &ca]);
     assert!(!without.status.success());
+
+    // The same by HTTP, in both of its versions.
+    let port = gateway.port("https");
+    for version in ["--http1.1", "--http2"] {
+        for (topic, status) in [("home/anna", "200"), ("elsewhere", "403")] {
+            let url = format!("https://localhost:{port}/topics/{topic}");
+            let (cert, key) = (path("anna.pem"), path("anna.key"));
+            let asked = [
+                "-s",
+                "-o",
+                "/dev/null",
+                "-w",
+                "%{http_code}",
+                "-d",
+                "x",
+                version,
+            ];
+            let shown = ["--cacert", &ca, "--cert", &cert, "--key", &key, &url];
+            let output = run("curl", &[&asked[..], &shown].concat(), b"");
+            assert_eq!(
+                String::from_utf8_lossy(&output.stdout),
+                status,
+                "{version} {topic}"
+            );
+        }
+    }
 }
 
 #[test]

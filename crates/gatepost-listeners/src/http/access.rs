@@ -67,10 +67,14 @@ pub(super) fn expect_admin(context: &HttpContext, request: &Request) -> Result<(
         Peer::Local => true,
         Peer::Address(address) => address.ip().to_canonical().is_loopback(),
     };
-    // Without users, a name in the world's DNS that leads to this machine must not let a web page
-    // in: its requests would be of its own origin.
-    let is_by_our_name = request.field("host").is_none_or(names_this_machine);
-    if identity.is_admin() || (!door.any_user() && beside_us && is_by_our_name) {
+    let may = if beside_us && !door.any_user() {
+        // A name in the world's DNS that leads to this machine must not let a web page in: its
+        // requests would be of its own origin.
+        request.field("host").is_none_or(names_this_machine)
+    } else {
+        identity.is_admin()
+    };
+    if may {
         Ok(())
     } else {
         Err(forbidden(request.identity.as_ref()))

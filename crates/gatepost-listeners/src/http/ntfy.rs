@@ -81,6 +81,8 @@ pub(super) async fn publish_json(
     request: &Request,
 ) -> Result<Response, HttpError> {
     let (topic, fields) = message::Fields::of_json(&request.body)?;
+    // What the object leaves open, header fields may say.
+    let fields = fields.or(message::Fields::of_request(request)?);
     if !is_topic(&topic) {
         let detail = format!("topic: {topic:?} is none; letters, digits, '-' and '_' make one");
         return Err(HttpError::Body(detail));

@@ -56,7 +56,7 @@ async fn route(context: &Arc<HttpContext>, request: &mut Request) -> Result<Resp
     let method = method.as_str();
     if !matches!(
         method,
-        "GET" | "HEAD" | "POST" | "PUT" | "DELETE" | "PATCH" | "OPTIONS" | "TRACE"
+        "GET" | "HEAD" | "POST" | "PUT" | "DELETE" | "PATCH" | "OPTIONS" | "TRACE" | "QUERY"
     ) {
         return Err(HttpError::UnknownMethod(method.chars().take(20).collect()));
     }

@@ -291,9 +291,10 @@ impl Operations for Operator {
             let most = self.gateway.counters().most_hit(count);
             let hit = |(name, hits): &(String, RuleHits)| json!({ "name": name, "messages": hits.messages, "score": rounded(hits.score) });
             let problems = self.problems.read().clone();
-            let cannot_run = problems
-                .iter()
-                .filter(|problem| problem.severity != Severity::Note);
+            // A rule that asks for what is switched off is a note, and does not run either.
+            let is_told =
+                |problem: &&Problem| problem.rule.is_some() || problem.severity != Severity::Note;
+            let cannot_run = problems.iter().filter(is_told);
             Ok(json!({
                 "running": statistics.rules,
                 "not_running": statistics.not_running,

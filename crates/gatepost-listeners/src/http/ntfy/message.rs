@@ -101,6 +101,16 @@ impl Fields {
         Ok(fields)
     }
 
+    /// These, with the properties of `others` that these do not name.
+    pub(super) fn or(mut self, others: Self) -> Self {
+        for (name, value) in others.properties {
+            if self.properties.iter().all(|(known, _)| *known != name) {
+                self.properties.push((name, value));
+            }
+        }
+        self
+    }
+
     /// The topic and the rest of an object.
     pub(super) fn of_json(body: &[u8]) -> Result<(String, Self), HttpError> {
         let object: Object =
