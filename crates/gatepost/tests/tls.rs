@@ -207,7 +207,7 @@ fn a_certificate_logs_its_user_in() {
     assert!(!without.status.success());
 
     // The same by HTTP, in both of its versions.
-    let port = gateway.port("https");
+    let port = gateway.port("http/tls");
     for version in ["--http1.1", "--http2"] {
         for (topic, status) in [("home/anna", "200"), ("elsewhere", "403")] {
             let url = format!("https://localhost:{port}/topics/{topic}");
@@ -237,7 +237,9 @@ fn a_certificate_logs_its_user_in() {
 fn unusable_certificates_are_told_before_anything_is_served() {
     let folder = tempfile::tempdir().expect("a folder");
     let config = folder.path().join("gatepost.toml");
-    std::fs::write(&config, "listeners.mqtt.tls.cert = \"missing.pem\"\n").expect("written");
+    let data = folder.path().join("gatepost-data");
+    let settings = format!("data = {data:?}\nlisteners.mqtt.tls.cert = \"missing.pem\"\n");
+    std::fs::write(&config, settings).expect("written");
     for command in ["check", "serve"] {
         let output = run(
             env!("CARGO_BIN_EXE_gatepost"),
