@@ -17,18 +17,23 @@ fn publish(gateway: &Gateway, message: &str, arguments: &[&str]) -> Output {
 
 const SERVER_NAMES: [&str; 2] = ["127.0.0.1", "localhost"];
 
-#[test]
-fn mqtt_and_http_speak_tls_and_certificates_are_renewed_under_live_connections() {
+/// A gateway that speaks MQTT and HTTP by TLS, and the folder of its certificates.
+fn start() -> (Gateway, tempfile::TempDir) {
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name).display().to_string();
-    let first = Authority::new(folder.path(), "first");
-    first.sign("server", "localhost", &SERVER_NAMES);
+    Authority::new(folder.path(), "first").sign("server", "localhost", &SERVER_NAMES);
     let (cert, key) = (path("server.pem"), path("server.key"));
     let settings = format!(
         "rules.paths = []\nlisteners.mqtt.tls = {{ bind = [\"127.0.0.1:0\"], cert = '{cert}', key = '{key}' }}\n\
          listeners.http.tls = {{ bind = [\"127.0.0.1:0\"], cert = '{cert}', key = '{key}' }}\n"
     );
-    let gateway = Gateway::start(&settings);
+    (Gateway::start(&settings), folder)
+}
+
+#[test]
+fn mqtt_and_http_speak_tls_and_certificates_are_renewed_under_live_connections() {
+    let (gateway, folder) = start();
+    let path = |name: &str| folder.path().join(name).display().to_string();
     let (port, first_ca) = (gateway.port("mqtt/tls"), path("first.pem"));
     let mut subscriber = Client::start(
         "mosquitto_sub",
@@ -86,25 +91,6 @@ fn mqtt_and_http_speak_tls_and_certificates_are_renewed_under_live_connections()
         ],
     );
 
-    // Our own clients, by TLS too.
-    let url = format!("mqtts://localhost:{port}/kept");
-    let ours = [&[
-        "pub", "-L", &url, "--cafile", &first_ca, "-m", "x", "-r", "-q", "2",
-    ][..]]
-    .concat();
-    let told = run(env!("CARGO_BIN_EXE_gatepost"), &ours, b"");
-    assert!(told.status.success(), "{}", text_of(&told));
-    let ours = ["sub", "-L", &url, "--cafile", &first_ca, "-C", "1", "-v"];
-    let told = run(env!("CARGO_BIN_EXE_gatepost"), &ours, b"");
-    assert_eq!(text_of(&told), "kept x\n");
-    let unknown = ["sub", "-L", &url, "--tls", "-C", "1"];
-    let told = run(env!("CARGO_BIN_EXE_gatepost"), &unknown, b"");
-    assert_eq!(
-        told.status.code(),
-        Some(69),
-        "the system does not know the authority"
-    );
-
     // Another authority takes over; whoever is connected stays.
     let second = Authority::new(folder.path(), "second");
     second.sign("server", "localhost", &SERVER_NAMES);
@@ -123,8 +109,37 @@ fn mqtt_and_http_speak_tls_and_certificates_are_renewed_under_live_connections()
     );
     assert!(renewed.status.success(), "{}", text_of(&renewed));
     subscriber.await_line("renewed");
+}
 
-    // With users, by TLS too: last, since from then on everybody must log in.
+#[test]
+fn our_own_clients_speak_tls() {
+    let (gateway, folder) = start();
+    let first_ca = folder.path().join("first.pem").display().to_string();
+    let port = gateway.port("mqtt/tls");
+    let url = format!("mqtts://localhost:{port}/kept");
+    let ours = [&[
+        "pub", "-L", &url, "--cafile", &first_ca, "-m", "x", "-r", "-q", "2",
+    ][..]]
+    .concat();
+    let told = run(env!("CARGO_BIN_EXE_gatepost"), &ours, b"");
+    assert!(told.status.success(), "{}", text_of(&told));
+    let ours = ["sub", "-L", &url, "--cafile", &first_ca, "-C", "1", "-v"];
+    let told = run(env!("CARGO_BIN_EXE_gatepost"), &ours, b"");
+    assert_eq!(text_of(&told), "kept x\n");
+    let unknown = ["sub", "-L", &url, "--tls", "-C", "1"];
+    let told = run(env!("CARGO_BIN_EXE_gatepost"), &unknown, b"");
+    assert_eq!(
+        told.status.code(),
+        Some(69),
+        "the system does not know the authority"
+    );
+}
+
+#[test]
+fn users_log_in_by_tls() {
+    let (gateway, folder) = start();
+    let ca = folder.path().join("first.pem").display().to_string();
+    let port = gateway.port("mqtt/tls");
     let data = format!("data={}", gateway.folder.join("gatepost-data").display());
     for arguments in [
         &["add", "anna"][..],
@@ -134,9 +149,7 @@ fn mqtt_and_http_speak_tls_and_certificates_are_renewed_under_live_connections()
         let told = run(env!("CARGO_BIN_EXE_gatepost"), &arguments, b"secret\n");
         assert!(told.status.success(), "{}", text_of(&told));
     }
-    let anna = [
-        "-u", "anna", "-P", "secret", "-q", "1", "--cafile", &second_ca,
-    ];
+    let anna = ["-u", "anna", "-P", "secret", "-q", "1", "--cafile", &ca];
     await_some("the rule is in force", || {
         let told = publish(
             &gateway,
@@ -153,7 +166,7 @@ fn mqtt_and_http_speak_tls_and_certificates_are_renewed_under_live_connections()
             "--port",
             &port,
             "--cafile",
-            &second_ca,
+            &ca,
         ];
         paho("paho-2", &options);
     }

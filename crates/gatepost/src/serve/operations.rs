@@ -332,9 +332,9 @@ impl Operations for Operator {
         Box::pin(async move {
             let (reply, answer) = oneshot::channel();
             let request = reload::Request { only_checks, reply };
-            let ending = |_| OperationError::Failed("the server is about to end".to_owned());
-            self.reloads.send(request).await.map_err(|_| ending(()))?;
-            let report = answer.await.map_err(|_| ending(()))?;
+            let ending = || OperationError::Failed("the server is about to end".to_owned());
+            self.reloads.send(request).await.map_err(|_| ending())?;
+            let report = answer.await.map_err(|_| ending())?;
             serde_json::to_value(report).map_err(|error| OperationError::Failed(error.to_string()))
         })
     }
