@@ -75,17 +75,19 @@ fn read_and_answer(context: &CallContext, accepted: &Accepted, peer: Peer) -> Op
         first.input = received;
         return Some(first);
     };
-    first.closes = request.closes;
+    let closes = request.closes;
     match context.wants(&request, &mut first.output) {
         Wants::Nothing => {
             first.judged = context.begin(peer, request, Bytes::new(), &mut first.output);
         }
+        // The call is made anew where its message is waited for.
         Wants::Body(_) => {
             first.input = received;
             return Some(first);
         }
         Wants::Refused => {}
     }
+    first.closes = closes;
     while !first.output.is_empty() {
         match accepted.try_write(&[IoSlice::new(&first.output)]) {
             Ok(count) if count > 0 => drop(first.output.drain(..count)),
