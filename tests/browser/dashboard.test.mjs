@@ -148,12 +148,12 @@ test("rules are looked at, and a reload tells what it changes", async () => {
   await page.getByRole("button", { name: "Measure" }).click();
   await page.locator("#rules-said", { hasText: /Measured on the \d+ mails?/ }).waitFor();
   await page.locator("#slowest-rules .mono").first().waitFor();
-  await server.configure(`[[scope]]`, `path = "/later"`, `topics = ["later/#"]`, `run = ["/keep"]`);
+  await server.configure(`[[scope]]`, `path = "/later-scope"`, `topics = ["later/#"]`, `run = ["/keep"]`);
   await page.getByRole("button", { name: "What would a reload change?" }).click();
   await page.locator("#difference tr", { hasText: "Scopes added" }).waitFor();
   await page.getByRole("button", { name: "Reload", exact: true }).click();
   await page.locator("#rules-said", { hasText: "Reloaded." }).waitFor();
-  await page.locator("#difference tr", { hasText: "/later" }).first().waitFor();
+  await page.locator("#difference tr", { hasText: "/later-scope" }).first().waitFor();
   await page.getByRole("button", { name: "What would a reload change?" }).click();
   await page.locator("#rules-said", { hasText: "would change nothing" }).waitFor();
   await server.configure(`[[scope]]`, `path = "/broken"`, `run = ["/nothing"]`);

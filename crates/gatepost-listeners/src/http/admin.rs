@@ -77,7 +77,7 @@ fn body<T: serde::de::DeserializeOwned>(request: &Request) -> Result<T, HttpErro
     if !kind.eq_ignore_ascii_case("application/json") {
         return Err(HttpError::MediaType("application/json"));
     }
-    serde_json::from_slice(&request.body).map_err(|error| HttpError::Body(error.to_string()))
+    super::request::json_object(&request.body)
 }
 
 /// How many are asked for by `count=`.

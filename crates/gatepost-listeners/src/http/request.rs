@@ -224,6 +224,15 @@ pub(super) fn decode_path(path: &str) -> Result<Cow<'_, str>, HttpError> {
     Ok(Cow::Owned(decoded))
 }
 
+/// A body that is a JSON object of this form. A list of its values, which serde would take as
+/// well, is none.
+pub(super) fn json_object<T: serde::de::DeserializeOwned>(body: &[u8]) -> Result<T, HttpError> {
+    if body.trim_ascii_start().first() != Some(&b'{') {
+        return Err(HttpError::Body("write a JSON object".to_owned()));
+    }
+    serde_json::from_slice(body).map_err(|error| HttpError::Body(error.to_string()))
+}
+
 /// Names and values of a query or of a form's body.
 pub(super) fn parse_form(form: &str) -> Vec<(String, String)> {
     form.split('&')

@@ -53,7 +53,11 @@ fn one(text: &str) -> Result<Value, &'static str> {
             }
             Some((key, value)) => match key.split_once('.') {
                 Some((group @ ("headers" | "extras"), name)) => {
-                    action[group][name] = Value::from(unquoted(value));
+                    let group = action.entry(group).or_insert_with(|| json!({}));
+                    let pairs = group
+                        .as_object_mut()
+                        .ok_or("headers and extras have names of their own")?;
+                    pairs.insert(name.to_owned(), Value::from(unquoted(value)));
                 }
                 _ => {
                     action.insert(key.to_owned(), Value::from(unquoted(value)));
@@ -96,6 +100,7 @@ mod tests {
             "view",
             "[",
             "view,a,b,c",
+            "view,a,b,headers=x,headers.a=1",
             "view,a,b;view,a,b;view,a,b;view,a,b",
         ] {
             assert!(parse(text).is_err(), "{text}");

@@ -113,8 +113,7 @@ impl Fields {
 
     /// The topic and the rest of an object.
     pub(super) fn of_json(body: &[u8]) -> Result<(String, Self), HttpError> {
-        let object: Object =
-            serde_json::from_slice(body).map_err(|error| HttpError::Body(error.to_string()))?;
+        let object: Object = super::super::request::json_object(body)?;
         for (name, value) in [
             ("delay", &object.delay),
             ("email", &object.email),
