@@ -40,7 +40,13 @@ pub(super) fn respond(request: &Request, name: &str) -> Result<Response, HttpErr
 
 /// The welcome page.
 pub(super) fn dashboard(request: &Request) -> Result<Response, HttpError> {
-    expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
+    // Publishing to the root as ntfy's clients do is another handler's.
+    let allow = if request.path == "/" {
+        "GET, HEAD, POST, PUT"
+    } else {
+        "GET, HEAD"
+    };
+    expect_method(request, &["GET", "HEAD"], allow)?;
     let page: &'static [u8] = include_bytes!("assets/dashboard.html");
     Ok(Response::new(200, HTML, page)
         .with("Cache-Control", "no-cache")

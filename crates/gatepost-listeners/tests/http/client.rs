@@ -94,6 +94,11 @@ impl Client {
             while let Some(chunk) = self.chunk() {
                 answer.body.extend(chunk);
             }
+        } else if answer.status == 101 {
+            // What the other protocol says, to its end.
+            self.reader
+                .read_to_end(&mut answer.body)
+                .expect("the frames");
         } else {
             let length = answer.field("content-length").expect("a length");
             answer.body = vec![0; length.parse().expect("a number")];

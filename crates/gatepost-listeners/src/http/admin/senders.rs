@@ -9,7 +9,7 @@ use super::super::response::Response;
 use super::super::routes::expect_method;
 
 /// The longest address of a mailbox (RFC 5321 § 4.5.3.1.3, without the angle brackets).
-const ADDRESS_BYTES_MAX: usize = 254;
+const ADDRESS_CHARACTERS_MAX: usize = 254;
 
 /// `/admin/senders`, `/admin/senders/ADDRESS`
 pub(super) async fn respond(
@@ -36,7 +36,7 @@ pub(super) async fn respond(
 
 fn is_address(text: &str) -> bool {
     let is_plain = |character: char| !character.is_whitespace() && !character.is_control();
-    text.len() <= ADDRESS_BYTES_MAX
+    text.chars().count() <= ADDRESS_CHARACTERS_MAX
         && text.chars().all(is_plain)
         && text
             .rsplit_once('@')

@@ -203,6 +203,10 @@ async fn rules(users: &Users, request: &Request, subject: &str) -> Result<Respon
 async fn token(users: &Users, request: &Request, name: &str) -> Result<Response, HttpError> {
     expect_method(request, &["POST"], "POST")?;
     let new: NewToken = body(request)?;
+    let mut parts = new.allow.iter().flatten();
+    if parts.any(|part| part.access.is_empty()) {
+        return Err(HttpError::Body("access: name at least one".to_owned()));
+    }
     let seconds = new.expires.map(|period| period.duration().as_secs());
     let parts = new.allow.map(|parts| {
         let parts = parts.into_iter().map(|part| (part.access, part.filter));

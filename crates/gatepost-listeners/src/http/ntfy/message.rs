@@ -53,7 +53,8 @@ struct Object {
     topic: String,
     message: Option<String>,
     title: Option<String>,
-    priority: Option<u8>,
+    /// A number of JSON: 4.0 is 4.
+    priority: Option<f64>,
     tags: Vec<String>,
     click: Option<String>,
     icon: Option<String>,
@@ -61,7 +62,7 @@ struct Object {
     filename: Option<String>,
     markdown: bool,
     sequence_id: Option<String>,
-    actions: Vec<Value>,
+    actions: Vec<serde_json::Map<String, Value>>,
     delay: Option<String>,
     email: Option<String>,
     call: Option<String>,
@@ -124,8 +125,9 @@ impl Fields {
             }
         }
         let actions = (!object.actions.is_empty()).then(|| Value::from(object.actions).to_string());
-        let priority = object.priority.filter(|&priority| priority != 0);
-        let priority = priority.map(|number| Ok::<_, HttpError>(priority_of(number)?.to_owned()));
+        let priority = object.priority.filter(|&priority| priority != 0.0);
+        let priority = priority
+            .map(|number| Ok::<_, HttpError>(self::priority(&number.to_string())?.to_owned()));
         let tags = (!object.tags.is_empty()).then(|| object.tags.join(","));
         let said = [
             ("title", object.title),
@@ -158,10 +160,6 @@ fn refused(name: &'static str) -> HttpError {
         name,
         detail: "this server cannot do that; leave it out".to_owned(),
     }
-}
-
-fn priority_of(number: u8) -> Result<&'static str, HttpError> {
-    priority(number.to_string().as_str())
 }
 
 pub(super) fn priority(text: &str) -> Result<&'static str, HttpError> {
