@@ -49,7 +49,10 @@ pub struct Definition {
     /// The ports that accept connections once the server is ready: one name or a list.
     #[serde(default, deserialize_with = "one_or_many")]
     pub ready: Vec<String>,
-    /// Seconds to wait for that.
+    /// What must stand in one of its files as well, where it accepts connections before it is at its best.
+    #[serde(default)]
+    pub ready_text: Option<ReadyText>,
+    /// Seconds to wait for all that.
     #[serde(default = "default_ready_seconds")]
     pub ready_seconds: u64,
     /// Scenario to URL or command; `SCENARIO-WAY` for what `--over WAY` chooses.
@@ -77,6 +80,16 @@ pub struct OtherProgram {
     /// An environment variable that may name it instead.
     #[serde(default)]
     pub variable: Option<String>,
+}
+
+/// A sign in a log that a server is ready.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReadyText {
+    /// The log, within the folder.
+    pub file: String,
+    /// What stands in it then.
+    pub text: String,
 }
 
 /// How a web server takes the nine pages.

@@ -168,7 +168,17 @@ impl Running {
         let deadline = started + definition.ready_seconds * clock::SECOND;
         for name in &definition.ready {
             let port = self.words.get(name).and_then(|port| port.parse().ok());
-            self.wait_for_port(port.unwrap_or(0), deadline)?;
+            let address = SocketAddr::from(([127, 0, 0, 1], port.unwrap_or(0)));
+            self.wait_until(deadline, "it does not accept connections", || {
+                TcpStream::connect(address).is_ok()
+            })?;
+        }
+        if let Some(ready) = &definition.ready_text {
+            let log = self.folder.0.join(&ready.file);
+            let missing = format!("{} does not say \"{}\"", ready.file, ready.text);
+            self.wait_until(deadline, &missing, || {
+                fs::read(&log).is_ok_and(|said| contains(&said, ready.text.as_bytes()))
+            })?;
         }
         if !definition.ready.is_empty() {
             self.start_seconds = Some(clock::seconds(clock::now() - started));
@@ -176,19 +186,19 @@ impl Running {
         Ok(())
     }
 
-    fn wait_for_port(&mut self, port: u16, deadline: Nanoseconds) -> Result<(), BenchError> {
-        let address = SocketAddr::from(([127, 0, 0, 1], port));
-        while TcpStream::connect(address).is_err() {
+    fn wait_until(
+        &mut self,
+        deadline: Nanoseconds,
+        missing: &str,
+        ready: impl Fn() -> bool,
+    ) -> Result<(), BenchError> {
+        while !ready() {
             let ended = self
                 .child
                 .as_mut()
                 .is_some_and(|child| !matches!(child.try_wait(), Ok(None)));
             if ended || clock::now() > deadline || crate::interrupt::interrupted() {
-                let what = if ended {
-                    "it ended"
-                } else {
-                    "it does not accept connections"
-                };
+                let what = if ended { "it ended" } else { missing };
                 let said = tail(&self.folder.0.join(LOG));
                 return Err(self.not_ready(format!("{what}; it said: {said}")));
             }
@@ -247,6 +257,10 @@ fn free_ports(count: usize) -> Result<Vec<u16>, BenchError> {
     ports.collect()
 }
 
+fn contains(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|window| window == part)
+}
+
 /// The end of what a server printed, for its error.
 fn tail(path: &Path) -> String {
     const LENGTH: u64 = 2_000;
@@ -296,6 +310,26 @@ mod tests {
         ports.sort_unstable();
         ports.dedup();
         assert_eq!(ports.len(), 20);
+    }
+
+    #[test]
+    fn a_server_whose_log_never_says_so_is_not_ready() {
+        let text = "about=\"x\"\nprogram=\"sh\"\nready_seconds=1\n\
+            command=[\"{program}\",\"-c\",\"echo loading; sleep 20\"]\n[offers]\n\
+            [ready_text]\nfile=\"peer.log\"\ntext=\"loaded\"\n";
+        let text = text.replace("peer.log", LOG);
+        let definition: Definition = toml::from_str(&text).expect("a definition");
+        let Err(error) = Running::start("slow", &definition, "", &[], None, |_| Ok(())) else {
+            panic!("it never said so");
+        };
+        assert!(
+            error.to_string().contains("does not say \"loaded\""),
+            "{error}"
+        );
+
+        let soon = text.replace("echo loading", "echo loading; sleep 0.1; echo loaded");
+        let definition: Definition = toml::from_str(&soon).expect("a definition");
+        Running::start("slow", &definition, "", &[], None, |_| Ok(())).expect("it says so");
     }
 
     #[test]
