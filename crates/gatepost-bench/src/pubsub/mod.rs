@@ -79,11 +79,12 @@ pub enum Step<'a> {
 }
 
 /// Takes a connection's bytes apart.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub enum Reader {
     /// MQTT as it is.
     Mqtt(Version),
-    /// NATS.
+    /// NATS; also what stands in while a conversation has taken its reader out, since it is nothing.
+    #[default]
     Nats,
     /// MQTT in WebSocket frames.
     WebSocket(Box<Frames>),
@@ -104,6 +105,26 @@ impl Reader {
             Self::WebSocket(frames) => frames.next(bytes),
             Self::Events(stream) => stream.next(bytes),
             Self::Post(reader) => post::next(reader, bytes),
+        }
+    }
+
+    /// Hands on each event in `bytes`, until one is refused; gives how many bytes were taken, or
+    /// what the broker did wrong.
+    #[inline]
+    pub fn read(
+        &mut self,
+        bytes: &[u8],
+        mut handle: impl FnMut(Event<'_>) -> Result<(), String>,
+    ) -> Result<usize, String> {
+        let mut taken = 0;
+        loop {
+            match self.next(&bytes[taken..])? {
+                Step::Event(event, length) => {
+                    taken += length;
+                    handle(event)?;
+                }
+                Step::More(length) => return Ok(taken + length),
+            }
         }
     }
 }

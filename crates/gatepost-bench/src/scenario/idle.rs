@@ -8,7 +8,7 @@ use crate::load::{Closed, Conversation, Dialer, Loop, Received, raise_descriptor
 use crate::outcome::{Headline, Outcome};
 use crate::process::{Sampler, Usage};
 use crate::progress::Progress;
-use crate::pubsub::{Broker, Event, Reader, Step};
+use crate::pubsub::{Broker, Event, Reader};
 use crate::sweep::{Parameter, Sweepable, Swept};
 use crate::target::Target;
 use serde::{Deserialize, Serialize};
@@ -78,6 +78,26 @@ impl Client {
     fn client_id(&self, shared: &Shared) -> String {
         format!("bench-{:x}-i{}", shared.run, self.number)
     }
+
+    fn handle(
+        &mut self,
+        event: Event<'_>,
+        shared: &mut Shared,
+        outgoing: &mut Vec<u8>,
+    ) -> Result<(), String> {
+        match event {
+            Event::Greeting => shared.broker.login(&self.client_id(shared), outgoing),
+            Event::Ready | Event::Subscribed { granted: true } if !self.logged_in => {
+                self.logged_in = true;
+                shared.logged_in += 1;
+                shared.connecting -= 1;
+            }
+            Event::Ping => shared.broker.pong(outgoing),
+            Event::Refused(reason) => return Err(reason),
+            _ => {}
+        }
+        Ok(())
+    }
 }
 
 impl Conversation<Shared> for Client {
@@ -92,29 +112,10 @@ impl Conversation<Shared> for Client {
         shared: &mut Shared,
         outgoing: &mut Vec<u8>,
     ) -> Received {
-        let mut reader = std::mem::replace(&mut self.reader, Reader::Nats);
-        let mut taken = 0;
-        let result = loop {
-            let (event, length) = match reader.next(&bytes[taken..]) {
-                Ok(Step::Event(event, length)) => (event, length),
-                Ok(Step::More(length)) => break Ok(taken + length),
-                Err(reason) => break Err(reason),
-            };
-            taken += length;
-            match event {
-                Event::Greeting => shared.broker.login(&self.client_id(shared), outgoing),
-                Event::Ready | Event::Subscribed { granted: true } if !self.logged_in => {
-                    self.logged_in = true;
-                    shared.logged_in += 1;
-                    shared.connecting -= 1;
-                }
-                Event::Ping => shared.broker.pong(outgoing),
-                Event::Refused(reason) => break Err(reason),
-                _ => {}
-            }
-        };
+        let mut reader = std::mem::take(&mut self.reader);
+        let read = reader.read(bytes, |event| self.handle(event, shared, outgoing));
         self.reader = reader;
-        match result {
+        match read {
             Ok(taken) => Received::Taken(taken),
             Err(reason) => {
                 shared.failure.get_or_insert(reason);

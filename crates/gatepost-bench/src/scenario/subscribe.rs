@@ -12,7 +12,7 @@ use crate::load::{Closed, Conversation, Dialer, Loop, Received};
 use crate::outcome::{Headline, Outcome};
 use crate::process::Sampler;
 use crate::progress::Progress;
-use crate::pubsub::{Broker, Event, Reader, Step};
+use crate::pubsub::{Broker, Event, Reader};
 use crate::sweep::{Parameter, Sweepable, Swept};
 use crate::target::Target;
 use gatepost_message::Qos;
@@ -196,6 +196,29 @@ impl User {
         format!("bench-{:x}-u{}", burst.run, self.number)
     }
 
+    fn handle(
+        &mut self,
+        event: Event<'_>,
+        now: Nanoseconds,
+        burst: &mut Burst,
+        outgoing: &mut Vec<u8>,
+    ) -> Result<(), String> {
+        match event {
+            Event::Greeting => burst.broker.login(&self.client_id(burst), outgoing),
+            Event::Ready | Event::Subscribed { granted: true } if !self.logged_in => {
+                self.logged_in = true;
+                burst.logged_in += 1;
+                burst.connecting -= 1;
+                burst.lines.push(format!("user {} login ok", self.number));
+            }
+            Event::Subscribed { granted } => burst.count(granted, now),
+            Event::Ping => burst.broker.pong(outgoing),
+            Event::Refused(reason) => return Err(reason),
+            _ => {}
+        }
+        Ok(())
+    }
+
     /// Subscribes to so many more topics, as far as there are more.
     fn subscribe(&mut self, count: u16, burst: &Burst, outgoing: &mut Vec<u8>) {
         let end = self.sent.saturating_add(count).min(burst.topics);
@@ -223,37 +246,16 @@ impl Conversation<Burst> for User {
         burst: &mut Burst,
         outgoing: &mut Vec<u8>,
     ) -> Received {
-        let mut reader = std::mem::replace(&mut self.reader, Reader::Nats);
-        let (mut taken, mut answered) = (0, 0);
-        let result = loop {
-            let (event, length) = match reader.next(&bytes[taken..]) {
-                Ok(Step::Event(event, length)) => (event, length),
-                Ok(Step::More(length)) => break Ok(taken + length),
-                Err(reason) => break Err(reason),
-            };
-            taken += length;
-            match event {
-                Event::Greeting => burst.broker.login(&self.client_id(burst), outgoing),
-                Event::Ready | Event::Subscribed { granted: true } if !self.logged_in => {
-                    self.logged_in = true;
-                    burst.logged_in += 1;
-                    burst.connecting -= 1;
-                    burst.lines.push(format!("user {} login ok", self.number));
-                }
-                Event::Subscribed { granted } => {
-                    burst.count(granted, now);
-                    answered += 1;
-                }
-                Event::Ping => burst.broker.pong(outgoing),
-                Event::Refused(reason) => break Err(reason),
-                _ => {}
-            }
-        };
+        let mut reader = std::mem::take(&mut self.reader);
+        let before = burst.answered();
+        let read = reader.read(bytes, |event| self.handle(event, now, burst, outgoing));
         self.reader = reader;
+        let answered = burst.answered() - before;
         if answered > 0 {
-            self.subscribe(answered, burst, outgoing);
+            let room = u16::try_from(answered).unwrap_or(u16::MAX);
+            self.subscribe(room, burst, outgoing);
         }
-        match result {
+        match read {
             Ok(taken) => Received::Taken(taken),
             Err(reason) => {
                 burst.failure.get_or_insert(reason);

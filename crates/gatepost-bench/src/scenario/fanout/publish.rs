@@ -6,7 +6,7 @@ use crate::error::BenchError;
 use crate::interrupt::interrupted;
 use crate::latency::Latencies;
 use crate::load::{Closed, Conversation, Dialer, Loop, Received};
-use crate::pubsub::{Event, Reader, Stamp, Step};
+use crate::pubsub::{Event, Reader, Stamp};
 use gatepost_message::Qos;
 use gatepost_mqtt::PacketId;
 use std::num::NonZeroU64;
@@ -98,21 +98,10 @@ impl Conversation<Shared<'_>> for Publisher {
         shared: &mut Shared<'_>,
         outgoing: &mut Vec<u8>,
     ) -> Received {
-        let mut reader = std::mem::replace(&mut self.reader, Reader::Nats);
-        let mut taken = 0;
-        let result = loop {
-            let (event, length) = match reader.next(&bytes[taken..]) {
-                Ok(Step::Event(event, length)) => (event, length),
-                Ok(Step::More(length)) => break Ok(taken + length),
-                Err(reason) => break Err(reason),
-            };
-            taken += length;
-            if let Err(reason) = self.handle(event, shared, outgoing) {
-                break Err(reason);
-            }
-        };
+        let mut reader = std::mem::take(&mut self.reader);
+        let read = reader.read(bytes, |event| self.handle(event, shared, outgoing));
         self.reader = reader;
-        match result {
+        match read {
             Ok(taken) => Received::Taken(taken),
             Err(reason) => {
                 shared.failure.get_or_insert(reason);

@@ -5,7 +5,7 @@ use super::settings::Plan;
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
 use crate::load::{self, Closed, Conversation, Dialer, Loop};
-use crate::pubsub::{Event, Reader, Stamp, Step, Tracker};
+use crate::pubsub::{Event, Reader, Stamp, Tracker};
 use gatepost_mqtt::PacketId;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
@@ -257,21 +257,10 @@ impl Conversation<Receivers<'_>> for Subscriber {
         outgoing: &mut Vec<u8>,
     ) -> load::Received {
         // Taken out while events of it are handled, since they borrow from it.
-        let mut reader = std::mem::replace(&mut self.reader, Reader::Nats);
-        let mut taken = 0;
-        let result = loop {
-            let (event, length) = match reader.next(&bytes[taken..]) {
-                Ok(Step::Event(event, length)) => (event, length),
-                Ok(Step::More(length)) => break Ok(taken + length),
-                Err(reason) => break Err(reason),
-            };
-            taken += length;
-            if let Err(reason) = self.handle(event, now, shared, outgoing) {
-                break Err(reason);
-            }
-        };
+        let mut reader = std::mem::take(&mut self.reader);
+        let read = reader.read(bytes, |event| self.handle(event, now, shared, outgoing));
         self.reader = reader;
-        match result {
+        match read {
             Ok(taken) => load::Received::Taken(taken),
             Err(reason) => {
                 shared.lost_subscriber(self, reason);
