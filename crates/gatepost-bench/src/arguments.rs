@@ -6,6 +6,7 @@ use crate::process::Pinning;
 use crate::record::{RecordArguments, TablesArguments, TrendArguments};
 use crate::report::ReportArguments;
 use crate::scenario::call::CallArguments;
+use crate::scenario::calls::CallsArguments;
 use crate::scenario::fanout::FanoutArguments;
 use crate::scenario::idle::IdleArguments;
 use crate::scenario::scan::ScanArguments;
@@ -98,6 +99,18 @@ pub enum BenchCommand {
         /// Settings.
         #[command(flatten)]
         scenario: SmtpArguments,
+        /// Where it runs, if not here.
+        #[command(flatten)]
+        hosts: HostArguments,
+        /// Targets and runs.
+        #[command(flatten)]
+        series: SeriesArguments,
+    },
+    /// Calls over connections that stay
+    Calls {
+        /// Settings.
+        #[command(flatten)]
+        scenario: CallsArguments,
         /// Where it runs, if not here.
         #[command(flatten)]
         hosts: HostArguments,

@@ -72,6 +72,15 @@ fn dispatch(command: BenchCommand) -> Result<(), BenchError> {
             &series,
             placed(&hosts, scenario::smtp::Smtp::new),
         ),
+        BenchCommand::Calls {
+            scenario,
+            hosts,
+            series,
+        } => swept(
+            &scenario,
+            &series,
+            placed(&hosts, scenario::calls::Calls::new),
+        ),
         BenchCommand::Idle {
             scenario,
             hosts,

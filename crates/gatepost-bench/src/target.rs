@@ -7,7 +7,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
 
 /// Protocols with the port that a URL without one means.
-const SCHEMES: [(&str, u16); 9] = [
+const SCHEMES: [(&str, u16); 10] = [
     ("mqtt", 1883),
     ("mqtt5", 1883),
     ("ws", 80),
@@ -17,6 +17,7 @@ const SCHEMES: [(&str, u16); 9] = [
     ("http", 80),
     ("spamd", 783),
     ("smtp", 25),
+    ("call", 7887),
 ];
 
 /// A server's address, or a command line.

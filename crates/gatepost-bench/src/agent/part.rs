@@ -3,6 +3,7 @@
 use crate::error::BenchError;
 use crate::scenario::Scenario;
 use crate::scenario::call::{Call, CallArguments};
+use crate::scenario::calls::{Calls, CallsArguments};
 use crate::scenario::idle::{Idle, IdleArguments};
 use crate::scenario::smtp::{Smtp, SmtpArguments};
 use crate::scenario::subscribe::{SubscribeArguments, SubscribeBurst};
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Part {
     Call(CallArguments),
+    Calls(CallsArguments),
     Idle(IdleArguments),
     Smtp(SmtpArguments),
     Subscribe(SubscribeArguments),
@@ -31,14 +33,15 @@ macro_rules! parts {
     };
 }
 parts!(
-    Call CallArguments, Idle IdleArguments, Smtp SmtpArguments, Subscribe SubscribeArguments,
-    Web WebArguments
+    Call CallArguments, Calls CallsArguments, Idle IdleArguments, Smtp SmtpArguments,
+    Subscribe SubscribeArguments, Web WebArguments
 );
 
 impl Part {
     pub(super) const fn name(&self) -> &'static str {
         match self {
             Self::Call(_) => "call",
+            Self::Calls(_) => "calls",
             Self::Idle(_) => "idle",
             Self::Smtp(_) => "smtp",
             Self::Subscribe(_) => "subscribe",
@@ -51,6 +54,7 @@ impl Part {
     pub(super) fn clients(&self, agents: usize) -> (&'static str, usize) {
         match self {
             Self::Call(_) => ("callers", agents),
+            Self::Calls(arguments) => ("connections", arguments.connections.get()),
             Self::Idle(arguments) => ("connections", arguments.connections.get()),
             Self::Smtp(arguments) => ("sessions", arguments.sessions.get()),
             Self::Subscribe(arguments) => ("users", arguments.users.get()),
@@ -63,6 +67,7 @@ impl Part {
         let count = Swept::one(clients);
         match &mut self {
             Self::Call(_) => {}
+            Self::Calls(arguments) => arguments.connections = count,
             Self::Idle(arguments) => arguments.connections = count,
             Self::Smtp(arguments) => arguments.sessions = count,
             Self::Subscribe(arguments) => arguments.users = count,
@@ -74,6 +79,7 @@ impl Part {
     pub(super) fn scenario(self) -> Result<Box<dyn Scenario>, BenchError> {
         Ok(match self {
             Self::Call(arguments) => Box::new(Call::new(arguments)?),
+            Self::Calls(arguments) => Box::new(Calls::new(arguments)?),
             Self::Idle(arguments) => Box::new(Idle::new(arguments)?),
             Self::Smtp(arguments) => Box::new(Smtp::new(arguments)?),
             Self::Subscribe(arguments) => Box::new(SubscribeBurst::new(arguments)?),

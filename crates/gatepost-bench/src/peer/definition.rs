@@ -204,13 +204,15 @@ macro_rules! built_in {
     };
 }
 
-const BUILT_IN: [(&str, &str); 18] = built_in![
+const BUILT_IN: [(&str, &str); 20] = built_in![
     "bare-loop",
     "caddy",
     "curl",
     "emqx",
     "empty-process",
     "gatepost",
+    "gatepost-sizecheck",
+    "gatepost-transit",
     "h2o",
     "minimal-c",
     "mosquitto",

@@ -2,6 +2,7 @@
 
 pub mod all;
 pub mod call;
+pub mod calls;
 pub mod fanout;
 pub mod floor;
 pub mod idle;

@@ -1,0 +1,162 @@
+//! One connection: calls under way, and their answers in the same order.
+
+use super::CallsArguments;
+use crate::clock::{self, Nanoseconds};
+use crate::latency::Latencies;
+use crate::load::{Closed, Conversation, Received};
+use crate::outcome::Outcome;
+use crate::timeline::Timeline;
+use memchr::memmem;
+use std::collections::VecDeque;
+
+/// Longest answer.
+const ANSWER_MAX_BYTES: usize = 64 * 1024;
+
+/// What all connections write to.
+pub(super) struct Shared {
+    request: Vec<u8>,
+    /// Calls that a new connection begins with; nothing where calls are due at fixed times.
+    at_once: usize,
+    end_of_answer: memmem::Finder<'static>,
+    /// Calls that are answered earlier do not count.
+    measure_from: Nanoseconds,
+    /// Whether any was answered, even before.
+    has_answer: bool,
+    pub(super) answered: u64,
+    failed: u64,
+    broken: u64,
+    latencies: Latencies,
+    pub(super) failure: Option<String>,
+    timeline: Timeline,
+}
+
+impl Shared {
+    pub(super) fn new(arguments: &CallsArguments, measure_from: Nanoseconds) -> Self {
+        let CallsArguments {
+            procedure, size, ..
+        } = arguments;
+        let is_open = arguments.rate.get() > 0.0;
+        Self {
+            request: format!("CALL/1 {procedure}\nsize: {size}\n\n").into_bytes(),
+            at_once: if is_open {
+                0
+            } else {
+                arguments.in_flight.get()
+            },
+            end_of_answer: memmem::Finder::new(b"\n\n"),
+            measure_from,
+            has_answer: false,
+            answered: 0,
+            failed: 0,
+            broken: 0,
+            latencies: Latencies::default(),
+            failure: None,
+            timeline: Timeline::from(measure_from),
+        }
+    }
+
+    pub(super) fn report(&self, seconds: f64, outcome: &mut Outcome) {
+        outcome.higher("calls per second", self.answered as f64 / seconds, "/s");
+        outcome.lower("failed", self.failed as f64, "");
+        outcome.lower("broken connections", self.broken as f64, "");
+        outcome.latency("call", &self.latencies);
+        outcome.counts_by_second = self.timeline.seconds();
+        outcome.warn_if_unsteady(self.timeline.parts());
+        if let Some(reason) = &self.failure {
+            outcome.warn(format!("first failure: {reason}"));
+        }
+    }
+
+    /// Whether none was ever answered, and something failed.
+    pub(super) fn is_hopeless(&self) -> bool {
+        !self.has_answer && self.failure.is_some()
+    }
+
+    pub(super) fn describe(&self, span: Nanoseconds) -> String {
+        let rate = self.answered as f64 / clock::seconds(span.max(1));
+        format!("{rate:.0}/s, {} calls, {} failed", self.answered, self.failed)
+    }
+
+    fn count(&mut self, answer: &[u8], begun: Nanoseconds, now: Nanoseconds) {
+        let is_done = answer.starts_with(b"DONE ");
+        if !is_done && self.failure.is_none() {
+            self.failure = Some(String::from_utf8_lossy(answer).into_owned());
+        }
+        self.has_answer |= is_done;
+        if now < self.measure_from {
+            return;
+        }
+        if is_done {
+            self.answered += 1;
+            self.latencies.record(now.saturating_sub(begun));
+            self.timeline.add(now, 1);
+        } else {
+            self.failed += 1;
+        }
+    }
+}
+
+/// A connection.
+#[derive(Default)]
+pub(super) struct Session {
+    /// When each call that is under way was made, or due.
+    begun: VecDeque<Nanoseconds>,
+    /// So many of the last of them are not sent yet.
+    unsent: usize,
+}
+
+impl Session {
+    /// A call is due at this time.
+    pub(super) fn call_at(&mut self, due: Nanoseconds) {
+        self.begun.push_back(due);
+        self.unsent += 1;
+    }
+
+    /// The requests of the calls that are due.
+    pub(super) fn take_due(&mut self, shared: &Shared) -> Vec<u8> {
+        shared.request.repeat(std::mem::take(&mut self.unsent))
+    }
+}
+
+impl Conversation<Shared> for Session {
+    fn connected(&mut self, shared: &mut Shared, outgoing: &mut Vec<u8>) {
+        let now = clock::now();
+        for _ in 0..shared.at_once {
+            self.begun.push_back(now);
+            outgoing.extend_from_slice(&shared.request);
+        }
+    }
+
+    fn received(
+        &mut self,
+        bytes: &[u8],
+        now: Nanoseconds,
+        shared: &mut Shared,
+        outgoing: &mut Vec<u8>,
+    ) -> Received {
+        let mut taken = 0;
+        while let Some(end) = shared.end_of_answer.find(&bytes[taken..]) {
+            let answer = &bytes[taken..taken + end];
+            taken += end + 2;
+            let Some(begun) = self.begun.pop_front() else {
+                return Received::Broken;
+            };
+            shared.count(answer, begun, now);
+            if shared.at_once > 0 {
+                self.begun.push_back(now);
+                outgoing.extend_from_slice(&shared.request);
+            }
+        }
+        if bytes.len() - taken > ANSWER_MAX_BYTES {
+            return Received::Broken;
+        }
+        Received::Taken(taken)
+    }
+
+    fn closed(&mut self, reason: Closed, shared: &mut Shared) {
+        shared.broken += u64::from(clock::now() >= shared.measure_from);
+        shared
+            .failure
+            .get_or_insert_with(|| format!("{reason:?}, {} calls under way", self.begun.len()));
+    }
+}
