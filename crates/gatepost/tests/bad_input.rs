@@ -207,12 +207,14 @@ fn an_address_in_use_is_told() {
     let gateway = Gateway::start("");
     let folder = tempfile::tempdir().expect("a folder");
     let address = gateway.address("mqtt").to_string();
+    // The others get ports of their own: their usual ones may be in use by another server, of which
+    // would then be told instead.
+    let mut settings = vec![format!("listeners.mqtt.bind=[\"{address}\"]")];
+    let others = ["smtp", "lmtp", "milter", "pop3", "spamd", "call", "http"];
+    settings.extend(others.map(|name| format!("listeners.{name}.bind=[\"127.0.0.1:0\"]")));
     let output = support::command(env!("CARGO_BIN_EXE_gatepost"))
-        .args([
-            "serve",
-            "--set",
-            &format!("listeners.mqtt.bind=[\"{address}\"]"),
-        ])
+        .arg("serve")
+        .args(settings.iter().flat_map(|setting| ["--set", setting]))
         .current_dir(folder.path())
         .output()
         .expect("it runs");
