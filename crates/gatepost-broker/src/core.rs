@@ -49,6 +49,11 @@ pub(crate) struct Core {
 }
 
 impl Core {
+    /// Whether publications are written to the history.
+    pub(crate) fn keeps_history(&self) -> bool {
+        self.store.as_ref().is_some_and(Store::keeps_history)
+    }
+
     pub(crate) fn new(settings: BrokerSettings, store: Option<Store>) -> Self {
         Self {
             index: Index::new(),

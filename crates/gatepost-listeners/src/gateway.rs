@@ -207,12 +207,12 @@ impl Gateway {
         };
         if is_noted {
             self.tell(&story);
-            let is_quarantined = story.action == Action::Quarantine;
-            let noted = self.keep(message, story);
-            // A story is no promise to anybody: it comes behind the publication, so waiting for it
-            // would cost a second commit. A store that takes no more is a reason to defer, though.
-            if is_quarantined || noted.is_err() {
-                tickets.push(noted);
+            if story.action == Action::Quarantine {
+                tickets.push(self.quarantine(message, story));
+            } else if let Err(error) = self.write_down(story) {
+                // A story is no promise to anybody, and nobody waits for its commit. A store that
+                // takes no more is a reason to defer, though.
+                tickets.push(Err(error));
             }
         }
         let mut outcome = Outcome {
@@ -240,8 +240,7 @@ impl Gateway {
         self.0
             .counters
             .count(message.envelope.listener, verdict.action);
-        let change = Change::Journal(Box::new(story));
-        if let Err(error) = self.0.store.submit([change]) {
+        if let Err(error) = self.write_down(story) {
             tracing::warn!(target: "gateway", message = %message.id, "not noted: {error}");
         }
     }
@@ -260,24 +259,26 @@ impl Gateway {
             "{}", story.reason
         );
         self.0.counters.count_hits(&story.hits);
-        let text = journal::to_json(story).to_string();
+        let text = journal::to_text(story);
         let publication = Publication::new(self.0.journal_topic.clone(), text);
         self.0.outlet.publish(publication);
     }
 
-    /// Writes the story, and with it the message itself if it is quarantined.
-    fn keep(&self, message: &Message, story: JournalEntry) -> Result<Ticket, StoreError> {
-        let change = if story.action == Action::Quarantine {
-            Change::Quarantine(Box::new(QuarantineEntry {
-                story,
-                body: message.body.clone(),
-                properties: message.properties.clone(),
-                retain: message.retain,
-            }))
-        } else {
-            Change::Journal(Box::new(story))
+    /// Keeps the message aside, with its story.
+    fn quarantine(&self, message: &Message, story: JournalEntry) -> Result<Ticket, StoreError> {
+        let entry = QuarantineEntry {
+            story,
+            body: message.body.clone(),
+            properties: message.properties.clone(),
+            retain: message.retain,
         };
-        self.0.store.submit([change])
+        self.0.store.submit([Change::Quarantine(Box::new(entry))])
+    }
+
+    /// Puts the story into the journal, with the next commit that is made.
+    fn write_down(&self, story: JournalEntry) -> Result<(), StoreError> {
+        let change = Change::Journal(Box::new(story));
+        self.0.store.submit_unhurried([change])
     }
 }
 

@@ -92,7 +92,7 @@ impl Originals {
                 key: key(oldest),
             }));
         }
-        if let Err(error) = self.0.store.submit(changes) {
+        if let Err(error) = self.0.store.submit_unhurried(changes) {
             tracing::debug!(target: "store", "an original is not kept: {error}");
         }
     }

@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use rusqlite::Connection;
@@ -15,6 +16,10 @@ use crate::{Change, StoreError, StoreSettings, schema};
 
 /// The file within the data folder.
 const FILE_NAME: &str = "gatepost.db";
+/// How long changes that nobody waits for may wait for a commit that is made anyway.
+const UNHURRIED_TIME_MAX: Duration = Duration::from_millis(100);
+/// So many changes are written whether anybody waits for them or not.
+const UNHURRIED_CHANGES_MAX: usize = 4_096;
 
 /// The embedded database. Cheap to clone; the last handle dropped commits what waits and closes.
 #[derive(Clone)]
@@ -28,6 +33,7 @@ struct Inner {
     reader: Arc<Mutex<Connection>>,
     writer: Mutex<Option<JoinHandle<()>>>,
     waiting_bytes_max: usize,
+    keeps_history: bool,
     commits: Arc<AtomicU64>,
 }
 
@@ -43,7 +49,19 @@ struct Waiting {
     changes: Vec<Change>,
     bytes: usize,
     group: Arc<Group>,
+    /// Whether somebody waits for the commit.
+    hurried: bool,
+    /// When changes that nobody waits for are written all the same.
+    due: Option<Instant>,
     closed: bool,
+}
+
+impl Waiting {
+    /// Whether a commit is to be made now.
+    fn is_due(&self, now: Instant) -> bool {
+        !self.changes.is_empty()
+            && (self.hurried || self.closed || self.due.is_some_and(|due| due <= now))
+    }
 }
 
 impl Store {
@@ -81,7 +99,7 @@ impl Store {
     fn reading_connection(file: &Path) -> Result<Connection, StoreError> {
         let reading = Connection::open(file)?;
         reading.pragma_update(None, "query_only", true)?;
-        reading.busy_timeout(std::time::Duration::from_secs(10))?;
+        reading.busy_timeout(Duration::from_secs(10))?;
         Ok(reading)
     }
 
@@ -129,6 +147,7 @@ impl Store {
                 reader: reading,
                 writer: Mutex::new(thread),
                 waiting_bytes_max: settings.waiting_max.as_usize(),
+                keeps_history: settings.history_messages_max > 0,
                 commits,
             }),
         }
@@ -148,6 +167,24 @@ impl Store {
             done.decide(Ok(()));
             return Ok(Ticket::new(done));
         }
+        self.enqueue(changes, true)
+    }
+
+    /// As [`Store::submit`], for changes whose commit nobody waits for: they go with the next one
+    /// that somebody does wait for, or a moment later by themselves. So what is only good to know
+    /// costs no `fsync` of its own.
+    pub fn submit_unhurried(
+        &self,
+        changes: impl IntoIterator<Item = Change>,
+    ) -> Result<(), StoreError> {
+        let mut changes: Vec<Change> = changes.into_iter().collect();
+        if changes.is_empty() {
+            return Ok(());
+        }
+        self.enqueue(&mut changes, false).map(drop)
+    }
+
+    fn enqueue(&self, changes: &mut Vec<Change>, hurried: bool) -> Result<Ticket, StoreError> {
         let bytes: usize = changes.iter().map(Change::weight).sum();
         let queue = &self.inner.queue;
         let mut waiting = queue.waiting.lock();
@@ -160,14 +197,25 @@ impl Store {
             });
         }
         let was_empty = waiting.changes.is_empty();
+        let was_hurried = waiting.hurried;
         waiting.bytes += bytes;
         waiting.changes.append(changes);
+        waiting.hurried |= hurried || waiting.changes.len() >= UNHURRIED_CHANGES_MAX;
+        if was_empty && !waiting.hurried {
+            waiting.due = Some(Instant::now() + UNHURRIED_TIME_MAX);
+        }
+        let wakes = was_empty || waiting.hurried && !was_hurried;
         let ticket = Ticket::new(waiting.group.clone());
         drop(waiting);
-        if was_empty {
+        if wakes {
             queue.arrived.notify_one();
         }
         Ok(ticket)
+    }
+
+    /// Whether publications are kept in the history at all.
+    pub fn keeps_history(&self) -> bool {
+        self.inner.keeps_history
     }
 
     /// Groups of changes that were written since the start, each with one `fsync`.
@@ -239,16 +287,21 @@ impl Drop for FailWaitingOnDrop {
 }
 
 impl Queue {
-    /// Waits for changes and takes all there are; `None` when closed and empty.
+    /// Waits until changes are due and takes all there are; `None` when closed and empty.
     fn take(&self) -> Option<(Vec<Change>, Arc<Group>)> {
         let mut waiting = self.waiting.lock();
-        while waiting.changes.is_empty() {
+        while !waiting.is_due(Instant::now()) {
             if waiting.closed {
                 return None;
             }
-            self.arrived.wait(&mut waiting);
+            match waiting.due {
+                Some(due) => drop(self.arrived.wait_until(&mut waiting, due)),
+                None => self.arrived.wait(&mut waiting),
+            }
         }
         waiting.bytes = 0;
+        waiting.hurried = false;
+        waiting.due = None;
         let changes = std::mem::take(&mut waiting.changes);
         let group = std::mem::take(&mut waiting.group);
         Some((changes, group))

@@ -204,7 +204,7 @@ impl Publisher {
         known.record.messages.fetch_add(1, Ordering::Relaxed);
         known.record.bytes.fetch_add(length, Ordering::Relaxed);
         self.core.recent.push(&known.record, publication);
-        if publication.qos > Qos::AtMostOnce && !is_ours {
+        if publication.qos > Qos::AtMostOnce && !is_ours && self.core.keeps_history() {
             self.gathering
                 .changes
                 .push(Change::History(publication.clone()));

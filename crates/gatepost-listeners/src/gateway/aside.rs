@@ -23,7 +23,7 @@ impl Gateway {
             ..story(message, &judged.verdict, judged.duration)
         };
         self.tell(&story);
-        let kept = match self.keep(message, story) {
+        let kept = match self.quarantine(message, story) {
             Ok(ticket) => ticket.committed().await,
             Err(error) => Err(error),
         };

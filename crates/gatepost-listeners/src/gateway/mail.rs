@@ -100,6 +100,7 @@ fn render_now(message: &Message, form: MailPayload, verdict: &Verdict) -> Render
     debug_assert_eq!(message.format, Format::Mail);
     let edited = edit::apply(&message.body, &verdict.edits);
     let mail = Mail::parse(&edited);
+    let subject = mail.subject();
     let mut content_type = None;
     let payload = match (form, edit::payload(&verdict.edits)) {
         _ if !verdict.action.delivers() => Bytes::new(),
@@ -109,10 +110,10 @@ fn render_now(message: &Message, form: MailPayload, verdict: &Verdict) -> Render
         }
         (MailPayload::Raw, None) => edited.clone(),
         (MailPayload::Text, None) => {
-            format!("{}\n\n{}", mail.subject(), mail.readable_text()).into()
+            format!("{subject}\n\n{}", mail.readable_text()).into()
         }
         (MailPayload::Json, None) => json!({
-            "subject": mail.subject(),
+            "subject": subject,
             "from": mail.from_address(),
             "to": message.envelope.recipients,
             "date": mail.date(),
@@ -124,7 +125,7 @@ fn render_now(message: &Message, form: MailPayload, verdict: &Verdict) -> Render
     };
     Rendered {
         payload,
-        subject: Some(mail.subject()),
+        subject: Some(subject),
         from: mail.from_address(),
         message_id: mail.message_id(),
         form: Some(form),

@@ -79,19 +79,19 @@ pub(crate) fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// With every CR LF turned into LF.
 pub(crate) fn without_carriage_returns(text: &[u8]) -> Cow<'_, [u8]> {
-    let Some(first) = memchr::memmem::find(text, b"\r\n") else {
-        return Cow::Borrowed(text);
-    };
-    let mut out = Vec::with_capacity(text.len());
+    let mut out = Vec::new();
     let mut from = 0;
-    let mut at = first;
-    loop {
-        out.extend_from_slice(text.get(from..at).unwrap_or_default());
-        from = at + 1;
-        match memchr::memmem::find(text.get(from..).unwrap_or_default(), b"\r\n") {
-            Some(next) => at = from + next,
-            None => break,
+    for at in memchr::memchr_iter(b'\r', text) {
+        if text.get(at + 1) == Some(&b'\n') {
+            if out.capacity() == 0 {
+                out.reserve_exact(text.len());
+            }
+            out.extend_from_slice(text.get(from..at).unwrap_or_default());
+            from = at + 1;
         }
+    }
+    if from == 0 {
+        return Cow::Borrowed(text);
     }
     out.extend_from_slice(text.get(from..).unwrap_or_default());
     Cow::Owned(out)

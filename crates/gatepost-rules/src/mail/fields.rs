@@ -337,6 +337,26 @@ impl Mail<'_> {
 
     /// The text a person would read: the `text/plain` parts if there are any, else the rendered HTML.
     pub fn readable_text(&self) -> String {
+        self.bare_text().unwrap_or_else(|| self.text_of_parts())
+    }
+
+    /// The text of a mail that says nothing of its form and is ASCII: it is what it looks like, and
+    /// need not be taken apart.
+    fn bare_text(&self) -> Option<String> {
+        let head = self.head();
+        let has_form = head.fields.iter().any(|field| {
+            super::ascii::starts_with_ignore_case(field.name(), b"content-")
+        });
+        if has_form || !head.body.is_ascii() {
+            return None;
+        }
+        let text = Vec::from(super::part::normalised_body(head.body, head.crlf));
+        let mut text = String::from_utf8(text).ok()?;
+        text.truncate(text.trim_end().len());
+        Some(text)
+    }
+
+    fn text_of_parts(&self) -> String {
         let leaves = || self.parts().leaves().zip(self.rendered());
         let is_attachment = |field: Option<&[u8]>| {
             field.is_some_and(|value| super::ascii::starts_with_ignore_case(value, b"attachment"))
@@ -427,5 +447,34 @@ fn tidy_name(name: &[u8]) -> Vec<u8> {
     {
         Some(inner) => inner.to_vec(),
         None => tidy,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Mail;
+    use proptest::prelude::*;
+
+    proptest! {
+        /// The short way to a bare mail's text gives what the long way gives.
+        #[test]
+        fn bare_text_is_the_text_of_the_parts(
+            body in "([ -~]{0,12}(\r\n|\n|\r|\t| )){0,40}(\r?\n){0,30}[ -~]{0,9}",
+            end in prop_oneof![Just("\r\n"), Just("\n")],
+        ) {
+            let message = format!("Subject: x{end}From: a@b{end}{end}{body}");
+            let mail = Mail::parse(message.as_bytes());
+            prop_assert_eq!(mail.bare_text(), Some(mail.text_of_parts()));
+        }
+    }
+
+    #[test]
+    fn what_says_its_form_is_taken_apart() {
+        for head in ["Content-Type: text/html", "content-transfer-encoding: base64"] {
+            let message = format!("{head}\r\n\r\nabc\r\n");
+            assert_eq!(Mail::parse(message.as_bytes()).bare_text(), None, "{head}");
+        }
+        let umlaut = "Subject: x\r\n\r\nä\r\n".as_bytes();
+        assert_eq!(Mail::parse(umlaut).bare_text(), None);
     }
 }
