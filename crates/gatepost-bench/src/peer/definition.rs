@@ -80,6 +80,9 @@ pub struct OtherProgram {
     /// An environment variable that may name it instead.
     #[serde(default)]
     pub variable: Option<String>,
+    /// A folder, as seen from this program's own, in which a build that starts sooner may lie.
+    #[serde(default)]
+    pub statically_linked: Option<String>,
 }
 
 /// A sign in a log that a server is ready.
@@ -150,11 +153,35 @@ impl Definition {
         for (word, other) in &self.programs {
             let place = format!("{{{word}}}");
             if texts.iter().any(|text| text.contains(&place)) {
-                let path = self.find(peer, &other.program, other.variable.as_deref())?;
+                let path = self.find_other(peer, other)?;
                 found.push((word.clone(), path));
             }
         }
         Ok(found)
+    }
+
+    /// The path of a program beside the server; of one that has a static build, best that one.
+    fn find_other(&self, peer: &str, other: &OtherProgram) -> Result<PathBuf, BenchError> {
+        let variable = other.variable.as_deref();
+        let Some(folder) = &other.statically_linked else {
+            return self.find(peer, &other.program, variable);
+        };
+        let exe = env::current_exe().ok();
+        let beside = exe.as_deref().and_then(Path::parent);
+        let built = beside.map(|beside| beside.join(folder).join(&other.program));
+        let is_named = variable.and_then(env::var_os).is_some();
+        let path = match built.filter(|path| !is_named && path.is_file()) {
+            Some(path) => path,
+            None => self.find(peer, &other.program, variable)?,
+        };
+        if fs::read(&path).is_ok_and(|program| needs_loader(&program)) {
+            eprintln!(
+                "warning: {} is linked dynamically, so each start of it takes longer than that of the \
+                 static build (make call)",
+                path.display()
+            );
+        }
+        Ok(path)
     }
 
     /// A program's path: as the variable says, beside this program, on `PATH`, or where daemons are.
@@ -192,6 +219,25 @@ impl Definition {
                     .unwrap_or_default(),
             })
     }
+}
+
+/// Whether an ELF program asks for the dynamic loader: has a program header of type `PT_INTERP`.
+fn needs_loader(program: &[u8]) -> bool {
+    const PT_INTERP: usize = 3;
+    let number = |at: usize, length: usize| {
+        let bytes = program.get(at..at.checked_add(length)?)?;
+        let value = bytes.iter().rev();
+        Some(value.fold(0_usize, |value, &byte| value << 8 | usize::from(byte)))
+    };
+    // 64 bits, least significant byte first; elsewhere nothing is said.
+    if !program.starts_with(b"\x7fELF\x02\x01") {
+        return false;
+    }
+    let headers = || {
+        let (start, size, count) = (number(32, 8)?, number(54, 2)?, number(56, 2)?);
+        Some((0..count).any(|index| number(start + index * size, 4) == Some(PT_INTERP)))
+    };
+    headers().unwrap_or(false)
 }
 
 /// All definitions by name.
@@ -314,6 +360,14 @@ mod tests {
         }
         assert!(all.get("gatepost").is_ok());
         assert!(matches!(all.get("nobody"), Err(BenchError::UnknownPeer(_))));
+    }
+
+    #[test]
+    fn a_program_that_needs_the_loader_is_known() {
+        let own = env::current_exe().and_then(fs::read).expect("this program");
+        assert!(needs_loader(&own));
+        assert!(!needs_loader(&own[..60]));
+        assert!(!needs_loader(b"#!/bin/sh\n"));
     }
 
     #[test]

@@ -72,6 +72,10 @@ impl Connection<'_> {
                 }
                 deadline = Instant::now() + idle_time_max;
             }
+            if self.output.is_empty() {
+                // Most of what a mail server says has no answer.
+                self.stream.acknowledge_now();
+            }
             self.flush().await?;
             if !self.fill(deadline, !session.is_within_message()).await? {
                 return Ok(());

@@ -194,6 +194,13 @@ impl<'a> Connection<'a> {
         Some(Ok(line))
     }
 
+    /// Lets the peer send on where it waits to hear that a part of a message has come.
+    pub(super) fn acknowledge_now(&self) {
+        if self.output.is_empty() {
+            self.stream.acknowledge_now();
+        }
+    }
+
     /// Waits for more of a message; an error at the client's end, since it has broken off.
     pub(super) async fn fill_message(&mut self, whole: Instant) -> io::Result<()> {
         let pause = self.context.settings.data_timeout.duration();

@@ -35,7 +35,11 @@ impl Connection<'_> {
                     self.input.advance(consumed);
                     return Ok(receiver.finish());
                 }
-                Received::More => self.input.clear(),
+                Received::More if self.input.is_empty() => {}
+                Received::More => {
+                    self.input.clear();
+                    self.acknowledge_now();
+                }
             }
             self.fill_message(whole).await?;
         }
