@@ -14,7 +14,8 @@ use tokio::time::Instant;
 
 use super::SmtpContext;
 use super::reply::{self, Reply};
-use super::session::{Ground, Next, Session};
+use super::session::{Ground, Session};
+use super::transaction::Next;
 use crate::forward::Relay;
 use crate::stream::Stream;
 use crate::wire;

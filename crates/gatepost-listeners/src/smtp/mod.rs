@@ -9,6 +9,7 @@
 //! `path` and `told` read a line, `data` a message, `session` decides, `connection` and
 //! `receiving` and `login` do the I/O, `delivery` carries out what the verdicts say.
 
+mod answers;
 mod command;
 mod connection;
 mod data;
@@ -26,6 +27,7 @@ mod session;
 mod settings;
 mod told;
 mod trace;
+mod transaction;
 
 use std::sync::Arc;
 

@@ -11,7 +11,8 @@ use super::delivery;
 use super::dialect::Dialect;
 use super::recipients::Destination;
 use super::reply::{self, Reply};
-use super::session::{Recipient, Session};
+use super::session::Session;
+use super::transaction::Recipient;
 use crate::forward::{Begun, Body, HopError, Mail, Origin, Relay};
 
 impl Connection<'_> {

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use gatepost_message::{Listener, Peer};
 use gatepost_users::Identity;
 
+use super::answers;
 use super::command::{self, Command, Hello};
 use super::dialect::{Dialect, Manner};
 use super::parameters::MailCommand;
@@ -13,6 +14,7 @@ use super::recipients::{Destination, Recipients};
 use super::reply::Reply;
 use super::settings::SmtpSettings;
 use super::told::{self, Told};
+use super::transaction::{Client, Next, Recipient, Transaction};
 use crate::forward::Body;
 use crate::sasl;
 
@@ -43,105 +45,6 @@ pub(super) struct Session<'a> {
     client: Option<Client>,
     transaction: Option<Transaction>,
 }
-
-/// What the client said of itself.
-#[derive(Debug, Clone)]
-pub(super) struct Client {
-    pub(super) name: String,
-    pub(super) extended: bool,
-}
-
-/// A message on its way: sender and recipients, before its text.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Transaction {
-    /// `None` is the null reverse path.
-    pub(super) from: Option<Mailbox>,
-    pub(super) utf8: bool,
-    pub(super) body: Body,
-    pub(super) size: Option<u64>,
-    /// RET and ENVID, for the next hop.
-    pub(super) dsn: Vec<String>,
-    pub(super) to: Vec<Recipient>,
-    /// What came by BDAT so far; nothing where no chunk has come.
-    pub(super) chunks: Option<Vec<u8>>,
-}
-
-/// An accepted recipient.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Recipient {
-    pub(super) mailbox: Mailbox,
-    pub(super) destination: Destination,
-    /// NOTIFY and ORCPT, for the next hop.
-    pub(super) dsn: Vec<String>,
-}
-
-/// What happens after a command.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Next {
-    Reply(Reply),
-    /// Someone else must say whether this recipient is taken: the next hop, or the mailbox.
-    Ask(Box<Recipient>),
-    /// The reply says "go ahead", and the message follows.
-    Data(Reply),
-    /// So many bytes of the message follow at once; `refusal` is the answer to them whatever
-    /// they are.
-    Chunk {
-        size: u64,
-        last: bool,
-        refusal: Option<Reply>,
-    },
-    /// After the reply TLS begins.
-    StartTls(Reply),
-    /// An exchange begins.
-    Auth {
-        mechanism: String,
-        initial: Option<String>,
-    },
-    /// The connection ends after the reply.
-    End(Reply),
-}
-
-const OK: Reply = Reply::new(250, "2.0.0", "ok");
-const GO_AHEAD: Reply = Reply::new(354, "", "go ahead; end with a dot on a line of its own");
-const GOOD_BYE: Reply = Reply::new(221, "2.0.0", "good bye");
-const HELLO_FIRST: Reply = Reply::new(503, "5.5.1", "say EHLO (in LMTP: LHLO) first");
-const MAIL_FIRST: Reply = Reply::new(
-    503,
-    "5.5.1",
-    "name the sender first: MAIL FROM:<anna@example.org>",
-);
-const RCPT_FIRST: Reply = Reply::new(
-    503,
-    "5.5.1",
-    "name a recipient first: RCPT TO:<name@localhost>",
-);
-const NESTED_MAIL: Reply = Reply::new(503, "5.5.1", "a sender is named already; RSET starts anew");
-const TOO_MANY_RECIPIENTS: Reply = Reply::new(452, "4.5.3", "too many recipients");
-const TOO_LARGE: Reply = Reply::new(552, "5.3.4", "the message is larger than is taken here");
-const CANNOT_VERIFY: Reply = Reply::new(
-    252,
-    "2.1.5",
-    "recipients are not looked up; send, and it will be seen",
-);
-const NOT_TRUSTED: Reply = Reply::new(
-    550,
-    "5.7.0",
-    "only peers in listeners.smtp.trusted may speak for others",
-);
-const WITHIN_TRANSACTION: Reply = Reply::new(503, "5.5.1", "not within a transaction");
-const CHUNKS_BEGUN: Reply = Reply::new(503, "5.5.1", "the message has begun with BDAT; go on so");
-const BINARY_NEEDS_CHUNKS: Reply = Reply::new(503, "5.5.1", "BODY=BINARYMIME is sent with BDAT");
-const BEGIN_TLS: Reply = Reply::new(220, "2.0.0", "begin TLS");
-const IS_ENCRYPTED: Reply = Reply::new(503, "5.5.1", "this is TLS already");
-const LOGIN_FIRST: Reply = Reply::new(530, "5.7.0", "log in first: AUTH");
-const LOGGED_IN: Reply = Reply::new(503, "5.5.1", "you are logged in");
-const NOT_IN_PLAIN: Reply = Reply::new(538, "5.7.11", "not without TLS: say STARTTLS first");
-const MAY_NOT_PUBLISH: Reply = Reply::new(550, "5.7.1", "you may not publish to this topic");
-const NEEDS_UTF8: Reply = Reply::new(
-    553,
-    "5.6.7",
-    "an address beyond ASCII needs the SMTPUTF8 parameter of MAIL",
-);
 
 impl<'a> Session<'a> {
     pub(super) fn new(
@@ -180,16 +83,18 @@ impl<'a> Session<'a> {
     pub(super) fn line(&mut self, line: &[u8]) -> Next {
         match command::parse(line) {
             Err(reply) => Next::Reply(reply),
-            Ok(Command::Quit) => Next::End(GOOD_BYE),
+            Ok(Command::Quit) => Next::End(answers::GOOD_BYE),
             Ok(Command::Data) => match &self.transaction {
-                None => Next::Reply(MAIL_FIRST),
-                Some(transaction) if transaction.to.is_empty() => Next::Reply(RCPT_FIRST),
-                Some(transaction) if transaction.chunks.is_some() => Next::Reply(CHUNKS_BEGUN),
+                None => Next::Reply(answers::MAIL_FIRST),
+                Some(transaction) if transaction.to.is_empty() => Next::Reply(answers::RCPT_FIRST),
+                Some(transaction) if transaction.chunks.is_some() => {
+                    Next::Reply(answers::CHUNKS_BEGUN)
+                }
                 // RFC 3030 § 3: lines and dots mean nothing in such a message.
                 Some(transaction) if transaction.body == Body::Binary => {
-                    Next::Reply(BINARY_NEEDS_CHUNKS)
+                    Next::Reply(answers::BINARY_NEEDS_CHUNKS)
                 }
-                Some(_) => Next::Data(GO_AHEAD),
+                Some(_) => Next::Data(answers::GO_AHEAD),
             },
             Ok(Command::Rcpt { to, parameters }) => self.rcpt(to, parameters),
             Ok(Command::Chunk { size, last }) => self.chunk(size, last),
@@ -204,10 +109,10 @@ impl<'a> Session<'a> {
         Next::Reply(match self.ground {
             Ground {
                 is_encrypted: true, ..
-            } => IS_ENCRYPTED,
+            } => answers::IS_ENCRYPTED,
             Ground { has_tls: false, .. } => command::NOT_OFFERED,
-            _ if self.transaction.is_some() => WITHIN_TRANSACTION,
-            _ => return Next::StartTls(BEGIN_TLS),
+            _ if self.transaction.is_some() => answers::WITHIN_TRANSACTION,
+            _ => return Next::StartTls(answers::BEGIN_TLS),
         })
     }
 
@@ -215,10 +120,10 @@ impl<'a> Session<'a> {
     fn auth(&self, mechanism: String, initial: Option<String>) -> Next {
         Next::Reply(match &self.client {
             _ if !self.ground.has_login => command::NOT_OFFERED,
-            None => HELLO_FIRST,
-            Some(_) if self.identity.is_some() => LOGGED_IN,
-            Some(_) if self.transaction.is_some() => WITHIN_TRANSACTION,
-            Some(_) if !self.may_login() => NOT_IN_PLAIN,
+            None => answers::HELLO_FIRST,
+            Some(_) if self.identity.is_some() => answers::LOGGED_IN,
+            Some(_) if self.transaction.is_some() => answers::WITHIN_TRANSACTION,
+            Some(_) if !self.may_login() => answers::NOT_IN_PLAIN,
             Some(_) => return Next::Auth { mechanism, initial },
         })
     }
@@ -239,15 +144,15 @@ impl<'a> Session<'a> {
     fn chunk(&mut self, size: u64, last: bool) -> Next {
         // Nobody is waited for who announces more than could ever be taken.
         if size > self.settings.message_max.bytes() {
-            return Next::End(TOO_LARGE);
+            return Next::End(answers::TOO_LARGE);
         }
         let refusal = match &self.transaction {
-            None => Some(MAIL_FIRST),
-            Some(transaction) if transaction.to.is_empty() => Some(RCPT_FIRST),
+            None => Some(answers::MAIL_FIRST),
+            Some(transaction) if transaction.to.is_empty() => Some(answers::RCPT_FIRST),
             Some(transaction) => {
                 let held = transaction.chunks.as_ref().map_or(0, Vec::len) as u64;
                 let whole = held.saturating_add(size);
-                (whole > self.settings.message_max.bytes()).then_some(TOO_LARGE)
+                (whole > self.settings.message_max.bytes()).then_some(answers::TOO_LARGE)
             }
         };
         if refusal.is_some() {
@@ -267,9 +172,9 @@ impl<'a> Session<'a> {
             Command::Mail(command) => self.mail(command),
             Command::Reset => {
                 self.transaction = None;
-                OK
+                answers::OK
             }
-            Command::Verify => CANNOT_VERIFY,
+            Command::Verify => answers::CANNOT_VERIFY,
             Command::Help => Reply::new(214, "2.0.0", self.dialect.help()),
             Command::Forwarded(told) => self.forwarded(*told),
             Command::Client(told) => self.begin_anew(*told),
@@ -280,7 +185,7 @@ impl<'a> Session<'a> {
             | Command::Rcpt { .. }
             | Command::StartTls
             | Command::Auth { .. }
-            | Command::Chunk { .. } => OK,
+            | Command::Chunk { .. } => answers::OK,
         }
     }
 
@@ -331,22 +236,22 @@ impl<'a> Session<'a> {
 
     fn forwarded(&mut self, told: Told) -> Reply {
         if !self.is_trusted {
-            return NOT_TRUSTED;
+            return answers::NOT_TRUSTED;
         }
         if self.transaction.is_some() {
-            return WITHIN_TRANSACTION;
+            return answers::WITHIN_TRANSACTION;
         }
         self.told.learn(told);
-        OK
+        answers::OK
     }
 
     /// From here on the connection is another client's, which greets as at its beginning.
     fn begin_anew(&mut self, told: Told) -> Reply {
         if !self.is_trusted {
-            return NOT_TRUSTED;
+            return answers::NOT_TRUSTED;
         }
         if self.transaction.is_some() {
-            return WITHIN_TRANSACTION;
+            return answers::WITHIN_TRANSACTION;
         }
         self.told.learn(told);
         self.client = None;
@@ -355,27 +260,27 @@ impl<'a> Session<'a> {
 
     fn mail(&mut self, command: MailCommand) -> Reply {
         if self.client.is_none() {
-            return HELLO_FIRST;
+            return answers::HELLO_FIRST;
         }
         if self.transaction.is_some() {
-            return NESTED_MAIL;
+            return answers::NESTED_MAIL;
         }
         if self.settings.login_required && self.user().is_none() {
-            return LOGIN_FIRST;
+            return answers::LOGIN_FIRST;
         }
         // RFC 1870 § 6.1: refused before a byte of it is sent.
         if command
             .size
             .is_some_and(|size| size > self.settings.message_max.bytes())
         {
-            return TOO_LARGE;
+            return answers::TOO_LARGE;
         }
         let ascii = command
             .from
             .as_ref()
             .is_none_or(|from| from.address.is_ascii());
         if !ascii && !command.utf8 {
-            return NEEDS_UTF8;
+            return answers::NEEDS_UTF8;
         }
         self.transaction = Some(Transaction {
             from: command.from,
@@ -385,18 +290,18 @@ impl<'a> Session<'a> {
             dsn: command.dsn,
             ..Transaction::default()
         });
-        OK
+        answers::OK
     }
 
     fn rcpt(&mut self, to: Mailbox, dsn: Vec<String>) -> Next {
         let Some(transaction) = &self.transaction else {
-            return Next::Reply(MAIL_FIRST);
+            return Next::Reply(answers::MAIL_FIRST);
         };
         if transaction.to.len() >= self.settings.recipients_max {
-            return Next::Reply(TOO_MANY_RECIPIENTS);
+            return Next::Reply(answers::TOO_MANY_RECIPIENTS);
         }
         if !to.address.is_ascii() && !transaction.utf8 {
-            return Next::Reply(NEEDS_UTF8);
+            return Next::Reply(answers::NEEDS_UTF8);
         }
         let destination = match self.recipients.destination(&to, self.identity.is_some()) {
             Ok(destination) => destination,
@@ -405,7 +310,7 @@ impl<'a> Session<'a> {
         if let (Destination::Topic(topic), Some(identity)) = (&destination, &self.identity)
             && !identity.may_publish(topic.as_str(), false).is_allowed()
         {
-            return Next::Reply(MAY_NOT_PUBLISH);
+            return Next::Reply(answers::MAY_NOT_PUBLISH);
         }
         let recipient = Recipient {
             mailbox: to,
@@ -423,7 +328,7 @@ impl<'a> Session<'a> {
         if let Some(transaction) = &mut self.transaction {
             transaction.to.push(recipient);
         }
-        OK
+        answers::OK
     }
 
     /// The transaction under way.

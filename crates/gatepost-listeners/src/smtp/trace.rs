@@ -5,7 +5,8 @@ use gatepost_message::{MessageId, Peer};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
 
-use super::session::{Session, Transaction};
+use super::session::Session;
+use super::transaction::Transaction;
 
 /// The field, with its CR LF.
 pub(super) fn received_field(

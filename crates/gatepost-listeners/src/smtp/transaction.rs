@@ -1,0 +1,63 @@
+//! What is known of a message before its text, and what happens after a command.
+
+use super::path::Mailbox;
+use super::recipients::Destination;
+use super::reply::Reply;
+use crate::forward::Body;
+
+/// What the client said of itself.
+#[derive(Debug, Clone)]
+pub(super) struct Client {
+    pub(super) name: String,
+    pub(super) extended: bool,
+}
+
+/// A message on its way: sender and recipients, before its text.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Transaction {
+    /// `None` is the null reverse path.
+    pub(super) from: Option<Mailbox>,
+    pub(super) utf8: bool,
+    pub(super) body: Body,
+    pub(super) size: Option<u64>,
+    /// RET and ENVID, for the next hop.
+    pub(super) dsn: Vec<String>,
+    pub(super) to: Vec<Recipient>,
+    /// What came by BDAT so far; nothing where no chunk has come.
+    pub(super) chunks: Option<Vec<u8>>,
+}
+
+/// An accepted recipient.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Recipient {
+    pub(super) mailbox: Mailbox,
+    pub(super) destination: Destination,
+    /// NOTIFY and ORCPT, for the next hop.
+    pub(super) dsn: Vec<String>,
+}
+
+/// What happens after a command.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    Reply(Reply),
+    /// Someone else must say whether this recipient is taken: the next hop, or the mailbox.
+    Ask(Box<Recipient>),
+    /// The reply says "go ahead", and the message follows.
+    Data(Reply),
+    /// So many bytes of the message follow at once; `refusal` is the answer to them whatever
+    /// they are.
+    Chunk {
+        size: u64,
+        last: bool,
+        refusal: Option<Reply>,
+    },
+    /// After the reply TLS begins.
+    StartTls(Reply),
+    /// An exchange begins.
+    Auth {
+        mechanism: String,
+        initial: Option<String>,
+    },
+    /// The connection ends after the reply.
+    End(Reply),
+}
