@@ -2,8 +2,9 @@
 
 mod support;
 
+use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use support::{Gateway, call_client, root, text_of};
 
@@ -151,6 +152,24 @@ fn exim(folder: &Path, config: &str, subject: &str) -> String {
     text_of(&child.wait_with_output().expect("it ends"))
 }
 
+/// The config of an Exim of its own in this folder, with a recipe behind what makes it private.
+fn exim_config(folder: &Path, recipe: &str) -> String {
+    for name in ["spool", "log"] {
+        std::fs::create_dir(folder.join(name)).expect("a folder");
+    }
+    let name = |option| {
+        let output = Command::new("id").arg(option).output().expect("id runs");
+        let name = String::from_utf8(output.stdout).expect("a name");
+        name.trim().to_owned()
+    };
+    let (user, group, place) = (name("-un"), name("-gn"), folder.display());
+    format!(
+        "exim_user = {user}\nexim_group = {group}\nkeep_environment =\nprimary_hostname = mx.example\n\
+         spool_directory = {place}/spool\nlog_file_path = {place}/log/%slog\nqueue_only = true\n\
+         acl_smtp_rcpt = accept\n{recipe}"
+    )
+}
+
 #[test]
 fn exim_asks_spamd() {
     let home = tempfile::tempdir().expect("a folder");
@@ -161,25 +180,9 @@ fn exim_asks_spamd() {
     )
     .expect("written");
     let gateway = Gateway::start_in(folder, "rules.paths = [\"rules.cf\"]\n");
-    for name in ["spool", "log"] {
-        std::fs::create_dir(folder.join(name)).expect("a folder");
-    }
-    let user = Command::new("id").arg("-un").output().expect("id runs");
-    let group = Command::new("id").arg("-gn").output().expect("id runs");
-    let name = |output: std::process::Output| {
-        String::from_utf8(output.stdout)
-            .expect("a name")
-            .trim()
-            .to_owned()
-    };
     let recipe = recipe("Exim, by spamd's protocol")
         .replace(" 7830", &format!(" {}", gateway.port("spamd")));
-    let (user, group, place) = (name(user), name(group), folder.display());
-    let config = format!(
-        "exim_user = {user}\nexim_group = {group}\nkeep_environment =\nprimary_hostname = mx.example\n\
-         spool_directory = {place}/spool\nlog_file_path = {place}/log/%slog\nqueue_only = true\n\
-         acl_smtp_rcpt = accept\n{recipe}"
-    );
+    let config = exim_config(folder, &recipe);
     let good = exim(folder, &config, "good news");
     assert!(good.contains("250 OK id="), "{good}");
     let bad = exim(folder, &config, "BAD news");
@@ -194,4 +197,112 @@ fn exim_asks_spamd() {
             .any(|file| file.contains("X-Spam-Score: 0.0 (/)")),
         "{spooled:?}"
     );
+}
+
+#[test]
+fn exim_asks_by_call() {
+    let home = tempfile::tempdir().expect("a folder");
+    let folder = home.path();
+    let procedures = folder.join("procedures");
+    std::fs::create_dir_all(&procedures).expect("a folder");
+    let code = "return function(message) \
+        if (message:header('Subject') or ''):find('BAD') then return 'reject', 'not this' end end";
+    std::fs::write(procedures.join("judge.luau"), code).expect("written");
+    let settings = "rules.paths = []\n[[scope]]\npath = \"/mail\"\nrun = [\"/judge\"]\n";
+    let gateway = Gateway::start_in(folder, settings);
+    let config = exim_config(folder, &adapted(&recipe("Exim, by call"), &gateway));
+    let good = exim(folder, &config, "good news");
+    assert!(good.contains("250 OK id="), "{good}");
+    let bad = exim(folder, &config, "BAD news");
+    assert!(bad.contains("550 not this"), "{bad}");
+    // Without a gateway mail passes.
+    gateway.kill();
+    let unjudged = exim(folder, &config, "BAD news");
+    assert!(unjudged.contains("250 OK id="), "{unjudged}");
+}
+
+/// A clamd of its own, with one signature of ours: no virus, and no database to be fetched.
+struct Clamd(Child);
+
+impl Clamd {
+    fn start(folder: &Path) -> Self {
+        let unpacked = root().join(".peers/clamav");
+        let signature: String = SIGNATURE
+            .bytes()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        std::fs::create_dir(folder.join("signatures")).expect("a folder");
+        std::fs::write(
+            folder.join("signatures/own.ndb"),
+            format!("Own.Signature:0:*:{signature}\n"),
+        )
+        .expect("written");
+        let place = folder.display();
+        let config = format!(
+            "Foreground yes\nDatabaseDirectory {place}/signatures\nLocalSocket {place}/clamd\n"
+        );
+        std::fs::write(folder.join("clamd.conf"), config).expect("written");
+        let child = Command::new(unpacked.join("usr/sbin/clamd"))
+            .arg("-c")
+            .arg(folder.join("clamd.conf"))
+            .env("LD_LIBRARY_PATH", unpacked.join("lib"))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the peer clamd of tests/install-peers");
+        let clamd = Self(child);
+        support::await_some("clamd listens", || {
+            UnixStream::connect(folder.join("clamd")).ok()
+        });
+        clamd
+    }
+}
+
+impl Drop for Clamd {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+const SIGNATURE: &str = "a text that nothing but this test holds to be a virus";
+/// The same in a file beside a text.
+const ATTACHED: &str = "YSB0ZXh0IHRoYXQgbm90aGluZyBidXQgdGhpcyB0ZXN0IGhvbGRzIHRvIGJlIGEgdmlydXM=";
+
+#[test]
+fn clamd_finds_viruses() {
+    let home = tempfile::tempdir().expect("a folder");
+    let folder = home.path();
+    let clamd = Clamd::start(folder);
+    let recipe = recipe("ClamAV").replace(
+        "/run/clamav/clamd.ctl",
+        &folder.join("clamd").display().to_string(),
+    );
+    let gateway = Gateway::start_in(folder, &format!("rules.paths = []\n{recipe}"));
+    let ask = |mail: &str| {
+        std::fs::write(folder.join("mail"), mail).expect("written");
+        let output = Command::new(call_client())
+            .args(["-p", &gateway.port("call").to_string(), "/mail"])
+            .arg(folder.join("mail"))
+            .output()
+            .expect("it runs");
+        (output.status.code(), text_of(&output))
+    };
+    let head = "From: a@example.org\r\nSubject: x\r\n";
+    let clean = ask(&format!("{head}\r\nnothing\r\n"));
+    assert_eq!(clean.0, Some(0), "{}", clean.1);
+    let attached = format!(
+        "{head}MIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n\r\nlook\r\n\
+         --b\r\nContent-Type: application/octet-stream; name=x.bin\r\n\
+         Content-Transfer-Encoding: base64\r\n\r\n{ATTACHED}\r\n--b--\r\n"
+    );
+    for mail in [format!("{head}\r\n{SIGNATURE}\r\n"), attached] {
+        let (code, text) = ask(&mail);
+        assert_eq!(code, Some(1), "{text}");
+        assert!(text.contains("Own.Signature"), "{text}");
+    }
+    // A virus scanner that is away lets nothing pass.
+    drop(clamd);
+    let (code, text) = ask(&format!("{head}\r\nnothing\r\n"));
+    assert_eq!(code, Some(75), "{text}");
 }

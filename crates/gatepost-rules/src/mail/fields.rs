@@ -344,9 +344,10 @@ impl Mail<'_> {
     /// need not be taken apart.
     fn bare_text(&self) -> Option<String> {
         let head = self.head();
-        let has_form = head.fields.iter().any(|field| {
-            super::ascii::starts_with_ignore_case(field.name(), b"content-")
-        });
+        let has_form = head
+            .fields
+            .iter()
+            .any(|field| super::ascii::starts_with_ignore_case(field.name(), b"content-"));
         if has_form || !head.body.is_ascii() {
             return None;
         }
@@ -470,7 +471,10 @@ mod tests {
 
     #[test]
     fn what_says_its_form_is_taken_apart() {
-        for head in ["Content-Type: text/html", "content-transfer-encoding: base64"] {
+        for head in [
+            "Content-Type: text/html",
+            "content-transfer-encoding: base64",
+        ] {
             let message = format!("{head}\r\n\r\nabc\r\n");
             assert_eq!(Mail::parse(message.as_bytes()).bare_text(), None, "{head}");
         }

@@ -138,7 +138,8 @@ impl Scenario for Calls {
                         session.call_at(at);
                     }
                 }
-                for index in 0..connections.min(usize::try_from(due - made).unwrap_or(connections)) {
+                for index in 0..connections.min(usize::try_from(due - made).unwrap_or(connections))
+                {
                     let index = (made as usize + index) % connections;
                     let requests = sessions
                         .conversation(index)

@@ -74,7 +74,10 @@ impl Shared {
 
     pub(super) fn describe(&self, span: Nanoseconds) -> String {
         let rate = self.answered as f64 / clock::seconds(span.max(1));
-        format!("{rate:.0}/s, {} calls, {} failed", self.answered, self.failed)
+        format!(
+            "{rate:.0}/s, {} calls, {} failed",
+            self.answered, self.failed
+        )
     }
 
     fn count(&mut self, answer: &[u8], begun: Nanoseconds, now: Nanoseconds) {
