@@ -43,6 +43,8 @@ mod shortcircuit;
 mod survey;
 mod users;
 
+#[doc(hidden)]
+pub use pattern::check_any_pattern;
 pub use learning::{Learning, LearningSettings, TeachError, Teaching};
 pub use problem::{Problem, Severity};
 pub use report::{Hit, Report};

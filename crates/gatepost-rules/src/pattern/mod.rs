@@ -10,6 +10,7 @@
 mod automaton;
 mod backtracking;
 mod byte_set;
+mod check;
 mod class;
 mod delimited;
 mod literals;
@@ -23,6 +24,7 @@ use std::borrow::Cow;
 use std::sync::OnceLock;
 
 pub(crate) use byte_set::ByteSet;
+pub use check::check_any_pattern;
 pub(crate) use node::{Assertion, Greed, Node};
 pub(crate) use parser::Modifiers;
 use pcre::{Error, Use};

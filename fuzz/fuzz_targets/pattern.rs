@@ -1,0 +1,6 @@
+//! A Perl regular expression, translated for both engines, on a text.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| gatepost_rules::check_any_pattern(data));
