@@ -43,9 +43,9 @@ mod shortcircuit;
 mod survey;
 mod users;
 
+pub use learning::{Learning, LearningSettings, TeachError, Teaching};
 #[doc(hidden)]
 pub use pattern::check_any_pattern;
-pub use learning::{Learning, LearningSettings, TeachError, Teaching};
 pub use problem::{Problem, Severity};
 pub use report::{Hit, Report};
 pub use rule_set::{NearMiss, RuleSet, Statistics};

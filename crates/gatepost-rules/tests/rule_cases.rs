@@ -196,6 +196,80 @@ fn spamassassin_says_so_too() {
     check("theirs:", theirs);
 }
 
+/// Functions of the stock rules that hit in no case here, and why.
+const HIT_ELSEWHERE: [(&str, &str); 12] = [
+    ("check_dcc*", "a service of others that is not asked"),
+    ("check_pyzor*", "a service of others that is not asked"),
+    ("check_razor2*", "a service of others that is not asked"),
+    ("short_url*", "follows links, which is not done"),
+    ("check_language", "languages.txt"),
+    ("siq_*", "a service of others that is not asked"),
+    (
+        "html_charset_faraway",
+        "functions.txt; SpamAssassin forgets the character sets it found",
+    ),
+    (
+        "check_dkim_testing",
+        "senders.rs; SpamAssassin forgets that it found a test",
+    ),
+    ("check_bayes", "bayes_agreement.rs, learning.rs"),
+    ("check_from_in_auto_w*", "learning.rs"),
+    ("check_senders_reputation", "learning.rs"),
+    ("check_shortcircuit", "shortcircuit.txt, by the directive"),
+];
+
+/// Every function that Debian's rules call hits in a case that SpamAssassin confirms, or is among
+/// the tests of the network.
+#[test]
+fn each_function_of_the_stock_rules_has_a_case() {
+    let functions = |text: &str| -> Vec<(String, String)> {
+        let lines = text.lines().filter_map(|line| {
+            let (rule, call) = line.split_once("eval:")?;
+            let name = rule.split_whitespace().nth(1)?;
+            let function = call.split('(').next()?;
+            Some((name.to_owned(), function.trim().to_owned()))
+        });
+        lines.collect()
+    };
+    let mut hit: Vec<String> = Vec::new();
+    for file in files() {
+        let expected = file.cases.iter().flat_map(|case| case.expected.split(' '));
+        let names: Vec<&str> = expected.collect();
+        let calls = functions(&file.rules).into_iter();
+        hit.extend(
+            calls
+                .filter(|(name, _)| names.contains(&name.as_str()))
+                .map(|(_, call)| call),
+        );
+    }
+    let network = [
+        include_str!("data/network/lists.cf"),
+        include_str!("data/network/senders.cf"),
+    ];
+    hit.extend(
+        network
+            .iter()
+            .flat_map(|text| functions(text))
+            .map(|(_, call)| call),
+    );
+    let mut missing = Vec::new();
+    let stock = std::fs::read_dir("/usr/share/spamassassin");
+    for entry in stock.expect("the peer 'spamassassin' is installed") {
+        let path = entry.expect("an entry").path();
+        let text = std::fs::read(&path).unwrap_or_default();
+        for (_, function) in functions(&String::from_utf8_lossy(&text)) {
+            let is_elsewhere = HIT_ELSEWHERE.iter().any(|(known, _)| {
+                let start = known.strip_suffix('*');
+                start.map_or(function == *known, |start| function.starts_with(start))
+            });
+            if !is_elsewhere && !hit.contains(&function) && !missing.contains(&function) {
+                missing.push(function);
+            }
+        }
+    }
+    assert_eq!(missing, [""; 0], "functions without a case that hits");
+}
+
 /// Texts of several languages by the models that SpamAssassin brings, and what it says of them.
 #[test]
 fn languages_are_told_apart_as_spamassassin_does() {

@@ -45,6 +45,10 @@ pub(crate) struct SenderSettings {
     pub(crate) network_prefix: String,
     /// Texts, and their hashes, that no list is asked about.
     pub(crate) hashes_ignored: HashSet<String>,
+    /// What is taken for an address.
+    pub(crate) hashed_addresses: Option<AddressPattern>,
+    /// Addresses that no list is asked about: of everybody's, not of a person.
+    pub(crate) addresses_not_hashed: Option<Pattern>,
     /// Mail domains by their other names.
     pub(crate) mail_domains: HashMap<String, String>,
     /// Which mail domains a list is asked about, by the name of the choice.
@@ -65,6 +69,8 @@ impl Default for SenderSettings {
             networks_v6: Vec::new(),
             network_prefix: "AS".to_owned(),
             hashes_ignored: HashSet::new(),
+            hashed_addresses: None,
+            addresses_not_hashed: None,
             mail_domains: HashMap::new(),
             mail_domain_choices: HashMap::new(),
         }
@@ -110,6 +116,14 @@ impl SenderSettings {
                 let words = value.split_whitespace().map(str::to_ascii_lowercase);
                 self.hashes_ignored.extend(words);
             }
+            "hashbl_email_regex" => match AddressPattern::new(value) {
+                Ok(pattern) => self.hashed_addresses = Some(pattern),
+                Err(reason) => return Some(Directive::Invalid(reason)),
+            },
+            "hashbl_email_welcomelist" => match Pattern::with_flags(value, "") {
+                Ok(pattern) => self.addresses_not_hashed = Some(pattern),
+                Err(reason) => return Some(Directive::Invalid(reason)),
+            },
             "hashbl_email_domain_alias" => {
                 let lower = value.to_ascii_lowercase();
                 let mut words = lower.split_whitespace();
@@ -159,6 +173,26 @@ impl SenderSettings {
         };
         self.practices.insert(domain.to_owned(), practice);
         Directive::Taken
+    }
+}
+
+/// What `hashbl_email_regex` takes for an address.
+#[derive(Clone, Debug)]
+pub(crate) struct AddressPattern {
+    pub(crate) pattern: Pattern,
+    /// It said `_TLDS_`: the address must end in a top-level domain that exists.
+    pub(crate) ends_in_domain: bool,
+}
+
+impl AddressPattern {
+    fn new(text: &str) -> Result<Self, String> {
+        const DOMAIN: &str = "_TLDS_";
+        // The longest name that may be one; whether it is, the boundaries say.
+        let body = text.replace(DOMAIN, r"(?:[A-Za-z0-9-]+(?![A-Za-z0-9-]|\.[A-Za-z0-9]))");
+        Ok(Self {
+            pattern: Pattern::with_flags(&body, "")?,
+            ends_in_domain: text.contains(DOMAIN),
+        })
     }
 }
 

@@ -85,7 +85,16 @@ fn fits(glob: &[u8], text: &[u8]) -> bool {
 
 /// A pattern for a glob: `*` is any text, `?` any character.
 pub(crate) fn glob(text: &str) -> Result<Pattern, String> {
-    let mut pattern = String::from("^");
+    Pattern::with_flags(&format!("^{}$", glob_body(text)), "i")
+}
+
+/// The same for one that may stand anywhere in a text.
+pub(super) fn glob_within(text: &str) -> Result<Pattern, String> {
+    Pattern::with_flags(&glob_body(text), "i")
+}
+
+fn glob_body(text: &str) -> String {
+    let mut pattern = String::new();
     for letter in text.chars() {
         match letter {
             '*' => pattern.push_str(".*"),
@@ -97,8 +106,7 @@ pub(crate) fn glob(text: &str) -> Result<Pattern, String> {
             }
         }
     }
-    pattern.push('$');
-    Pattern::with_flags(&pattern, "i")
+    pattern
 }
 
 #[cfg(test)]

@@ -74,6 +74,11 @@ impl<'a> Arguments<'a> {
         self.optional(index).map(Pattern::compile).transpose()
     }
 
+    /// A pattern without delimiters that must be there.
+    pub(super) fn bare_pattern(&self, index: usize) -> Result<Pattern, String> {
+        Pattern::with_flags(self.text(index)?, "")
+    }
+
     /// A pattern that must be there.
     pub(super) fn pattern(&self, index: usize) -> Result<Pattern, String> {
         Pattern::compile(self.text(index)?)

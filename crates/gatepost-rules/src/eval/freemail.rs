@@ -135,7 +135,9 @@ fn find_body_freemails(mail: &Mail<'_>) -> Option<Vec<Vec<u8>>> {
         if memchr::memchr(b'@', line).is_none() {
             continue;
         }
-        let line = without_quoting(mail, line);
+        let line = without_links(line);
+        let found = addresses_in(mail, &line).map(|(start, end, _)| (start, end));
+        let line = without_quoted(&line, found);
         for (_, _, address) in addresses_in(mail, &line) {
             note(address, &mut addresses);
             if addresses.len() >= BODY_ADDRESSES_MAX {
@@ -179,8 +181,8 @@ pub(crate) fn addresses_in<'t>(
     })
 }
 
-/// Without links that contain addresses, and without addresses that name who is quoted.
-fn without_quoting(mail: &Mail<'_>, line: &[u8]) -> Vec<u8> {
+/// Without links that contain addresses.
+pub(crate) fn without_links(line: &[u8]) -> Vec<u8> {
     let mut text = Vec::with_capacity(line.len());
     let mut from = 0;
     for (start, end) in LINK_WITH_ADDRESS.spans(line) {
@@ -189,9 +191,17 @@ fn without_quoting(mail: &Mail<'_>, line: &[u8]) -> Vec<u8> {
         from = end;
     }
     text.extend_from_slice(line.get(from..).unwrap_or_default());
+    text
+}
+
+/// Without addresses, which stand at these places, that name who is quoted.
+pub(crate) fn without_quoted(
+    text: &[u8],
+    addresses: impl Iterator<Item = (usize, usize)>,
+) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut from = 0;
-    for (start, end, _) in addresses_in(mail, &text) {
+    for (start, end) in addresses {
         let before = text.get(..start).unwrap_or_default();
         let after = text.get(end..).unwrap_or_default();
         let bracket = usize::from(before.ends_with(b"<"));

@@ -56,7 +56,7 @@ pub(super) const FUNCTIONS: &[Entry] = &[
         })
     }),
     ("image_name_regex", |arguments| {
-        let pattern = arguments.pattern(0)?;
+        let pattern = arguments.bare_pattern(0)?;
         bound(move |mail| {
             images(mail).measured(None).any(|image| {
                 image

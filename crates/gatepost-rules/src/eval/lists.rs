@@ -1,6 +1,7 @@
 //! What rule files say to the eval functions: lists of addresses and hosts, locales, limits.
 
-use super::address_list::{AddressList, glob};
+use super::address_list::{AddressList, glob, glob_within};
+use super::office::OfficeSettings;
 use super::phishing::Feeds;
 use super::text_cat::Languages;
 use crate::mail::{Directive, Pattern};
@@ -48,6 +49,7 @@ pub(crate) struct Lists {
     pub(crate) from_name_check: u32,
     pub(crate) languages: Languages,
     pub(crate) phishing: Feeds,
+    pub(crate) office: OfficeSettings,
 }
 
 /// Domains with wildcards, compiled to one pattern when first asked.
@@ -105,6 +107,7 @@ impl Default for Lists {
             from_name_check: 1,
             languages: Languages::default(),
             phishing: Feeds::default(),
+            office: OfficeSettings::default(),
         }
     }
 }
@@ -121,7 +124,8 @@ impl Lists {
             return taken;
         }
         let taken = self.languages.directive(name, value);
-        if let Some(taken) = taken.or_else(|| self.phishing.directive(name, value)) {
+        let taken = taken.or_else(|| self.phishing.directive(name, value));
+        if let Some(taken) = taken.or_else(|| self.office.directive(name, value)) {
             return taken;
         }
         let number = value.trim().parse::<usize>();
@@ -292,7 +296,7 @@ fn set(target: &mut usize, number: Result<usize, std::num::ParseIntError>) -> Di
 }
 
 fn push_subject(list: &mut Vec<Pattern>, value: &str) -> Directive {
-    match glob(value.trim()) {
+    match glob_within(value.trim()) {
         Ok(pattern) => {
             list.push(pattern);
             Directive::Taken

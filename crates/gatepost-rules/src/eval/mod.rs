@@ -5,9 +5,11 @@
 //! computes. Functions are grouped as SpamAssassin groups them, one plugin a module; what several
 //! functions of a plugin need is found once a message and kept in [`Findings`].
 
+mod access;
 mod address_list;
 mod antivirus;
 mod arguments;
+mod berkeley_hash;
 mod body;
 mod dates;
 mod forged;
@@ -19,6 +21,7 @@ mod image;
 mod lists;
 mod locale;
 mod mime;
+mod office;
 mod pdf;
 mod phishing;
 mod recipients;
@@ -30,8 +33,9 @@ mod vbounce;
 mod welcomelist;
 
 pub(crate) use address_list::glob;
-pub(crate) use freemail::addresses_in;
+pub(crate) use freemail::{addresses_in, without_links, without_quoted};
 pub(crate) use lists::Lists;
+pub(crate) use office::document_links;
 pub use uri_detail::prepare_uri_detail;
 
 use crate::mail::Mail;
@@ -65,6 +69,7 @@ pub(crate) struct Findings {
     dates: OnceCell<dates::DateFindings>,
     recipients: OnceCell<recipients::RecipientFindings>,
     images: OnceCell<image::Images>,
+    office: OnceCell<office::Office>,
     pdf: OnceCell<pdf::Files>,
     freemail: OnceCell<Option<Vec<Vec<u8>>>>,
     from_name: OnceCell<from_name::FromNameFindings>,
@@ -101,7 +106,7 @@ pub enum EvalProblem {
     },
 }
 
-const TABLES: [&[Entry]; 20] = [
+const TABLES: [&[Entry]; 22] = [
     header::FUNCTIONS,
     forged::FUNCTIONS,
     dates::FUNCTIONS,
@@ -122,11 +127,13 @@ const TABLES: [&[Entry]; 20] = [
     pdf::FUNCTIONS,
     phishing::FUNCTIONS,
     text_cat::FUNCTIONS,
+    office::FUNCTIONS,
+    access::FUNCTIONS,
 ];
 
 /// What functions that are known, but cannot run here, lack. A name that ends in `*` stands for all
 /// that begin so.
-const OFF: [(&str, &str); 10] = [
+const OFF: [(&str, &str); 8] = [
     ("check_senders_reputation", "DNS"),
     ("check_dcc*", "DCC"),
     ("check_pyzor*", "Pyzor"),
@@ -134,9 +141,7 @@ const OFF: [(&str, &str); 10] = [
     ("siq_*", "SIQ"),
     ("check_bayes*", "Bayes"),
     ("check_from_in_auto_*", "the address list"),
-    ("check_access_database", "the access database"),
     ("check_txrep*", "the address list"),
-    ("check_olemacro*", "OLEVBMacro"),
 ];
 
 /// Whether a function of this name exists and can run here.

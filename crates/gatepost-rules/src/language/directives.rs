@@ -122,7 +122,6 @@ const WITHOUT_EFFECT: &[(&str, NoEffect)] = &[
     ("lock_method", PROGRAM),
     ("max_short_url*", NETWORK),
     ("mbox_format_from_regex", PROGRAM),
-    ("olemacro_*", PLUGIN),
     ("pyzor_*", NETWORK),
     ("razor_*", NETWORK),
     ("rbl_*", NETWORK),

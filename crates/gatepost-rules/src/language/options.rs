@@ -302,6 +302,10 @@ pub(super) fn load_plugin(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
     if module.is_empty() {
         return Err(LineProblem::missing());
     }
+    // Its links in documents count as links of the message, whether or not a rule of it is there.
+    if module.ends_with("::OLEVBMacro") {
+        loader.definitions.configuration.lists.office.is_loaded = true;
+    }
     loader.plugins.load(module).map_err(|_| LineProblem {
         severity: crate::Severity::Warning,
         cause: "plugin not here",

@@ -170,6 +170,14 @@ const FEATURES: &[(&str, &[&str])] = &[
             "has_tflags_range",
         ],
     ),
+    (
+        "Plugin::OLEVBMacro",
+        &[
+            "has_olemacro_mhtml_uri",
+            "has_olemacro_redirect_uri",
+            "has_olertfobject",
+        ],
+    ),
     ("Plugin::Pyzor", &["has_fork", "has_perl"]),
     ("Plugin::Razor2", &["has_fork"]),
     (

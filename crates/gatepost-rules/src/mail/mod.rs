@@ -221,8 +221,10 @@ impl<'a> Mail<'a> {
 
     /// Every link with its details.
     pub fn uri_list(&self) -> &UriList {
-        self.uris
-            .get_or_init(|| uri::collect(self.body(), self.html_all(), self.configuration))
+        self.uris.get_or_init(|| {
+            let attached = crate::eval::document_links(self);
+            uri::collect(self.body(), self.html_all(), attached, self.configuration)
+        })
     }
 
     /// What `uri` rules match: every link of the text and the HTML, as written and canonical.

@@ -1,5 +1,6 @@
 //! Lists that are asked by the hash of an address, a link, a text or a file: SpamAssassin's HashBL.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use md5::{Digest, Md5};
@@ -7,8 +8,8 @@ use ring::digest;
 
 use super::views::Views;
 use super::wire::{Kind, Question, Record};
-use crate::eval::addresses_in;
-use crate::mail::Pattern;
+use crate::eval::{addresses_in, without_links, without_quoted};
+use crate::mail::{Mail, Pattern};
 
 /// Questions of one rule about one message, unless it says `max=`.
 const QUESTIONS_MAX: usize = 10;
@@ -39,7 +40,7 @@ pub(crate) struct HashTest {
     subtest: Option<Pattern>,
 }
 
-// As hashbl_email_welcomelist: addresses of everybody's.
+// Addresses of everybody's, unless hashbl_email_welcomelist says which.
 crate::eval::pattern!(
     NO_PERSON,
     r"^(?:abuse|support|sales|info|helpdesk|contact|kontakt|(?:post|host|domain)master|undisclosed.*|request-[a-f0-9]{16}|bounced?-|[a-f0-9]{8}(?:\.[a-f0-9]{8}|-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{12})|.+=.+=.+)@",
@@ -259,28 +260,19 @@ impl HashTest {
         for place in places.split('/').map(str::trim) {
             let addresses: Vec<Vec<u8>> = match place {
                 "ALLFROM" => mail.sender_addresses(),
-                "body" => {
-                    let lines = mail.body().iter();
-                    lines
-                        .flat_map(|line| {
-                            addresses_in(mail, line)
-                                .map(|(_, _, address)| address)
-                                .collect::<Vec<_>>()
-                        })
-                        .collect()
-                }
+                "body" => self.addresses_in_body(mail),
                 header => {
                     let values = mail.values_of(header);
-                    let all = values.iter().flat_map(|value| {
-                        addresses_in(mail, value)
-                            .map(|(_, _, address)| address)
-                            .collect::<Vec<_>>()
-                    });
+                    let all = values
+                        .iter()
+                        .flat_map(|value| hashed_addresses(mail, value));
                     all.collect()
                 }
             };
+            let no_person = settings.addresses_not_hashed.as_ref().unwrap_or(&NO_PERSON);
             for address in addresses {
-                if recipients.contains(&address) || NO_PERSON.is_match(&address) {
+                let lower = address.to_ascii_lowercase();
+                if recipients.contains(&lower) || no_person.is_match(&address) {
                     continue;
                 }
                 let text = String::from_utf8_lossy(&address).into_owned();
@@ -307,6 +299,37 @@ impl HashTest {
         found
     }
 
+    /// The addresses that links of the text name, and those that stand in it.
+    fn addresses_in_body(&self, mail: &Mail<'_>) -> Vec<Vec<u8>> {
+        let mut found = Vec::new();
+        for link in &mail.uri_list().details {
+            let is_only_linked = link.types.contains(&"a") && !link.types.contains(&"parsed");
+            let scheme = link.raw.get(..7).unwrap_or_default();
+            if is_only_linked && scheme.eq_ignore_ascii_case(b"mailto:") {
+                found.extend(hashed_addresses(
+                    mail,
+                    link.raw.get(7..).unwrap_or_default(),
+                ));
+            }
+        }
+        for line in mail
+            .body()
+            .iter()
+            .filter(|line| memchr::memchr(b'@', line).is_some())
+        {
+            let mut line = Cow::Borrowed(line);
+            if self.has("nouri") {
+                line = Cow::Owned(without_links(&line));
+            }
+            if self.has("noquote") {
+                let places = hashed_places(mail, &line);
+                line = Cow::Owned(without_quoted(&line, places.into_iter()));
+            }
+            found.extend(hashed_addresses(mail, &line));
+        }
+        found
+    }
+
     /// What of an address is hashed.
     fn part_of(&self, user: &str, domain: &str, registered: &str) -> String {
         let mut user = user.to_owned();
@@ -326,6 +349,33 @@ impl HashTest {
             format!("{user}@{domain}")
         }
     }
+}
+
+/// Where addresses stand, as `hashbl_email_regex` or else SpamAssassin finds them.
+fn hashed_places(mail: &Mail<'_>, text: &[u8]) -> Vec<(usize, usize)> {
+    let configuration = mail.configuration();
+    let Some(chosen) = &configuration.senders.hashed_addresses else {
+        return addresses_in(mail, text)
+            .map(|(start, end, _)| (start, end))
+            .collect();
+    };
+    let is_address = |&(start, end): &(usize, usize)| {
+        let address = text.get(start..end).unwrap_or_default();
+        let domain = address
+            .rsplit(|&byte| byte == b'@')
+            .next()
+            .unwrap_or_default();
+        let domain = String::from_utf8_lossy(domain).to_ascii_lowercase();
+        !chosen.ends_in_domain || configuration.boundaries.is_valid(&domain)
+    };
+    chosen.pattern.spans(text).filter(is_address).collect()
+}
+
+fn hashed_addresses(mail: &Mail<'_>, text: &[u8]) -> Vec<Vec<u8>> {
+    let places = hashed_places(mail, text).into_iter();
+    places
+        .filter_map(|(start, end)| text.get(start..end).map(<[u8]>::to_vec))
+        .collect()
 }
 
 fn hexadecimal(bytes: &[u8]) -> String {

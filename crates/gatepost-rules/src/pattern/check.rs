@@ -46,7 +46,12 @@ pub fn check_any_pattern(data: &[u8]) {
     let Ok(found) = pattern.search(text, 0, &mut go_on) else {
         return;
     };
-    let shown = || (body.escape_ascii().to_string(), text.escape_ascii().to_string());
+    let shown = || {
+        (
+            body.escape_ascii().to_string(),
+            text.escape_ascii().to_string(),
+        )
+    };
     if let Some(regex) = pattern.automaton() {
         assert_eq!(automaton::find(regex, text, 0), found, "{:?}", shown());
     }
@@ -55,7 +60,8 @@ pub fn check_any_pattern(data: &[u8]) {
         assert!(start <= end && end <= text.len(), "{:?}", shown());
         assert!(end - start >= tree.min_len(), "{:?}", shown());
         let first = tree.first_bytes();
-        let fits = first.is_none_or(|first| text.get(start).is_some_and(|&byte| first.contains(byte)));
+        let fits =
+            first.is_none_or(|first| text.get(start).is_some_and(|&byte| first.contains(byte)));
         assert!(fits, "{:?}", shown());
     }
     if let Ok((begins, _)) = pattern.begins_at(text, 0..=text.len(), go_on) {
@@ -71,9 +77,46 @@ mod tests {
 
     /// Of these patterns are made.
     const PIECES: [&str; 40] = [
-        "a", "b", "A", "ab", "\\w", "\\d", "\\s", "\\S", "\\b", "\\B", ".", "^", "$", "\\z", "\\A", "[ab]",
-        "[^a]", "[a-c\\d]", "[[:alpha:]]", "(", "(?:", "(?i:", "(?=", "(?!", "(?<=a", "(?<!b", "(?>", ")", "|",
-        "*", "+", "?", "*?", "+?", "{1,2}", "{0,3}?", "++", "\\1", "\\x61", "\\.",
+        "a",
+        "b",
+        "A",
+        "ab",
+        "\\w",
+        "\\d",
+        "\\s",
+        "\\S",
+        "\\b",
+        "\\B",
+        ".",
+        "^",
+        "$",
+        "\\z",
+        "\\A",
+        "[ab]",
+        "[^a]",
+        "[a-c\\d]",
+        "[[:alpha:]]",
+        "(",
+        "(?:",
+        "(?i:",
+        "(?=",
+        "(?!",
+        "(?<=a",
+        "(?<!b",
+        "(?>",
+        ")",
+        "|",
+        "*",
+        "+",
+        "?",
+        "*?",
+        "+?",
+        "{1,2}",
+        "{0,3}?",
+        "++",
+        "\\1",
+        "\\x61",
+        "\\.",
     ];
 
     proptest! {

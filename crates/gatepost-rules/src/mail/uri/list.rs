@@ -44,10 +44,11 @@ pub struct UriList {
     index: HashMap<Vec<u8>, usize>,
 }
 
-/// Finds the links in the rendered text and in the HTML parts.
+/// Finds the links in the rendered text and in the HTML parts, and adds those of attached documents.
 pub(crate) fn collect<'a>(
     body: &Lines,
     html: impl Iterator<Item = &'a HtmlFacts>,
+    attached: &[Vec<u8>],
     configuration: &Configuration,
 ) -> UriList {
     let mut list = UriList::default();
@@ -84,6 +85,9 @@ pub(crate) fn collect<'a>(
                 );
             }
         }
+    }
+    for link in attached {
+        list.add(link, &["parsed"], false, configuration);
     }
     let mut seen = HashSet::new();
     for uri in &list.details {

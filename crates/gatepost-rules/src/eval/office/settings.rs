@@ -1,0 +1,97 @@
+//! What rule files say about office files: the directives that begin with `olemacro_`.
+
+use crate::mail::{Directive, Pattern};
+
+/// Which files are looked at, and how far.
+#[derive(Clone, Debug)]
+pub(crate) struct OfficeSettings {
+    /// Links in documents count as links of the message; so where the plugin is loaded.
+    pub(crate) is_loaded: bool,
+    pub(super) files_max: usize,
+    pub(super) members_max: usize,
+    pub(super) archives_depth_max: usize,
+    pub(super) looks_at_all: bool,
+    pub(super) prefers_disposition: bool,
+    pub(super) file_bytes_max: usize,
+    pub(super) documents: Pattern,
+    pub(super) macro_documents: Pattern,
+    pub(super) skipped: Pattern,
+    pub(super) skipped_types: Pattern,
+    pub(super) archives: Pattern,
+    pub(super) download: Pattern,
+}
+
+fn built_in(pattern: &str) -> Pattern {
+    Pattern::with_flags(pattern, "")
+        .unwrap_or_else(|error| unreachable!("built-in pattern: {error}"))
+}
+
+impl Default for OfficeSettings {
+    fn default() -> Self {
+        Self {
+            is_loaded: false,
+            files_max: 5,
+            members_max: 8,
+            archives_depth_max: 2,
+            looks_at_all: false,
+            prefers_disposition: true,
+            file_bytes_max: 1_024_000,
+            documents: built_in(
+                "(?:doc|docx|dot|pot|ppa|pps|ppt|rtf|sldm|xl|xla|xls|xlsx|xlt|xltx|xslb)$",
+            ),
+            macro_documents: built_in(
+                "(?:docm|dotm|ppam|potm|ppst|ppsm|pptm|sldm|xlm|xlam|xlsb|xlsm|xltm|xps)$",
+            ),
+            skipped: built_in("(?:dotx|potx|ppsx|pptx|sldx)$"),
+            skipped_types: built_in("^text/"),
+            archives: built_in("zip$"),
+            download: built_in(r"cmd(?:\.exe)? /c ms\^h\^ta ht\^tps?:/\^/"),
+        }
+    }
+}
+
+impl OfficeSettings {
+    /// Takes one line of a rule file; `None` if it is about something else.
+    pub(crate) fn directive(&mut self, name: &str, value: &str) -> Option<Directive> {
+        let value = value.trim();
+        let number = match name.strip_prefix("olemacro_")? {
+            "num_mime" => &mut self.files_max,
+            "num_zip" => &mut self.members_max,
+            "zip_depth" => &mut self.archives_depth_max,
+            "max_file" => &mut self.file_bytes_max,
+            "extended_scan" => {
+                self.looks_at_all = matches!(value, "1" | "yes");
+                return Some(Directive::Taken);
+            }
+            "prefer_contentdisposition" => {
+                self.prefers_disposition = matches!(value, "1" | "yes");
+                return Some(Directive::Taken);
+            }
+            other => {
+                let pattern = match other {
+                    "exts" => &mut self.documents,
+                    "macro_exts" => &mut self.macro_documents,
+                    "skip_exts" => &mut self.skipped,
+                    "skip_ctypes" => &mut self.skipped_types,
+                    "zips" => &mut self.archives,
+                    "download_marker" => &mut self.download,
+                    _ => return None,
+                };
+                return Some(match Pattern::with_flags(value, "") {
+                    Ok(compiled) => {
+                        *pattern = compiled;
+                        Directive::Taken
+                    }
+                    Err(reason) => Directive::Invalid(reason),
+                });
+            }
+        };
+        Some(match value.parse() {
+            Ok(parsed) => {
+                *number = parsed;
+                Directive::Taken
+            }
+            Err(_) => Directive::Invalid(format!("{value:?} is no number")),
+        })
+    }
+}

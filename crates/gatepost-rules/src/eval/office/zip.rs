@@ -1,0 +1,141 @@
+//! Members of a ZIP archive, by its central directory (APPNOTE.TXT sections 4.3.6 to 4.3.16).
+//!
+//! Only what office files and their wrappings use: stored and deflated members of one file. What is
+//! inflated is bounded, whatever the archive claims.
+
+use std::borrow::Cow;
+use std::io::Read as _;
+
+use flate2::read::DeflateDecoder;
+
+/// Members of an archive that are looked at.
+const MEMBERS_MAX: usize = 2_000;
+/// Length of the record that ends an archive, and of the longest comment after it, bytes.
+const END_BYTES: usize = 22;
+const COMMENT_BYTES_MAX: usize = 65_535;
+
+/// An archive whose directory could be read.
+pub(super) struct Archive<'d> {
+    data: &'d [u8],
+    pub(super) members: Vec<Member>,
+}
+
+/// An entry of the directory.
+pub(super) struct Member {
+    pub(super) name: Vec<u8>,
+    pub(super) is_encrypted: bool,
+    method: u16,
+    compressed_bytes: usize,
+    header_at: usize,
+}
+
+fn number16(data: &[u8], at: usize) -> Option<usize> {
+    let bytes = data.get(at..at.checked_add(2)?)?.try_into().ok()?;
+    Some(usize::from(u16::from_le_bytes(bytes)))
+}
+
+fn number32(data: &[u8], at: usize) -> Option<usize> {
+    let bytes = data.get(at..at.checked_add(4)?)?.try_into().ok()?;
+    usize::try_from(u32::from_le_bytes(bytes)).ok()
+}
+
+impl<'d> Archive<'d> {
+    pub(super) fn read(data: &'d [u8]) -> Option<Self> {
+        let tail_at = data.len().saturating_sub(END_BYTES + COMMENT_BYTES_MAX);
+        let tail = data.get(tail_at..)?;
+        let end_at = tail_at + memchr::memmem::rfind(tail, b"PK\x05\x06")?;
+        let count = number16(data, end_at + 10)?;
+        let length = number32(data, end_at + 12)?;
+        let claimed = number32(data, end_at + 16)?;
+        // What stands before an archive, as in one that unpacks itself, moves all its places.
+        let start = end_at.checked_sub(length)?;
+        let moved = start.checked_sub(claimed)?;
+        let mut members = Vec::new();
+        let mut at = start;
+        for _ in 0..count.min(MEMBERS_MAX) {
+            let Some((member, next)) = Member::read(data, at, moved) else {
+                break;
+            };
+            members.push(member);
+            at = next;
+        }
+        (!members.is_empty()).then_some(Self { data, members })
+    }
+
+    /// A member's content, of which at most `budget` bytes are inflated and counted off; `None` if it
+    /// is encrypted, broken, compressed in another way or beyond the budget.
+    pub(super) fn content(&self, member: &Member, budget: &mut usize) -> Option<Cow<'d, [u8]>> {
+        if member.is_encrypted {
+            return None;
+        }
+        let names = number16(self.data, member.header_at + 26)?;
+        let extra = number16(self.data, member.header_at + 28)?;
+        let at = member.header_at + 30 + names + extra;
+        let packed = self
+            .data
+            .get(at..at.checked_add(member.compressed_bytes)?)?;
+        match member.method {
+            0 => Some(Cow::Borrowed(packed)),
+            8 => {
+                let mut content = Vec::new();
+                let most = *budget as u64;
+                let read = DeflateDecoder::new(packed)
+                    .take(most + 1)
+                    .read_to_end(&mut content);
+                let is_whole = read.is_ok() && content.len() <= *budget;
+                *budget = budget.saturating_sub(content.len());
+                is_whole.then_some(Cow::Owned(content))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Member {
+    /// The entry at `at`, and where the next one begins.
+    fn read(data: &[u8], at: usize, moved: usize) -> Option<(Self, usize)> {
+        if !data.get(at..)?.starts_with(b"PK\x01\x02") {
+            return None;
+        }
+        let name_end = at + 46 + number16(data, at + 28)?;
+        let member = Self {
+            name: data.get(at + 46..name_end)?.to_vec(),
+            is_encrypted: number16(data, at + 8)? & 1 != 0,
+            method: u16::try_from(number16(data, at + 10)?).ok()?,
+            compressed_bytes: number32(data, at + 20)?,
+            header_at: number32(data, at + 42)?.checked_add(moved)?,
+        };
+        let next = name_end + number16(data, at + 30)? + number16(data, at + 32)?;
+        Some((member, next))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One stored member, `a` with `hello`, after three bytes that are no archive.
+    const STORED: &[u8] = b"MZxPK\x03\x04\x0a\0\0\0\0\0\0\0\0\0\x86\xa6\x10\x36\x05\0\0\0\x05\0\0\0\x01\0\0\0ahello\
+        PK\x01\x02\x1e\x03\x0a\0\0\0\0\0\0\0\0\0\x86\xa6\x10\x36\x05\0\0\0\x05\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0a\
+        PK\x05\x06\0\0\0\0\x01\0\x01\0\x2f\0\0\0\x24\0\0\0\0\0";
+
+    #[test]
+    fn a_member_is_read_wherever_the_archive_begins() {
+        for data in [STORED, &STORED[3..]] {
+            let archive = Archive::read(data).expect("an archive");
+            let [member] = &archive.members[..] else {
+                panic!("one member");
+            };
+            assert_eq!(member.name, b"a");
+            let content = archive.content(member, &mut 0);
+            assert_eq!(content.as_deref(), Some(&b"hello"[..]));
+        }
+    }
+
+    #[test]
+    fn cut_archives_are_none() {
+        for end in 0..STORED.len() - 1 {
+            assert!(Archive::read(&STORED[3..end.max(3)]).is_none(), "{end}");
+        }
+    }
+}

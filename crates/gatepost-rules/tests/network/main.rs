@@ -1,0 +1,15 @@
+//! Rules that ask the network, against a DNS server that the test plays itself.
+
+mod lists;
+mod senders;
+mod server;
+
+use gatepost_rules::{RuleSet, ScanContext};
+
+/// The names of the rules that hit a message, sorted.
+fn hits(rules: &RuleSet, message: &str) -> Vec<String> {
+    let report = rules.scan(message.as_bytes(), &ScanContext::default());
+    let mut names: Vec<String> = report.hits.iter().map(|hit| hit.name.to_string()).collect();
+    names.sort();
+    names
+}
