@@ -22,4 +22,4 @@ pub use message::{Format, Message};
 pub use publication::{Properties, Publication, Qos};
 pub use reply::{Cookie, MalformedReply, Reply, SameSite};
 pub use topic::{TOPIC_BYTES_MAX, TOPIC_LEVELS_MAX, Topic, TopicError, TopicFilter};
-pub use verdict::{Action, RuleHit, Score, UnknownAction, Verdict};
+pub use verdict::{Action, Authentication, RuleHit, Score, UnknownAction, Verdict};

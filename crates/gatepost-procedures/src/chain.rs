@@ -172,6 +172,7 @@ impl Run {
         sum.score = one.score.or(sum.score);
         sum.hits.append(&mut one.hits);
         sum.tags.append(&mut one.tags);
+        sum.authentication.append(&mut one.authentication);
         sum.edits.append(&mut one.edits);
         self.cost.steps += answer.cost.steps;
         self.cost.memory_bytes = self.cost.memory_bytes.max(answer.cost.memory_bytes);

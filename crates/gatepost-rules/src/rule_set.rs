@@ -148,7 +148,8 @@ impl RuleSet {
         let message = message.get(..self.size_max).unwrap_or(message);
         let user = self.user(context);
         let user = user.as_deref();
-        let mail = Mail::parse_with(message, self.configuration_of(user));
+        let mail = Mail::parse_with(message, self.configuration_of(user))
+            .with_envelope_sender(context.envelope_sender);
         let (compiled, lesson) = self.begin(&mail);
         let state = self.run(compiled, &mail, lesson.as_ref(), context);
         self.report(compiled, &mail, lesson, state, user)
@@ -255,7 +256,8 @@ impl RuleSet {
         let message = message.get(..self.size_max).unwrap_or(message);
         let user = self.user(context);
         let user = user.as_deref();
-        let mail = Mail::parse_with(message, self.configuration_of(user));
+        let mail = Mail::parse_with(message, self.configuration_of(user))
+            .with_envelope_sender(context.envelope_sender);
         let (compiled, lesson) = self.begin(&mail);
         let state = self.run(compiled, &mail, lesson.as_ref(), context);
         let near = compiled.program.metas.near(&state);
@@ -349,6 +351,12 @@ impl RuleSet {
             hits,
             autolearn,
             limited: state.limited.iter().filter_map(name).collect(),
+            authentication: mail
+                .findings()
+                .authentication
+                .get()
+                .cloned()
+                .unwrap_or_default(),
             tags: tags(mail),
             preview: report::preview(mail.body()),
             subject_prefix,

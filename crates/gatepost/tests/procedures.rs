@@ -1,8 +1,13 @@
 //! Procedures as people use them: what they change reaches everyone, they are listed and tried out,
 //! and another config is tried on the messages that came.
 
+#[allow(dead_code)] // Its other home asks more of it.
+#[path = "../../gatepost-rules/tests/network/server.rs"]
+mod dns;
 #[path = "procedures/pages.rs"]
 mod pages;
+#[path = "procedures/rules.rs"]
+mod rules;
 mod support;
 
 use std::path::Path;

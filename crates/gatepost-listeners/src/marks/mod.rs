@@ -49,8 +49,6 @@ pub(crate) struct Known<'a> {
     pub(crate) hostname: &'a str,
     /// Who logged in to send it.
     pub(crate) user: Option<&'a str>,
-    /// Its reverse path.
-    pub(crate) sender: Option<&'a str>,
 }
 
 /// What procedures change of a mail, and then the marks.
@@ -132,40 +130,21 @@ fn is_our_result(field: &Present<'_>, known: Known<'_>) -> bool {
         && service.is_some_and(|service| service.eq_ignore_ascii_case(known.hostname))
 }
 
-/// The rules' own names for what an authentication gave.
-const RESULTS_BY_RULE: [(&str, &str, &str); 7] = [
-    ("SPF_PASS", "spf", "pass"),
-    ("SPF_FAIL", "spf", "fail"),
-    ("SPF_SOFTFAIL", "spf", "softfail"),
-    ("SPF_NEUTRAL", "spf", "neutral"),
-    ("SPF_NONE", "spf", "none"),
-    ("DKIM_VALID", "dkim", "pass"),
-    ("DKIM_INVALID", "dkim", "fail"),
-];
-
+/// RFC 8601 § 2.2: our name, then what each method gave.
 fn authentication_results(verdict: &Verdict, known: Known<'_>) -> String {
     let mut text = known.hostname.to_owned();
-    let mut results = Vec::new();
-    if let Some(user) = known.user {
-        results.push(format!("auth=pass smtp.auth={}", value(user)));
-    }
-    for (rule, method, result) in RESULTS_BY_RULE {
-        if verdict.hits.iter().any(|hit| hit.name == rule) {
-            let sender = known.sender.filter(|sender| !sender.is_empty());
-            results.push(match sender {
-                Some(sender) if method == "spf" => {
-                    format!("spf={result} smtp.mailfrom={}", value(sender))
-                }
-                _ => format!("{method}={result}"),
-            });
-        }
-    }
-    if results.is_empty() {
+    if known.user.is_none() && verdict.authentication.is_empty() {
         return text + "; none";
     }
-    for result in results {
-        text += "; ";
-        text += &result;
+    if let Some(user) = known.user {
+        text += "; auth=pass smtp.auth=";
+        text += &value(user);
+    }
+    for one in &verdict.authentication {
+        text += &format!("; {}={}", one.method, one.result);
+        for (name, of_whom) in &one.properties {
+            text += &format!(" {name}={}", value(of_whom));
+        }
     }
     text
 }
@@ -205,12 +184,11 @@ fn subject(mark: &str, present: &[Present<'_>]) -> Option<Edit> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gatepost_message::RuleHit;
+    use gatepost_message::Authentication;
 
     const KNOWN: Known<'_> = Known {
         hostname: "gate.example",
         user: Some("anna b"),
-        sender: Some("anna@example.org"),
     };
 
     fn marked(settings: &MarkSettings, mail: &str, verdict: &Verdict) -> String {
@@ -226,10 +204,19 @@ mod tests {
             ("X-Odd Name".to_owned(), "left out".to_owned()),
             ("X-Tag".to_owned(), "a\r\nBcc: b\n\n\tc\0".to_owned()),
         ];
-        verdict.hits = vec![RuleHit {
-            name: "SPF_PASS".into(),
-            score: -0.1,
-        }];
+        let found = |method, result, properties| Authentication {
+            method,
+            result,
+            properties,
+        };
+        verdict.authentication = vec![
+            found(
+                "spf",
+                "pass",
+                vec![("smtp.mailfrom", "anna@example.org".to_owned())],
+            ),
+            found("dkim", "none", Vec::new()),
+        ];
         verdict
     }
 
@@ -243,7 +230,7 @@ mod tests {
             ..MarkSettings::default()
         };
         let expected = "Authentication-Results: gate.example; auth=pass smtp.auth=\"anna b\"; spf=pass\r\n \
-            smtp.mailfrom=anna@example.org\r\nX-Spam-Flag: YES\r\n\
+            smtp.mailfrom=anna@example.org; dkim=none\r\nX-Spam-Flag: YES\r\n\
             X-Tag: a  Bcc: b   c\r\nX-Spam-Prev-Subject: a\r\n\
             Authentication-Results: other.example; dkim=pass\r\nSubject: [SPAM] y\r\n\r\nz\r\n";
         assert_eq!(marked(&settings, mail, &tagged()), expected);

@@ -140,7 +140,6 @@ impl Connection<'_> {
         let known = Known {
             hostname: &self.context.hostname,
             user: whole.user.as_deref(),
-            sender: whole.transaction.sender.as_deref(),
         };
         let edits = marks::edits(&self.context.settings.marks, &mail, &answer.verdict, known);
         let changes = Changes {

@@ -197,7 +197,6 @@ impl Delivery {
         let known = Known {
             hostname: &context.hostname,
             user: self.envelope.user.as_deref(),
-            sender: self.envelope.sender.as_deref(),
         };
         let body = &mail.message().body;
         let edits = marks::edits(&context.settings.marks, body, mail.verdict(), known);

@@ -88,6 +88,7 @@ impl Procedure for Spamcheck {
 pub(crate) fn scan(rules: &RuleSet, message: &Message) -> Report {
     let context = ScanContext {
         user: message.envelope.user.as_deref(),
+        envelope_sender: message.envelope.sender.as_deref(),
         ..ScanContext::default()
     };
     let report = rules.scan(&message.body, &context);
@@ -126,6 +127,7 @@ pub(crate) fn verdict(settings: &SpamcheckSettings, report: &Report) -> Verdict 
         },
         procedure: String::new(),
         tags,
+        authentication: report.authentication.clone(),
         edits: Vec::new(),
     }
 }

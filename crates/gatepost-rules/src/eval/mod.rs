@@ -76,6 +76,8 @@ pub(crate) struct Findings {
     listed_hosts: OnceCell<Vec<String>>,
     /// Texts of templates' tags that the network knew.
     pub(crate) tags: OnceCell<Vec<(String, String)>>,
+    /// What the network knew of who sent the message.
+    pub(crate) authentication: OnceCell<Vec<gatepost_message::Authentication>>,
     uppercase_percent: OnceCell<f64>,
 }
 

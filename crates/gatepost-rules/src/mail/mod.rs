@@ -123,6 +123,16 @@ impl<'a> Mail<'a> {
         }
     }
 
+    /// With the envelope's sender as its receiver knows it, which the head need not tell; empty for a
+    /// bounce.
+    #[must_use]
+    pub fn with_envelope_sender(self, sender: Option<&str>) -> Self {
+        if let Some(sender) = sender {
+            let _ = self.envelope_from.set(Some(sender.as_bytes().to_vec()));
+        }
+        self
+    }
+
     /// The configuration the views are made under.
     pub fn configuration(&self) -> &'a Configuration {
         self.configuration

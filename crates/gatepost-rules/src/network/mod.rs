@@ -9,6 +9,7 @@
 mod hashes;
 mod lookup;
 mod origin;
+mod results;
 mod senders;
 mod tests_of_rules;
 mod views;
@@ -116,6 +117,13 @@ impl Asked<'_, '_> {
         }
         let mail = self.views.mail();
         let _ = mail.findings().tags.set(origin::tags(mail, &answer));
+        let asked: Vec<&SenderTest> = self
+            .tests
+            .iter()
+            .filter_map(|(_, test)| test.of_sender())
+            .collect();
+        let found = results::results(&self.views.senders, &asked, &answer);
+        let _ = mail.findings().authentication.set(found);
     }
 }
 

@@ -198,8 +198,13 @@ impl<'m, 'a> Senders<'m, 'a> {
     }
 
     /// The server that gave us the message.
-    fn relay(&self) -> Option<&Relay> {
+    pub(super) fn relay(&self) -> Option<&Relay> {
         self.mail.relays().external.first()
+    }
+
+    /// The domain of the first author.
+    pub(super) fn author_domain(&self) -> Option<String> {
+        domain_of(&text(&self.mail.first_of("From:first:addr")?))
     }
 
     fn author_domains(&self) -> Vec<String> {
@@ -211,7 +216,7 @@ impl<'m, 'a> Senders<'m, 'a> {
     }
 
     /// The envelope's sender, where the server that noted it can be believed.
-    fn envelope_sender(&self) -> Option<String> {
+    pub(super) fn envelope_sender(&self) -> Option<String> {
         if let Some(sender) = self.relay().and_then(|relay| relay.envelope_from.clone()) {
             return Some(sender.to_ascii_lowercase());
         }
@@ -229,7 +234,7 @@ impl<'m, 'a> Senders<'m, 'a> {
     }
 
     /// What SPF says of the envelope's sender, or of the greeting's name.
-    fn spf(&self, helo: bool, known: &Known<'_, '_>) -> Result<Option<SpfResult>, Wait> {
+    pub(super) fn spf(&self, helo: bool, known: &Known<'_, '_>) -> Result<Option<SpfResult>, Wait> {
         if let Some(noted) = self.noted_spf(helo) {
             return Ok(Some(noted));
         }
@@ -305,7 +310,7 @@ impl<'m, 'a> Senders<'m, 'a> {
         list.is_some_and(|list| list.contains(address.as_bytes()))
     }
 
-    fn signatures(&self, known: &Known<'_, '_>) -> Result<&[Signed], Wait> {
+    pub(super) fn signatures(&self, known: &Known<'_, '_>) -> Result<&[Signed], Wait> {
         if let Some(signatures) = self.signatures.get() {
             return Ok(signatures);
         }
@@ -455,12 +460,11 @@ impl<'m, 'a> Senders<'m, 'a> {
         Ok(*self.chain.get_or_init(|| chain))
     }
 
-    fn dmarc(&self, known: &Known<'_, '_>) -> Result<Option<DmarcResult>, Wait> {
+    pub(super) fn dmarc(&self, known: &Known<'_, '_>) -> Result<Option<DmarcResult>, Wait> {
         let Some(relay) = self.relay() else {
             return Ok(None);
         };
-        let author = self.mail.first_of("From:first:addr");
-        let Some(author) = author.and_then(|author| domain_of(&text(&author))) else {
+        let Some(author) = self.author_domain() else {
             return Ok(None);
         };
         let boundaries = &self.mail.configuration().boundaries;

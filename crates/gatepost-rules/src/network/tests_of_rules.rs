@@ -172,6 +172,14 @@ fn lists(answer: Option<&Answer>, subtest: Option<&Subtest>) -> bool {
 }
 
 impl NetworkTest {
+    /// What it asks of the sender, if that is what it asks about.
+    pub(super) fn of_sender(&self) -> Option<&SenderTest> {
+        match self {
+            Self::Sender(test) => Some(test),
+            _ => None,
+        }
+    }
+
     /// The questions that can be put now; `answer` gives what was answered so far.
     pub(super) fn questions<'a>(
         &self,

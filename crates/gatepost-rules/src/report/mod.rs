@@ -7,6 +7,8 @@ mod wrap;
 
 use std::sync::Arc;
 
+use gatepost_message::Authentication;
+
 use crate::bayes::Autolearn;
 use crate::language::options::Options;
 use crate::mail::Lines;
@@ -59,6 +61,8 @@ pub struct Report {
     pub hits: Vec<Hit>,
     /// Rules that ran into a limit, so that it is not known whether they match.
     pub limited: Vec<Arc<str>>,
+    /// What SPF, DKIM and DMARC gave, where rules asked the network for it.
+    pub authentication: Vec<Authentication>,
     /// Whether the message was learned by itself, and as what.
     pub autolearn: Autolearn,
     pub(crate) preview: String,

@@ -128,6 +128,10 @@ impl Reloader<'_> {
             }
         };
         let (rules, problems) = load_rules(&config.rules, self.learner);
+        let mistakes = new_mistakes(&self.problems.read(), &problems);
+        if !mistakes.is_empty() {
+            return Report::impossible(mistakes);
+        }
         let before = self.procedures.rules();
         let told = |problems: &[gatepost_procedures::Problem]| -> Vec<String> {
             let mistakes = crate::config::told(&origins, problems);
@@ -163,6 +167,23 @@ impl Reloader<'_> {
             .set_journal_unjudged(config.store.journal_unjudged);
         *self.problems.write() = problems;
     }
+}
+
+/// Mistakes of the rule folders that the running ones do not have. With old ones a folder is in use
+/// already, so that they must not keep a better one out; and a folder may have many, which are all
+/// there when the gateway starts.
+fn new_mistakes(running: &[Problem], new: &[Problem]) -> Vec<String> {
+    let is_known = |problem: &Problem| {
+        let alike = |known: &Problem| {
+            known.file == problem.file
+                && known.rule == problem.rule
+                && known.reason == problem.reason
+        };
+        running.iter().any(alike)
+    };
+    let is_mistake = |problem: &&Problem| problem.severity == Severity::Error && !is_known(problem);
+    let mistakes = new.iter().filter(is_mistake).take(ERRORS_LOGGED);
+    mistakes.map(ToString::to_string).collect()
 }
 
 fn by_name(rules: &RuleSet) -> BTreeMap<String, (f64, u64)> {

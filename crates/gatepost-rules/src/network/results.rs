@@ -1,0 +1,100 @@
+//! What was found of a message's sender, in the words of `Authentication-Results` (RFC 8601).
+//!
+//! Only what the rules asked: a method that no rule wants to know about was not looked into, and
+//! says nothing.
+
+use gatepost_message::Authentication;
+
+use super::senders::{SenderTest, Senders};
+use super::wire::{Answer, Question};
+use crate::authentication::Known;
+use crate::authentication::dkim::Outcome;
+use crate::authentication::dmarc::DmarcResult;
+use crate::authentication::spf::SpfResult;
+
+/// The results of the methods that these tests are about, by what was answered in time.
+pub(super) fn results<'a>(
+    senders: &Senders<'_, '_>,
+    tests: &[&SenderTest],
+    answer: &dyn Fn(&Question) -> Option<&'a Answer>,
+) -> Vec<Authentication> {
+    let known = Known::new(answer, true);
+    let asked = |wanted: fn(&SenderTest) -> bool| tests.iter().any(|test| wanted(test));
+    let mut results = Vec::new();
+    if asked(|test| matches!(test, SenderTest::Spf { .. })) {
+        results.extend(spf(senders, &known));
+    }
+    if asked(|test| matches!(test, SenderTest::Signed(_) | SenderTest::Valid(_))) {
+        results.extend(dkim(senders, &known));
+    }
+    if asked(|test| matches!(test, SenderTest::Dmarc(_))) {
+        results.extend(dmarc(senders, &known));
+    }
+    results
+}
+
+/// RFC 8601 § 2.7.2. A bounce has no sender, and is of whom its server greeted as (RFC 7208 § 2.4).
+fn spf(senders: &Senders<'_, '_>, known: &Known<'_, '_>) -> Option<Authentication> {
+    let sender = senders
+        .envelope_sender()
+        .filter(|sender| !sender.is_empty());
+    let of_greeting = sender.is_none();
+    let result = senders.spf(of_greeting, known).ok()??;
+    let identity = match sender {
+        Some(sender) => ("smtp.mailfrom", sender),
+        None => ("smtp.helo", senders.relay()?.helo.to_ascii_lowercase()),
+    };
+    Some(Authentication {
+        method: "spf",
+        result: match result {
+            SpfResult::None => "none",
+            SpfResult::Neutral => "neutral",
+            SpfResult::Pass => "pass",
+            SpfResult::Fail => "fail",
+            SpfResult::SoftFail => "softfail",
+            SpfResult::TempError => "temperror",
+            SpfResult::PermError => "permerror",
+        },
+        properties: vec![identity],
+    })
+}
+
+/// RFC 8601 § 2.7.1: a result for each signature.
+fn dkim(senders: &Senders<'_, '_>, known: &Known<'_, '_>) -> Vec<Authentication> {
+    let signatures = senders.signatures(known).unwrap_or_default();
+    if signatures.is_empty() {
+        return vec![Authentication {
+            method: "dkim",
+            result: "none",
+            properties: Vec::new(),
+        }];
+    }
+    let result = |signed: &crate::authentication::dkim::Signed| Authentication {
+        method: "dkim",
+        result: match signed.outcome {
+            Outcome::Pass => "pass",
+            Outcome::Fail => "fail",
+            Outcome::TemporaryFailure => "temperror",
+        },
+        properties: vec![
+            ("header.d", signed.domain.clone()),
+            ("header.s", signed.selector.clone()),
+        ],
+    };
+    signatures.iter().map(result).collect()
+}
+
+/// RFC 7489 § 11.2.
+fn dmarc(senders: &Senders<'_, '_>, known: &Known<'_, '_>) -> Option<Authentication> {
+    let result = senders.dmarc(known).ok()??;
+    Some(Authentication {
+        method: "dmarc",
+        result: match result {
+            DmarcResult::NoPolicy => "none",
+            DmarcResult::Pass => "pass",
+            DmarcResult::Fail(_) => "fail",
+            DmarcResult::Unknown => "temperror",
+        },
+        properties: vec![("header.from", senders.author_domain()?)],
+    })
+}
