@@ -47,6 +47,74 @@ const PIECES: [&str; 40] = [
     "charset=utf-16",
 ];
 
+const HTML_PIECES: [&str; 32] = [
+    "<a href=\"http://a.com/\">",
+    "</a>",
+    "<b>",
+    "</b>",
+    "<table><tr><td>",
+    "</table>",
+    "<img src=x width=1>",
+    "<br>",
+    "<p",
+    ">",
+    "<",
+    "</",
+    "<!",
+    "<!--",
+    "--",
+    "-->",
+    "<style>",
+    "</style>",
+    "<script>",
+    "</script>",
+    "<title>",
+    "</title>",
+    " style=\"color: #fff; font-size: 0\"",
+    " color=red",
+    "&lt;",
+    "&#65",
+    "&nbsp;",
+    "&",
+    "\"",
+    "'",
+    "text",
+    "\u{4f60}",
+];
+
+const RECEIVED_PIECES: [&str; 30] = [
+    "from ",
+    "by ",
+    "with ",
+    "id ",
+    "for ",
+    "(",
+    ")",
+    "[",
+    "]",
+    "192.0.2.7",
+    "2001:db8::7",
+    "localhost",
+    "mail.a.com",
+    "unknown",
+    "HELO ",
+    "EHLO ",
+    "helo=",
+    "envelope-from ",
+    "<a@b.com>",
+    "Postfix",
+    "Exim 4.94",
+    "qmail",
+    "ESMTPSA",
+    "Microsoft SMTP Server",
+    "; Sat, 21 Nov 2026 04:00:00 +0000",
+    " ",
+    "\t",
+    "\n ",
+    "@",
+    "\u{e9}",
+];
+
 fn read_all(message: &[u8]) -> usize {
     let mail = Mail::parse(message);
     let views = [
@@ -86,6 +154,38 @@ proptest! {
     fn any_pieces_have_views(pieces in proptest::collection::vec(0..PIECES.len(), 0..60)) {
         let message: String = pieces.iter().map(|&piece| PIECES[piece]).collect();
         read_all(message.as_bytes());
+    }
+
+    #[test]
+    fn any_html_has_views(pieces in proptest::collection::vec(0..HTML_PIECES.len(), 0..60)) {
+        let html: String = pieces.iter().map(|&piece| HTML_PIECES[piece]).collect();
+        let message = format!("Content-Type: text/html\n\n<p>before</p>{html}");
+        read_all(message.as_bytes());
+        let mail = Mail::parse(message.as_bytes());
+        prop_assert!(String::from_utf8_lossy(mail.body().text()).contains("before"), "{html}");
+    }
+
+    #[test]
+    fn any_received_field_is_read(
+        fields in proptest::collection::vec(proptest::collection::vec(0..RECEIVED_PIECES.len(), 0..12), 0..5),
+    ) {
+        let fields: String = fields
+            .iter()
+            .map(|pieces| {
+                let line: String = pieces.iter().map(|&piece| RECEIVED_PIECES[piece]).collect();
+                format!("Received: {line}\n")
+            })
+            .collect();
+        let message = format!("{fields}Subject: x\n\nx\n");
+        let mail = Mail::parse(message.as_bytes());
+        for name in ["X-Spam-Relays-Trusted", "X-Spam-Relays-Untrusted"] {
+            let relays = mail.header(&HeaderSelector::parse(name)).unwrap_or_default();
+            let relays = String::from_utf8_lossy(&relays).into_owned();
+            // One relay a field at most, each with its address.
+            let count = relays.matches("[ ip=").count();
+            prop_assert!(count <= fields.lines().count(), "{fields}{relays}");
+            prop_assert!(!relays.contains("[ ip= "), "{fields}{relays}");
+        }
     }
 
     #[test]

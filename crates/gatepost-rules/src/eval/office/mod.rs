@@ -236,3 +236,49 @@ fn open<'d>(name: &[u8], content: &'d [u8]) -> Option<Archive<'d>> {
         .then(|| Archive::read(content))
         .flatten()
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A document whose macro says `Auto_Open` only when it is unpacked.
+    const HIDDEN: &[u8] = include_bytes!("../../../tests/data/office/hidden.doc");
+
+    fn read(name: &[u8], content: &[u8]) -> Office {
+        let settings = OfficeSettings {
+            looks_at_all: true,
+            ..OfficeSettings::default()
+        };
+        let mut reader = Reader {
+            settings: &settings,
+            found: Office::default(),
+            budget: UNPACKED_BYTES_MAX,
+        };
+        reader.file(name, content);
+        reader.found
+    }
+
+    #[test]
+    fn what_compression_hides_is_found() {
+        assert!(memchr::memmem::find(HIDDEN, b"Auto_Open").is_none());
+        let found = read(b"a.doc", HIDDEN);
+        assert!(found.has_macro && found.runs_by_itself);
+    }
+
+    proptest! {
+        #[test]
+        fn damaged_documents_are_read_as_far_as_they_go(
+            changes in proptest::collection::vec((0..HIDDEN.len(), any::<u8>()), 1..20),
+            end in 0..=HIDDEN.len(),
+        ) {
+            let mut damaged = HIDDEN.to_vec();
+            for (at, byte) in changes {
+                damaged[at] = byte;
+            }
+            read(b"a.doc", &damaged);
+            read(b"a.doc", &damaged[..end]);
+        }
+    }
+}
