@@ -5,7 +5,7 @@
 use std::process::Command;
 
 /// Peer, scenario and its flags, the figure that must be there and above 0.
-const RUNS: [(&str, &[&str], &str); 22] = [
+const RUNS: [(&str, &[&str], &str); 24] = [
     ("bare-loop", FANOUT, "deliveries per second"),
     ("bare-loop", SUBSCRIBE, "subscriptions per second"),
     ("bare-loop", IDLE, "logins per second"),
@@ -22,8 +22,10 @@ const RUNS: [(&str, &[&str], &str); 22] = [
     ("rumqttd", IDLE, "logins per second"),
     ("ntfy", FANOUT_SSE, "deliveries per second"),
     ("nginx", WEB, "317 B pages per second"),
+    ("nginx-static", WEB, "317 B pages per second"),
     ("caddy", WEB, "317 B pages per second"),
     ("h2o", WEB, "317 B pages per second"),
+    ("h2o", WEB_TEN, "317 B pages per second"),
     ("smtp-sink", SMTP, "messages per second"),
     ("minimal-c", CALL, "calls per second"),
     ("empty-process", CALL, "calls per second"),
@@ -80,6 +82,15 @@ const WEB: &[&str] = &[
     "web",
     "--sizes",
     "317",
+    "--seconds",
+    "0.5",
+    "--warm-up",
+    "0.1",
+];
+const WEB_TEN: &[&str] = &[
+    "web",
+    "--over",
+    "ten",
     "--seconds",
     "0.5",
     "--warm-up",

@@ -250,7 +250,7 @@ macro_rules! built_in {
     };
 }
 
-const BUILT_IN: [(&str, &str); 20] = built_in![
+const BUILT_IN: [(&str, &str); 21] = built_in![
     "bare-loop",
     "caddy",
     "curl",
@@ -264,6 +264,7 @@ const BUILT_IN: [(&str, &str); 20] = built_in![
     "mosquitto",
     "nats-server",
     "nginx",
+    "nginx-static",
     "ntfy",
     "rspamd",
     "rumqttd",
