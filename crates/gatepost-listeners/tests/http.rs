@@ -131,6 +131,12 @@ fn write_pages(folder: &Path) {
         ("pages/a.txt", "0123456789"),
         ("pages/page.html", "<p>{{ latest(\"t\") }}</p>"),
         (
+            "pages/coded.html",
+            "<p>{{ call(\"/greeting\", name=\"you\") }} {{ latest(\"t\") }}</p>",
+        ),
+        ("pages/teapot.html", "<b>{{ call(\"/teapot\") }}</b>"),
+        ("pages/panic.html", "{{ call(\"/panic\") }}"),
+        (
             "pages/slow.html",
             "[{{ request.query.name|default('nobody') }}]",
         ),

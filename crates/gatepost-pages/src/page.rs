@@ -88,18 +88,24 @@ impl Pieces {
         });
     }
 
-    /// Renders everything. Where a worker is needed, this must be one.
-    pub(crate) fn render_for(
-        &self,
-        making: &Making<'_>,
-        with_gzip: bool,
-        sink: &mut impl Sink,
-        reply: &mut Reply,
-    ) {
-        self.render(with_gzip, sink, |piece, text| {
+    /// Makes the text of every insertion point. Where a worker is needed, this must be one.
+    pub(crate) fn fill(&self, making: &Making<'_>) -> Filled {
+        let mut filled = Filled::default();
+        for piece in &self.all {
             if let Piece::Insertion(insertion) = piece {
-                insertion.push_for(text, making, reply);
+                insertion.push_for(&mut filled.text, making, &mut filled.reply);
+                filled.ends.push(filled.text.len());
             }
+        }
+        filled.session = making.request.session.made().map(str::to_owned);
+        filled
+    }
+
+    /// Puts the texts between the static bytes.
+    pub fn render_filled(&self, filled: &Filled, with_gzip: bool, sink: &mut impl Sink) {
+        let mut texts = filled.texts();
+        self.render(with_gzip, sink, |_, text| {
+            text.extend_from_slice(texts.next().unwrap_or_default());
         });
     }
 
@@ -135,6 +141,35 @@ impl Pieces {
             }
         }
         sink.text(|text| joining.end(text));
+    }
+}
+
+/// The texts of a page's insertion points: what a page worker hands back. The static bytes stay
+/// where they are.
+#[derive(Debug, Default)]
+pub struct Filled {
+    text: Vec<u8>,
+    /// Where in `text` each ends.
+    ends: Vec<usize>,
+    /// What the page's procedures said of the answer as a whole.
+    pub reply: Reply,
+    /// The session that the browser is to be given.
+    pub session: Option<String>,
+}
+
+impl Filled {
+    fn texts(&self) -> impl Iterator<Item = &[u8]> {
+        let mut start = 0;
+        self.ends.iter().map(move |&end| {
+            let text = self.text.get(start..end).unwrap_or_default();
+            start = end;
+            text
+        })
+    }
+
+    /// Whether there is nothing to be said of the answer: it is an ordinary page.
+    pub fn is_ordinary(&self) -> bool {
+        self.session.is_none() && self.reply.is_empty()
     }
 }
 

@@ -7,10 +7,10 @@ use std::time::Instant;
 use bytes::Bytes;
 
 use crate::encoding::Encoding;
-use crate::engine::Job;
+use crate::engine::{Engine, Job};
 use crate::forms::{Form, FormError, Forms};
 use crate::gzip;
-use crate::page::{Page, Pieces, RenderError, Rendered};
+use crate::page::{Filled, Page, Pieces, RenderError, Rendered};
 use crate::request::PageRequest;
 use crate::settings::PagesSettings;
 use crate::site::{Content, Entry, Site};
@@ -130,28 +130,63 @@ impl Pages {
         accept_encoding: Option<&[u8]>,
     ) -> Result<Rendered, RenderError> {
         let wants_gzip = takes_gzip(accept_encoding);
-        let job = Job {
-            values: Arc::clone(&self.values),
-            forms: Arc::clone(&self.forms),
-            request: Arc::new(request),
-            deadline: Instant::now() + self.settings.time_max.duration(),
-        };
         match &entry.content {
             Content::Page(Page::Broken(error)) => Err(RenderError::Template(error.clone())),
-            Content::Page(Page::Pieces(pieces)) if !pieces.needs().worker => {
-                Ok(render_pieces(pieces, &job, wants_gzip))
+            Content::Page(Page::Pieces(pieces)) => {
+                let filled = if pieces.needs().worker {
+                    self.fill(&entry, request).await?
+                } else {
+                    pieces.fill(&self.job(request).making())
+                };
+                Ok(render_filled(pieces, filled, wants_gzip))
             }
-            Content::Page(_) => {
-                let name = Arc::clone(&entry.name);
-                let time_max = self.settings.time_max.duration() + GRACE;
+            Content::Page(Page::Engine(engine)) => {
                 let compress_min = self.settings.compress_min.as_usize();
                 let compress_min = self.settings.compress.then_some(compress_min);
-                let work = move || render_code(&entry, &job, wants_gzip, compress_min);
-                self.workers.run(&name, time_max, work).await?
+                let (engine, job) = (Arc::clone(engine), self.job(request));
+                let work = move || render_engine(&engine, &job, wants_gzip, compress_min);
+                self.on_worker(&entry, work).await?
             }
             _ => Ok(Rendered::default()),
         }
     }
+
+    /// Makes the texts of a page's insertion points, on a page worker.
+    pub async fn fill(
+        &self,
+        entry: &Arc<Entry>,
+        request: PageRequest,
+    ) -> Result<Filled, RenderError> {
+        let (page, job) = (Arc::clone(entry), self.job(request));
+        let work = move || match &page.content {
+            Content::Page(Page::Pieces(pieces)) => pieces.fill(&job.making()),
+            _ => Filled::default(),
+        };
+        self.on_worker(entry, work).await
+    }
+
+    async fn on_worker<T: Send + 'static>(
+        &self,
+        entry: &Entry,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, RenderError> {
+        let time_max = self.settings.time_max.duration() + GRACE;
+        self.workers.run(&entry.name, time_max, work).await
+    }
+
+    fn job(&self, request: PageRequest) -> Job {
+        Job {
+            values: Arc::clone(&self.values),
+            forms: Arc::clone(&self.forms),
+            request: Arc::new(request),
+            deadline: Instant::now() + self.settings.time_max.duration(),
+        }
+    }
+}
+
+/// A page whose insertion points were filled, as pieces.
+pub fn rendered(pieces: &Pieces, filled: Filled, accept_encoding: Option<&[u8]>) -> Rendered {
+    render_filled(pieces, filled, takes_gzip(accept_encoding))
 }
 
 /// Whether gzip, the coding that pages have, is taken.
@@ -169,33 +204,26 @@ fn without_port(host: &[u8]) -> &[u8] {
     }
 }
 
-fn render_pieces(pieces: &Pieces, job: &Job, wants_gzip: bool) -> Rendered {
+fn render_filled(pieces: &Pieces, filled: Filled, wants_gzip: bool) -> Rendered {
     let mut rendered = Rendered {
         with_gzip: wants_gzip && pieces.is_compressed(),
         varies: pieces.is_compressed(),
         personal: pieces.needs().request,
         ..Rendered::default()
     };
-    let mut reply = std::mem::take(&mut rendered.reply);
-    let with_gzip = rendered.with_gzip;
-    pieces.render_for(&job.making(), with_gzip, &mut rendered, &mut reply);
-    rendered.reply = reply;
-    rendered.session = job.request.session.made().map(str::to_owned);
+    pieces.render_filled(&filled, rendered.with_gzip, &mut rendered);
+    rendered.reply = filled.reply;
+    rendered.session = filled.session;
     rendered
 }
 
 /// On a page worker.
-fn render_code(
-    entry: &Entry,
+fn render_engine(
+    engine: &Engine,
     job: &Job,
     wants_gzip: bool,
     compress_min: Option<usize>,
 ) -> Result<Rendered, RenderError> {
-    let engine = match &entry.content {
-        Content::Page(Page::Pieces(pieces)) => return Ok(render_pieces(pieces, job, wants_gzip)),
-        Content::Page(Page::Engine(engine)) => engine,
-        _ => return Ok(Rendered::default()),
-    };
     let made = engine.render(job)?;
     // Compressing a secret beside what a visitor chose would tell the secret by the length.
     let varies = compress_min.is_some_and(|min| made.html.len() >= min) && !made.has_form;

@@ -20,6 +20,7 @@ use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
 use crate::page::RenderError;
+use crate::returning::Returns;
 
 /// What is left over for everybody else: the lowest priority that the scheduler knows.
 const STRAGGLER_NICENESS: i32 = 19;
@@ -116,10 +117,12 @@ impl Workers {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, RenderError> {
         let (reply, answer) = oneshot::channel();
+        let returns = Returns::here();
         let work = Box::new(move || {
             // Whoever waited may be gone by the time that a worker is free.
             if !reply.is_closed() {
-                let _ = reply.send(work());
+                let result = work();
+                returns.deliver(move || drop(reply.send(result)));
             }
         });
         self.submit(Job {

@@ -27,6 +27,7 @@ use tokio::time::{Instant, Sleep};
 use crate::stream::Stream;
 
 use super::HttpContext;
+use super::coded::CodedPage;
 use super::error::HttpError;
 use super::first;
 use super::head::{self, Framing};
@@ -73,7 +74,7 @@ pub(super) struct Connection {
     /// Whether `tail` may hold a whole request.
     tail_unparsed: bool,
     /// Bytes that the socket did not take yet.
-    unsent: VecDeque<Bytes>,
+    pub(super) unsent: VecDeque<Bytes>,
     /// Nothing was parsed yet: it may still become HTTP/2.
     is_new: bool,
     /// Nothing more is read; the connection ends when everything is written.
@@ -90,6 +91,8 @@ pub(super) struct Connection {
 pub(super) enum Next {
     /// A request that cannot be answered at once.
     Request(Box<Pending>),
+    /// A page that a page worker has a part in.
+    Coded(Box<CodedPage>),
     /// HTTP/2 from here on; its preface is in `tail`.
     Http2,
     /// The end of the connection.
@@ -110,8 +113,7 @@ enum Batch {
     Idle,
     /// Something was answered; there may be more.
     Answered,
-    Request(Box<Pending>),
-    Http2,
+    Next(Next),
     Close,
 }
 
@@ -171,8 +173,7 @@ impl Connection {
                 }
                 Batch::Idle => return self.poll_timer(task),
                 Batch::Answered => self.since = Instant::now(),
-                Batch::Request(pending) => return Poll::Ready(Next::Request(pending)),
-                Batch::Http2 => return Poll::Ready(Next::Http2),
+                Batch::Next(next) => return Poll::Ready(next),
                 Batch::Close => self.closing = true,
             }
         }
@@ -201,7 +202,7 @@ impl Connection {
             match preface(input.get(..filled).unwrap_or_default()) {
                 Preface::Whole => {
                     self.keep_tail(input.get(..filled).unwrap_or_default());
-                    return Batch::Http2;
+                    return Batch::Next(Next::Http2);
                 }
                 Preface::Begun => {
                     if kept == 0 {
@@ -227,7 +228,7 @@ impl Connection {
             return Batch::Close;
         }
         match result {
-            Ok(Some(pending)) => Batch::Request(pending),
+            Ok(Some(next)) => Batch::Next(next),
             Ok(None) => Batch::Answered,
             Err(()) => Batch::Close,
         }
@@ -235,11 +236,7 @@ impl Connection {
 
     /// Answers the whole requests at the start of `input`; returns how much of it was used and
     /// the request that must wait. An error ends the connection.
-    fn answer(
-        &mut self,
-        input: &[u8],
-        output: &mut Output,
-    ) -> (usize, Result<Option<Box<Pending>>, ()>) {
+    fn answer(&mut self, input: &[u8], output: &mut Output) -> (usize, Result<Option<Next>, ()>) {
         let mut used = 0;
         let head_max = self.context.settings.head_max.as_usize().min(READ_BYTES);
         while used < input.len() {
@@ -265,6 +262,10 @@ impl Connection {
                 }
                 continue;
             }
+            if let Some(page) = CodedPage::of(&self.context, self.peer, &head) {
+                self.tail_unparsed = true;
+                return (used, Ok(Some(Next::Coded(Box::new(page)))));
+            }
             let request = match Request::from_head(&head, self.peer) {
                 Ok(request) => request,
                 Err(error) => {
@@ -279,7 +280,7 @@ impl Connection {
                 keep_alive: head.keep_alive,
                 expects_continue: head.expects_continue,
             };
-            return (used, Ok(Some(Box::new(pending))));
+            return (used, Ok(Some(Next::Request(Box::new(pending)))));
         }
         (used, Ok(None))
     }

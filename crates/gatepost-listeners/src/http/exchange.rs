@@ -15,7 +15,7 @@ use super::error::HttpError;
 use super::head::Framing;
 use super::http2;
 use super::log;
-use super::request::Version;
+use super::request::{Request, Version};
 use super::response::{Body, Response};
 use super::routes;
 use super::wire::{self, Length};
@@ -24,11 +24,21 @@ use super::wire::{self, Length};
 const LINGER_BYTES_MAX: usize = 1 << 20;
 
 /// What becomes of the connection after an exchange.
-enum After {
+pub(super) enum After {
     Continue,
     Close,
     /// The bytes are another protocol's from here on.
     HandOver,
+}
+
+impl After {
+    pub(super) const fn from_keep_alive(keep_alive: bool) -> Self {
+        if keep_alive {
+            Self::Continue
+        } else {
+            Self::Close
+        }
+    }
 }
 
 impl Connection {
@@ -41,12 +51,13 @@ impl Connection {
             return http2::serve(self).await;
         }
         loop {
-            let pending = match self.next().await {
-                Next::Request(pending) => pending,
+            let after = match self.next().await {
+                Next::Request(pending) => Box::pin(self.exchange(*pending)).await,
+                Next::Coded(page) => Box::pin(self.serve_coded(*page)).await,
                 Next::Http2 => return http2::serve(self).await,
                 Next::Close => break,
             };
-            match Box::pin(self.exchange(*pending)).await {
+            match after {
                 Ok(After::Continue) => self.resume(),
                 Ok(After::Close) => break,
                 Ok(After::HandOver) => {
@@ -63,7 +74,6 @@ impl Connection {
 
     async fn exchange(&mut self, mut pending: Pending) -> io::Result<After> {
         let result = self.read_body(&pending).await?;
-        let is_head = pending.request.method() == "HEAD";
         let mut keep_alive = pending.keep_alive && !self.context.drain.is_draining();
         let understood = result.is_ok();
         let response = match result {
@@ -83,6 +93,19 @@ impl Connection {
             self.become_websocket(&pending.request, &accept).await?;
             return Ok(After::HandOver);
         }
+        self.orderly = understood && !pending.keep_alive && self.tail.is_empty();
+        self.answer_with(&pending.request, response, keep_alive)
+            .await
+    }
+
+    /// Logs a response and writes it.
+    pub(super) async fn answer_with(
+        &mut self,
+        request: &Request,
+        response: Response,
+        keep_alive: bool,
+    ) -> io::Result<After> {
+        let is_head = request.method() == "HEAD";
         let body_bytes = match wire::body_length(&response) {
             Length::Known(length) if !is_head => length,
             _ => 0,
@@ -90,12 +113,11 @@ impl Connection {
         log::answered(
             &self.context,
             (self.peer, &self.peer_text),
-            &pending.request,
+            request,
             &response,
             body_bytes,
         );
-        let chunked = pending.request.version == Version::Http11;
-        self.orderly = understood && !pending.keep_alive && self.tail.is_empty();
+        let chunked = request.version == Version::Http11;
         self.write_response(response, is_head, keep_alive, chunked)
             .await
     }
@@ -108,11 +130,7 @@ impl Connection {
         chunked: bool,
     ) -> io::Result<After> {
         let body = std::mem::replace(&mut response.body, Body::Pieces(Vec::new()));
-        let after = if keep_alive {
-            After::Continue
-        } else {
-            After::Close
-        };
+        let after = After::from_keep_alive(keep_alive);
         match body {
             Body::Stream {
                 subscription,

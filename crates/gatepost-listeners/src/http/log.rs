@@ -30,6 +30,22 @@ pub(super) fn quick(
     });
 }
 
+/// A page of which some part was code.
+pub(super) fn coded(context: &HttpContext, peer: &str, request: &Request, body_bytes: u64) {
+    context.access_log.append(&Line {
+        peer,
+        user: None,
+        method: request.method(),
+        target: request.target(),
+        version: request.version.name(),
+        status: 200,
+        body_bytes,
+        referer: request.field_bytes("referer").next(),
+        user_agent: request.field_bytes("user-agent").next(),
+        message: None,
+    });
+}
+
 /// A request answered by a handler.
 pub(super) fn answered(
     context: &HttpContext,

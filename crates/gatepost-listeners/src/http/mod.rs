@@ -10,6 +10,7 @@ mod assets;
 mod call;
 mod chunked;
 mod chunks;
+mod coded;
 mod connection;
 mod counters;
 mod drain;

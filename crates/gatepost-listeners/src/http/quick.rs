@@ -68,14 +68,27 @@ fn push_page(
     let varies = pieces.is_compressed();
     let with_gzip = varies && takes_gzip(head.accept_encoding);
     pieces.render_at_once(context.pages.values(), with_gzip, output);
+    Some(finish(
+        context,
+        head,
+        output,
+        mark,
+        page_fields(varies, with_gzip),
+    ))
+}
+
+/// The fields of every answer that carries a page made for nobody in particular.
+pub(super) fn page_fields<'a>(
+    varies: bool,
+    with_gzip: bool,
+) -> impl Iterator<Item = (&'a str, &'a str)> {
     let fields = [
         ("Content-Type", "text/html; charset=utf-8"),
         ("Cache-Control", "no-cache"),
     ];
     let vary = varies.then_some(("Vary", "Accept-Encoding"));
     let coding = with_gzip.then_some(("Content-Encoding", "gzip"));
-    let fields = fields.into_iter().chain(vary).chain(coding);
-    Some(finish(context, head, output, mark, fields))
+    fields.into_iter().chain(vary).chain(coding)
 }
 
 fn push_file(
@@ -117,9 +130,31 @@ fn finish<'a>(
     if head.method == "HEAD" {
         output.truncate(mark);
     }
+    insert_head(context, output, mark, fields, (length, head.keep_alive));
+    body_bytes
+}
+
+/// Puts the head before a body that is all there.
+pub(super) fn push_head_before<'a>(
+    context: &'a HttpContext,
+    output: &mut Output,
+    mark: Mark,
+    fields: impl Iterator<Item = (&'a str, &'a str)>,
+    keep_alive: bool,
+) {
+    let length = Length::Known(output.since(mark) as u64);
+    insert_head(context, output, mark, fields, (length, keep_alive));
+}
+
+fn insert_head<'a>(
+    context: &'a HttpContext,
+    output: &mut Output,
+    mark: Mark,
+    fields: impl Iterator<Item = (&'a str, &'a str)>,
+    (length, keep_alive): (Length, bool),
+) {
     output.insert_text(mark, |text| {
         let extra = context.settings.extra_fields();
-        push_head(text, 200, fields.chain(extra), length, head.keep_alive);
+        push_head(text, 200, fields.chain(extra), length, keep_alive);
     });
-    body_bytes
 }

@@ -18,7 +18,7 @@ use super::{
 pub(super) async fn respond(context: &Arc<HttpContext>, request: &mut Request) -> Response {
     let settings = &context.settings;
     forwarded::apply(&settings.trusted_proxies, request);
-    let mut response = match admit(context, request) {
+    let response = match admit(context, request) {
         Ok(Some(response)) => response,
         Ok(None) => match route(context, request).await {
             Ok(response) => response,
@@ -28,6 +28,16 @@ pub(super) async fn respond(context: &Arc<HttpContext>, request: &mut Request) -
         },
         Err(error) => error.response(),
     };
+    finished(context, request, response)
+}
+
+/// With what every answer says.
+pub(super) fn finished(
+    context: &HttpContext,
+    request: &Request,
+    mut response: Response,
+) -> Response {
+    let settings = &context.settings;
     origin::mark(context, request, &mut response);
     for (name, value) in settings.extra_fields() {
         let mut set = response.fields.iter().map(|(set, _)| set);

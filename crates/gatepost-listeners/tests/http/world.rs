@@ -7,7 +7,9 @@ use gatepost_listeners::http::rooms::{
     Event, Promise, ReaderName, Rooms, Since, Submitted, Subscription,
 };
 use gatepost_listeners::http::state::State;
-use gatepost_message::{Action, Message, Publication, RuleHit, Score, Topic, TopicFilter, Verdict};
+use gatepost_message::{
+    Action, Message, Publication, Reply, RuleHit, Score, Topic, TopicFilter, Verdict,
+};
 use gatepost_pages::{CallError, Called, PageCall, Values};
 use parking_lot::Mutex;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
@@ -77,6 +79,17 @@ impl Values for World {
                 text: format!("Hello {name}!"),
                 reply: None,
             }),
+            ("/teapot", []) => {
+                let mut reply = Reply::default();
+                reply.set_status(418).expect("a status");
+                let name = ("X-Kind".to_owned(), "short and stout".to_owned());
+                reply.add_header(name.0, name.1).expect("a field");
+                Ok(Called {
+                    text: "I'm a teapot".to_owned(),
+                    reply: Some(Box::new(reply)),
+                })
+            }
+            ("/panic", []) => panic!("as the test wants it"),
             _ => Err(CallError::Unknown(call.path.to_owned())),
         }
     }
