@@ -333,3 +333,57 @@ fn what_the_rules_read_of_a_message() {
         );
     }
 }
+
+fn page(gateway: &Gateway, path: &str) -> String {
+    text_of(&run("curl", &["-si", &gateway.url(path)], b""))
+}
+
+#[test]
+fn a_procedure_that_wants_too_much_memory_leaves_its_page_whole() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name);
+    for made in ["pages", "procedures"] {
+        std::fs::create_dir(at(made)).expect("a folder");
+    }
+    let doubling = "return function() local s = 'x' while true do s = s .. s end end";
+    std::fs::write(at("procedures/double.luau"), doubling).expect("a procedure");
+    let fine =
+        "return function(message, arguments) return { text = 'good ' .. arguments.name } end";
+    std::fs::write(at("procedures/fine.luau"), fine).expect("a procedure");
+    let template = "before {{ call(\"/double\") }} {{ call(\"/fine\", name=\"day\") }} after";
+    std::fs::write(at("pages/page.html"), template).expect("a page");
+    let gateway = Gateway::start_in(folder.path(), "rules.paths = []\n");
+    for _ in 0..3 {
+        let answer = page(&gateway, "/page");
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        assert!(answer.contains("before <!-- gatepost error "), "{answer}");
+        assert!(answer.contains("--> good day after"), "{answer}");
+    }
+    let log = gateway.log();
+    assert!(log.contains("more memory than it may"), "{log}");
+}
+
+#[test]
+fn with_manual_recheck_a_page_changes_by_signal_only() {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::create_dir(folder.path().join("pages")).expect("a folder");
+    let write = |text: &str| {
+        std::fs::write(folder.path().join("pages/page.html"), text).expect("a page");
+        std::fs::write(folder.path().join("pages/style.css"), text).expect("a file");
+    };
+    write("first {{ now() }}");
+    let gateway = Gateway::start_in(
+        folder.path(),
+        "rules.paths = []\npages.recheck = \"manual\"\n",
+    );
+    let shows = |text: &str| {
+        ["/page", "/style.css"].map(|path| page(&gateway, path).contains(text)) == [true; 2]
+    };
+    assert!(shows("first"));
+    write("second {{ now() }}, which is longer");
+    for _ in 0..3 {
+        assert!(shows("first"), "nobody asked for the second");
+    }
+    gateway.signal("HUP");
+    await_some("the second is read", || shows("second").then_some(()));
+}
