@@ -6,6 +6,9 @@ const SAID = "access-said";
 const RIGHTS = ["publish", "subscribe", "retain"];
 const GROUPS = { everyone: "Everyone, whether logged in or not", anonymous: "Who did not log in" };
 
+/** The token that was just made, until it is shown. */
+let fresh;
+
 const pathOf = (name) => "/admin/users/" + encodeURIComponent(name);
 const labelled = (words, input) => element("label", {}, element("span", {}, words), input);
 
@@ -56,15 +59,21 @@ function tokensOf(user) {
   const form = element("form", { class: "inline" }, labelled("What it is for", label), labelled("Expires", expires), element("button", { type: "submit" }, "Make token"));
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
-    const made = await ask(SAID, "POST", pathOf(user.name) + "/tokens", { label: label.value, expires: expires.value || null }, () => "Copy the token now: it is shown this once.");
-    if (made) secret.replaceChildren(element("code", { tabindex: "0" }, made.token));
+    const made = await ask(SAID, "POST", pathOf(user.name) + "/tokens", { label: label.value, expires: expires.value || null }, () => `${user.name} has another token.`);
+    if (!made) return;
+    fresh = { name: user.name, token: made.token };
+    await loadUsers();
   });
+  if (fresh?.name === user.name) {
+    secret.append("Copy it now, it is shown this once: ", element("code", { tabindex: "0" }, fresh.token));
+    fresh = undefined;
+  }
   const remove = (token) => () => change("DELETE", "/admin/tokens/" + encodeURIComponent(token.id), undefined, () => "The token is revoked.");
   const rows = user.tokens.map((token) => [cell(token.label || mono(token.id)), cell(day(token.created * 1000)), cell(token.expires ? day(token.expires * 1000) : "never"),
     cell(token.scope ? "narrowed" : "all that its user may"), cell(button("Revoke", remove(token), { "aria-label": `Revoke ${token.label || token.id}` }), "number")]);
   return element("div", {},
     rows.length ? table(`Tokens of ${user.name}`, [["Token"], ["Made"], ["Expires"], ["May"], ["", "number"]], rows) : element("p", { class: "empty" }, "No token."),
-    form, secret);
+    secret, form);
 }
 
 function passwordForm(user) {
