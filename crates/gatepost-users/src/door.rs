@@ -11,6 +11,8 @@ pub struct Door {
     listener: Listener,
     anonymous: AnonymousAccess,
     local: bool,
+    /// Whether a peer of another machine, whom a proxy beside us reports, counts as one beside us.
+    whoever_comes: bool,
 }
 
 impl Door {
@@ -27,7 +29,16 @@ impl Door {
             listener,
             anonymous,
             local,
+            whoever_comes: false,
         }
+    }
+
+    /// Where the config opens everything to the world: it does not matter where a peer comes from.
+    #[must_use]
+    pub const fn open_to_world(mut self) -> Self {
+        self.local = true;
+        self.whoever_comes = true;
+        self
     }
 
     /// [`Users::authenticate`] at this door. `client` is what `%c` stands for in rules.
@@ -57,10 +68,20 @@ impl Door {
     }
 
     fn origin(&self, peer: Peer, client: Option<&str>) -> Origin {
-        let origin = Origin::new(self.listener, peer).with_door(self.anonymous, self.local);
+        let local = self.whoever_comes || self.local && is_beside_us(peer);
+        let origin = Origin::new(self.listener, peer).with_door(self.anonymous, local);
         match client {
             Some(client) => origin.with_client(client),
             None => origin,
         }
+    }
+}
+
+/// Whether a peer is on this machine. Behind an address that only this machine reaches, another one
+/// is whom a trusted proxy has told us of.
+fn is_beside_us(peer: Peer) -> bool {
+    match peer {
+        Peer::Local => true,
+        Peer::Address(address) => address.ip().to_canonical().is_loopback(),
     }
 }

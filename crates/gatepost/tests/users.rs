@@ -4,7 +4,7 @@ mod support;
 
 use std::process::Output;
 
-use support::{Client, Gateway, await_some, run, text_of};
+use support::{Client, Gateway, await_some, run, send_raw, text_of};
 
 fn user(gateway: &Gateway, arguments: &[&str], input: &str) -> Output {
     let data = format!("data={}", gateway.folder.join("gatepost-data").display());
@@ -112,6 +112,54 @@ fn users_made_beside_a_running_server_are_asked_for_at_once() {
         (!publish(&gateway, &allowed).status.success()).then_some(())
     });
     subscriber.await_line("sending CONNECT");
+}
+
+/// The dashboard as a browser asks for it, with these further fields.
+fn dashboard(gateway: &Gateway, fields: &str) -> String {
+    let head = format!("GET / HTTP/1.1\r\nConnection: close\r\n{fields}\r\n\r\n");
+    let answer = send_raw(gateway.address("http"), head.as_bytes());
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+/// Whom a trusted proxy reports is where the proxy says: so a client of another machine is had on
+/// loopback.
+#[test]
+fn the_dashboard_is_for_this_machine_until_somebody_can_log_in() {
+    let gateway =
+        Gateway::start("rules.paths = []\nlisteners.http.trusted_proxies = [\"127.0.0.1\"]\n");
+    let afar = "Host: mail.example.org\r\nForwarded: for=203.0.113.9";
+    let here = "Host: localhost";
+    assert!(dashboard(&gateway, here).starts_with("HTTP/1.1 200"));
+    for stranger in [afar, "Host: mail.example.org"] {
+        let answer = dashboard(&gateway, stranger);
+        assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+        assert!(answer.contains("gatepost user add"), "what to do: {answer}");
+        assert!(!answer.contains("WWW-Authenticate"), "in vain: {answer}");
+    }
+
+    done(&gateway, &["add", "root", "--admin"], "secret\n");
+    done(&gateway, &["add", "anna"], "secret\n");
+    let refused = await_some("the first user is known", || {
+        let answer = dashboard(&gateway, afar);
+        answer.starts_with("HTTP/1.1 401").then_some(answer)
+    });
+    assert!(refused.contains("WWW-Authenticate: Basic"), "{refused}");
+    assert!(
+        dashboard(&gateway, here).starts_with("HTTP/1.1 401"),
+        "from here too"
+    );
+    // root:secret, root:wrong, anna:secret
+    for (login, status) in [
+        ("cm9vdDpzZWNyZXQ=", 200),
+        ("cm9vdDp3cm9uZw==", 401),
+        ("YW5uYTpzZWNyZXQ=", 403),
+    ] {
+        let answer = dashboard(&gateway, &format!("{afar}\r\nAuthorization: Basic {login}"));
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status}")),
+            "{answer}"
+        );
+    }
 }
 
 #[test]

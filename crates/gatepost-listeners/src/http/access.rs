@@ -33,7 +33,12 @@ pub(super) async fn identify(
         ))?,
     };
     let identity = door.authenticate(credentials, request.peer, None).await;
-    request.identity = Some(identity.map_err(HttpError::Denied)?);
+    let identity = identity.map_err(|denied| match denied {
+        // To ask for a login that nobody has would help nobody.
+        Denied::Anonymous if !door.any_user() => HttpError::NoUserYet,
+        denied => HttpError::Denied(denied),
+    });
+    request.identity = Some(identity?);
     Ok(())
 }
 
@@ -76,8 +81,10 @@ pub(super) fn expect_admin(context: &HttpContext, request: &Request) -> Result<(
     };
     if may {
         Ok(())
-    } else {
+    } else if door.any_user() {
         Err(forbidden(request.identity.as_ref()))
+    } else {
+        Err(HttpError::NoUserYet)
     }
 }
 

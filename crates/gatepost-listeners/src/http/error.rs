@@ -41,6 +41,11 @@ pub(super) enum HttpError {
     Denied(Denied),
     #[error("{0} may not do this")]
     Forbidden(String),
+    #[error(
+        "until there is a user, this is for who sits at the server and calls it by a name of its own; \
+         `gatepost user add NAME --admin` there makes the first one, who can then log in from anywhere"
+    )]
+    NoUserYet,
     #[error("the message has no topic to be released to")]
     NoTopic,
     #[error("{0}")]
@@ -111,6 +116,7 @@ impl HttpError {
             Self::Denied(Denied::Busy) => (503, 2, "too many logins at once"),
             Self::Forbidden(_) => (403, 3, "not allowed"),
             Self::Form(_) => (403, 4, "form refused"),
+            Self::NoUserYet => (403, 5, "there is no user yet"),
             Self::NoTopic => (409, 1, "there is nowhere to release it to"),
             Self::Conflict(_) => (409, 2, "not as things are"),
             Self::Body(_) => (400, 8, "malformed body"),

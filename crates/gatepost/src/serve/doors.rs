@@ -63,6 +63,11 @@ impl<'a> Doors<'a> {
                 "a login is asked for and nobody has one: `gatepost user add NAME` makes one"
             );
         }
-        Door::new(self.users.clone(), listener, anonymous, local)
+        let door = Door::new(self.users.clone(), listener, anonymous, local);
+        if self.config.open_to_world {
+            door.open_to_world()
+        } else {
+            door
+        }
     }
 }
