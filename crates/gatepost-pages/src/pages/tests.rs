@@ -232,26 +232,55 @@ async fn content_is_fresh_until_the_recheck() {
     assert!(site.fresh("/page").is_none());
 }
 
-#[test]
-fn a_cached_page_shares_its_bytes() {
-    struct Shares(Vec<Bytes>);
-    impl Sink for Shares {
-        fn shared(&mut self, bytes: &Bytes) {
-            self.0.push(bytes.clone());
-        }
-        fn text(&mut self, _: impl FnOnce(&mut Vec<u8>)) {}
+/// Where the shared bytes of a page lie, and the text that was written for one hit.
+#[derive(Default)]
+struct Shares {
+    places: Vec<*const u8>,
+    text: Vec<u8>,
+}
+
+impl Sink for Shares {
+    fn shared(&mut self, bytes: &Bytes) {
+        self.places.push(bytes.as_ptr());
     }
-    let folder = folder_with("static {{ now() }} slices");
-    let entry = folder.load("/page");
-    let Content::Page(Page::Pieces(page)) = &entry.content else {
-        panic!("a page was expected");
-    };
-    let (mut first, mut second) = (Shares(Vec::new()), Shares(Vec::new()));
-    page.render_at_once(&Fixed, false, &mut first);
-    page.render_at_once(&Fixed, false, &mut second);
-    let places = |shares: &Shares| shares.0.iter().map(|b| b.as_ptr()).collect::<Vec<_>>();
-    assert_eq!(places(&first), places(&second));
-    assert_eq!(first.0.len(), 2);
+    fn text(&mut self, write: impl FnOnce(&mut Vec<u8>)) {
+        write(&mut self.text);
+    }
+}
+
+/// Static bytes are never copied: each hit is given those of the page, and writes its values alone.
+#[tokio::test]
+async fn a_hit_copies_no_static_byte() {
+    let ten = "static {{ now() }} slices".repeat(9);
+    let date_bytes = "2026-11-21 12:00:00 UTC".len();
+    for (source, slices, text_bytes) in [
+        (ten.clone(), 10, 9 * date_bytes),
+        (
+            ten + "{{ call('/greeting', a='b') }}.",
+            11,
+            9 * date_bytes + "Hello b!".len(),
+        ),
+    ] {
+        let folder = folder_with(&source);
+        let entry = folder.load("/page");
+        let Content::Page(Page::Pieces(page)) = &entry.content else {
+            panic!("a page was expected");
+        };
+        let mut hits = Vec::new();
+        for _ in 0..2 {
+            let mut hit = Shares::default();
+            if page.needs().worker {
+                let filled = folder.pages.fill(&entry, PageRequest::default()).await;
+                page.render_filled(&filled.expect("a page"), false, &mut hit);
+            } else {
+                page.render_at_once(&Fixed, false, &mut hit);
+            }
+            assert_eq!(hit.text.len(), text_bytes, "{source}");
+            hits.push(hit);
+        }
+        assert_eq!(hits[0].places, hits[1].places, "{source}");
+        assert_eq!(hits[0].places.len(), slices, "{source}");
+    }
 }
 
 #[tokio::test]
