@@ -11,6 +11,7 @@ mod negotiation;
 mod packet;
 mod session;
 mod settings;
+mod transaction;
 mod verdicts;
 
 use std::sync::Arc;

@@ -6,10 +6,10 @@
 use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
-use gatepost_message::Peer;
 
 use super::negotiation::{Agreement, step};
 use super::packet::{self, Malformed, Packet};
+use super::transaction::{Excess, Host, Transaction, Whole};
 
 /// Macros beyond these are not kept: no mail server sends so many.
 const MACROS_MAX: usize = 256;
@@ -32,32 +32,6 @@ pub(super) struct Session {
     transaction: Transaction,
 }
 
-/// The SMTP client at the mail server.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Host {
-    pub(super) name: String,
-    pub(super) address: Option<SocketAddr>,
-    pub(super) helo: Option<String>,
-}
-
-/// A message on its way.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Transaction {
-    pub(super) sender: Option<String>,
-    /// As the mail server wrote them, with their angle brackets: that is how they are deleted.
-    pub(super) recipients: Vec<String>,
-    pub(super) head: Vec<u8>,
-    pub(super) body: Vec<u8>,
-    pub(super) excess: Option<Excess>,
-}
-
-/// Which limit a message exceeds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Excess {
-    Size,
-    Recipients,
-}
-
 /// What happens after a packet.
 #[derive(Debug)]
 pub(super) enum Next {
@@ -73,18 +47,6 @@ pub(super) enum Next {
     Judge(Box<Whole>),
     /// It has left.
     End,
-}
-
-/// A whole message with all that is known of it.
-#[derive(Debug)]
-pub(super) struct Whole {
-    pub(super) agreement: Agreement,
-    pub(super) host: Host,
-    pub(super) user: Option<String>,
-    /// The mail server's own name, and its id for the message.
-    pub(super) server: Option<String>,
-    pub(super) queue_id: Option<String>,
-    pub(super) transaction: Transaction,
 }
 
 impl Session {
@@ -320,12 +282,6 @@ pub(super) fn bare(path: &str) -> &str {
     path.strip_prefix('<')
         .and_then(|path| path.strip_suffix('>'))
         .unwrap_or(path)
-}
-
-impl Host {
-    pub(super) fn peer(&self) -> Peer {
-        self.address.map_or(Peer::Local, Peer::Address)
-    }
 }
 
 #[cfg(test)]
