@@ -109,7 +109,7 @@ fn render_now(message: &Message, form: MailPayload, verdict: &Verdict) -> Render
             payload.clone()
         }
         (MailPayload::Raw, None) => edited.clone(),
-        (MailPayload::Text, None) => format!("{subject}\n\n{}", mail.readable_text()).into(),
+        (MailPayload::Text, None) => [&subject, "\n\n", &mail.readable_text()].concat().into(),
         (MailPayload::Json, None) => json!({
             "subject": subject,
             "from": mail.from_address(),

@@ -64,6 +64,10 @@ impl DataReceiver {
 
     /// Takes the next piece of input.
     pub(super) fn receive(&mut self, input: &[u8]) -> Received {
+        if self.refusal.is_none() {
+            // Line by line it would grow many times.
+            self.message.reserve(input.len().min(self.size_max));
+        }
         let mut at = 0;
         while let Some(&byte) = input.get(at) {
             match (self.state, byte) {

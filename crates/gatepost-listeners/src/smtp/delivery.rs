@@ -37,7 +37,7 @@ pub(super) async fn deliver(
     connection.flush().await?;
     let context = connection.context;
     let delivery = Delivery::new(session, &transaction);
-    let body = delivery.traced(connection, session, &transaction, body);
+    let body = delivery.traced(connection, session, &transaction, &body);
     let mut parts = Vec::new();
     for group in groups(connection, transaction.to) {
         let mut message = delivery.message(connection, &group, body.clone());
@@ -117,12 +117,13 @@ impl Delivery {
         connection: &Connection<'_>,
         session: &Session<'_>,
         transaction: &Transaction,
-        body: Vec<u8>,
+        body: &[u8],
     ) -> Bytes {
         let hostname = &connection.context.hostname;
         let field = trace::received_field(hostname, session, transaction, self.id);
-        let mut message = field.into_bytes();
-        message.extend_from_slice(&body);
+        let mut message = Vec::with_capacity(field.len() + body.len());
+        message.extend_from_slice(field.as_bytes());
+        message.extend_from_slice(body);
         message.into()
     }
 
