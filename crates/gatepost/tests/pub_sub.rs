@@ -376,13 +376,18 @@ fn refusals_and_mistakes_are_told_with_their_codes() {
 /// Runs a scenario of our own bench against a gateway that it starts by its own definition; gives
 /// the first run of the result.
 fn bench(words: &str) -> serde_json::Value {
+    bench_of("gatepost", words)
+}
+
+/// The same of another definition of the gateway.
+fn bench_of(peer: &str, words: &str) -> serde_json::Value {
     let folder = tempfile::tempdir().expect("a folder");
     let json = folder.path().join("run.json");
     let gatepost = env!("CARGO_BIN_EXE_gatepost");
     let output = std::process::Command::new(gatepost)
         .arg("bench")
         .args(words.split(' '))
-        .args(["--peer", "gatepost", "--quiet", "--json"])
+        .args(["--peer", peer, "--quiet", "--json"])
         .arg(&json)
         .env("BENCH_GATEPOST", gatepost)
         .output()
@@ -432,4 +437,16 @@ fn the_bench_finds_nothing_lost_over_any_protocol() {
     let run = bench("web --sizes 317 --seconds 0.5 --warm-up 0.1");
     assert_none(&run, "317 B errors per second", "web");
     assert!(figure(&run, "317 B pages per second") > 0.0);
+    for way in ["", " --rate 200"] {
+        let run = bench(&format!(
+            "calls --connections 4 --in-flight 4 --seconds 0.5 --warm-up 0.1{way}"
+        ));
+        assert_none(&run, "failed", way);
+        assert!(figure(&run, "calls per second") > 0.0);
+    }
+    for peer in ["gatepost-sizecheck", "gatepost-transit"] {
+        let run = bench_of(peer, "smtp --sessions 4 --seconds 0.5 --warm-up 0.1");
+        assert_none(&run, "refused", peer);
+        assert!(figure(&run, "messages per second") > 0.0);
+    }
 }
