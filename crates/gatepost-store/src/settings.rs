@@ -10,7 +10,9 @@ pub struct StoreSettings {
     /// Changes waiting for the disk may take this much memory; beyond it new ones are refused
     /// with the protocol's "try again later".
     pub waiting_max: ByteSize,
-    /// Messages in the history, over all topics; the oldest go first.
+    /// Messages in the history, over all topics; the oldest go first. With 0 none is kept, and an
+    /// acknowledgement waits only for sessions that outlive their connection, for what is retained,
+    /// for mailboxes and for the quarantine.
     pub history_messages_max: u64,
     /// Messages of the history older than this go.
     pub history_age_max: Period,

@@ -261,3 +261,32 @@ fn damage_is_not_set_aside_from_beside() {
     assert!(Store::open_beside(folder.path(), &StoreSettings::default()).is_err());
     assert!(file.exists());
 }
+
+#[tokio::test]
+async fn what_nobody_waits_for_is_written_all_the_same() {
+    let put = |key: &'static str| Change::PutRecord {
+        space: "unhurried",
+        key: key.into(),
+        value: "x".into(),
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(folder.path());
+    let count = |store: &Store| store.records("unhurried", b"").expect("records").len();
+
+    // With the next commit that somebody waits for …
+    store.submit_unhurried([put("first")]).expect("taken");
+    commit(&store, [put("waited for")]).await;
+    assert_eq!(count(&store), 2);
+
+    // … or by itself …
+    store.submit_unhurried([put("second")]).expect("taken");
+    while count(&store) < 3 {
+        tokio::task::yield_now().await;
+    }
+
+    // … or with the store's end.
+    store.submit_unhurried([put("third")]).expect("taken");
+    store.close();
+    assert_eq!(count(&open(folder.path())), 4);
+    assert!(store.submit_unhurried([put("too late")]).is_err());
+}
