@@ -59,18 +59,26 @@ fn put(digits: &mut [u8], mut value: u64) {
     }
 }
 
+/// What each byte is as a lower-case hexadecimal digit; `0xff` where it is none.
+const DIGITS: [u8; 256] = {
+    let mut digits = [0xff; 256];
+    let mut value = 0_u8;
+    while value < 16 {
+        digits[b"0123456789abcdef"[value as usize] as usize] = value;
+        value += 1;
+    }
+    digits
+};
+
 #[inline]
 fn get(digits: &[u8]) -> Option<u64> {
-    let mut value = 0;
+    let (mut value, mut seen) = (0, 0);
     for &digit in digits {
-        let nibble = match digit {
-            b'0'..=b'9' => digit - b'0',
-            b'a'..=b'f' => digit - b'a' + 10,
-            _ => return None,
-        };
-        value = value << 4 | u64::from(nibble);
+        let digit = DIGITS[usize::from(digit)];
+        seen |= digit;
+        value = value << 4 | u64::from(digit & 0xf);
     }
-    Some(value)
+    (seen != 0xff).then_some(value)
 }
 
 #[cfg(test)]
