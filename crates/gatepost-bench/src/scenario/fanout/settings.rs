@@ -6,6 +6,7 @@ use crate::pubsub::{Broker, STAMP_BYTES};
 use crate::sweep::{Parameter, Sweepable, Swept};
 use crate::target::{Endpoint, Target, Url};
 use gatepost_message::Qos;
+use gatepost_settings::{ByteSize, Period};
 use serde::Serialize;
 use std::ops::Range;
 
@@ -42,9 +43,18 @@ pub struct FanoutArguments {
     /// Quality of service, 0 or 1
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=1))]
     pub(super) qos: u8,
-    /// Search the highest rate that holds, from --rate on, each tried for --seconds
+    /// Search the highest rate that holds, from --rate on, each tried for --seconds: nothing is
+    /// lost, and --max-latency and --max-memory are kept
     #[arg(long)]
     pub(super) max: bool,
+    /// The p99 latency below which a rate holds [default: 100ms]
+    #[arg(long, value_name = "PERIOD", requires = "max")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) max_latency: Option<Period>,
+    /// The server's resident memory with which a rate holds [default: any]
+    #[arg(long, value_name = "SIZE", requires = "max")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) max_memory: Option<ByteSize>,
     /// Receiving threads
     #[arg(long, value_name = "N", default_value = "1")]
     pub(super) workers: Swept<usize>,
@@ -77,6 +87,10 @@ impl FanoutArguments {
     pub(super) fn size(&self) -> usize {
         let of_setting = if self.setting == 1 { 1_000 } else { 100 };
         self.size.as_ref().map_or(of_setting, Swept::get)
+    }
+
+    pub(super) fn max_latency(&self) -> Period {
+        self.max_latency.unwrap_or(Period::milliseconds(100))
     }
 
     fn qos(&self) -> Qos {
