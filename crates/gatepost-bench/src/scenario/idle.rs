@@ -1,4 +1,6 @@
-//! IDLE: what connections cost that are logged in and say nothing.
+//! IDLE: what connections cost that are logged in and say nothing; and with `--storms`, what
+//! becomes of a server when all of them are cut at once and come back at once, as after the
+//! failure of a network.
 
 use super::{FloorOf, Scenario};
 use crate::clock::{self, Nanoseconds};
@@ -29,6 +31,19 @@ pub struct IdleArguments {
     /// Seconds to watch them, once all are there
     #[arg(long, value_name = "S", default_value_t = 10.0)]
     seconds: f64,
+    /// Times that all of them are cut, and come back all at once under their old names
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[serde(default, skip_serializing_if = "is_zero")]
+    storms: u32,
+}
+
+/// Runs without storms stay comparable to those of before there were any.
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde asks with a reference"
+)]
+const fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 impl Sweepable for IdleArguments {
@@ -100,6 +115,19 @@ impl Client {
     }
 }
 
+impl Shared {
+    fn new(broker: Broker) -> Self {
+        Self {
+            broker,
+            run: clock::now(),
+            logged_in: 0,
+            connecting: 0,
+            lost: 0,
+            failure: None,
+        }
+    }
+}
+
 impl Conversation<Shared> for Client {
     fn connected(&mut self, shared: &mut Shared, outgoing: &mut Vec<u8>) {
         shared.broker.open(&self.client_id(shared), "", outgoing);
@@ -158,20 +186,20 @@ impl Scenario for Idle {
         let broker = Broker::of(url)?.ok_or(BenchError::NoTarget)?;
         let mut dialer = Dialer::new(broker.address);
         let mut clients: Loop<Client> = Loop::new()?;
-        let mut shared = Shared {
-            broker,
-            run: clock::now(),
-            logged_in: 0,
-            connecting: 0,
-            lost: 0,
-            failure: None,
-        };
+        let mut shared = Shared::new(broker);
         let mut outcome = Outcome::default();
         progress.together()?;
         let before = target.usage();
         let own_before = Usage::of_self();
         let begin = clock::now();
-        self.log_in(target, &mut dialer, &mut clients, &mut shared, progress)?;
+        self.log_in(
+            CONNECTING_MAX,
+            target,
+            &mut dialer,
+            &mut clients,
+            &mut shared,
+            progress,
+        )?;
         let login_seconds = clock::seconds(clock::now() - begin);
         let after = target.usage();
         let own_after = Usage::of_self();
@@ -186,13 +214,20 @@ impl Scenario for Idle {
             });
             clients.turn(end.min(clock::now() + clock::SECOND / 5), &mut shared)?;
         }
+        let costs = sampler.finish();
+        let lost = shared.lost;
+        let storms = self.storms(target, clients, &mut shared, progress)?;
         progress.together()?;
         outcome.interrupted = interrupted();
         let connections = self.arguments.connections.get();
         let count = connections as f64;
         outcome.higher("logins per second", count / login_seconds, "/s");
         outcome.lower("time for all", login_seconds, "s");
-        outcome.lower("connections lost", shared.lost as f64, "");
+        outcome.lower("connections lost", lost as f64, "");
+        if let Some(slowest) = storms.iter().copied().reduce(f64::max) {
+            outcome.lower("slowest storm, time for all", slowest, "s");
+            outcome.lower("connections lost after storms", shared.lost as f64, "");
+        }
         let grown = |from: &Usage, to: &Usage| {
             (to.resident_bytes as f64 - from.resident_bytes as f64) / count
         };
@@ -210,8 +245,8 @@ impl Scenario for Idle {
             grown(&own_before, &own_after),
             "bytes",
         );
-        outcome.set_costs(sampler.finish(), "idle connection", connections as u64);
-        if shared.lost > 0 {
+        outcome.set_costs(costs, "idle connection", connections as u64);
+        if lost + shared.lost > 0 {
             outcome.warnings.extend(shared.failure);
         }
         Ok(outcome)
@@ -219,8 +254,42 @@ impl Scenario for Idle {
 }
 
 impl Idle {
+    /// Cuts all connections and has them come back, all at once; gives how long each storm took,
+    /// in seconds. One that is refused or does not come back ends the run.
+    fn storms(
+        &self,
+        target: &Target,
+        mut clients: Loop<Client>,
+        shared: &mut Shared,
+        progress: &Progress,
+    ) -> Result<Vec<f64>, BenchError> {
+        let mut seconds = Vec::new();
+        for _ in 0..self.arguments.storms {
+            drop(clients);
+            clients = Loop::new()?;
+            let run = shared.run;
+            *shared = Shared::new(shared.broker.clone());
+            shared.run = run;
+            let begin = clock::now();
+            let mut dialer = Dialer::new(shared.broker.address);
+            self.log_in(
+                usize::MAX,
+                target,
+                &mut dialer,
+                &mut clients,
+                shared,
+                progress,
+            )?;
+            seconds.push(clock::seconds(clock::now() - begin));
+            // Whoever was let in by mistake is thrown out now.
+            clients.turn(clock::now() + clock::SECOND / 5, shared)?;
+        }
+        Ok(seconds)
+    }
+
     fn log_in(
         &self,
+        connecting_max: usize,
         target: &Target,
         dialer: &mut Dialer,
         clients: &mut Loop<Client>,
@@ -231,7 +300,7 @@ impl Idle {
         let connections = self.arguments.connections.get();
         let mut waiting = 0..connections;
         while shared.logged_in < connections {
-            while shared.connecting < CONNECTING_MAX
+            while shared.connecting < connecting_max
                 && let Some(number) = waiting.next()
             {
                 clients.add(
