@@ -1,6 +1,7 @@
 //! Writing a subscription to a connection, event by event, for as long as both live.
 
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -43,6 +44,10 @@ impl Connection {
         self.flush().await?;
         let context = Arc::clone(&self.context);
         let keepalive = self.context.settings.keepalive.duration();
+        // One timer for all waits: it fires late where something was written meanwhile, and is
+        // set again then, instead of once for each event.
+        let mut silence = pin!(sleep_until(Instant::now() + keepalive));
+        let mut silent_since = Instant::now();
         loop {
             let event = if format.ends {
                 match subscription.try_next() {
@@ -50,12 +55,11 @@ impl Connection {
                     None => Happened::Event(None),
                 }
             } else {
-                let silence = sleep_until(Instant::now() + keepalive);
                 tokio::select! {
                     biased;
                     event = subscription.next() => Happened::Event(event),
                     sent = self.read_more() => Happened::Sent(sent),
-                    () = silence => Happened::Silence,
+                    () = &mut silence => Happened::Silence,
                     () = context.drain.begun() => Happened::Drain,
                 }
             };
@@ -85,7 +89,15 @@ impl Connection {
                     return Ok(true);
                 }
                 Happened::Drain => return Ok(false),
-                Happened::Silence => self.queue([frame(shape.keepalive(&format.topics))]),
+                Happened::Silence => {
+                    let due = silent_since + keepalive;
+                    if due > Instant::now() {
+                        silence.as_mut().reset(due);
+                        continue;
+                    }
+                    silence.as_mut().reset(Instant::now() + keepalive);
+                    self.queue([frame(shape.keepalive(&format.topics))]);
+                }
                 Happened::Sent(sent) => {
                     if sent? == 0 || self.tail.len() > SENT_MEANWHILE_BYTES_MAX {
                         return Ok(false);
@@ -98,6 +110,7 @@ impl Connection {
                 }
             }
             self.flush().await?;
+            silent_since = Instant::now();
         }
     }
 

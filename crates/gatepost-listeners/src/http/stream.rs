@@ -1,10 +1,12 @@
 //! Publications as text: server-sent events, JSON lines, and the shapes of ntfy.
 //!
 //! The text of an event depends on the publication and the format only, never on the reader, so
-//! each thread keeps the last text it made: of a publication that goes to thousands of readers,
-//! each worker encodes it once and shares the bytes.
+//! each thread keeps the last texts it made: of a publication that goes to thousands of readers,
+//! each worker encodes it once and shares the bytes, also where readers are several events behind
+//! and each takes them all at once.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -268,16 +270,55 @@ pub(super) fn chunk(text: &[u8]) -> Bytes {
     chunk.into()
 }
 
-/// The last event that this thread encoded.
-struct LastEncoded {
+/// Events that a thread remembers the bytes of.
+const ENCODED_EVENTS: usize = 64;
+/// Of longer ones only the last is remembered.
+const ENCODED_BYTES_MAX: usize = 16 * 1024;
+
+/// An event that this thread has encoded.
+struct Encoded {
     id: MessageId,
     shape: Shape,
     chunked: bool,
     bytes: Bytes,
 }
 
+impl Encoded {
+    fn is_of(&self, id: MessageId, shape: Shape, chunked: bool) -> bool {
+        self.id == id && self.shape == shape && self.chunked == chunked
+    }
+}
+
+/// The last events that a thread encoded, and the last long one, so that what lies here stays
+/// within a megabyte and one event.
+#[derive(Default)]
+struct LastEncoded {
+    short: VecDeque<Encoded>,
+    long: Option<Encoded>,
+}
+
+impl LastEncoded {
+    /// Looks at the newest first: it is what most readers want.
+    fn find(&self, id: MessageId, shape: Shape, chunked: bool) -> Option<Bytes> {
+        let mut all = self.short.iter().rev().chain(&self.long);
+        let encoded = all.find(|encoded| encoded.is_of(id, shape, chunked))?;
+        Some(encoded.bytes.clone())
+    }
+
+    fn keep(&mut self, encoded: Encoded) {
+        if encoded.bytes.len() > ENCODED_BYTES_MAX {
+            self.long = Some(encoded);
+            return;
+        }
+        if self.short.len() == ENCODED_EVENTS {
+            self.short.pop_front();
+        }
+        self.short.push_back(encoded);
+    }
+}
+
 thread_local! {
-    static LAST: RefCell<Option<LastEncoded>> = const { RefCell::new(None) };
+    static LAST: RefCell<LastEncoded> = RefCell::default();
 }
 
 /// The bytes of an event, shared between the readers on this thread.
@@ -291,17 +332,14 @@ pub(super) fn encode_shared(event: &Event, shape: Shape, chunked: bool) -> Bytes
     let Event::Publication(publication) = event else {
         return frame(shape.encode(event));
     };
+    let id = publication.id;
     LAST.with_borrow_mut(|last| {
-        if let Some(last) = last
-            && last.id == publication.id
-            && last.shape == shape
-            && last.chunked == chunked
-        {
-            return last.bytes.clone();
+        if let Some(bytes) = last.find(id, shape, chunked) {
+            return bytes;
         }
         let bytes = frame(shape.encode(event));
-        *last = Some(LastEncoded {
-            id: publication.id,
+        last.keep(Encoded {
+            id,
             shape,
             chunked,
             bytes: bytes.clone(),
@@ -341,6 +379,36 @@ mod tests {
         let second = encode_shared(&event, Shape::Sse, true);
         assert_eq!(first.as_ptr(), second.as_ptr());
         assert_ne!(encode_shared(&event, Shape::JsonLines, true), first);
+    }
+
+    #[test]
+    fn readers_that_are_events_behind_share_the_bytes_too() {
+        let events: Vec<Event> = (0..ENCODED_EVENTS).map(|_| event(b"x")).collect();
+        let encode = || -> Vec<Bytes> {
+            let encoded = events
+                .iter()
+                .map(|event| encode_shared(event, Shape::Sse, true));
+            encoded.collect()
+        };
+        let (first, second) = (encode(), encode());
+        let shared = first.iter().zip(&second);
+        let shared = shared.filter(|(first, second)| first.as_ptr() == second.as_ptr());
+        assert_eq!(shared.count(), ENCODED_EVENTS);
+    }
+
+    #[test]
+    fn of_long_events_the_last_is_shared() {
+        let long: &'static [u8] = vec![b'x'; ENCODED_BYTES_MAX].leak();
+        let (one, other) = (event(long), event(long));
+        let first = encode_shared(&one, Shape::Sse, true);
+        assert_eq!(
+            encode_shared(&one, Shape::Sse, true).as_ptr(),
+            first.as_ptr()
+        );
+        encode_shared(&other, Shape::Sse, true);
+        let again = encode_shared(&one, Shape::Sse, true);
+        assert_ne!(again.as_ptr(), first.as_ptr());
+        assert_eq!(again, first);
     }
 
     #[test]
