@@ -430,10 +430,21 @@ fn the_bench_finds_nothing_lost_over_any_protocol() {
             "{way}"
         );
     }
+    // Faster than each message can be sent to each subscriber by itself: publishers are left to
+    // gather, and still all comes, once and in order.
+    let run = bench(
+        "fanout --publishers 2 --subscribers 300 --rate 400 --size 100 --seconds 1 --warm-up 0 \
+         --drain 20",
+    );
+    for fault in ["lost", "duplicates", "out of order"] {
+        assert_none(&run, fault, "in a hurry");
+    }
     let run = bench("subscribe --users 5 --topics 100");
     assert_none(&run, "failed", "subscribe");
-    let run = bench("idle --connections 20 --seconds 0.2");
+    // A storm: 500 clients are cut and come back at once under their names, twice.
+    let run = bench("idle --connections 500 --seconds 0.2 --storms 2");
     assert_none(&run, "connections lost", "idle");
+    assert_none(&run, "connections lost after storms", "idle");
     let run = bench("web --sizes 317 --seconds 0.5 --warm-up 0.1");
     assert_none(&run, "317 B errors per second", "web");
     assert!(figure(&run, "317 B pages per second") > 0.0);

@@ -13,15 +13,19 @@ impl Publisher {
     /// Writes what was gathered to the sockets, once each. The ticket, where there is one, is
     /// for what must be durable before it is acknowledged.
     pub fn flush(&mut self) -> Option<Result<Ticket, StoreError>> {
+        let began = self.begin_pace();
         let ticket = self.submit_changes();
         self.close_run(true);
         self.let_held_go_on();
         for session in self.dirty.drain(..) {
             session.flush(self.core.around());
         }
+        let messages = std::mem::take(&mut self.messages);
+        let bytes = std::mem::take(&mut self.bytes);
+        self.end_pace(began, messages, bytes);
         let counters = &self.core.counters;
-        Counters::add(&counters.messages_in, std::mem::take(&mut self.messages));
-        Counters::add(&counters.bytes_in, std::mem::take(&mut self.bytes));
+        Counters::add(&counters.messages_in, messages);
+        Counters::add(&counters.bytes_in, bytes);
         Counters::add(&counters.deliveries, std::mem::take(&mut self.deliveries));
         Counters::add(&counters.bytes_out, std::mem::take(&mut self.bytes_out));
         ticket

@@ -10,6 +10,7 @@
 //! publisher's order over all topics, which is more than the standard asks.
 
 mod flush;
+mod pace;
 mod run;
 mod topics;
 
@@ -30,6 +31,7 @@ use crate::retained::Kept;
 use crate::session::Session;
 use crate::subscription::Target;
 use crate::trace::Trace;
+use pace::Pace;
 use run::Run;
 use topics::Known;
 
@@ -81,6 +83,8 @@ pub struct Publisher {
     bytes_out: u64,
     /// Sessions whose queue had no room for the present publication.
     refusals: usize,
+    pace: Pace,
+    gathers_until: Option<Instant>,
 }
 
 impl Publisher {
@@ -103,6 +107,8 @@ impl Publisher {
             deliveries: 0,
             bytes_out: 0,
             refusals: 0,
+            pace: Pace::default(),
+            gathers_until: None,
         }
     }
 
@@ -204,6 +210,7 @@ impl Publisher {
         known.record.messages.fetch_add(1, Ordering::Relaxed);
         known.record.bytes.fetch_add(length, Ordering::Relaxed);
         self.core.recent.push(&known.record, publication);
+        self.pace.is_awaited |= publication.qos > Qos::AtMostOnce;
         if publication.qos > Qos::AtMostOnce && !is_ours && self.core.keeps_history() {
             self.gathering
                 .changes

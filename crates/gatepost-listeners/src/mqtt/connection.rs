@@ -223,6 +223,9 @@ impl Connection {
         if self.paused || self.is_waiting_for_answers() {
             return Poll::Pending;
         }
+        if let Some(publishing) = &mut self.publishing {
+            std::task::ready!(publishing.poll_gathered(context));
+        }
         match self.stream.poll_read_ready(context) {
             Poll::Ready(Ok(())) => Poll::Ready(Event::Readable),
             Poll::Ready(Err(_)) => Poll::Ready(Event::Broken),

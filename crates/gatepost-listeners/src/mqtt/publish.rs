@@ -13,6 +13,7 @@ use gatepost_message::{
 use gatepost_mqtt::{PacketId, Property, Publish, Reason};
 use gatepost_store::{StoreError, Ticket};
 use gatepost_users::Identity;
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::answers::Answer;
 use super::connection::Connection;
@@ -53,6 +54,8 @@ pub(super) struct Publishing {
     scopes_of: (u64, u64),
     judging: Option<Judging>,
     waiting: VecDeque<(Message, Option<PacketId>)>,
+    /// Until when the client is left to gather; made once, for the few that ever are.
+    gathering: Option<Pin<Box<Sleep>>>,
 }
 
 impl Publishing {
@@ -64,11 +67,28 @@ impl Publishing {
             scopes_of: (0, 0),
             judging: None,
             waiting: VecDeque::new(),
+            gathering: None,
         }
     }
 
     pub(super) fn flush(&mut self) -> Option<Result<Ticket, StoreError>> {
-        self.publisher.flush()
+        let ticket = self.publisher.flush();
+        if let Some(until) = self.publisher.gathers_until() {
+            let until = Instant::from_std(until);
+            match &mut self.gathering {
+                Some(timer) => timer.as_mut().reset(until),
+                None => self.gathering = Some(Box::pin(sleep_until(until))),
+            }
+        }
+        ticket
+    }
+
+    /// Waits until the client has gathered enough to be read again.
+    pub(super) fn poll_gathered(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        match &mut self.gathering {
+            Some(timer) if !timer.is_elapsed() => timer.as_mut().poll(context),
+            _ => Poll::Ready(()),
+        }
     }
 
     pub(super) fn is_congested(&self) -> bool {
