@@ -1,4 +1,4 @@
-// MQTT over WebSocket with MQTT.js, as a page in a browser uses it.
+// MQTT.js: over WebSocket, as a page in a browser uses it, and over TCP.
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import mqtt from "mqtt";
@@ -8,10 +8,15 @@ let server;
 before(async () => (server = await Server.start({})));
 after(() => server.remove());
 
-for (const protocolVersion of [4, 5]) {
-  test(`MQTT.js, version ${protocolVersion}: subscribe, publish, be told`, async () => {
+// In a page there is WebSocket only; the same library in a program speaks plain TCP too.
+const ways = {
+  WebSocket: () => `ws://${server.binds.http}/mqtt`,
+  TCP: () => `mqtt://${server.binds.mqtt}`,
+};
+for (const [way, url] of Object.entries(ways)) for (const protocolVersion of [4, 5]) {
+  test(`MQTT.js by ${way}, version ${protocolVersion}: subscribe, publish, be told`, async () => {
     const options = { protocolVersion, reconnectPeriod: 0, connectTimeout: 60_000 };
-    const client = await mqtt.connectAsync(`ws://${server.binds.http}/mqtt`, options);
+    const client = await mqtt.connectAsync(url(), options);
     const arrived = new Promise((resolve) => client.on("message", (...message) => resolve(message)));
     const [granted] = await client.subscribeAsync("alarms/#", { qos: 1 });
     assert.equal(granted.qos, 1);
