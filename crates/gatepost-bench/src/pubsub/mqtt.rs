@@ -130,9 +130,10 @@ fn plain_publication<'a>(version: Version, frame: &Frame<'a>) -> Option<Event<'a
     }
     let (topic_bytes, rest) = frame.body.split_first_chunk()?;
     let rest = rest.get(usize::from(u16::from_be_bytes(*topic_bytes))..)?;
-    let payload = match version.has_properties() {
-        true => rest.strip_prefix(&[0])?,
-        false => rest,
+    let payload = if version.has_properties() {
+        rest.strip_prefix(&[0])?
+    } else {
+        rest
     };
     Some(Event::Publication {
         payload,
