@@ -65,7 +65,9 @@ impl Core {
                 let _ = store.submit(expired.into_iter().map(Change::Unretain));
             }
         }
-        let sys_seconds = self.settings.sys_interval.duration().as_secs() as u32;
+        // Less than a second is a second: only zero means never.
+        let sys_interval = self.settings.sys_interval.duration();
+        let sys_seconds = sys_interval.as_millis().div_ceil(1_000) as u32;
         if sys_seconds > 0 && count.is_multiple_of(sys_seconds) {
             self.publish_figures();
         }

@@ -78,7 +78,7 @@ pub struct BrokerSettings {
     /// Messages whose way to each subscriber is remembered, the last ones: for their story in the
     /// dashboard. 0 for none.
     pub traced_messages_max: usize,
-    /// How often figures are published under `$SYS`; 0 for never.
+    /// How often figures are published under `$SYS`, in whole seconds; 0 for never.
     pub sys_interval: Period,
 }
 

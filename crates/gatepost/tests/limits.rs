@@ -9,7 +9,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
-use support::{Gateway, PATIENCE, await_some, run, send_raw, text_of};
+use support::{Client, Gateway, PATIENCE, await_some, post, run, send_raw, text_of};
 
 /// With the small rule set: none of these asks for more.
 fn start(settings: &str) -> Gateway {
@@ -241,6 +241,49 @@ fn mqtt_limits() {
         .write_all(&connect_packet(&[], "much-too-long", 0))
         .expect("the server reads");
     assert!(holds(&to_the_end(&mut stream), b"\x85"));
+}
+
+/// A bound that is reached shows in the answer, the log, the metrics and under `$SYS`; a drop in
+/// the last two, under its cause.
+#[test]
+fn a_limit_and_a_drop_are_told_everywhere() {
+    let gateway =
+        start("broker.subscriptions_per_session_max = 1\nbroker.sys_interval = \"100ms\"\n");
+    let mut stream = connect(gateway.address("mqtt"));
+    // It takes no packet of more than 30 bytes (section 3.1.2.11.4).
+    let narrow = connect_packet(b"\x27\0\0\0\x1e", "narrow", 0);
+    converse(&mut stream, &narrow, b"\x20");
+    let first = b"\x82\x07\0\x01\0\0\x01a\0";
+    converse(&mut stream, first, b"\x90\x04\0\x01\0\0");
+    let second = b"\x82\x07\0\x02\0\0\x01b\0";
+    let answer = converse(&mut stream, second, b"\x97");
+    assert!(holds(&answer, b"\x90"), "a SUBACK: {answer:02x?}");
+    post(&gateway, "a", &"x".repeat(100));
+
+    let told = [
+        (
+            "gatepost_limit_reached_total{limit=\"subscriptions\"} 1",
+            "limits/subscriptions",
+        ),
+        (
+            "gatepost_dropped_total{cause=\"too_large\"} 1",
+            "publish/messages/dropped/too_large",
+        ),
+    ];
+    for (metric, topic) in told {
+        await_some(metric, || {
+            let metrics = text_of(&run("curl", &["-sf", &gateway.url("/metrics")], b""));
+            metrics.lines().any(|line| line == metric).then_some(())
+        });
+        let topic = format!("$SYS/broker/{topic}");
+        Client::subscribe(&gateway, &topic, "%t %p").await_line(&format!("{topic} 1"));
+    }
+    let log = gateway.log();
+    let is_told = |line: &str| {
+        let parts = ["a limit is reached", "subscriptions", "narrow"];
+        parts.iter().all(|part| line.contains(part))
+    };
+    assert_eq!(log.lines().filter(|line| is_told(line)).count(), 1, "{log}");
 }
 
 #[test]
