@@ -30,6 +30,9 @@ return function(message)
     }
 end"#;
 
+/// How long the journal may take.
+const PATIENCE: Duration = Duration::from_mins(1);
+
 struct World {
     server: Server,
     _folder: tempfile::TempDir,
@@ -65,12 +68,20 @@ impl World {
         Wire::connected(self.server.address, version, client_id)
     }
 
-    fn journal(&self) -> Vec<(Action, String)> {
-        let entries = self.server.store.journal_recent(1_000).expect("a journal");
-        let entries = entries.into_iter().rev();
-        entries
-            .map(|entry| (entry.action, entry.procedure))
-            .collect()
+    /// The journal once it has so many entries, oldest first: they may come a moment after the
+    /// answer.
+    fn await_journal(&self, count: usize) -> Vec<(Action, String)> {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let entries = self.server.store.journal_recent(1_000).expect("a journal");
+            if entries.len() >= count || Instant::now() >= deadline {
+                let entries = entries.into_iter().rev();
+                return entries
+                    .map(|entry| (entry.action, entry.procedure))
+                    .collect();
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 }
 
@@ -139,7 +150,7 @@ fn each_verdict_has_its_reason_code_and_only_what_passed_is_delivered() {
         assert_eq!(quarantined.len(), 1);
         let kept = world.server.store.quarantined(quarantined[0].id);
         assert_eq!(kept.expect("read").expect("kept").body, "quarantine");
-        let judged = world.journal();
+        let judged = world.await_journal(6);
         let actions: Vec<Action> = judged.iter().map(|(action, _)| *action).collect();
         use Action::{Accept, Defer, Drop, Quarantine, Reject, Tag};
         assert_eq!(actions, [Reject, Defer, Quarantine, Drop, Tag, Accept]);
@@ -211,11 +222,8 @@ fn verdicts_keep_the_order_of_a_clients_publications_and_other_topics_are_not_ju
     topics.retain(|topic| topic != "other");
     let expected: Vec<String> = (0..200).step_by(2).map(|n| format!("judged/{n}")).collect();
     assert_eq!(topics, expected);
-    let deadline = Instant::now() + Duration::from_mins(1);
-    while world.journal().len() < 200 && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    assert_eq!(world.journal().len(), 200, "'other' was not judged");
+    let judged = world.await_journal(200);
+    assert_eq!(judged.len(), 200, "'other' was not judged");
 }
 
 #[test]
