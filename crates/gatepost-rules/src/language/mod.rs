@@ -5,6 +5,7 @@
 //! either takes effect or becomes a [`Problem`] that says why it does not; a table
 //! ([`directives`]) knows all words.
 
+mod about_rules;
 mod condition;
 pub(crate) mod definition;
 mod directives;

@@ -1,6 +1,9 @@
 //! Rules about who really sent a message: SPF, DKIM, ARC, DMARC, and what they are worth together
 //! with lists of welcome senders. As SpamAssassin's plugins of these names.
 
+mod asking;
+mod noted;
+
 use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -8,167 +11,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::wire::{Answer, Kind, Question};
 use crate::authentication::arc::{self, Chain};
 use crate::authentication::dkim::{self, Outcome, RawMail, Signed, with_line_ends};
-use crate::authentication::dmarc::{self, DmarcResult, Policy, Proven};
+use crate::authentication::dmarc::{self, DmarcResult, Proven};
 use crate::authentication::spf::{self, Sender, SpfResult};
 use crate::authentication::{Known, Looked, Wait, texts};
 use crate::mail::{Mail, Relay, parse_ip};
-
-/// What a rule asks of a sender.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum SenderTest {
-    /// `check_for_spf_pass` and its companions; of the greeting's name with `helo`.
-    Spf { helo: bool, result: SpfResult },
-    /// `check_spf_skipped_noenvfrom`.
-    SpfSkipped,
-    /// `check_for_spf_welcomelist_from`.
-    WelcomeBySpf { by_default: bool },
-    /// `check_dkim_signed`, by one of these domains if any are named.
-    Signed(Vec<String>),
-    /// `check_dkim_valid`, the same.
-    Valid(Vec<String>),
-    /// `check_dkim_valid_author_sig`, the same.
-    ValidOfAuthor(Vec<String>),
-    /// `check_dkim_valid_envelopefrom`.
-    ValidOfEnvelope,
-    /// `check_dkim_dependable`: the message was not cut off.
-    Dependable,
-    /// `check_dkim_testing`.
-    Testing,
-    /// `check_dkim_adsp`: what the author's domain practises, of these domains if any are named.
-    Practice {
-        letters: String,
-        domains: Vec<String>,
-    },
-    /// `check_for_dkim_welcomelist_from`.
-    WelcomeByDkim { by_default: bool },
-    /// `check_arc_signed`.
-    ChainPresent,
-    /// `check_arc_valid`.
-    ChainValid,
-    /// `check_dmarc_pass` and its companions.
-    Dmarc(DmarcResult),
-    /// What no domain practises any more.
-    Never,
-}
-
-impl SenderTest {
-    /// The test of a function, if it is one of these.
-    pub(super) fn of_function(name: &str, arguments: &[&str]) -> Option<Self> {
-        let name = name.replace("whitelist", "welcomelist");
-        let domains = || {
-            arguments
-                .iter()
-                .map(|domain| domain.to_ascii_lowercase())
-                .collect()
-        };
-        if let Some(result) = name.strip_prefix("check_for_spf_helo_") {
-            let result = SpfResult::named(result)?;
-            return Some(Self::Spf { helo: true, result });
-        }
-        if let Some(result) = name
-            .strip_prefix("check_for_spf_")
-            .and_then(SpfResult::named)
-        {
-            return Some(Self::Spf {
-                helo: false,
-                result,
-            });
-        }
-        Some(match name.as_str() {
-            "check_spf_skipped_noenvfrom" => Self::SpfSkipped,
-            "check_for_spf_welcomelist_from" => Self::WelcomeBySpf { by_default: false },
-            "check_for_def_spf_welcomelist_from" => Self::WelcomeBySpf { by_default: true },
-            "check_dkim_signed" => Self::Signed(domains()),
-            "check_dkim_valid" | "check_dkim_verified" => Self::Valid(domains()),
-            "check_dkim_valid_author_sig" => Self::ValidOfAuthor(domains()),
-            "check_dkim_valid_envelopefrom" => Self::ValidOfEnvelope,
-            "check_dkim_dependable" => Self::Dependable,
-            "check_dkim_testing" => Self::Testing,
-            "check_dkim_signsome" => Self::Never,
-            "check_dkim_signall" => Self::Practice {
-                letters: "A".to_owned(),
-                domains: Vec::new(),
-            },
-            "check_dkim_adsp" => Self::Practice {
-                letters: match *arguments.first()? {
-                    "*" => "NAD123".to_owned(),
-                    letters => letters.to_owned(),
-                },
-                domains: arguments
-                    .iter()
-                    .skip(1)
-                    .map(|domain| domain.to_ascii_lowercase())
-                    .collect(),
-            },
-            "check_for_dkim_welcomelist_from" => Self::WelcomeByDkim { by_default: false },
-            "check_for_def_dkim_welcomelist_from" => Self::WelcomeByDkim { by_default: true },
-            "check_arc_signed" => Self::ChainPresent,
-            "check_arc_valid" => Self::ChainValid,
-            "check_dmarc_pass" => Self::Dmarc(DmarcResult::Pass),
-            "check_dmarc_reject" => Self::Dmarc(DmarcResult::Fail(Policy::Reject)),
-            "check_dmarc_quarantine" => Self::Dmarc(DmarcResult::Fail(Policy::Quarantine)),
-            "check_dmarc_none" => Self::Dmarc(DmarcResult::Fail(Policy::None)),
-            "check_dmarc_missing" => Self::Dmarc(DmarcResult::NoPolicy),
-            _ => return None,
-        })
-    }
-
-    /// What is still to be asked.
-    pub(super) fn questions<'a>(
-        &self,
-        senders: &Senders<'_, '_>,
-        answer: &dyn Fn(&Question) -> Option<&'a Answer>,
-    ) -> Vec<Question> {
-        let known = Known::new(answer, false);
-        let _ = self.holds(senders, &known);
-        known.into_wanted()
-    }
-
-    /// Whether the rule hits, by what is known now.
-    pub(super) fn hits<'a>(
-        &self,
-        senders: &Senders<'_, '_>,
-        answer: &dyn Fn(&Question) -> Option<&'a Answer>,
-    ) -> bool {
-        let known = Known::new(answer, true);
-        self.holds(senders, &known).unwrap_or(false)
-    }
-
-    fn holds(&self, senders: &Senders<'_, '_>, known: &Known<'_, '_>) -> Result<bool, Wait> {
-        Ok(match self {
-            Self::Spf { helo, result } => senders.spf(*helo, known)? == Some(*result),
-            Self::SpfSkipped => senders.envelope_sender().is_none(),
-            Self::WelcomeBySpf { by_default } => senders.is_welcome_by_spf(*by_default, known)?,
-            Self::Signed(domains) => senders.signed_by(domains, known, |_| true)?,
-            Self::Valid(domains) => {
-                senders.signed_by(domains, known, |signed| senders.is_valid(signed))?
-            }
-            Self::ValidOfAuthor(domains) => {
-                let authors = senders.author_domains();
-                senders.signed_by(domains, known, |signed| {
-                    senders.is_strong(signed) && authors.contains(&signed.identity_domain)
-                })?
-            }
-            Self::ValidOfEnvelope => match senders.envelope_domain() {
-                None => false,
-                Some(domain) => {
-                    senders.signed_by(&[domain], known, |signed| senders.is_strong(signed))?
-                }
-            },
-            Self::Dependable => !senders.mail.head().truncated,
-            Self::Testing => senders
-                .signatures(known)?
-                .iter()
-                .any(|signed| signed.is_test),
-            Self::Practice { letters, domains } => senders.practises(letters, domains, known)?,
-            Self::WelcomeByDkim { by_default } => senders.is_welcome_by_dkim(*by_default, known)?,
-            Self::ChainPresent => senders.chain(known)? != Chain::None,
-            Self::ChainValid => senders.chain(known)? == Chain::Pass,
-            Self::Dmarc(result) => senders.dmarc(known)? == Some(*result),
-            Self::Never => false,
-        })
-    }
-}
+pub(crate) use asking::SenderTest;
+use noted::{noted_in, unfold};
 
 /// What is known of a message's senders.
 pub(super) struct Senders<'m, 'a> {
@@ -509,84 +357,5 @@ fn is_domain(domain: &str, wanted: &str) -> bool {
         Some(wanted) => domain
             .strip_suffix(wanted)
             .is_some_and(|before| before.is_empty() || before.ends_with('.')),
-    }
-}
-
-/// Fields one by one, each on one line.
-fn unfold(fields: &str) -> Vec<String> {
-    let mut all: Vec<String> = Vec::new();
-    for line in fields.lines() {
-        match all.last_mut() {
-            Some(field) if line.starts_with([' ', '\t']) => field.push_str(line),
-            _ => all.push(line.to_owned()),
-        }
-    }
-    all
-}
-
-/// The result that a field (in lower case) notes for the identity that is asked about.
-fn noted_in(field: &str, helo: bool) -> Option<SpfResult> {
-    let word = |text: &str| -> String {
-        let end = |letter: char| !letter.is_ascii_alphanumeric() && letter != '_' && letter != '-';
-        text.split(end).next().unwrap_or_default().to_owned()
-    };
-    let (result, identity) = if let Some(value) = field.strip_prefix("received-spf:") {
-        let identity = value.split_once("identity=").map(|(_, rest)| word(rest));
-        (word(value.trim_start()), identity)
-    } else {
-        let value = field
-            .strip_prefix("arc-")
-            .unwrap_or(field)
-            .strip_prefix("authentication-results:")?;
-        let clause = value.split(';').map(str::trim).find_map(|clause| {
-            let rest = clause.strip_prefix("spf")?.trim_start().strip_prefix('=')?;
-            Some(rest.trim_start())
-        })?;
-        let identity = clause.split_once("smtp.").map(|(_, rest)| word(rest));
-        (word(clause), identity)
-    };
-    let is_of_greeting = match identity.as_deref() {
-        None | Some("mfrom" | "mailfrom") => false,
-        Some("helo") => true,
-        Some(_) => return None,
-    };
-    (is_of_greeting == helo).then(|| SpfResult::named(&result))?
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_our_servers_noted() {
-        for (field, helo, expected) in [
-            (
-                "received-spf: pass (mx: domain of a@b.example) identity=mailfrom; client-ip=192.0.2.1",
-                false,
-                Some(SpfResult::Pass),
-            ),
-            (
-                "received-spf: softfail identity=helo; x",
-                true,
-                Some(SpfResult::SoftFail),
-            ),
-            ("received-spf: softfail identity=helo; x", false, None),
-            ("received-spf: fail", false, Some(SpfResult::Fail)),
-            ("received-spf: moon", false, None),
-            ("received-spf: pass identity=pra", false, None),
-            (
-                "authentication-results: mx; dkim=pass; spf=hardfail smtp.mailfrom=x",
-                false,
-                Some(SpfResult::Fail),
-            ),
-            (
-                "arc-authentication-results: i=1; spf=none smtp.helo=x",
-                true,
-                Some(SpfResult::None),
-            ),
-            ("subject: spf=pass", false, None),
-        ] {
-            assert_eq!(noted_in(field, helo), expected, "{field}");
-        }
     }
 }

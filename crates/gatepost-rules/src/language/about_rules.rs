@@ -1,0 +1,214 @@
+//! The directives that say more about rules: scores, words, flags, when they run, what their patterns
+//! stand for.
+
+use std::collections::HashMap;
+
+use super::definition::{Example, Flags};
+use super::loader::{Line, LineProblem, Loader};
+use super::replace_tags::ReplaceTags;
+use super::rules::{Outcome, rule};
+use crate::shortcircuit::Shortcircuit;
+
+pub(super) fn score(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    let value = line.after_first_word_text()?;
+    let mut relative = false;
+    let mut scores = Vec::new();
+    for word in value.split_whitespace() {
+        let bare = word
+            .strip_prefix('(')
+            .and_then(|word| word.strip_suffix(')'));
+        relative |= bare.is_some();
+        let score = bare
+            .unwrap_or(word)
+            .parse()
+            .ok()
+            .filter(|score: &f64| score.is_finite());
+        scores.push(score.ok_or_else(|| {
+            LineProblem::invalid(format!("{word:?} is no number"), "write a number")
+        })?);
+    }
+    let scores: [f64; 4] = match scores[..] {
+        [one] => [one; 4],
+        [plain, network, bayes, both] => [plain, network, bayes, both],
+        _ => {
+            return Err(LineProblem::invalid(
+                format!("there are {} scores", scores.len()),
+                "write one score, or four for the four score sets",
+            ));
+        }
+    };
+    let definition = rule(loader, line)?;
+    definition.scores = Some(match (relative, definition.scores) {
+        (false, _) => scores,
+        (true, Some(base)) => std::array::from_fn(|set| base[set] + scores[set]),
+        (true, None) => {
+            return Err(LineProblem::invalid(
+                "the score is relative, but there is none before it",
+                "write the score without parentheses",
+            ));
+        }
+    });
+    Ok(())
+}
+
+pub(super) fn describe(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    let text = line.after_first_word_text()?;
+    rule(loader, line)?.description = Some(text.into());
+    Ok(())
+}
+
+/// `test NAME ok|fail TEXT`.
+pub(super) fn example(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    let value = line.after_first_word()?;
+    let end = value
+        .iter()
+        .position(u8::is_ascii_whitespace)
+        .unwrap_or(value.len());
+    let (word, text) = value.split_at(end);
+    let should_hit = match word {
+        b"ok" => true,
+        b"fail" => false,
+        _ => {
+            return Err(LineProblem::invalid(
+                "an example is neither ok nor fail",
+                "write: test NAME ok TEXT",
+            ));
+        }
+    };
+    loader.definitions.examples.push(Example {
+        source: line.source.clone(),
+        rule: line.first_word().into(),
+        should_hit,
+        text: text.trim_ascii_start().to_vec(),
+    });
+    Ok(())
+}
+
+pub(super) fn flags(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    let flags = Flags::parse(&line.after_first_word_text()?);
+    rule(loader, line)?.flags = flags;
+    Ok(())
+}
+
+pub(super) fn priority(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    let value = line.after_first_word_text()?;
+    let priority = value.trim().parse().map_err(|_| {
+        LineProblem::invalid(format!("{value:?} is no priority"), "write a whole number")
+    })?;
+    rule(loader, line)?.priority = priority;
+    Ok(())
+}
+
+/// `shortcircuit NAME on|spam|ham|off`.
+pub(super) fn shortcircuit(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    needs_shortcircuit(loader)?;
+    let word = line.after_first_word_text()?;
+    let kind = match word.trim() {
+        "on" => Some(Shortcircuit::On),
+        "spam" => Some(Shortcircuit::Spam),
+        "ham" => Some(Shortcircuit::Ham),
+        "off" => None,
+        _ => {
+            return Err(LineProblem::invalid(
+                format!("{word:?} is none of on, spam, ham and off"),
+                "write: shortcircuit NAME on",
+            ));
+        }
+    };
+    let definition = rule(loader, line)?;
+    definition.shortcircuit = kind;
+    if matches!(kind, Some(Shortcircuit::Spam | Shortcircuit::Ham)) {
+        if definition.priority == 0 {
+            definition.priority = SHORTCIRCUIT_PRIORITY;
+        }
+        definition.flags.nice |= kind == Some(Shortcircuit::Ham);
+        definition.flags.no_autolearn = true;
+        definition.flags.autolearn.left_out = true;
+    }
+    Ok(())
+}
+
+/// Where rules run that call a message spam or ham at once, unless told otherwise.
+const SHORTCIRCUIT_PRIORITY: i32 = -200;
+
+fn needs_shortcircuit(loader: &Loader<'_>) -> Outcome {
+    if loader
+        .plugins
+        .is_loaded("Mail::SpamAssassin::Plugin::Shortcircuit")
+    {
+        return Ok(());
+    }
+    Err(LineProblem::note(
+        "plugin not loaded",
+        "it needs loadplugin Mail::SpamAssassin::Plugin::Shortcircuit",
+    ))
+}
+
+/// `shortcircuit_spam_score` and its companions.
+pub(super) fn shortcircuit_score(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    needs_shortcircuit(loader)?;
+    let value = line.value_text()?;
+    let score: f64 = value
+        .parse()
+        .ok()
+        .filter(|score: &f64| score.is_finite())
+        .ok_or_else(|| LineProblem::invalid(format!("{value:?} is no number"), "write a number"))?;
+    let scores = &mut loader.definitions.options.shortcircuit;
+    match line.directive {
+        "shortcircuit_spam_score" => scores.spam = score,
+        "shortcircuit_ham_score" => scores.ham = score,
+        "shortcircuit_min_ham_score" => scores.sum_min = Some(score),
+        _ => scores.sum_max = Some(score),
+    }
+    Ok(())
+}
+
+pub(super) fn subject_prefix(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    let text = line.after_first_word_text()?;
+    rule(loader, line)?.subject_prefix = Some(text.into());
+    Ok(())
+}
+
+pub(super) fn replace_rules(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    for name in line.value_text()?.split_whitespace() {
+        loader.definitions.rule(name).replaces_tags = true;
+    }
+    Ok(())
+}
+
+fn replacement(
+    loader: &mut Loader<'_>,
+    line: &Line<'_>,
+    table: fn(&mut ReplaceTags) -> &mut HashMap<Vec<u8>, Vec<u8>>,
+) -> Outcome {
+    let text = line.after_first_word()?.to_vec();
+    let name = line.first_word().as_bytes().to_vec();
+    table(&mut loader.definitions.replace_tags).insert(name, text);
+    Ok(())
+}
+
+pub(super) fn replace_tag(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    replacement(loader, line, |tags| &mut tags.tags)
+}
+
+pub(super) fn replace_pre(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    replacement(loader, line, |tags| &mut tags.before)
+}
+
+pub(super) fn replace_inter(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    replacement(loader, line, |tags| &mut tags.between)
+}
+
+pub(super) fn replace_post(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    replacement(loader, line, |tags| &mut tags.after)
+}
+
+pub(super) fn replace_start(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    loader.definitions.replace_tags.start = line.value_text()?.into_bytes();
+    Ok(())
+}
+
+pub(super) fn replace_end(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+    loader.definitions.replace_tags.end = line.value_text()?.into_bytes();
+    Ok(())
+}
