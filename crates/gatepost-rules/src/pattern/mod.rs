@@ -23,6 +23,7 @@ mod template;
 use std::borrow::Cow;
 use std::sync::OnceLock;
 
+use crate::screen::{Beginnings, starts_anchored};
 pub(crate) use byte_set::ByteSet;
 pub use check::check_any_pattern;
 pub(crate) use node::{Assertion, Greed, Node};
@@ -59,17 +60,20 @@ pub(crate) struct Pattern {
     /// Searches.
     code: OnceLock<Result<pcre::Code, Box<str>>>,
     /// Matches at one place.
-    anchored: OnceLock<Result<Anchored, Box<str>>>,
+    anchored: OnceLock<Result<pcre::Code, Box<str>>>,
+    /// With what matches begin.
+    lead: OnceLock<Lead>,
     /// For long texts; `None` inside if there is no automaton that finds the same.
     automaton: OnceLock<Option<Box<regex_automata::meta::Regex>>>,
 }
 
-/// A pattern that matches at one place.
+/// With what the matches of a pattern begin; `None` where one may be empty.
 #[derive(Debug)]
-struct Anchored {
-    code: pcre::Code,
-    /// The bytes with which a match begins, if each takes one.
+struct Lead {
     first: Option<ByteSet>,
+    beginnings: Option<Beginnings>,
+    /// Whether matches begin at the start of a text only.
+    is_anchored: bool,
 }
 
 /// A search gave up before it knew.
@@ -98,6 +102,7 @@ impl Pattern {
             tree: Some(Box::new(tree)),
             code: OnceLock::new(),
             anchored: OnceLock::new(),
+            lead: OnceLock::new(),
             automaton: OnceLock::new(),
         })
     }
@@ -167,6 +172,9 @@ impl Pattern {
         start: usize,
         mut go_on: impl FnMut(usize) -> bool,
     ) -> Result<Found, LimitReached> {
+        if start == 0 && self.lead().misses(text) {
+            return Ok(None);
+        }
         let is_long = text.len() > LONG_TEXT_BYTES;
         if (is_long || self.prefers_automaton)
             && let Some(regex) = self.automaton()
@@ -214,7 +222,7 @@ impl Pattern {
             if !go_on(PLACE_BYTES) {
                 return Err(LimitReached::time());
             }
-            let found = anchored.try_place(text, place, go_on)?;
+            let found = try_place(anchored, text, place, go_on)?;
             if found.is_some() {
                 return Ok(found);
             }
@@ -230,52 +238,66 @@ impl Pattern {
         places: std::ops::RangeInclusive<usize>,
         mut go_on: impl FnMut(usize) -> bool,
     ) -> Result<(bool, u32), LimitReached> {
-        let anchored = self.anchored()?;
+        let lead = self.lead();
         let mut tried = 0;
         for place in places {
-            if anchored.begins_otherwise(text, place) {
+            if lead.begins_otherwise(text, place) {
                 continue;
             }
             tried += 1;
-            if anchored.try_place(text, place, &mut go_on)?.is_some() {
+            if try_place(self.anchored()?, text, place, &mut go_on)?.is_some() {
                 return Ok((true, tried));
             }
         }
         Ok((false, tried))
     }
 
-    fn anchored(&self) -> Result<&Anchored, LimitReached> {
-        let make = || {
+    /// A pattern is only compiled once a place was met that begins as its matches do.
+    fn lead(&self) -> &Lead {
+        self.lead.get_or_init(|| {
             let tree = self.read();
-            let code = backtracking::compile(&tree, Use::MatchAtPlace)?;
-            let first = tree.first_bytes();
-            Ok(Anchored { code, first })
-        };
+            Lead {
+                first: tree.first_bytes(),
+                is_anchored: starts_anchored(&tree),
+                beginnings: Beginnings::of(tree),
+            }
+        })
+    }
+
+    fn anchored(&self) -> Result<&pcre::Code, LimitReached> {
+        let make = || backtracking::compile(&self.read(), Use::MatchAtPlace).map_err(Into::into);
         let made = self.anchored.get_or_init(make);
         made.as_ref()
             .map_err(|reason| LimitReached(reason.to_string()))
     }
 }
 
-impl Anchored {
-    /// Whether no match begins with the byte at a place.
-    fn begins_otherwise(&self, text: &[u8], place: usize) -> bool {
-        let fits = |first: &ByteSet| text.get(place).is_some_and(|&byte| first.contains(byte));
-        self.first.as_ref().is_some_and(|first| !fits(first))
+impl Lead {
+    /// Whether a text surely has no match.
+    fn misses(&self, text: &[u8]) -> bool {
+        self.is_anchored && self.begins_otherwise(text, 0)
     }
 
-    /// The match that begins at a place. Where that takes many steps, `go_on` is asked.
-    fn try_place(
-        &self,
-        text: &[u8],
-        place: usize,
-        go_on: &mut impl FnMut(usize) -> bool,
-    ) -> Result<Found, LimitReached> {
-        match self.code.search(text, place, PLACE_STEPS_MAX) {
-            Err(Error::STEPS) if !go_on(HEAVY_PLACE_BYTES) => Err(LimitReached::time()),
-            Err(Error::STEPS) => Ok(self.code.search(text, place, STEPS_MAX)?),
-            outcome => Ok(outcome?),
-        }
+    /// Whether no match begins with the bytes at a place.
+    fn begins_otherwise(&self, text: &[u8], place: usize) -> bool {
+        let fits = |first: &ByteSet| text.get(place).is_some_and(|&byte| first.contains(byte));
+        let begins = |beginnings: &Beginnings| beginnings.may_begin(text, place);
+        self.first.as_ref().is_some_and(|first| !fits(first))
+            || self.beginnings.as_ref().is_some_and(|all| !begins(all))
+    }
+}
+
+/// The match that begins at a place. Where that takes many steps, `go_on` is asked.
+fn try_place(
+    code: &pcre::Code,
+    text: &[u8],
+    place: usize,
+    go_on: &mut impl FnMut(usize) -> bool,
+) -> Result<Found, LimitReached> {
+    match code.search(text, place, PLACE_STEPS_MAX) {
+        Err(Error::STEPS) if !go_on(HEAVY_PLACE_BYTES) => Err(LimitReached::time()),
+        Err(Error::STEPS) => Ok(code.search(text, place, STEPS_MAX)?),
+        outcome => Ok(outcome?),
     }
 }
 
@@ -427,7 +449,7 @@ mod tests {
     fn places_that_begin_otherwise_are_not_tried() {
         let pattern = Pattern::parse(br"/(?:^|\s)v[i1]a|x?z/").unwrap();
         let begins = |text: &[u8]| pattern.begins_at(text, 0..=text.len(), |_| true).unwrap();
-        assert_eq!(begins(b"abcd vxa "), (false, 4));
+        assert_eq!(begins(b"abcd vxa "), (false, 0));
         assert_eq!(begins(b"abcd v1a"), (true, 1));
         // What may be empty begins anywhere.
         let pattern = Pattern::parse(br"/(?=b)a?/").unwrap();

@@ -2,12 +2,18 @@
 
 use super::state::State;
 use crate::pattern::Pattern;
-use crate::screen::{Automaton, Builder, Owner, Run, Visitor, required, required_run, widen};
+use crate::screen::{
+    Automaton, Builder, Fragment, Owner, Run, Visitor, required, required_run, widen,
+};
+
+/// Fragments of which more positions than this are busy on average are looked for apart: together
+/// with others they would multiply the states, each of which would then be met seldom.
+const BUSY_TOGETHER_MAX: f32 = 0.25;
 
 /// The patterns of a list, by their index in it.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
-    screen: Option<Automaton>,
+    screens: Vec<Automaton>,
     /// Patterns that run on every text, or on those with such a row of bytes.
     always: Vec<(u32, Option<Run>)>,
 }
@@ -27,7 +33,7 @@ impl Table {
         patterns: impl ExactSizeIterator<Item = (&'p mut Pattern, bool)>,
         worth: Worth,
     ) -> Self {
-        let mut builder = Builder::new();
+        let (mut builder, mut busy) = (Builder::new(), Builder::new());
         let mut always = Vec::new();
         let is_screened = patterns.len() >= worth.patterns_min && screens_are_on();
         for (index, (pattern, must_run)) in (0u32..).zip(patterns) {
@@ -38,12 +44,21 @@ impl Table {
                 always.push((index, run));
                 continue;
             };
+            // All fragments of a pattern are told of in their order.
+            let is_busy = |fragment: &Fragment<'_>| fragment.busy > BUSY_TOGETHER_MAX;
+            let builder = if fragments.iter().any(is_busy) {
+                &mut busy
+            } else {
+                &mut builder
+            };
             for fragment in &fragments {
                 builder.add(index, fragment);
             }
         }
+        let builders = [builder, busy].into_iter();
+        let builders = builders.filter(|builder| !builder.is_empty());
         Self {
-            screen: (!builder.is_empty()).then(|| Automaton::new(builder)),
+            screens: builders.map(Automaton::new).collect(),
             always,
         }
     }
@@ -70,11 +85,9 @@ impl Table {
         candidate: impl FnMut(&mut State, Owner, usize),
     ) -> bool {
         state.begin_text();
-        let Some(screen) = &self.screen else {
-            return true;
-        };
         let mut candidates = Candidates { state, candidate };
-        screen.search(text, &mut candidates).is_ok()
+        let mut screens = self.screens.iter();
+        screens.all(|screen| screen.search(text, &mut candidates).is_ok())
     }
 }
 

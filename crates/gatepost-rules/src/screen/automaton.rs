@@ -5,11 +5,15 @@
 //! replaced by a larger one in which states keep their numbers, or, at its bound, by an empty one:
 //! searches that still hold the old one end with it.
 //!
-//! The table is written once for each entry and read with acquire ordering, so a search that reads
-//! an entry sees the state it leads to.
+//! Of each state few bytes are ever met: a row for all of them would be empty but for one entry in
+//! seventy, and mail leads to so many states that the rows would not fit into any cache. So the steps
+//! that were met are kept by state and byte, scattered by their hash.
+//!
+//! A step is written once, whole, and read with acquire ordering, so a search that reads it sees the
+//! state it leads to. At most half of the places for steps are taken, so looking for one ends.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
@@ -19,12 +23,19 @@ use super::positions::{Builder, Owner, Position, Positions};
 
 /// States of a new table.
 const STATES_AT_FIRST: usize = 32;
-/// Bytes that a table's entries may take.
-const TABLE_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// An entry that is not known yet.
+/// States beyond which a table begins anew.
+const STATES_MAX: usize = 64 * 1024;
+/// Places for steps, for each state.
+const STEPS_PER_STATE: usize = 8;
+/// Where a step leads that is not known yet.
 const UNKNOWN: u32 = u32::MAX;
-/// Marks entries that lead to a state in which fragments end.
+/// Marks steps that lead to a state in which fragments end.
 const ENDS: u32 = 1 << 31;
+/// Marks steps that lead to a state without positions, from which nothing leads on where all
+/// fragments stand at the start of a text.
+const NOWHERE: u32 = 1 << 30;
+/// A place without a step.
+const EMPTY: u64 = u64::MAX;
 
 /// Looks for the fragments of many patterns at once.
 #[derive(Debug)]
@@ -45,8 +56,9 @@ pub(crate) trait Visitor {
 
 #[derive(Debug)]
 struct Table {
-    /// By state and class: the first entry of the next state, with [`ENDS`]; or [`UNKNOWN`].
-    entries: Box<[AtomicU32]>,
+    /// Each a key in the upper half (see [`key`]) and where it leads in the lower: the number of a
+    /// state, with [`ENDS`] and [`NOWHERE`]. Their number is a power of two.
+    steps: Box<[AtomicU64]>,
     states: Box<[OnceLock<Arc<State>>]>,
 }
 
@@ -60,17 +72,79 @@ struct State {
 #[derive(Debug, Default)]
 struct Growth {
     numbers: HashMap<Arc<[Position]>, u32>,
+    /// How many steps the table holds.
+    steps: usize,
+}
+
+/// A byte of a class in a state.
+fn key(state: u32, class: u8) -> u32 {
+    state << 8 | u32::from(class)
 }
 
 impl Table {
-    fn new(states: usize, classes: usize) -> Self {
-        let unknown = || AtomicU32::new(UNKNOWN);
+    fn new(states: usize) -> Self {
+        let states = states.next_power_of_two();
         Self {
-            entries: std::iter::repeat_with(unknown)
-                .take(states * classes)
+            steps: std::iter::repeat_with(|| AtomicU64::new(EMPTY))
+                .take(states * STEPS_PER_STATE)
                 .collect(),
             states: std::iter::repeat_with(OnceLock::new).take(states).collect(),
         }
+    }
+
+    fn state(&self, number: u32) -> Option<&Arc<State>> {
+        self.states.get(number as usize)?.get()
+    }
+
+    /// The place at which a step with this key is looked for first.
+    fn first_place(&self, key: u32) -> usize {
+        let hash = u64::from(key).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        (hash >> 32) as usize
+    }
+
+    /// Where a step leads.
+    fn step(&self, key: u32) -> u32 {
+        let mut place = self.first_place(key);
+        loop {
+            let step = self.steps.get(place & (self.steps.len() - 1));
+            let step = step.map_or(EMPTY, |step| step.load(Ordering::Acquire));
+            if (step >> 32) as u32 == key {
+                return step as u32;
+            }
+            if step == EMPTY {
+                return UNKNOWN;
+            }
+            place += 1;
+        }
+    }
+
+    /// Notes a step that is not known yet; there is room.
+    fn insert(&self, key: u32, to: u32) {
+        let mut place = self.first_place(key);
+        while let Some(step) = self.steps.get(place & (self.steps.len() - 1)) {
+            if step.load(Ordering::Relaxed) == EMPTY {
+                step.store(u64::from(key) << 32 | u64::from(to), Ordering::Release);
+                return;
+            }
+            place += 1;
+        }
+    }
+
+    /// A table of twice the size that knows the same.
+    fn grown(&self) -> Self {
+        let larger = Self::new(self.states.len() * 2);
+        for step in &self.steps {
+            let step = step.load(Ordering::Relaxed);
+            if step != EMPTY {
+                larger.insert((step >> 32) as u32, step as u32);
+            }
+        }
+        for (new, old) in larger.states.iter().zip(&self.states) {
+            if let Some(state) = old.get() {
+                let _ = new.set(Arc::clone(state));
+            }
+        }
+        larger
     }
 }
 
@@ -81,11 +155,9 @@ pub(crate) struct Stopped;
 impl Automaton {
     /// The automaton for what was collected.
     pub(crate) fn new(builder: Builder) -> Self {
-        let positions = builder.finish();
-        let table = Table::new(STATES_AT_FIRST, positions.classes);
         let automaton = Self {
-            positions,
-            table: ArcSwap::from_pointee(table),
+            positions: builder.finish(),
+            table: ArcSwap::from_pointee(Table::new(STATES_AT_FIRST)),
             growth: Mutex::default(),
         };
         Self::add_first_state(&automaton.table.load(), &mut automaton.growth.lock());
@@ -95,6 +167,7 @@ impl Automaton {
     /// State 0 is before the first byte of a text.
     fn add_first_state(table: &Table, growth: &mut Growth) {
         growth.numbers.clear();
+        growth.steps = 0;
         let state = State {
             positions: Arc::new([]),
             owners: Box::default(),
@@ -106,27 +179,26 @@ impl Automaton {
 
     /// Tells the visitor of each fragment in `text`, in order of their ends.
     pub(crate) fn search(&self, text: &[u8], visitor: &mut impl Visitor) -> Result<(), Stopped> {
-        let mut table = self.table.load_full();
-        let mut row = 0;
+        let mut table = self.table.load();
+        let mut state = 0;
         for (at, &byte) in text.iter().enumerate() {
-            let class = usize::from(self.positions.class_of[usize::from(byte)]);
-            let entry = table.entries.get(row as usize + class);
-            let mut entry = entry.map_or(UNKNOWN, |entry| entry.load(Ordering::Acquire));
-            if entry & ENDS == 0 {
-                row = entry;
+            let class = self.positions.class_of[usize::from(byte)];
+            let mut to = table.step(key(state, class));
+            if to & ENDS == 0 {
+                state = to & !NOWHERE;
                 continue;
             }
-            if entry == UNKNOWN {
+            if to == UNKNOWN {
                 if !visitor.goes_on() {
                     return Err(Stopped);
                 }
-                (table, entry) = self.find_out(table, row, class);
+                let found = self.find_out(&table, state, class);
+                (table, to) = (arc_swap::Guard::from_inner(found.0), found.1);
             }
-            row = entry & !ENDS;
-            if entry & ENDS != 0 {
-                let state = table.states.get(row as usize / self.positions.classes);
-                let state = state.and_then(OnceLock::get);
-                for &owner in state.map_or(&[][..], |state| &state.owners) {
+            state = to & !(ENDS | NOWHERE);
+            if to & ENDS != 0 {
+                let owners = table.state(state).map_or(&[][..], |state| &state.owners);
+                for &owner in owners {
                     visitor.ended(owner, at + 1);
                 }
             }
@@ -134,24 +206,60 @@ impl Automaton {
         Ok(())
     }
 
-    /// Finds out where a byte of `class` leads from the state whose entries begin at `row`. Returns
-    /// the table to go on with, and the entry.
+    /// Whether a fragment that stands at the start of a text does so; for automata of such fragments
+    /// only.
+    pub(super) fn has_beginning(&self, text: &[u8]) -> bool {
+        let mut table = self.table.load();
+        let mut state = 0;
+        for &byte in text {
+            let class = self.positions.class_of[usize::from(byte)];
+            let mut to = table.step(key(state, class));
+            if to == UNKNOWN {
+                let found = self.find_out(&table, state, class);
+                (table, to) = (arc_swap::Guard::from_inner(found.0), found.1);
+            }
+            if to & ENDS != 0 {
+                return true;
+            }
+            if to & NOWHERE != 0 {
+                return false;
+            }
+            state = to;
+        }
+        false
+    }
+
+    /// Finds out where a byte of `class` leads from a state. Returns the table to go on with, and
+    /// where the byte leads.
     #[cold]
-    fn find_out(&self, table: Arc<Table>, row: u32, class: usize) -> (Arc<Table>, u32) {
-        let classes = self.positions.classes;
+    fn find_out(&self, table: &Arc<Table>, state: u32, class: u8) -> (Arc<Table>, u32) {
         let mut growth = self.growth.lock();
-        let from = table.states.get(row as usize / classes);
-        let from = from.and_then(OnceLock::get);
-        let from = from.map_or(&[][..], |state| &state.positions);
-        let positions = self.positions.step(from, class, row == 0);
-        let owners = self.positions.owners(&positions);
-        let ends = if owners.is_empty() { 0 } else { ENDS };
+        let from = table.state(state);
         let mut current = self.table.load_full();
+        // Of the same line of tables, the state has the same number in the current one.
+        let is_known = |current: &Table| match (from, current.state(state)) {
+            (Some(from), Some(same)) => Arc::ptr_eq(from, same),
+            _ => false,
+        };
+        if is_known(&current) {
+            let to = current.step(key(state, class));
+            if to != UNKNOWN {
+                return (current, to);
+            }
+        }
+        let positions = from.map_or(&[][..], |state| &state.positions);
+        let positions = self
+            .positions
+            .step(positions, usize::from(class), state == 0);
+        let owners = self.positions.owners(&positions);
+        let marks = match (owners.is_empty(), positions.is_empty()) {
+            (false, _) => ENDS,
+            (true, true) => NOWHERE,
+            (true, false) => 0,
+        };
+        current = self.with_room(current, &mut growth);
         let known = growth.numbers.get(&positions[..]).copied();
-        let number = if let Some(number) = known {
-            number
-        } else {
-            current = self.with_room(current, &mut growth);
+        let number = known.unwrap_or_else(|| {
             // State 0 is not among the numbers.
             let number = growth.numbers.len() as u32 + 1;
             let positions: Arc<[Position]> = positions.into();
@@ -163,53 +271,32 @@ impl Automaton {
             }
             growth.numbers.insert(positions, number);
             number
-        };
-        let entry = (number * classes as u32) | ends;
-        // Of the same line of tables, the state has the same number in the current one.
-        let same = |one: &Table, other: &Table| {
-            let state = |table: &Table| {
-                table
-                    .states
-                    .get(row as usize / classes)?
-                    .get()
-                    .map(Arc::as_ptr)
-            };
-            state(one) == state(other)
-        };
-        if same(&table, &current)
-            && let Some(place) = current.entries.get(row as usize + class)
-        {
-            place.store(entry, Ordering::Release);
+        });
+        let to = number | marks;
+        if is_known(&current) {
+            current.insert(key(state, class), to);
+            growth.steps += 1;
         }
-        (current, entry)
+        drop(growth);
+        (current, to)
     }
 
-    /// The table, or a new one if it has no room for one more state.
+    /// The table, or a new one if it has no room for one more state or step.
     fn with_room(&self, table: Arc<Table>, growth: &mut Growth) -> Arc<Table> {
-        let known = growth.numbers.len() + 1;
-        if known < table.states.len() {
+        // State 0 is not among the numbers.
+        let has_states = growth.numbers.len() + 1 < table.states.len();
+        if has_states && growth.steps < table.steps.len() / 2 {
             return table;
         }
-        let classes = self.positions.classes;
-        let states = known * 2;
-        let larger = if states * classes * size_of::<u32>() <= TABLE_BYTES_MAX {
-            let larger = Table::new(states, classes);
-            for (new, old) in larger.entries.iter().zip(&table.entries) {
-                new.store(old.load(Ordering::Relaxed), Ordering::Relaxed);
-            }
-            for (new, old) in larger.states.iter().zip(&table.states) {
-                if let Some(state) = old.get() {
-                    let _ = new.set(Arc::clone(state));
-                }
-            }
-            larger
+        let next = if table.states.len() < STATES_MAX {
+            table.grown()
         } else {
-            let empty = Table::new(STATES_AT_FIRST, classes);
+            let empty = Table::new(STATES_AT_FIRST);
             Self::add_first_state(&empty, growth);
             empty
         };
-        let larger = Arc::new(larger);
-        self.table.store(Arc::clone(&larger));
-        larger
+        let next = Arc::new(next);
+        self.table.store(Arc::clone(&next));
+        next
     }
 }

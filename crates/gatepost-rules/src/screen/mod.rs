@@ -12,6 +12,7 @@
 //! end where nothing matches; that costs time only.
 
 mod automaton;
+mod beginnings;
 mod frequency;
 mod positions;
 mod required;
@@ -19,8 +20,9 @@ mod sample;
 mod widen;
 
 pub(crate) use automaton::{Automaton, Visitor};
+pub(crate) use beginnings::Beginnings;
 pub(crate) use positions::{Builder, Owner};
-pub(crate) use required::{Run, Window, required, required_run};
+pub(crate) use required::{Fragment, Run, Window, required, required_run, starts_anchored};
 pub(crate) use widen::widen;
 
 #[cfg(test)]

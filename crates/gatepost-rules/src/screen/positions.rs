@@ -14,7 +14,7 @@ pub(super) type Position = u32;
 /// Before any byte.
 const ANYWHERE: Position = 0;
 /// Before the first byte.
-const AT_START: Position = 1;
+pub(super) const AT_START: Position = 1;
 
 /// Whose fragment ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +41,6 @@ pub(crate) struct Builder {
 pub(super) struct Positions {
     /// By byte: bytes of one class are in the same sets.
     pub(super) class_of: [u8; 256],
-    pub(super) classes: usize,
     /// By set: the classes in it, as bits.
     class_sets: Vec<[u64; 4]>,
     /// By position.
@@ -113,7 +112,12 @@ impl Builder {
             window: fragment.window,
             rounds: fragment.rounds,
         };
-        for end in ends {
+        self.end(&ends, owner);
+    }
+
+    /// Says whose fragments end in some positions.
+    pub(super) fn end(&mut self, ends: &[Position], owner: Owner) {
+        for &end in ends {
             if let Some((_, _, owners)) = self.positions.get_mut(end as usize)
                 && !owners.contains(&owner)
             {
@@ -170,7 +174,8 @@ impl Builder {
         in_order(ends)
     }
 
-    fn byte(&mut self, set: &ByteSet, before: Vec<Position>) -> Vec<Position> {
+    /// Adds a byte after the positions `before`; none if no byte fits.
+    pub(super) fn byte(&mut self, set: &ByteSet, before: Vec<Position>) -> Vec<Position> {
         if set.len() == 0 {
             return Vec::new();
         }
@@ -231,7 +236,6 @@ impl Builder {
         };
         Positions {
             class_of,
-            classes: representatives.len(),
             class_sets: self.sets.iter().map(in_classes).collect(),
             begins: begins(ANYWHERE),
             begins_at_start: begins(AT_START),
@@ -242,7 +246,7 @@ impl Builder {
     }
 }
 
-fn in_order(mut positions: Vec<Position>) -> Vec<Position> {
+pub(super) fn in_order(mut positions: Vec<Position>) -> Vec<Position> {
     positions.sort_unstable();
     positions.dedup();
     positions

@@ -52,6 +52,8 @@ pub(crate) struct Fragment<'n> {
     pub(crate) window: Option<Window>,
     /// How many of the fragments each match holds at least, one after the other.
     pub(crate) rounds: u32,
+    /// How many of its positions are busy on average.
+    pub(crate) busy: f32,
 }
 
 /// Fragments of which each match of `node` contains one; `None` if there are none of use: none that
@@ -69,8 +71,7 @@ pub(crate) fn required(node: &Node, bits_min: f32) -> Option<Vec<Fragment<'_>>> 
             bits_max,
             has_too_many: Cell::new(false),
         };
-        // What a later round may leave out, its neighbours need not, so nothing is skipped.
-        let skips = skips && rounds == 1;
+        // What is left out of the front of the first round leaves a match of as many rounds.
         let choice = chooser.best(round, Length::ZERO, skips, 0).filter(of_use);
         if choice.is_some() || !chooser.has_too_many.get() {
             let mut fragments = choice?.fragments;
@@ -356,6 +357,7 @@ impl Chooser {
             is_anchored,
             window: length.window(),
             rounds: 1,
+            busy: choice.busy,
         };
         Some(Choice {
             fragments: vec![fragment],
@@ -504,7 +506,7 @@ impl<'n> Pieces<'n> {
 }
 
 /// Whether a node matches at the start of a text only.
-fn starts_anchored(node: &Node) -> bool {
+pub(crate) fn starts_anchored(node: &Node) -> bool {
     match node {
         Node::Assertion(Assertion::TextStart) => true,
         Node::Capture { inner, .. } | Node::Atomic(inner) => starts_anchored(inner),

@@ -1,0 +1,168 @@
+//! Whether a pattern can match at a place at all, by the first bytes there.
+//!
+//! A window around a fragment holds many places, and at nearly all of them a pattern fails within a
+//! few bytes; but a pattern of a hundred alternatives needs microseconds to find out, and a
+//! millisecond to be compiled for it. So the first bytes of all its matches are an automaton too,
+//! made as texts lead there like a screen's, which answers in some nanoseconds.
+//!
+//! Invariant: where the pattern matches, the automaton says yes. What it cannot follow (looking
+//! around, references, all beyond its depth) it takes as matched.
+
+use super::automaton::Automaton;
+use super::positions::{AT_START, Builder, Owner, Position, in_order};
+use super::widen;
+use crate::pattern::Node;
+
+/// Bytes of a match that are looked at.
+const DEPTH_MAX: u32 = 6;
+/// Positions beyond which the rest of a pattern is not followed.
+const POSITIONS_MAX: usize = 2_000;
+
+/// The beginnings of all matches of a pattern.
+#[derive(Debug)]
+pub(crate) struct Beginnings(Automaton);
+
+impl Beginnings {
+    /// `None` if a match may be empty, or if nothing is known of its first bytes.
+    pub(crate) fn of(tree: Node) -> Option<Self> {
+        let tree = widen(tree);
+        let mut walk = Walk {
+            builder: Builder::new(),
+            depths: vec![0, 0],
+            ends: Vec::new(),
+        };
+        let last = walk.node(&tree, vec![AT_START]);
+        walk.ends.extend(last);
+        let ends = in_order(walk.ends);
+        if ends.contains(&AT_START) {
+            return None;
+        }
+        let owner = Owner {
+            pattern: 0,
+            window: None,
+            rounds: 1,
+        };
+        walk.builder.end(&ends, owner);
+        Some(Self(Automaton::new(walk.builder)))
+    }
+
+    /// Whether a match may begin at a place of a text.
+    pub(crate) fn may_begin(&self, text: &[u8], place: usize) -> bool {
+        text.get(place..)
+            .is_some_and(|rest| self.0.has_beginning(rest))
+    }
+}
+
+/// A walk through a pattern from its start.
+struct Walk {
+    builder: Builder,
+    /// By position: the least number of bytes before and with it.
+    depths: Vec<u32>,
+    /// Positions behind which a match may end, or is not followed further.
+    ends: Vec<Position>,
+}
+
+impl Walk {
+    /// The positions in which a node may end that comes after the positions `before`.
+    fn node(&mut self, node: &Node, before: Vec<Position>) -> Vec<Position> {
+        if before.is_empty() {
+            return before;
+        }
+        match node {
+            Node::Empty | Node::Assertion(_) | Node::Look { .. } => before,
+            Node::Byte(set) => {
+                let depth = |position: &Position| self.depths.get(*position as usize);
+                let depth = before.iter().filter_map(depth).min().copied().unwrap_or(0);
+                if depth >= DEPTH_MAX || self.depths.len() >= POSITIONS_MAX {
+                    self.ends.extend(before);
+                    return Vec::new();
+                }
+                let at = self.builder.byte(set, before);
+                if at.iter().any(|&at| at as usize >= self.depths.len()) {
+                    self.depths.push(depth + 1);
+                }
+                at
+            }
+            Node::Concat(parts) => parts.iter().fold(before, |at, part| self.node(part, at)),
+            Node::Alternate(branches) | Node::BranchReset(branches) => {
+                let mut ends = Vec::new();
+                for branch in branches {
+                    ends.extend(self.node(branch, before.clone()));
+                }
+                in_order(ends)
+            }
+            Node::Repeat {
+                inner, min, max, ..
+            } => self.repeat(inner, *min, *max, before),
+            Node::Capture { inner, .. } | Node::Atomic(inner) => self.node(inner, before),
+            Node::BackReference { .. } | Node::Recurse(_) | Node::Conditional { .. } => {
+                self.ends.extend(before);
+                Vec::new()
+            }
+        }
+    }
+
+    fn repeat(
+        &mut self,
+        inner: &Node,
+        min: u32,
+        max: Option<u32>,
+        before: Vec<Position>,
+    ) -> Vec<Position> {
+        let mut ends = if min == 0 { before.clone() } else { Vec::new() };
+        let mut at = before;
+        for round in 1..=max.unwrap_or(u32::MAX) {
+            if round > DEPTH_MAX {
+                // Rounds that may be empty: they lead no further.
+                self.ends.extend(at);
+                break;
+            }
+            at = self.node(inner, at);
+            if at.is_empty() {
+                break;
+            }
+            if round >= min {
+                ends.extend_from_slice(&at);
+            }
+        }
+        in_order(ends)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pattern::Pattern;
+
+    fn beginnings(pattern: &str) -> Option<Beginnings> {
+        let mut pattern = Pattern::parse(pattern.as_bytes()).unwrap();
+        Beginnings::of(pattern.take_tree())
+    }
+
+    #[test]
+    fn places_that_begin_otherwise_are_told() {
+        for (pattern, text, expected) in [
+            ("/(?:your |my )?(?:name|age)[ :]/i", &b"Your AGE:"[..], true),
+            ("/(?:your |my )?(?:name|age)[ :]/i", b"your agent", false),
+            ("/(?:your |my )?(?:name|age)[ :]/i", b"your ag", false),
+            (r"/\b(?=x)a{2,}b/", b"aaab", true),
+            (r"/\b(?=x)a{2,}b/", b"ab", false),
+            (r"/(?:ab){9}c/", b"ababababab", true),
+            (r"/(?:ab){9}c/", b"ababac", false),
+            (r"/(?:a|b)(c)\1/", b"bcx", true),
+            (r"/v(?:i|\xc3[\xac-\xaf])a/", b"v\xc3\xada", true),
+        ] {
+            let beginnings = beginnings(pattern).expect(pattern);
+            for _ in 0..2 {
+                assert_eq!(beginnings.may_begin(text, 0), expected, "{pattern}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_may_begin_anywhere_is_not_looked_at() {
+        for pattern in ["/a?/", "/(?=a)/", r"/(?:)/", r"/(?:a?b?){20}c/"] {
+            assert!(beginnings(pattern).is_none(), "{pattern}");
+        }
+    }
+}
