@@ -8,8 +8,8 @@ use crate::mail::{HeaderSelector, Mail};
 use crate::pattern::Pattern;
 
 const SCREENED: Worth = Worth {
-    patterns_min: 4,
-    bits_min: 4.0,
+    patterns_min: 2,
+    bits_min: 2.5,
 };
 
 /// A rule that compares a field with a pattern.

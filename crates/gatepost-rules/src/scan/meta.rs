@@ -4,8 +4,6 @@
 //! their dependencies. One of SpamAssassin's habits is kept: a meta with score 0 is never
 //! *settled* when it would hit, so that metas which name it are never computed ([`Settled`]).
 
-use std::collections::HashMap;
-
 use super::state::{RuleId, State};
 use crate::language::expression::Expression;
 
@@ -43,7 +41,7 @@ pub(crate) struct MetaRules {
     /// Metas that hit when no rule hits, by place.
     hitting_at_rest: Vec<u32>,
     /// By rule, and by meta: the places of the metas that name it.
-    naming_rule: HashMap<RuleId, Vec<u32>>,
+    naming_rule: Vec<Vec<u32>>,
     naming_meta: Vec<Vec<u32>>,
 }
 
@@ -77,7 +75,13 @@ impl MetaRules {
         for (place, meta) in (0u32..).zip(&rules) {
             for operand in meta.expression.names() {
                 match *operand {
-                    Operand::Rule(rule) => metas.naming_rule.entry(rule).or_default().push(place),
+                    Operand::Rule(rule) => {
+                        let rule = rule as usize;
+                        if rule >= metas.naming_rule.len() {
+                            metas.naming_rule.resize_with(rule + 1, Vec::new);
+                        }
+                        metas.naming_rule[rule].push(place);
+                    }
                     Operand::Meta(other) => {
                         if let Some(naming) = metas.naming_meta.get_mut(other as usize) {
                             naming.push(place);
@@ -101,7 +105,8 @@ impl MetaRules {
         let mut due = Due::new(self.rules.len());
         due.add(&self.hitting_at_rest);
         for rule in &state.hits {
-            due.add(self.naming_rule.get(rule).map_or(&[][..], Vec::as_slice));
+            let naming = self.naming_rule.get(*rule as usize);
+            due.add(naming.map_or(&[][..], Vec::as_slice));
         }
         while let Some(place) = due.next() {
             let (Some(meta), Some(known)) = (self.rules.get(place), self.at_rest.get(place)) else {
