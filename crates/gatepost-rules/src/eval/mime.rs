@@ -156,6 +156,9 @@ fn uppercase_percent(mail: &Mail<'_>) -> f64 {
 
 /// Without ISO 2022 Japanese, which looks like capitals.
 fn without_shifted_text(line: &[u8]) -> std::borrow::Cow<'_, [u8]> {
+    if memchr::memchr(0x1b, line).is_none() {
+        return std::borrow::Cow::Borrowed(line);
+    }
     let start = memchr::memmem::find(line, b"\x1b$B");
     let end = memchr::memmem::rfind(line, b"\x1b(B");
     match (start, end) {

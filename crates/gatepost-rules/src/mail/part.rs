@@ -169,32 +169,53 @@ pub(crate) fn normalised_body(body: &[u8], crlf: bool) -> Bytes {
         };
     }
     let mut out = Vec::with_capacity(text.len());
-    let mut run: Vec<&[u8]> = Vec::new();
-    let mut at_top = true;
+    let mut run = BlankRun::after_top();
     for line in lines(text) {
         if is_blank(line) {
             run.push(line);
-            continue;
+        } else {
+            run.end(&mut out);
+            out.extend_from_slice(line);
         }
-        push_blank_lines(&run, at_top, &mut out);
-        run.clear();
-        at_top = false;
-        out.extend_from_slice(line);
     }
-    push_blank_lines(&run, at_top, &mut out);
+    run.end(&mut out);
     Bytes::from(out)
 }
 
-/// Of a long run the first line is kept, and the last ones; at the very top the first two.
-fn push_blank_lines(run: &[&[u8]], at_top: bool, out: &mut Vec<u8>) {
-    let first = 1 + usize::from(at_top);
-    let last = BLANK_LINES_MAX - 1;
-    if run.len() <= first + last {
-        out.extend(run.iter().copied().flatten());
-        return;
+/// A run of blank lines. Of a long one the first line is kept, and the last ones; at the very top
+/// the first two.
+struct BlankRun<'a> {
+    first_max: usize,
+    first: Vec<&'a [u8]>,
+    last: VecDeque<&'a [u8]>,
+}
+
+impl<'a> BlankRun<'a> {
+    fn after_top() -> Self {
+        Self {
+            first_max: 2,
+            first: Vec::new(),
+            last: VecDeque::new(),
+        }
     }
-    out.extend(run.iter().take(first).copied().flatten());
-    out.extend(run.iter().skip(run.len() - last).copied().flatten());
+
+    fn push(&mut self, line: &'a [u8]) {
+        if self.first.len() < self.first_max {
+            self.first.push(line);
+            return;
+        }
+        if self.last.len() == BLANK_LINES_MAX - 1 {
+            self.last.pop_front();
+        }
+        self.last.push_back(line);
+    }
+
+    /// Ends the run and begins the next.
+    fn end(&mut self, out: &mut Vec<u8>) {
+        out.extend(self.first.drain(..).flatten());
+        out.extend(self.last.drain(..).flatten());
+        self.first_max = 1;
+    }
 }
 
 /// Whether more blank lines in a row occur than are kept, when some hold blanks.

@@ -33,7 +33,6 @@ const ENDS_ADDRESS: u8 = 2;
 const STARTS_LINK: u8 = 4;
 const STARTS_BARE: u8 = 8;
 const IN_HOST: u8 = 16;
-const MARK: u8 = 32;
 
 /// What each byte can be in or beside a link.
 const CLASS: [u8; 256] = {
@@ -73,9 +72,6 @@ const CLASS: [u8; 256] = {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-') {
             class |= IN_HOST;
         }
-        if matches!(byte, b'.' | b':' | b'@') {
-            class |= MARK;
-        }
         table[index] = class;
         index += 1;
     }
@@ -88,22 +84,21 @@ fn has(byte: Option<&u8>, class: u8) -> bool {
 
 /// Calls `found` with each link in `line`.
 pub(super) fn find_links(line: &[u8], boundaries: &Boundaries, mut found: impl FnMut(Kind, &[u8])) {
-    let mut start = 0;
-    while start < line.len() {
-        let mut marks = 0;
-        let mut end = start;
-        while let Some(&byte) = line.get(end) {
-            let class = CLASS[usize::from(byte)];
-            if class & ENDS_LINK != 0 {
-                break;
-            }
-            marks |= class;
-            end += 1;
-        }
-        if marks & MARK != 0 && end - start >= 4 {
+    let ends_link = |&byte: &u8| CLASS[usize::from(byte)] & ENDS_LINK != 0;
+    let mut from = 0;
+    while let Some(rest) = line.get(from..) {
+        // Every link has one of these; most text has none.
+        let Some(mark) = memchr::memchr3(b'.', b':', b'@', rest) else {
+            return;
+        };
+        let (before, after) = rest.split_at(mark);
+        let start = from + before.iter().rposition(ends_link).map_or(0, |at| at + 1);
+        let length = after.iter().position(ends_link).unwrap_or(after.len());
+        let end = from + mark + length;
+        if end - start >= 4 {
             find_in_run(line, start, end, boundaries, &mut found);
         }
-        start = end + 1;
+        from = end + 1;
     }
 }
 
