@@ -62,7 +62,7 @@ pub(crate) struct Pattern {
     /// Matches at one place.
     anchored: OnceLock<Result<pcre::Code, Box<str>>>,
     /// With what matches begin.
-    lead: OnceLock<Lead>,
+    lead: OnceLock<Box<Lead>>,
     /// For long texts; `None` inside if there is no automaton that finds the same.
     automaton: OnceLock<Option<Box<regex_automata::meta::Regex>>>,
 }
@@ -256,11 +256,11 @@ impl Pattern {
     fn lead(&self) -> &Lead {
         self.lead.get_or_init(|| {
             let tree = self.read();
-            Lead {
+            Box::new(Lead {
                 first: tree.first_bytes(),
                 is_anchored: starts_anchored(&tree),
                 beginnings: Beginnings::of(tree),
-            }
+            })
         })
     }
 

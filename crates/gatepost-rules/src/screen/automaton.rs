@@ -23,8 +23,8 @@ use super::positions::{Builder, Owner, Position, Positions};
 
 /// States of a new table.
 const STATES_AT_FIRST: usize = 32;
-/// States beyond which a table begins anew.
-const STATES_MAX: usize = 64 * 1024;
+/// States beyond which a table begins anew; tests meet it.
+const STATES_MAX: usize = if cfg!(test) { 1024 } else { 64 * 1024 };
 /// Places for steps, for each state.
 const STEPS_PER_STATE: usize = 8;
 /// Where a step leads that is not known yet.
@@ -81,6 +81,12 @@ fn key(state: u32, class: u8) -> u32 {
     state << 8 | u32::from(class)
 }
 
+/// The place at which a step with this key is looked for first.
+fn first_place(key: u32) -> usize {
+    let hash = u64::from(key).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (hash >> 32) as usize
+}
+
 impl Table {
     fn new(states: usize) -> Self {
         let states = states.next_power_of_two();
@@ -96,15 +102,9 @@ impl Table {
         self.states.get(number as usize)?.get()
     }
 
-    /// The place at which a step with this key is looked for first.
-    fn first_place(&self, key: u32) -> usize {
-        let hash = u64::from(key).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (hash >> 32) as usize
-    }
-
     /// Where a step leads.
     fn step(&self, key: u32) -> u32 {
-        let mut place = self.first_place(key);
+        let mut place = first_place(key);
         loop {
             let step = self.steps.get(place & (self.steps.len() - 1));
             let step = step.map_or(EMPTY, |step| step.load(Ordering::Acquire));
@@ -120,7 +120,7 @@ impl Table {
 
     /// Notes a step that is not known yet; there is room.
     fn insert(&self, key: u32, to: u32) {
-        let mut place = self.first_place(key);
+        let mut place = first_place(key);
         while let Some(step) = self.steps.get(place & (self.steps.len() - 1)) {
             if step.load(Ordering::Relaxed) == EMPTY {
                 step.store(u64::from(key) << 32 | u64::from(to), Ordering::Release);
