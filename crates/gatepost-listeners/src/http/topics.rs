@@ -34,11 +34,15 @@ pub(super) async fn respond(
     request: &Request,
     name: Option<&str>,
 ) -> Result<Response, HttpError> {
-    expect_method(
-        request,
-        &["GET", "HEAD", "POST", "PUT"],
-        "GET, HEAD, POST, PUT",
-    )?;
+    match name {
+        Some(_) => expect_method(
+            request,
+            &["GET", "HEAD", "POST", "PUT"],
+            "GET, HEAD, POST, PUT",
+        ),
+        // What is published has a topic in its path.
+        None => expect_method(request, &["GET", "HEAD"], "GET, HEAD"),
+    }?;
     match (request.method(), name) {
         ("POST" | "PUT", Some(name)) => {
             let message = message_of(request, Topic::new(name)?)?;
@@ -47,10 +51,6 @@ pub(super) async fn respond(
             let submitted = context.rooms.submit(message).await;
             Ok(answer(context, id, &submitted))
         }
-        ("POST" | "PUT", None) => Err(HttpError::Parameter {
-            name: "topic",
-            detail: "publish to /topics/NAME".to_owned(),
-        }),
         _ => read(context, request, name),
     }
 }
