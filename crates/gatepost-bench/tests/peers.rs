@@ -5,7 +5,7 @@
 use std::process::Command;
 
 /// Peer, scenario and its flags, the figure that must be there and above 0.
-const RUNS: [(&str, &[&str], &str); 24] = [
+const RUNS: [(&str, &[&str], &str); 23] = [
     ("bare-loop", FANOUT, "deliveries per second"),
     ("bare-loop", SUBSCRIBE, "subscriptions per second"),
     ("bare-loop", IDLE, "logins per second"),
@@ -25,7 +25,6 @@ const RUNS: [(&str, &[&str], &str); 24] = [
     ("nginx-static", WEB, "317 B pages per second"),
     ("caddy", WEB, "317 B pages per second"),
     ("h2o", WEB, "317 B pages per second"),
-    ("h2o", WEB_TEN, "317 B pages per second"),
     ("smtp-sink", SMTP, "messages per second"),
     ("minimal-c", CALL, "calls per second"),
     ("empty-process", CALL, "calls per second"),
@@ -82,15 +81,6 @@ const WEB: &[&str] = &[
     "web",
     "--sizes",
     "317",
-    "--seconds",
-    "0.5",
-    "--warm-up",
-    "0.1",
-];
-const WEB_TEN: &[&str] = &[
-    "web",
-    "--over",
-    "ten",
     "--seconds",
     "0.5",
     "--warm-up",
