@@ -169,13 +169,11 @@ proptest! {
     fn any_received_field_is_read(
         fields in proptest::collection::vec(proptest::collection::vec(0..RECEIVED_PIECES.len(), 0..12), 0..5),
     ) {
-        let fields: String = fields
-            .iter()
-            .map(|pieces| {
-                let line: String = pieces.iter().map(|&piece| RECEIVED_PIECES[piece]).collect();
-                format!("Received: {line}\n")
-            })
-            .collect();
+        let field = |pieces: &Vec<usize>| -> String {
+            let words = pieces.iter().map(|&piece| RECEIVED_PIECES[piece]);
+            ["Received: "].into_iter().chain(words).chain(["\n"]).collect()
+        };
+        let fields: String = fields.iter().map(field).collect();
         let message = format!("{fields}Subject: x\n\nx\n");
         let mail = Mail::parse(message.as_bytes());
         for name in ["X-Spam-Relays-Trusted", "X-Spam-Relays-Untrusted"] {

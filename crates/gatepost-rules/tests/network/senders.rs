@@ -77,11 +77,16 @@ fn sender_zone() -> Zone {
     zone
 }
 
+/// Addresses that are asked about, are not, and name who is quoted.
+const ADDRESSES: &str = "From: support@author.example\nSubject: x\n\nwrite to anna@asked.example or spared@asked.example\n\n\
+             <cara@asked.example> wrote http://x.example/?to=cara@asked.example\n";
+
+const SIGNED: &str = include_str!("../data/authentication/signed.eml");
+const FORWARDED: &str = include_str!("../data/authentication/forwarded.eml");
+
 /// Messages of several senders, by what they show.
 fn sent_messages() -> Vec<(&'static str, String)> {
-    let signed = include_str!("../data/authentication/signed.eml");
-    let forwarded = include_str!("../data/authentication/forwarded.eml");
-    let plain = signed.split_once("From: ").expect("a field").1;
+    let plain = SIGNED.split_once("From: ").expect("a field").1;
     let plain = format!("From: {plain}");
     let through = |address: &str, sender: &str, helo: &str, message: &str| {
         format!(
@@ -93,15 +98,15 @@ fn sent_messages() -> Vec<(&'static str, String)> {
     vec![
         (
             "signed, right server",
-            through("192.0.2.7", ours, "mail.author.example", signed),
+            through("192.0.2.7", ours, "mail.author.example", SIGNED),
         ),
         (
             "signed, exchanger",
-            through("192.0.2.8", ours, "mail.author.example", signed),
+            through("192.0.2.8", ours, "mail.author.example", SIGNED),
         ),
         (
             "signed, wrong server",
-            through("198.51.100.1", ours, "unknown.example", signed),
+            through("198.51.100.1", ours, "unknown.example", SIGNED),
         ),
         (
             "changed",
@@ -109,12 +114,12 @@ fn sent_messages() -> Vec<(&'static str, String)> {
                 "192.0.2.7",
                 ours,
                 "[192.0.2.7]",
-                &signed.replace("Hello", "Hallo"),
+                &SIGNED.replace("Hello", "Hallo"),
             ),
         ),
         (
             "forwarded",
-            through("198.51.100.1", "list@forward.example", "forward", forwarded),
+            through("198.51.100.1", "list@forward.example", "forward", FORWARDED),
         ),
         (
             "forwarded, changed",
@@ -122,7 +127,7 @@ fn sent_messages() -> Vec<(&'static str, String)> {
                 "198.51.100.1",
                 "",
                 "forward.example",
-                &forwarded.replace("Hello", "Hi"),
+                &FORWARDED.replace("Hello", "Hi"),
             ),
         ),
         (
@@ -153,12 +158,7 @@ fn sent_messages() -> Vec<(&'static str, String)> {
             ),
         ),
         ("no relay", plain.clone()),
-        (
-            "addresses",
-            "From: support@author.example\nSubject: x\n\nwrite to anna@asked.example or spared@asked.example\n\n\
-             <cara@asked.example> wrote http://x.example/?to=cara@asked.example\n"
-                .to_owned(),
-        ),
+        ("addresses", ADDRESSES.to_owned()),
         (
             "of a subdomain, by its sender",
             through(
