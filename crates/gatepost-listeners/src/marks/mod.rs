@@ -141,9 +141,13 @@ fn authentication_results(verdict: &Verdict, known: Known<'_>) -> String {
         text += &value(user);
     }
     for one in &verdict.authentication {
-        text += &format!("; {}={}", one.method, one.result);
+        for word in ["; ", one.method, "=", one.result] {
+            text += word;
+        }
         for (name, of_whom) in &one.properties {
-            text += &format!(" {name}={}", value(of_whom));
+            for word in [" ", name, "=", &value(of_whom)] {
+                text += word;
+            }
         }
     }
     text
