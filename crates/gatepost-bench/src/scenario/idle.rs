@@ -17,6 +17,9 @@ use serde::{Deserialize, Serialize};
 
 /// Connections that log in at the same time.
 const CONNECTING_MAX: usize = 200;
+/// Connections that are begun before those that stand are heard: a server waits only so long for
+/// a client's first word.
+const DIALED_IN_TURN: usize = 200;
 /// How long all may take.
 const LOGIN_SECONDS: u64 = 120;
 /// Descriptors that the generator needs beside its connections.
@@ -300,7 +303,9 @@ impl Idle {
         let connections = self.arguments.connections.get();
         let mut waiting = 0..connections;
         while shared.logged_in < connections {
+            let mut dialed = 0;
             while shared.connecting < connecting_max
+                && dialed < DIALED_IN_TURN
                 && let Some(number) = waiting.next()
             {
                 clients.add(
@@ -312,8 +317,14 @@ impl Idle {
                     },
                 )?;
                 shared.connecting += 1;
+                dialed += 1;
             }
-            clients.turn(clock::now() + clock::SECOND / 10, shared)?;
+            let patience = if dialed < DIALED_IN_TURN {
+                clock::SECOND / 10
+            } else {
+                0
+            };
+            clients.turn(clock::now() + patience, shared)?;
             let share = shared.logged_in as f64 / connections as f64;
             progress.update(share / 2.0, || format!("{} connections", shared.logged_in));
             if let Some(reason) = shared.failure.take() {
