@@ -180,13 +180,11 @@ fn rules_are_exchanged_while_mail_is_judged_and_kept_when_the_new_ones_are_broke
         let judge = || {
             let (mut failed, mut seen) = (0, BTreeSet::new());
             while !is_over.load(Ordering::Relaxed) {
-                match symbols(&port) {
-                    Some(names) => seen.insert(names),
-                    None => {
-                        failed += 1;
-                        true
-                    }
-                };
+                if let Some(names) = symbols(&port) {
+                    seen.insert(names);
+                } else {
+                    failed += 1;
+                }
                 judged.fetch_add(1, Ordering::Relaxed);
             }
             (failed, seen)
