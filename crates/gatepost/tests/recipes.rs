@@ -227,10 +227,11 @@ struct Clamd(Child);
 impl Clamd {
     fn start(folder: &Path) -> Self {
         let unpacked = root().join(".peers/clamav");
-        let signature: String = SIGNATURE
+        let bytes: Vec<String> = SIGNATURE
             .bytes()
             .map(|byte| format!("{byte:02x}"))
             .collect();
+        let signature = bytes.concat();
         std::fs::create_dir(folder.join("signatures")).expect("a folder");
         std::fs::write(
             folder.join("signatures/own.ndb"),
@@ -282,7 +283,7 @@ fn clamd_finds_viruses() {
     let ask = |mail: &str| {
         std::fs::write(folder.join("mail"), mail).expect("written");
         let output = Command::new(call_client())
-            .args(["-p", &gateway.port("call").to_string(), "/mail"])
+            .args(["-p", &gateway.port("call"), "/mail"])
             .arg(folder.join("mail"))
             .output()
             .expect("it runs");
