@@ -3,8 +3,9 @@
 //! Every listener whose protocol promises something (SMTP's 250, HTTP's 200) submits here and
 //! answers afterwards. The order is fixed: the verdict first, then the publication or the
 //! quarantine, then the journal, then the wait. An answer of success therefore means that the
-//! journal, the quarantine and whatever the broker keeps are on disk; if the disk fails, the
-//! sender is asked to try again, and may deliver twice but never loses.
+//! quarantine and whatever the broker keeps are on disk; if the disk fails, the sender is asked to
+//! try again, and may deliver twice but never loses. The journal is only good to know: nobody waits
+//! for it, and it goes with the next commit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -275,7 +276,7 @@ impl Gateway {
         self.0.store.submit([Change::Quarantine(Box::new(entry))])
     }
 
-    /// Puts the story into the journal, with the next commit that is made.
+    /// Puts the story into the journal, with the next commit.
     fn write_down(&self, story: JournalEntry) -> Result<(), StoreError> {
         let change = Change::Journal(Box::new(story));
         self.0.store.submit_unhurried([change])

@@ -49,6 +49,8 @@ struct Waiting {
     changes: Vec<Change>,
     bytes: usize,
     group: Arc<Group>,
+    /// What the writer took last: it may still be at it.
+    taken: Option<Arc<Group>>,
     /// Whether somebody waits for the commit.
     hurried: bool,
     /// When changes that nobody waits for are written all the same.
@@ -184,6 +186,26 @@ impl Store {
         self.enqueue(&mut changes, false).map(drop)
     }
 
+    /// Waits until all that was submitted before is written, or has failed to be: for those who look
+    /// for what nobody waited for.
+    pub async fn caught_up(&self) {
+        let queue = &self.inner.queue;
+        let last = {
+            let mut waiting = queue.waiting.lock();
+            if waiting.changes.is_empty() {
+                waiting.taken.clone()
+            } else {
+                waiting.hurried = true;
+                queue.arrived.notify_one();
+                Some(waiting.group.clone())
+            }
+        };
+        if let Some(group) = last {
+            // Whoever submitted it is told of a failure; here it means that it is not there.
+            let _ = Ticket::new(group).committed().await;
+        }
+    }
+
     fn enqueue(&self, changes: &mut Vec<Change>, hurried: bool) -> Result<Ticket, StoreError> {
         let bytes: usize = changes.iter().map(Change::weight).sum();
         let queue = &self.inner.queue;
@@ -304,6 +326,7 @@ impl Queue {
         waiting.due = None;
         let changes = std::mem::take(&mut waiting.changes);
         let group = std::mem::take(&mut waiting.group);
+        waiting.taken = Some(group.clone());
         Some((changes, group))
     }
 

@@ -278,15 +278,22 @@ async fn what_nobody_waits_for_is_written_all_the_same() {
     commit(&store, [put("waited for")]).await;
     assert_eq!(count(&store), 2);
 
-    // … or by itself …
+    // … or when somebody looks for it …
     store.submit_unhurried([put("second")]).expect("taken");
-    while count(&store) < 3 {
+    store.caught_up().await;
+    assert_eq!(count(&store), 3);
+    // (and where nothing waits, at once)
+    store.caught_up().await;
+
+    // … or by itself …
+    store.submit_unhurried([put("third")]).expect("taken");
+    while count(&store) < 4 {
         tokio::task::yield_now().await;
     }
 
     // … or with the store's end.
-    store.submit_unhurried([put("third")]).expect("taken");
+    store.submit_unhurried([put("fourth")]).expect("taken");
     store.close();
-    assert_eq!(count(&open(folder.path())), 4);
+    assert_eq!(count(&open(folder.path())), 5);
     assert!(store.submit_unhurried([put("too late")]).is_err());
 }

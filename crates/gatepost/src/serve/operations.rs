@@ -50,6 +50,8 @@ impl Operator {
         work: impl FnOnce(&Self) -> Result<T, OperationError> + Send + 'static,
     ) -> Result<T, OperationError> {
         let operator = self.clone();
+        // Whoever had an answer finds what it tells of.
+        operator.store.caught_up().await;
         tokio::task::spawn_blocking(move || work(&operator))
             .await
             .unwrap_or_else(|error| Err(OperationError::Failed(error.to_string())))

@@ -122,6 +122,7 @@ impl Rooms for Behind {
     fn state(&self) -> Promise<'_, State> {
         Box::pin(async move {
             let store = self.store.clone();
+            store.caught_up().await;
             let recent = tokio::task::spawn_blocking(move || store.journal_recent(JOURNAL_SHOWN))
                 .await
                 .unwrap_or(Ok(Vec::new()));
