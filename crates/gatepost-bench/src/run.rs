@@ -236,16 +236,19 @@ fn list_peers(folder: Option<&Path>, show: Option<&str>) -> Result<(), BenchErro
         print!("{}", definitions.get(name)?.text);
         return Ok(());
     }
+    let longest = definitions.iter().map(|(name, _)| name.len()).max();
+    let names = longest.unwrap_or_default() + 2;
+    let about = names + "installed".len() + 2;
     for (name, definition) in definitions.iter() {
         let state = match definition.find_program(name) {
             Ok(_) => "installed",
             Err(_) => "-",
         };
         let offers: Vec<&str> = definition.offers.keys().map(String::as_str).collect();
-        println!("{name:<15}{state:<11}{}", definition.about);
-        println!("{:26}{}", "", offers.join(" "));
+        println!("{name:<names$}{state:<11}{}", definition.about);
+        println!("{:about$}{}", "", offers.join(" "));
         if let (Err(_), Some(install)) = (definition.find_program(name), &definition.install) {
-            println!("{:26}to install: {install}", "");
+            println!("{:about$}to install: {install}", "");
         }
     }
     Ok(())
