@@ -88,12 +88,12 @@ impl<'d> CompoundFile<'d> {
             entries: Vec::new(),
         };
         file.table = file.allocation_table()?;
-        let directory = file.chain(number32(data, 48)?);
+        let directory = file.chain(number32(data, 48)?, data.len());
         let read = directory.chunks_exact(ENTRY_BYTES).map_while(Entry::read);
         file.entries = read.take(ENTRIES_MAX).collect();
-        file.mini_table = numbers(&file.chain(number32(data, 60)?)).collect();
+        file.mini_table = numbers(&file.chain(number32(data, 60)?, data.len())).collect();
         let root = file.entries.first().filter(|root| root.kind == ROOT)?;
-        file.mini_stream = file.chain(root.start);
+        file.mini_stream = file.chain(root.start, data.len());
         Some(file)
     }
 
@@ -129,12 +129,13 @@ impl<'d> CompoundFile<'d> {
         Some(sectors.flat_map(numbers).take(sectors_max + 1).collect())
     }
 
-    /// What the chain of sectors from `start` on holds.
-    fn chain(&self, start: u32) -> Vec<u8> {
+    /// What the chain of sectors from `start` on holds, up to `most` bytes and the rest of a sector.
+    fn chain(&self, start: u32, most: usize) -> Vec<u8> {
         let mut content = Vec::new();
         let mut next = start;
         // A chain that is longer than the file runs in a circle.
-        while next <= SECTOR_MAX && content.len() <= self.data.len() {
+        let most = most.min(self.data.len());
+        while next <= SECTOR_MAX && content.len() < most {
             let Some(sector) = self.sector(next) else {
                 break;
             };
@@ -145,10 +146,11 @@ impl<'d> CompoundFile<'d> {
     }
 
     /// The same in the mini stream, section 2.4.
-    fn mini_chain(&self, start: u32) -> Vec<u8> {
+    fn mini_chain(&self, start: u32, most: usize) -> Vec<u8> {
         let mut content = Vec::new();
         let mut next = start;
-        while next <= SECTOR_MAX && content.len() <= self.mini_stream.len() {
+        let most = most.min(self.mini_stream.len());
+        while next <= SECTOR_MAX && content.len() < most {
             let at = (next as usize) << self.mini_shift;
             let end = self.mini_stream.len().min(at + (1 << self.mini_shift));
             let Some(sector) = self
@@ -168,15 +170,20 @@ impl<'d> CompoundFile<'d> {
         content
     }
 
-    /// The content of a stream.
-    pub(super) fn content(&self, stream: &Entry) -> Vec<u8> {
+    /// The content of a stream, counted off `left`; `None` where it is more than that. Streams of an
+    /// honest file do not overlap, so all of them are no longer than the file; an attacker's may be the
+    /// same bytes ten thousand times.
+    pub(super) fn content(&self, stream: &Entry, left: &mut usize) -> Option<Vec<u8>> {
+        let length = usize::try_from(stream.length).unwrap_or(usize::MAX);
+        let most = length.min(left.saturating_add(1));
         let mut content = if stream.length < self.mini_below {
-            self.mini_chain(stream.start)
+            self.mini_chain(stream.start, most)
         } else {
-            self.chain(stream.start)
+            self.chain(stream.start, most)
         };
-        content.truncate(usize::try_from(stream.length).unwrap_or(usize::MAX));
-        content
+        content.truncate(most);
+        *left = left.checked_sub(content.len())?;
+        Some(content)
     }
 
     /// The streams of each storage.
@@ -221,5 +228,31 @@ impl Entry {
             // The upper half is not to be relied on in files of version 3 (section 2.6.1).
             length: u64::from(number32(data, 120)?),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_are_no_more_than_was_left_for_them() {
+        let data = include_bytes!("../../../tests/data/office/hidden.doc");
+        let file = CompoundFile::read(data).expect("a compound file");
+        let streams: Vec<&Entry> = file.storages().flatten().collect();
+        let mut left = data.len();
+        let contents = streams.iter().map(|stream| file.content(stream, &mut left));
+        let contents: Option<Vec<_>> = contents.collect();
+        let contents = contents.expect("an honest file's streams fit into it");
+        let longest = contents.iter().map(Vec::len).max().expect("streams");
+        // The longest over and over, as a hostile directory has it.
+        let stream = streams
+            .iter()
+            .find(|stream| stream.length == longest as u64);
+        let stream = stream.expect("it is there");
+        let mut left = 2 * longest + longest / 2;
+        assert!(file.content(stream, &mut left).is_some());
+        assert!(file.content(stream, &mut left).is_some());
+        assert_eq!(file.content(stream, &mut left), None);
     }
 }

@@ -15,6 +15,8 @@ const PROJECT_VERSION: u16 = 0x0009;
 const MODULE_STREAM_NAME: u16 = 0x001a;
 const MODULE_STREAM_NAME_WIDE: u16 = 0x0032;
 const MODULE_OFFSET: u16 = 0x0031;
+/// Modules of a project that are looked for.
+const MODULES_MAX: usize = 1_000;
 /// `Attribut` behind a byte that says that eight bytes stand as they are: so sources begin.
 const BEGINNING: &[u8] = b"\0Attribut";
 
@@ -25,13 +27,15 @@ pub(super) fn sources(data: &[u8], budget: &mut usize) -> Vec<Vec<u8>> {
         return Vec::new();
     };
     let mut sources = Vec::new();
+    // A `dir` is read twice, everything else once.
+    let mut left = data.len().saturating_mul(2);
     for streams in file.storages() {
         let directory = streams
             .iter()
             .find(|stream| stream.name.eq_ignore_ascii_case("dir"));
-        let modules = directory.map_or_else(Vec::new, |directory| {
-            modules(&unpack(&file.content(directory), budget))
-        });
+        let directory = directory.and_then(|directory| file.content(directory, &mut left));
+        let modules =
+            directory.map_or_else(Vec::new, |directory| modules(&unpack(&directory, budget)));
         for stream in streams {
             let module = modules
                 .iter()
@@ -39,7 +43,9 @@ pub(super) fn sources(data: &[u8], budget: &mut usize) -> Vec<Vec<u8>> {
             if *budget == 0 {
                 break;
             }
-            let content = file.content(stream);
+            let Some(content) = file.content(stream, &mut left) else {
+                break;
+            };
             let named = module.and_then(|&(_, at)| content.get(at..));
             let named = named.filter(|packed| packed.first() == Some(&SIGNATURE));
             let packed = named.or_else(|| {
@@ -72,7 +78,7 @@ fn modules(directory: &[u8]) -> Vec<(String, usize)> {
         match kind {
             MODULE_STREAM_NAME => name = Some(String::from_utf8_lossy(content).into_owned()),
             MODULE_STREAM_NAME_WIDE => name = Some(wide_text(content)),
-            MODULE_OFFSET => {
+            MODULE_OFFSET if modules.len() < MODULES_MAX => {
                 let offset = content
                     .first_chunk()
                     .map(|offset| u32::from_le_bytes(*offset));

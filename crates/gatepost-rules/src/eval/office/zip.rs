@@ -1,7 +1,7 @@
 //! Members of a ZIP archive, by its central directory (APPNOTE.TXT sections 4.3.6 to 4.3.16).
 //!
 //! Only what office files and their wrappings use: stored and deflated members of one file. What is
-//! inflated is bounded, whatever the archive claims.
+//! taken out is bounded, whatever the archive claims, and however often it names the same bytes.
 
 use std::borrow::Cow;
 use std::io::Read as _;
@@ -62,8 +62,8 @@ impl<'d> Archive<'d> {
         (!members.is_empty()).then_some(Self { data, members })
     }
 
-    /// A member's content, of which at most `budget` bytes are inflated and counted off; `None` if it
-    /// is encrypted, broken, compressed in another way or beyond the budget.
+    /// A member's content, which is counted off the budget as it is or as it was, whichever is longer;
+    /// `None` if it is encrypted, broken, compressed in another way or beyond the budget.
     pub(super) fn content(&self, member: &Member, budget: &mut usize) -> Option<Cow<'d, [u8]>> {
         if member.is_encrypted {
             return None;
@@ -74,16 +74,20 @@ impl<'d> Archive<'d> {
         let packed = self
             .data
             .get(at..at.checked_add(member.compressed_bytes)?)?;
+        let most = *budget;
+        *budget = budget.saturating_sub(packed.len());
+        if packed.len() > most {
+            return None;
+        }
         match member.method {
             0 => Some(Cow::Borrowed(packed)),
             8 => {
                 let mut content = Vec::new();
-                let most = *budget as u64;
                 let read = DeflateDecoder::new(packed)
-                    .take(most + 1)
+                    .take(most as u64 + 1)
                     .read_to_end(&mut content);
-                let is_whole = read.is_ok() && content.len() <= *budget;
-                *budget = budget.saturating_sub(content.len());
+                let is_whole = read.is_ok() && content.len() <= most;
+                *budget = (*budget).min(most.saturating_sub(content.len()));
                 is_whole.then_some(Cow::Owned(content))
             }
             _ => None,
@@ -127,8 +131,12 @@ mod tests {
                 panic!("one member");
             };
             assert_eq!(member.name, b"a");
-            let content = archive.content(member, &mut 0);
+            let mut budget = 9;
+            let content = archive.content(member, &mut budget);
             assert_eq!(content.as_deref(), Some(&b"hello"[..]));
+            // The same bytes once more, as an archive may name them thousands of times.
+            assert!(archive.content(member, &mut budget).is_none());
+            assert_eq!(budget, 0);
         }
     }
 
