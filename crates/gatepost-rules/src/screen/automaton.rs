@@ -5,15 +5,16 @@
 //! replaced by a larger one in which states keep their numbers, or, at its bound, by an empty one:
 //! searches that still hold the old one end with it.
 //!
-//! Of each state few bytes are ever met: a row for all of them would be empty but for one entry in
-//! seventy, and mail leads to so many states that the rows would not fit into any cache. So the steps
-//! that were met are kept by state and byte, scattered by their hash.
+//! The first states are those near the start of every fragment, where most of a text is spent: each has
+//! a row with a place for every class of bytes. Of later states few bytes are ever met: their rows would
+//! be empty but for one entry in seventy, and mail leads to so many of them that the rows would not fit
+//! into any cache. So their steps are kept by state and byte, scattered by their hash.
 //!
 //! A step is written once, whole, and read with acquire ordering, so a search that reads it sees the
-//! state it leads to. At most half of the places for steps are taken, so looking for one ends.
+//! state it leads to. At most half of the places for scattered steps are taken, so looking for one ends.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwap;
@@ -25,7 +26,9 @@ use super::positions::{Builder, Owner, Position, Positions};
 const STATES_AT_FIRST: usize = 32;
 /// States beyond which a table begins anew; tests meet it.
 const STATES_MAX: usize = if cfg!(test) { 1024 } else { 64 * 1024 };
-/// Places for steps, for each state.
+/// States that have a row.
+const ROWS_MAX: usize = if cfg!(test) { 64 } else { 256 };
+/// Places for scattered steps, for each state.
 const STEPS_PER_STATE: usize = 8;
 /// Where a step leads that is not known yet.
 const UNKNOWN: u32 = u32::MAX;
@@ -56,8 +59,16 @@ pub(crate) trait Visitor {
 
 #[derive(Debug)]
 struct Table {
-    /// Each a key in the upper half (see [`key`]) and where it leads in the lower: the number of a
-    /// state, with [`ENDS`] and [`NOWHERE`]. Their number is a power of two.
+    /// Where each class leads from each of the first states: the number of a state, with [`ENDS`] and
+    /// [`NOWHERE`].
+    rows: Box<[AtomicU32]>,
+    /// Places in a row.
+    classes: usize,
+    /// States that have a row.
+    row_states: u32,
+    /// Where the states without a row lead: each a key in the upper half (see [`key`]) and in the lower
+    /// the number of a state, marked as in the rows. As many as a power of two, or none where all states
+    /// have rows.
     steps: Box<[AtomicU64]>,
     states: Box<[OnceLock<Arc<State>>]>,
 }
@@ -72,7 +83,7 @@ struct State {
 #[derive(Debug, Default)]
 struct Growth {
     numbers: HashMap<Arc<[Position]>, u32>,
-    /// How many steps the table holds.
+    /// How many scattered steps the table holds.
     steps: usize,
 }
 
@@ -88,11 +99,22 @@ fn first_place(key: u32) -> usize {
 }
 
 impl Table {
-    fn new(states: usize) -> Self {
+    fn new(states: usize, classes: usize) -> Self {
         let states = states.next_power_of_two();
+        let row_states = states.min(ROWS_MAX);
+        let scattered = if states > row_states {
+            states * STEPS_PER_STATE
+        } else {
+            0
+        };
         Self {
+            rows: std::iter::repeat_with(|| AtomicU32::new(UNKNOWN))
+                .take(row_states * classes)
+                .collect(),
+            classes,
+            row_states: row_states as u32,
             steps: std::iter::repeat_with(|| AtomicU64::new(EMPTY))
-                .take(states * STEPS_PER_STATE)
+                .take(scattered)
                 .collect(),
             states: std::iter::repeat_with(OnceLock::new).take(states).collect(),
         }
@@ -102,11 +124,27 @@ impl Table {
         self.states.get(number as usize)?.get()
     }
 
-    /// Where a step leads.
-    fn step(&self, key: u32) -> u32 {
+    fn row_place(&self, state: u32, class: u8) -> Option<&AtomicU32> {
+        self.rows
+            .get(state as usize * self.classes + usize::from(class))
+    }
+
+    /// Where a byte of `class` leads.
+    #[inline]
+    fn step(&self, state: u32, class: u8) -> u32 {
+        if state < self.row_states {
+            return self
+                .row_place(state, class)
+                .map_or(UNKNOWN, |step| step.load(Ordering::Acquire));
+        }
+        self.scattered(key(state, class))
+    }
+
+    fn scattered(&self, key: u32) -> u32 {
+        let mask = self.steps.len().wrapping_sub(1);
         let mut place = first_place(key);
         loop {
-            let step = self.steps.get(place & (self.steps.len() - 1));
+            let step = self.steps.get(place & mask);
             let step = step.map_or(EMPTY, |step| step.load(Ordering::Acquire));
             if (step >> 32) as u32 == key {
                 return step as u32;
@@ -118,10 +156,22 @@ impl Table {
         }
     }
 
-    /// Notes a step that is not known yet; there is room.
-    fn insert(&self, key: u32, to: u32) {
+    /// Notes a step that is not known yet; there is room. Whether it is a scattered one.
+    fn insert(&self, state: u32, class: u8, to: u32) -> bool {
+        if state < self.row_states {
+            if let Some(step) = self.row_place(state, class) {
+                step.store(to, Ordering::Release);
+            }
+            return false;
+        }
+        self.scatter(key(state, class), to);
+        true
+    }
+
+    fn scatter(&self, key: u32, to: u32) {
+        let mask = self.steps.len().wrapping_sub(1);
         let mut place = first_place(key);
-        while let Some(step) = self.steps.get(place & (self.steps.len() - 1)) {
+        while let Some(step) = self.steps.get(place & mask) {
             if step.load(Ordering::Relaxed) == EMPTY {
                 step.store(u64::from(key) << 32 | u64::from(to), Ordering::Release);
                 return;
@@ -130,13 +180,21 @@ impl Table {
         }
     }
 
-    /// A table of twice the size that knows the same.
+    fn has_room_for_steps(&self, scattered: usize) -> bool {
+        self.steps.is_empty() || scattered < self.steps.len() / 2
+    }
+
+    /// A table of twice the size that knows the same. The states without a row stay without one: a
+    /// table has scattered steps only when it has all its rows.
     fn grown(&self) -> Self {
-        let larger = Self::new(self.states.len() * 2);
+        let larger = Self::new(self.states.len() * 2, self.classes);
+        for (new, old) in larger.rows.iter().zip(&self.rows) {
+            new.store(old.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
         for step in &self.steps {
             let step = step.load(Ordering::Relaxed);
             if step != EMPTY {
-                larger.insert((step >> 32) as u32, step as u32);
+                larger.scatter((step >> 32) as u32, step as u32);
             }
         }
         for (new, old) in larger.states.iter().zip(&self.states) {
@@ -155,9 +213,11 @@ pub(crate) struct Stopped;
 impl Automaton {
     /// The automaton for what was collected.
     pub(crate) fn new(builder: Builder) -> Self {
+        let positions = builder.finish();
+        let table = Table::new(STATES_AT_FIRST, positions.classes());
         let automaton = Self {
-            positions: builder.finish(),
-            table: ArcSwap::from_pointee(Table::new(STATES_AT_FIRST)),
+            positions,
+            table: ArcSwap::from_pointee(table),
             growth: Mutex::default(),
         };
         Self::add_first_state(&automaton.table.load(), &mut automaton.growth.lock());
@@ -183,7 +243,7 @@ impl Automaton {
         let mut state = 0;
         for (at, &byte) in text.iter().enumerate() {
             let class = self.positions.class_of[usize::from(byte)];
-            let mut to = table.step(key(state, class));
+            let mut to = table.step(state, class);
             if to & ENDS == 0 {
                 state = to & !NOWHERE;
                 continue;
@@ -213,7 +273,7 @@ impl Automaton {
         let mut state = 0;
         for &byte in text {
             let class = self.positions.class_of[usize::from(byte)];
-            let mut to = table.step(key(state, class));
+            let mut to = table.step(state, class);
             if to == UNKNOWN {
                 let found = self.find_out(&table, state, class);
                 (table, to) = (arc_swap::Guard::from_inner(found.0), found.1);
@@ -242,7 +302,7 @@ impl Automaton {
             _ => false,
         };
         if is_known(&current) {
-            let to = current.step(key(state, class));
+            let to = current.step(state, class);
             if to != UNKNOWN {
                 return (current, to);
             }
@@ -273,8 +333,7 @@ impl Automaton {
             number
         });
         let to = number | marks;
-        if is_known(&current) {
-            current.insert(key(state, class), to);
+        if is_known(&current) && current.insert(state, class, to) {
             growth.steps += 1;
         }
         drop(growth);
@@ -285,13 +344,13 @@ impl Automaton {
     fn with_room(&self, table: Arc<Table>, growth: &mut Growth) -> Arc<Table> {
         // State 0 is not among the numbers.
         let has_states = growth.numbers.len() + 1 < table.states.len();
-        if has_states && growth.steps < table.steps.len() / 2 {
+        if has_states && table.has_room_for_steps(growth.steps) {
             return table;
         }
         let next = if table.states.len() < STATES_MAX {
             table.grown()
         } else {
-            let empty = Table::new(STATES_AT_FIRST);
+            let empty = Table::new(STATES_AT_FIRST, table.classes);
             Self::add_first_state(&empty, growth);
             empty
         };

@@ -274,6 +274,12 @@ fn classes(sets: &[ByteSet]) -> ([u8; 256], Vec<u8>) {
 }
 
 impl Positions {
+    /// How many classes of bytes there are.
+    pub(super) fn classes(&self) -> usize {
+        let last = self.class_of.iter().max().copied().unwrap_or_default();
+        usize::from(last) + 1
+    }
+
     /// Where a byte of `class` leads from a set of positions. With `at_start` it is the first byte.
     pub(super) fn step(&self, from: &[Position], class: usize, at_start: bool) -> Vec<Position> {
         let mut to = self.begins.get(class).to_vec();
