@@ -13,6 +13,7 @@ pub mod web;
 
 mod mail;
 mod page;
+mod tally;
 
 use crate::error::BenchError;
 use crate::outcome::{Headline, Outcome};

@@ -2,15 +2,18 @@
 
 use super::CallsArguments;
 use crate::clock::{self, Nanoseconds};
-use crate::latency::Latencies;
 use crate::load::{Closed, Conversation, Received};
-use crate::outcome::Outcome;
-use crate::timeline::Timeline;
+use crate::scenario::tally::{Names, Tally};
 use memchr::memmem;
 use std::collections::VecDeque;
 
 /// Longest answer.
 const ANSWER_MAX_BYTES: usize = 64 * 1024;
+const NAMES: Names = Names {
+    one: "call",
+    several: "calls",
+    refused: "failed",
+};
 
 /// What all connections write to.
 pub(super) struct Shared {
@@ -18,16 +21,7 @@ pub(super) struct Shared {
     /// Calls that a new connection begins with; nothing where calls are due at fixed times.
     at_once: usize,
     end_of_answer: memmem::Finder<'static>,
-    /// Calls that are answered earlier do not count.
-    measure_from: Nanoseconds,
-    /// Whether any was answered, even before.
-    has_answer: bool,
-    pub(super) answered: u64,
-    failed: u64,
-    broken: u64,
-    latencies: Latencies,
-    pub(super) failure: Option<String>,
-    timeline: Timeline,
+    pub(super) tally: Tally,
 }
 
 impl Shared {
@@ -44,58 +38,17 @@ impl Shared {
                 arguments.in_flight.get()
             },
             end_of_answer: memmem::Finder::new(b"\n\n"),
-            measure_from,
-            has_answer: false,
-            answered: 0,
-            failed: 0,
-            broken: 0,
-            latencies: Latencies::default(),
-            failure: None,
-            timeline: Timeline::from(measure_from),
+            tally: Tally::new(NAMES, measure_from),
         }
-    }
-
-    pub(super) fn report(&self, seconds: f64, outcome: &mut Outcome) {
-        outcome.higher("calls per second", self.answered as f64 / seconds, "/s");
-        outcome.lower("failed", self.failed as f64, "");
-        outcome.lower("broken connections", self.broken as f64, "");
-        outcome.latency("call", &self.latencies);
-        outcome.counts_by_second = self.timeline.seconds();
-        outcome.warn_if_unsteady(self.timeline.parts());
-        if let Some(reason) = &self.failure {
-            outcome.warn(format!("first failure: {reason}"));
-        }
-    }
-
-    /// Whether none was ever answered, and something failed.
-    pub(super) fn is_hopeless(&self) -> bool {
-        !self.has_answer && self.failure.is_some()
-    }
-
-    pub(super) fn describe(&self, span: Nanoseconds) -> String {
-        let rate = self.answered as f64 / clock::seconds(span.max(1));
-        format!(
-            "{rate:.0}/s, {} calls, {} failed",
-            self.answered, self.failed
-        )
     }
 
     fn count(&mut self, answer: &[u8], begun: Nanoseconds, now: Nanoseconds) {
         let is_done = answer.starts_with(b"DONE ");
-        if !is_done && self.failure.is_none() {
-            self.failure = Some(String::from_utf8_lossy(answer).into_owned());
+        if !is_done {
+            self.tally
+                .failed(|| String::from_utf8_lossy(answer).into_owned());
         }
-        self.has_answer |= is_done;
-        if now < self.measure_from {
-            return;
-        }
-        if is_done {
-            self.answered += 1;
-            self.latencies.record(now.saturating_sub(begun));
-            self.timeline.add(now, 1);
-        } else {
-            self.failed += 1;
-        }
+        self.tally.count(is_done, begun, now);
     }
 }
 
@@ -157,9 +110,9 @@ impl Conversation<Shared> for Session {
     }
 
     fn closed(&mut self, reason: Closed, shared: &mut Shared) {
-        shared.broken += u64::from(clock::now() >= shared.measure_from);
+        shared.tally.count_broken();
         shared
-            .failure
-            .get_or_insert_with(|| format!("{reason:?}, {} calls under way", self.begun.len()));
+            .tally
+            .failed(|| format!("{reason:?}, {} calls under way", self.begun.len()));
     }
 }

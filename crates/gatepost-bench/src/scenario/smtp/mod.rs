@@ -108,9 +108,7 @@ impl Scenario for Smtp {
             if now >= begin && sampler.is_none() {
                 sampler = Some(Sampler::start(target.watched.clone()));
             }
-            if shared.is_hopeless()
-                && let Some(reason) = shared.failure.take()
-            {
+            if let Some(reason) = shared.tally.hopeless() {
                 return Err(BenchError::server(target, reason));
             }
             while sessions.open() < self.arguments.sessions.get() {
@@ -118,7 +116,7 @@ impl Scenario for Smtp {
             }
             let measured = now.saturating_sub(begin);
             progress.update(measured as f64 / (end - begin) as f64, || {
-                shared.describe(measured)
+                shared.tally.describe(measured)
             });
             let wake = if now < begin { begin } else { end };
             sessions.turn(wake.min(now + clock::SECOND / 10), &mut shared)?;
@@ -128,10 +126,10 @@ impl Scenario for Smtp {
             interrupted: interrupted(),
             ..Outcome::default()
         };
-        shared.report(seconds, &mut outcome);
+        shared.tally.report(seconds, &mut outcome);
         let costs = sampler.map(Sampler::finish).unwrap_or_default();
         progress.together()?;
-        outcome.set_costs(costs, "message", shared.accepted);
+        outcome.set_costs(costs, "message", shared.tally.taken());
         Ok(outcome)
     }
 }
@@ -195,7 +193,7 @@ mod tests {
                 size: Swept::one(500),
                 per_connection: 10,
                 recipient: "a@localhost".into(),
-                seconds: 0.3,
+                seconds: 1.0,
                 warm_up: 0.0,
             };
             let url = format!("smtp://{}", server(5, pipelining));

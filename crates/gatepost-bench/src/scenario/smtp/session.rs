@@ -1,32 +1,26 @@
 //! One session: greeting, envelope, body, and the next message.
 
 use super::SmtpArguments;
-use crate::clock::{self, Nanoseconds};
-use crate::latency::Latencies;
+use crate::clock::Nanoseconds;
 use crate::load::{Closed, Conversation, Received};
-use crate::outcome::Outcome;
 use crate::scenario::mail;
-use crate::timeline::Timeline;
+use crate::scenario::tally::{Names, Tally};
 use memchr::memchr;
 
 /// Longest line of a reply.
 const LINE_MAX_BYTES: usize = 4096;
+const NAMES: Names = Names {
+    one: "message",
+    several: "messages",
+    refused: "refused",
+};
 
 /// What all sessions write to.
 pub(super) struct Shared {
     envelope: String,
     body: Vec<u8>,
     per_connection: u64,
-    /// Messages that are answered earlier do not count.
-    measure_from: Nanoseconds,
-    /// Whether any was, even before.
-    has_accepted: bool,
-    pub(super) accepted: u64,
-    refused: u64,
-    broken: u64,
-    latencies: Latencies,
-    pub(super) failure: Option<String>,
-    pub(super) timeline: Timeline,
+    pub(super) tally: Tally,
 }
 
 impl Shared {
@@ -41,26 +35,7 @@ impl Shared {
             ),
             body,
             per_connection: arguments.per_connection,
-            measure_from,
-            has_accepted: false,
-            accepted: 0,
-            refused: 0,
-            broken: 0,
-            latencies: Latencies::default(),
-            failure: None,
-            timeline: Timeline::from(measure_from),
-        }
-    }
-
-    pub(super) fn report(&self, seconds: f64, outcome: &mut Outcome) {
-        outcome.higher("messages per second", self.accepted as f64 / seconds, "/s");
-        outcome.lower("refused", self.refused as f64, "");
-        outcome.lower("broken connections", self.broken as f64, "");
-        outcome.latency("message", &self.latencies);
-        outcome.counts_by_second = self.timeline.seconds();
-        outcome.warn_if_unsteady(self.timeline.parts());
-        if let Some(reason) = &self.failure {
-            outcome.warn(format!("first failure: {reason}"));
+            tally: Tally::new(NAMES, measure_from),
         }
     }
 }
@@ -87,35 +62,6 @@ pub(super) struct Session {
     refused: bool,
     messages: u64,
     begun: Nanoseconds,
-}
-
-impl Shared {
-    /// Whether none was ever taken, and something failed.
-    pub(super) fn is_hopeless(&self) -> bool {
-        !self.has_accepted && self.failure.is_some()
-    }
-
-    pub(super) fn describe(&self, span: Nanoseconds) -> String {
-        let rate = self.accepted as f64 / clock::seconds(span.max(1));
-        format!(
-            "{rate:.0}/s, {} messages, {} refused",
-            self.accepted, self.refused
-        )
-    }
-
-    fn count(&mut self, refused: bool, begun: Nanoseconds, now: Nanoseconds) {
-        self.has_accepted |= !refused;
-        if now < self.measure_from {
-            return;
-        }
-        if refused {
-            self.refused += 1;
-        } else {
-            self.accepted += 1;
-            self.latencies.record(now - begun);
-            self.timeline.add(now, 1);
-        }
-    }
 }
 
 impl Session {
@@ -155,8 +101,8 @@ impl Session {
         if !positive {
             self.refused = true;
             shared
-                .failure
-                .get_or_insert_with(|| String::from_utf8_lossy(line).into_owned());
+                .tally
+                .failed(|| String::from_utf8_lossy(line).into_owned());
         }
         match self.awaiting {
             Awaiting::Greeting => {
@@ -182,7 +128,7 @@ impl Session {
             }
             Awaiting::Data | Awaiting::Body => {
                 self.messages += 1;
-                shared.count(self.refused, self.begun, now);
+                shared.tally.count(!self.refused, self.begun, now);
                 self.next_message(now, shared, outgoing);
             }
             Awaiting::Goodbye => return false,
@@ -222,10 +168,10 @@ impl Conversation<Shared> for Session {
 
     fn closed(&mut self, reason: Closed, shared: &mut Shared) {
         if self.awaiting != Awaiting::Goodbye {
-            shared.broken += u64::from(clock::now() >= shared.measure_from);
+            shared.tally.count_broken();
             shared
-                .failure
-                .get_or_insert_with(|| format!("{reason:?} awaiting {:?}", self.awaiting));
+                .tally
+                .failed(|| format!("{reason:?} awaiting {:?}", self.awaiting));
         }
     }
 }

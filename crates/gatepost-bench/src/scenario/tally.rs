@@ -1,0 +1,119 @@
+//! What came of requests over connections that stay: taken, refused, broken, and how long each took.
+//!
+//! Only what is answered within the measurement counts; that a server answers at all is told by
+//! any answer, even one before it.
+
+use crate::clock::{self, Nanoseconds};
+use crate::latency::Latencies;
+use crate::outcome::Outcome;
+use crate::timeline::Timeline;
+
+/// How a scenario calls what it counts.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Names {
+    /// One, as latencies name it.
+    pub(super) one: &'static str,
+    /// Several.
+    pub(super) several: &'static str,
+    /// What becomes of some.
+    pub(super) refused: &'static str,
+}
+
+/// Counts of one measurement.
+pub(super) struct Tally {
+    names: Names,
+    measure_from: Nanoseconds,
+    /// Whether any was taken, even before.
+    has_taken: bool,
+    taken: u64,
+    refused: u64,
+    broken: u64,
+    latencies: Latencies,
+    failure: Option<String>,
+    timeline: Timeline,
+}
+
+impl Tally {
+    pub(super) fn new(names: Names, measure_from: Nanoseconds) -> Self {
+        Self {
+            names,
+            measure_from,
+            has_taken: false,
+            taken: 0,
+            refused: 0,
+            broken: 0,
+            latencies: Latencies::default(),
+            failure: None,
+            timeline: Timeline::from(measure_from),
+        }
+    }
+
+    /// How many were taken while it was measured.
+    pub(super) const fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// Counts one that began, or was due, at this time.
+    pub(super) fn count(&mut self, is_taken: bool, begun: Nanoseconds, now: Nanoseconds) {
+        self.has_taken |= is_taken;
+        if now < self.measure_from {
+            return;
+        }
+        if is_taken {
+            self.taken += 1;
+            self.latencies.record(now.saturating_sub(begun));
+            self.timeline.add(now, 1);
+        } else {
+            self.refused += 1;
+        }
+    }
+
+    /// Counts a connection that the server ended.
+    pub(super) fn count_broken(&mut self) {
+        self.broken += u64::from(clock::now() >= self.measure_from);
+    }
+
+    /// Keeps the reason of the first failure.
+    pub(super) fn failed(&mut self, reason: impl FnOnce() -> String) {
+        self.failure.get_or_insert_with(reason);
+    }
+
+    /// Why to give up: none was ever taken, and something failed.
+    pub(super) fn hopeless(&mut self) -> Option<String> {
+        if self.has_taken {
+            return None;
+        }
+        self.failure.take()
+    }
+
+    /// For the progress line, so long after the measurement began.
+    pub(super) fn describe(&self, span: Nanoseconds) -> String {
+        let Names {
+            several, refused, ..
+        } = self.names;
+        let rate = self.taken as f64 / clock::seconds(span.max(1));
+        format!(
+            "{rate:.0}/s, {} {several}, {} {refused}",
+            self.taken, self.refused
+        )
+    }
+
+    /// The figures of a measurement that took so long.
+    pub(super) fn report(&self, seconds: f64, outcome: &mut Outcome) {
+        let Names {
+            one,
+            several,
+            refused,
+        } = self.names;
+        let rate = self.taken as f64 / seconds;
+        outcome.higher(format!("{several} per second"), rate, "/s");
+        outcome.lower(refused, self.refused as f64, "");
+        outcome.lower("broken connections", self.broken as f64, "");
+        outcome.latency(one, &self.latencies);
+        outcome.counts_by_second = self.timeline.seconds();
+        outcome.warn_if_unsteady(self.timeline.parts());
+        if let Some(reason) = &self.failure {
+            outcome.warn(format!("first failure: {reason}"));
+        }
+    }
+}
