@@ -37,6 +37,9 @@ pub struct BrokerSettings {
     pub outbox_messages_max: usize,
     /// How long publishers wait for a subscriber that takes nothing at all.
     pub patience: Period,
+    /// The longest that a publisher at QoS 0 is left to gather, where it brings more than its many
+    /// subscribers can be sent one by one; 0 for never.
+    pub gather_max: Period,
     /// QoS 1 and 2 messages that may wait for one session, connected or not.
     pub queue_messages_max: usize,
     /// Payload bytes that may wait for one session.
@@ -90,6 +93,7 @@ impl Default for BrokerSettings {
             outbox_max: ByteSize::kibibytes(256),
             outbox_messages_max: 65_536,
             patience: Period::seconds(10),
+            gather_max: Period::milliseconds(20),
             queue_messages_max: 10_000,
             queue_bytes_max: ByteSize::mebibytes(16),
             inflight_max: 1_000,

@@ -31,7 +31,6 @@ use crate::retained::Kept;
 use crate::session::Session;
 use crate::subscription::Target;
 use crate::trace::Trace;
-use pace::Pace;
 use run::Run;
 use topics::Known;
 
@@ -83,7 +82,8 @@ pub struct Publisher {
     bytes_out: u64,
     /// Sessions whose queue had no room for the present publication.
     refusals: usize,
-    pace: Pace,
+    /// Somebody waits for an acknowledgement of what was gathered.
+    is_awaited: bool,
     gathers_until: Option<Instant>,
 }
 
@@ -107,7 +107,7 @@ impl Publisher {
             deliveries: 0,
             bytes_out: 0,
             refusals: 0,
-            pace: Pace::default(),
+            is_awaited: false,
             gathers_until: None,
         }
     }
@@ -210,7 +210,7 @@ impl Publisher {
         known.record.messages.fetch_add(1, Ordering::Relaxed);
         known.record.bytes.fetch_add(length, Ordering::Relaxed);
         self.core.recent.push(&known.record, publication);
-        self.pace.is_awaited |= publication.qos > Qos::AtMostOnce;
+        self.is_awaited |= publication.qos > Qos::AtMostOnce;
         if publication.qos > Qos::AtMostOnce && !is_ours && self.core.keeps_history() {
             self.gathering
                 .changes
