@@ -2,12 +2,12 @@
 //!
 //! Between `<!-- bench: SCENARIO … -->` and `<!-- bench end -->` stands a table; everything else
 //! is the author's. The marker's words choose the record and the figures:
-//! `<!-- bench: fanout setting=2 figures="deliveries per second,lost" latencies -->`.
+//! `<!-- bench: fanout setting=2 figures="deliveries per second,lost" latencies=p50,p99 -->`.
 
 use super::folder::recorded;
 use crate::error::BenchError;
 use crate::outcome::Outcome;
-use crate::report::{Columns, Report, markdown_table, number};
+use crate::report::{Columns, Report, markdown_table, number, percentile_names};
 use std::fmt::Write as _;
 use std::fs;
 use std::path::PathBuf;
@@ -84,7 +84,8 @@ struct Marker {
     /// Settings that the record must have.
     settings: Vec<(String, String)>,
     figures: Vec<String>,
-    latencies: bool,
+    /// Of latencies.
+    percentiles: Vec<String>,
 }
 
 impl Marker {
@@ -92,14 +93,9 @@ impl Marker {
         let mut marker = Self::default();
         for word in words(text) {
             match word.split_once('=') {
-                Some(("figures", names)) => {
-                    marker.figures = names
-                        .split(',')
-                        .map(|name| name.trim().to_owned())
-                        .collect();
-                }
+                Some(("figures", names)) => marker.figures = list(names),
+                Some(("latencies", names)) => marker.percentiles = percentiles(names)?,
                 Some((name, value)) => marker.settings.push((name.to_owned(), value.to_owned())),
-                None if word == "latencies" => marker.latencies = true,
                 None if marker.scenario.is_empty() => marker.scenario = word,
                 None => return Err(format!("'{word}' in a marker means nothing")),
             }
@@ -117,6 +113,21 @@ impl Marker {
         };
         report.scenario == self.scenario && self.settings.iter().all(has)
     }
+}
+
+fn list(names: &str) -> Vec<String> {
+    let names = names.split(',').map(|name| name.trim().to_owned());
+    names.collect()
+}
+
+fn percentiles(names: &str) -> Result<Vec<String>, String> {
+    let wanted = list(names);
+    let unknown = |name: &&String| percentile_names().all(|known| known != name.as_str());
+    if let Some(name) = wanted.iter().find(unknown) {
+        let known: Vec<_> = percentile_names().collect();
+        return Err(format!("latencies={name}: there are {}", known.join(", ")));
+    }
+    Ok(wanted)
 }
 
 /// Words parted by spaces, quotes around those that hold spaces.
@@ -141,7 +152,7 @@ fn block(marker: &Marker, reports: &[Report]) -> Result<String, String> {
         .ok_or_else(|| format!("no result of {} {:?}", marker.scenario, marker.settings))?;
     let shown = Columns {
         figures: marker.figures.clone(),
-        latencies: marker.latencies,
+        percentiles: marker.percentiles.clone(),
     };
     let mut text = markdown_table(report, &shown);
     // Writing to a String cannot fail.
@@ -237,6 +248,10 @@ mod tests {
             (
                 "<!-- bench: fanout nonsense -->\n<!-- bench end -->",
                 "nonsense",
+            ),
+            (
+                "<!-- bench: fanout latencies=p98 -->\n<!-- bench end -->",
+                "there are p50, p99",
             ),
         ] {
             let error = renewed(text, &[report(1, 1.0)]).expect_err(text);

@@ -15,8 +15,8 @@ const COLUMNS_MAX: usize = 5;
 pub struct Columns {
     /// Parts of the figures' names; all where there is none.
     pub figures: Vec<String>,
-    /// Percentiles of latencies too.
-    pub latencies: bool,
+    /// Of latencies those of [`percentile_names`] that are here.
+    pub percentiles: Vec<String>,
 }
 
 impl Columns {
@@ -33,7 +33,7 @@ impl Columns {
 pub(super) fn markdown(reports: &[Report]) -> String {
     let mut text = String::new();
     let all = Columns {
-        latencies: true,
+        percentiles: percentile_names().map(str::to_owned).collect(),
         ..Columns::default()
     };
     for report in reports {
@@ -97,19 +97,18 @@ pub fn markdown_table(report: &Report, shown: &Columns) -> String {
         cells.extend(has_floors.then(floor));
         row(&cells, &mut text);
     }
-    if shown.latencies {
-        for name in latency_names(report) {
-            let all: Vec<_> = columns
-                .iter()
-                .map(|column| column.latencies(&name).summary())
-                .collect();
-            for (part, of) in PERCENTILES {
-                let mut cells = vec![format!("{name} latency {part}, µs")];
-                cells.extend(has_headlines.then(String::new));
-                cells.extend(all.iter().map(|summary| number(of(summary))));
-                cells.extend(has_floors.then(String::new));
-                row(&cells, &mut text);
-            }
+    let wanted = |part: &str| shown.percentiles.iter().any(|wanted| wanted == part);
+    for name in latency_names(report) {
+        let all: Vec<_> = columns
+            .iter()
+            .map(|column| column.latencies(&name).summary())
+            .collect();
+        for (part, of) in PERCENTILES.iter().filter(|(part, _)| wanted(part)) {
+            let mut cells = vec![format!("{name} latency {part}, µs")];
+            cells.extend(has_headlines.then(String::new));
+            cells.extend(all.iter().map(|summary| number(of(summary))));
+            cells.extend(has_floors.then(String::new));
+            row(&cells, &mut text);
         }
     }
     text
@@ -142,6 +141,11 @@ const PERCENTILES: [(&str, PercentileOf); 4] = [
     ("max", |summary| summary.maximum_us),
 ];
 
+/// The percentiles of latencies that tables can show.
+pub(crate) fn percentile_names() -> impl Iterator<Item = &'static str> {
+    PERCENTILES.iter().map(|(name, _)| *name)
+}
+
 fn row(cells: &[String], text: &mut String) {
     let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
     let _ = writeln!(text, "| {} |", cells.join(" | "));
@@ -159,7 +163,7 @@ mod tests {
         assert!(text.contains("users^1.00"), "{text}");
         let only = Columns {
             figures: vec!["nothing".into()],
-            latencies: false,
+            percentiles: Vec::new(),
         };
         assert_eq!(markdown_table(&tests_swept(), &only).lines().count(), 2);
     }

@@ -10,6 +10,7 @@ mod upgrade;
 mod view;
 
 pub use forms::{ReportArguments, convert, write_forms};
+pub(crate) use markdown::percentile_names;
 pub use markdown::{Columns, markdown_table};
 pub use table::{print_report, print_run};
 pub use view::number;
