@@ -18,6 +18,8 @@ pub(crate) enum Task {
     Help,
     Version,
     Call(Arguments),
+    /// Serve OpenSMTPD, a call for each message.
+    Filter(Arguments),
 }
 
 /// One call.
@@ -68,6 +70,7 @@ impl Arguments {
             pairs: Vec::new(),
         };
         let mut server = None;
+        let mut is_filter = false;
         loop {
             let Some(word) = words.next() else {
                 return mistake("no procedure is named");
@@ -79,6 +82,7 @@ impl Arguments {
                 "--stop" => arguments.xmail.stop = true,
                 "--silent" => arguments.xmail.silent = true,
                 "--quiet" => arguments.quiet = true,
+                "--opensmtpd" => is_filter = true,
                 procedure if procedure.starts_with('/') => {
                     if procedure.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
                         return mistake("a procedure's path has no spaces");
@@ -108,7 +112,13 @@ impl Arguments {
         let host = host.unwrap_or_else(|| "127.0.0.1".to_owned());
         arguments.server = server.unwrap_or_else(|| Server::Tcp(format!("{host}:{port}")));
         arguments.read_pairs(words)?;
-        Ok(Task::Call(arguments))
+        match (is_filter, &arguments.file) {
+            (false, _) => Ok(Task::Call(arguments)),
+            (true, None) => Ok(Task::Filter(arguments)),
+            (true, Some(_)) => {
+                mistake("with --opensmtpd no FILE is named: smtpd hands messages over")
+            }
+        }
     }
 
     /// The words after the procedure: a file, and keys with values.
@@ -261,6 +271,15 @@ mod tests {
     }
 
     #[test]
+    fn a_filter_takes_arguments_and_no_file() {
+        let task = parse("--opensmtpd /mail -site north");
+        let Ok(Task::Filter(arguments)) = task else {
+            panic!("{task:?}");
+        };
+        assert_eq!(arguments.pairs, [("site".to_owned(), b"north".to_vec())]);
+    }
+
+    #[test]
     fn mistakes_are_named() {
         for line in [
             "",
@@ -278,6 +297,7 @@ mod tests {
             "/noop a -file b",
             "/noop -user",
             "/noop -us:er x",
+            "--opensmtpd /noop file",
         ] {
             assert!(parse(line).is_err(), "{line}");
         }

@@ -7,7 +7,7 @@ use crate::wire::Action;
 /// The command line is wrong (`EX_USAGE`); it has no bit 16, so XMail lets the message pass.
 pub(crate) const USAGE: u8 = 64;
 /// Try later (`EX_TEMPFAIL`).
-const LATER: u8 = 75;
+pub(crate) const LATER: u8 = 75;
 /// Not permitted (`EX_NOPERM`).
 const REFUSED: u8 = 77;
 /// XMail, off-line and at SMTP time: leave the list of filters after this one.

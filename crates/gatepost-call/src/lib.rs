@@ -7,19 +7,24 @@
 //!
 //! Invariants: never exits 0 unless the server said accept (or tag), or the caller chose
 //! `--on-failure accept`; never panics on what a peer or a file says; touches no file but the one
-//! named, and that only in the XMail modes.
+//! named, and that only in the XMail modes. As a filter of OpenSMTPD's it stays and makes many calls.
 
 mod arguments;
 mod call;
 mod connection;
+mod conversation;
+mod envelope;
 mod exit_code;
 mod failure;
+mod opensmtpd;
 mod spool;
 mod wire;
 
 use arguments::{Arguments, Task};
 use failure::Failure;
 use std::ffi::OsString;
+use std::io;
+use std::sync::Arc;
 
 const HELP: &str = include_str!("help.txt");
 
@@ -27,6 +32,7 @@ const HELP: &str = include_str!("help.txt");
 pub fn run(words: impl Iterator<Item = OsString>) -> u8 {
     let arguments = match Arguments::parse(words) {
         Ok(Task::Call(arguments)) => arguments,
+        Ok(Task::Filter(arguments)) => return filter(arguments),
         Ok(Task::Help) => {
             print!("{HELP}");
             return 0;
@@ -54,6 +60,17 @@ pub fn run(words: impl Iterator<Item = OsString>) -> u8 {
     }
 }
 
+/// Serves OpenSMTPD until it ends.
+fn filter(arguments: Arguments) -> u8 {
+    match opensmtpd::serve(&Arc::new(arguments), io::stdin().lock(), io::stdout()) {
+        Ok(()) => 0,
+        Err(error) => {
+            eprintln!("gatepost-call: smtpd: {error}");
+            exit_code::LATER
+        }
+    }
+}
+
 fn report(arguments: &Arguments, failure: &Failure) {
     eprintln!("gatepost-call: {}: {failure}", arguments.server);
 }
@@ -72,7 +89,7 @@ pub fn fuzz_spool(path: &std::path::Path, has_mark: bool) -> String {
             body += block.len() as u64;
             Ok(())
         })?;
-        Ok((message.size, message.sender, message.recipients))
+        Ok((message.size, message.envelope))
     });
     match read {
         Ok(message) => {

@@ -4,10 +4,10 @@
 //! (off-line) two lines more. Both layouts are read the same way: the envelope is the lines that
 //! begin with `MAIL FROM:` and `RCPT TO:`, and what XMail keeps to itself is passed over.
 
+use crate::envelope::Envelope;
 use crate::failure::Failure;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 const MARK: &[u8] = b"<<MAIL-DATA>>";
@@ -35,14 +35,8 @@ pub(crate) struct MessageFile {
     start: u64,
     /// Length of the message from there.
     pub(crate) size: u64,
-    /// From XMail's head; absent in a plain file.
-    pub(crate) sender: Option<Vec<u8>>,
-    /// The sending host's name for itself, from XMail's head at SMTP time.
-    pub(crate) client: Option<Vec<u8>>,
-    /// The sending host's address, from XMail's head.
-    pub(crate) address: Option<IpAddr>,
-    /// From XMail's head.
-    pub(crate) recipients: Vec<Vec<u8>>,
+    /// From XMail's head, which names the client at SMTP time only; a plain file has none.
+    pub(crate) envelope: Envelope,
 }
 
 impl MessageFile {
@@ -60,10 +54,7 @@ impl MessageFile {
             file: None,
             start: 0,
             size: length,
-            sender: None,
-            client: None,
-            address: None,
-            recipients: Vec::new(),
+            envelope: Envelope::default(),
         };
         if layout != Layout::Plain {
             message.read_head(length, layout).map_err(failed)?;
@@ -120,21 +111,21 @@ impl MessageFile {
                 std::str::from_utf8(rest.get(..end)?).ok()?.parse().ok()
             });
             if bracketed.is_some() {
-                self.address = bracketed;
+                self.envelope.address = bracketed;
                 return;
             }
             let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || b".-_".contains(byte);
-            if self.client.is_none() && !part.is_empty() && part.iter().all(is_name) {
-                self.client = Some(part.to_vec());
+            if self.envelope.client.is_none() && !part.is_empty() && part.iter().all(is_name) {
+                self.envelope.client = Some(part.to_vec());
             }
         }
     }
 
     fn envelope_line(&mut self, line: &[u8]) {
         if let Some(address) = address_after(line, b"MAIL FROM:") {
-            self.sender.get_or_insert(address);
+            self.envelope.sender.get_or_insert(address);
         } else if let Some(address) = address_after(line, b"RCPT TO:") {
-            self.recipients.push(address);
+            self.envelope.recipients.push(address);
         }
     }
 
@@ -257,6 +248,7 @@ fn address_after(line: &[u8], command: &[u8]) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::IpAddr;
 
     const OFFLINE: &str = "[10.0.0.1]:4012;[10.0.0.2]:25;Sat, 21 Sep 2002 10:00:00 +0200\r\n\
         example.org\r\nS1A2\r\nMAIL FROM:<anna@example.org>\r\nRCPT TO:<bert@example.org>\r\n\
@@ -292,12 +284,12 @@ mod tests {
             let (_folder, path) = stored(content);
             let mut message = MessageFile::open(&path, Layout::XmailSmtp).expect("a spool file");
             assert_eq!(message.size, BODY.len() as u64);
-            assert_eq!(message.sender.as_deref(), Some(sender.as_bytes()));
-            assert_eq!(message.address, Some(IpAddr::from([10, 0, 0, 1])));
+            assert_eq!(message.envelope.sender.as_deref(), Some(sender.as_bytes()));
+            assert_eq!(message.envelope.address, Some(IpAddr::from([10, 0, 0, 1])));
             let client = (content == SMTP_TIME).then_some(b"client".as_slice());
-            assert_eq!(message.client.as_deref(), client);
+            assert_eq!(message.envelope.client.as_deref(), client);
             assert_eq!(
-                message.recipients,
+                message.envelope.recipients,
                 recipients.iter().map(|r| r.as_bytes()).collect::<Vec<_>>()
             );
             assert_eq!(body(&mut message), BODY);
@@ -312,7 +304,10 @@ mod tests {
         let (_folder, path) = stored("info\r\nMAIL FROM:<a@b.example>\r\n");
         let mut early = MessageFile::open(&path, Layout::XmailSmtp).expect("a spool file");
         assert_eq!((early.size, body(&mut early)), (0, Vec::new()));
-        assert_eq!(early.sender.as_deref(), Some(b"a@b.example".as_slice()));
+        assert_eq!(
+            early.envelope.sender.as_deref(),
+            Some(b"a@b.example".as_slice())
+        );
         assert!(MessageFile::open(&path, Layout::XmailOffline).is_err());
     }
 

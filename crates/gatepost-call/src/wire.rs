@@ -46,6 +46,25 @@ pub(crate) struct Answer {
     pub(crate) message_bytes: Option<u64>,
 }
 
+impl Answer {
+    /// The header fields that a tagged message gets.
+    pub(crate) fn fields(&self) -> &[String] {
+        match self.action {
+            Action::Tag => &self.tags,
+            _ => &[],
+        }
+    }
+
+    /// The reason, or what to say where none was given.
+    pub(crate) fn reason_or<'text>(&'text self, otherwise: &'text str) -> &'text str {
+        if self.reason.is_empty() {
+            otherwise
+        } else {
+            &self.reason
+        }
+    }
+}
+
 /// Why an answer gives no verdict.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NoAnswer {

@@ -1,0 +1,97 @@
+//! One call over one connection: the request, the body where it is asked for, the answer, and the
+//! message where procedures changed it.
+
+use crate::arguments::Arguments;
+use crate::connection::Connection;
+use crate::envelope::Envelope;
+use crate::failure::Failure;
+use crate::wire::{Answer, AnswerReader, Event, NoAnswer, Request};
+
+/// A longer message is none that was sent to be judged.
+const CHANGED_BYTES_MAX: usize = 1 << 30;
+/// Most answers are a line or two, and a larger buffer would have to be cleared first.
+const ANSWER_READ_BYTES: usize = 512;
+
+/// The request for a message of so many bytes; `wants_message` where its changes can be used.
+pub(crate) fn request(
+    arguments: &Arguments,
+    envelope: &Envelope,
+    size: u64,
+    wants_message: bool,
+) -> Vec<u8> {
+    let mut request = Request::new(&arguments.procedure);
+    request.field("size", size.to_string().as_bytes());
+    request.field("want", b"close");
+    envelope.write(&mut request);
+    if wants_message {
+        request.field("want", b"message");
+    }
+    for (key, value) in &arguments.pairs {
+        request.field(&format!("arg-{key}"), value);
+    }
+    request.finish()
+}
+
+/// The answer, and the message where procedures changed it. `send_body` is called at most once.
+pub(crate) fn converse(
+    arguments: &Arguments,
+    request: &[u8],
+    send_body: impl FnOnce(&mut Connection) -> Result<(), Failure>,
+) -> Result<(Answer, Option<Vec<u8>>), Failure> {
+    let mut connection = Connection::open(&arguments.server, arguments.timeout)?;
+    connection.send(request)?;
+    let mut send_body = Some(send_body);
+    let mut reader = AnswerReader::default();
+    let mut buffer = [0; ANSWER_READ_BYTES];
+    loop {
+        let count = connection.receive(&mut buffer)?;
+        let mut rest = buffer.get(..count).unwrap_or_default();
+        while !rest.is_empty() {
+            let (event, taken) = reader.read(rest).map_err(no_verdict)?;
+            rest = rest.get(taken..).unwrap_or_default();
+            match event {
+                Event::More => {}
+                Event::Done(answer) => {
+                    let changed = changed_message(&answer, rest, &mut connection)?;
+                    return Ok((answer, changed));
+                }
+                Event::NeedBody => {
+                    connection.expect_bulk();
+                    if let Some(send_body) = send_body.take() {
+                        send_body(&mut connection)?;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The message that follows an answer; its beginning came with the answer.
+fn changed_message(
+    answer: &Answer,
+    begun: &[u8],
+    connection: &mut Connection,
+) -> Result<Option<Vec<u8>>, Failure> {
+    let Some(length) = answer.message_bytes else {
+        return Ok(None);
+    };
+    let length = usize::try_from(length).unwrap_or(usize::MAX);
+    if length > CHANGED_BYTES_MAX {
+        return Err(Failure::Answer(format!("message: {length}")));
+    }
+    let mut message = begun.to_vec();
+    let mut buffer = [0; 4096];
+    while message.len() < length {
+        let count = connection.receive(&mut buffer)?;
+        message.extend_from_slice(buffer.get(..count).unwrap_or_default());
+    }
+    message.truncate(length);
+    Ok(Some(message))
+}
+
+fn no_verdict(why: NoAnswer) -> Failure {
+    match why {
+        NoAnswer::NotUnderstood(line) => Failure::Answer(line),
+        NoAnswer::Failed(reason) => Failure::Refused(reason),
+    }
+}

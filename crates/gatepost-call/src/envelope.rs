@@ -1,0 +1,40 @@
+//! What is known of a message beside its text: who sends it from where, and to whom.
+
+use crate::wire::Request;
+use std::net::IpAddr;
+
+/// Told by a mail server; a plain file has none.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Envelope {
+    /// The reverse path without brackets; empty is the null path.
+    pub(crate) sender: Option<Vec<u8>>,
+    /// The sending host's name for itself.
+    pub(crate) client: Option<Vec<u8>>,
+    /// The sending host's address.
+    pub(crate) address: Option<IpAddr>,
+    /// Who logged in to send it.
+    pub(crate) user: Option<Vec<u8>>,
+    pub(crate) recipients: Vec<Vec<u8>>,
+}
+
+impl Envelope {
+    /// Adds a field for each thing that is known.
+    pub(crate) fn write(&self, request: &mut Request) {
+        let known = [
+            ("sender", &self.sender),
+            ("client", &self.client),
+            ("user", &self.user),
+        ];
+        for (name, value) in known {
+            if let Some(value) = value {
+                request.field(name, value);
+            }
+        }
+        if let Some(address) = &self.address {
+            request.field("address", address.to_string().as_bytes());
+        }
+        for recipient in &self.recipients {
+            request.field("recipient", recipient);
+        }
+    }
+}

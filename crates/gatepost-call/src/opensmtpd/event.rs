@@ -1,0 +1,200 @@
+//! What OpenSMTPD tells a filter: lines of fields between bars, as smtpd-filters(7) has them.
+//!
+//! `report|VERSION|TIME|smtp-in|EVENT|SESSION|…` tells, `filter|VERSION|TIME|smtp-in|PHASE|SESSION|
+//! TOKEN|…` asks. Versions before 0.6 have the result of a report behind what it is about; both
+//! orders are read.
+
+use crate::envelope::Envelope;
+use std::net::SocketAddr;
+
+/// A line that matters to us.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Event<'line> {
+    /// The filter shall say what it wants to hear of.
+    Ready,
+    /// Something happened in a session.
+    Report {
+        name: &'line [u8],
+        session: &'line [u8],
+        rest: &'line [u8],
+    },
+    /// A line of a message, its leading dot doubled as on the wire; it is held back until answered.
+    Line {
+        session: &'line [u8],
+        token: &'line [u8],
+        line: &'line [u8],
+    },
+    /// Shall the message be taken?
+    Commit {
+        session: &'line [u8],
+        token: &'line [u8],
+    },
+    /// Nothing of ours.
+    Other,
+}
+
+impl<'line> Event<'line> {
+    /// Reads a line without its end.
+    pub(super) fn parse(line: &'line [u8]) -> Self {
+        if line == b"config|ready" {
+            return Self::Ready;
+        }
+        let mut fields = line.splitn(7, |&byte| byte == b'|');
+        let mut next = || fields.next().unwrap_or_default();
+        let (kind, _version, _time, _direction) = (next(), next(), next(), next());
+        let (name, session, rest) = (next(), next(), next());
+        match (kind, name) {
+            (b"report", _) => Self::Report {
+                name,
+                session,
+                rest,
+            },
+            (b"filter", b"data-line") => {
+                let (token, line) = split(rest);
+                Self::Line {
+                    session,
+                    token,
+                    line,
+                }
+            }
+            (b"filter", b"commit") => Self::Commit {
+                session,
+                token: split(rest).0,
+            },
+            _ => Self::Other,
+        }
+    }
+}
+
+/// Up to the first bar, and behind it.
+fn split(fields: &[u8]) -> (&[u8], &[u8]) {
+    match fields.iter().position(|&byte| byte == b'|') {
+        Some(at) => (
+            fields.get(..at).unwrap_or_default(),
+            fields.get(at + 1..).unwrap_or_default(),
+        ),
+        None => (fields, b""),
+    }
+}
+
+/// Notes in the envelope what a report tells of it.
+pub(super) fn learn(envelope: &mut Envelope, name: &[u8], rest: &[u8]) {
+    match name {
+        b"link-connect" => envelope.address = source(rest),
+        b"link-identify" => {
+            // METHOD|NAME; once the name alone.
+            let name = rest.rsplit(|&byte| byte == b'|').next().unwrap_or_default();
+            envelope.client = Some(name.to_vec());
+        }
+        b"link-auth" => {
+            let (first, second) = split(rest);
+            match (first, second) {
+                (b"pass", user) | (user, b"pass") => envelope.user = Some(user.to_vec()),
+                _ => {}
+            }
+        }
+        b"tx-begin" | b"tx-reset" | b"tx-rollback" | b"tx-commit" => {
+            envelope.sender = None;
+            envelope.recipients.clear();
+        }
+        b"tx-mail" => envelope.sender = accepted(rest).or(envelope.sender.take()),
+        b"tx-rcpt" => envelope.recipients.extend(accepted(rest)),
+        _ => {}
+    }
+}
+
+/// `RDNS|FCRDNS|SOURCE|DESTINATION`: the address of the source, where it has one.
+fn source(rest: &[u8]) -> Option<std::net::IpAddr> {
+    let source = rest.split(|&byte| byte == b'|').nth(2)?;
+    let source: SocketAddr = std::str::from_utf8(source).ok()?.parse().ok()?;
+    Some(source.ip())
+}
+
+/// `MESSAGE|ok|ADDRESS` or `MESSAGE|ADDRESS|ok`: the address, where it was accepted.
+fn accepted(rest: &[u8]) -> Option<Vec<u8>> {
+    let (_message, result) = split(rest);
+    let address = result
+        .strip_prefix(b"ok|")
+        .or_else(|| result.strip_suffix(b"|ok"))?;
+    Some(address.to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn told(reports: &[&str]) -> Envelope {
+        let mut envelope = Envelope::default();
+        for report in reports {
+            match Event::parse(report.as_bytes()) {
+                Event::Report { name, rest, .. } => learn(&mut envelope, name, rest),
+                other => panic!("{report}: {other:?}"),
+            }
+        }
+        envelope
+    }
+
+    #[test]
+    fn the_envelope_is_gathered_in_both_orders() {
+        let new = told(&[
+            "report|0.6|1.2|smtp-in|link-connect|s1|host.example|pass|192.0.2.9:33174|192.0.2.1:25",
+            "report|0.6|1.2|smtp-in|link-identify|s1|EHLO|client.example",
+            "report|0.6|1.2|smtp-in|link-auth|s1|pass|anna",
+            "report|0.6|1.2|smtp-in|tx-begin|s1|m1",
+            "report|0.6|1.2|smtp-in|tx-mail|s1|m1|ok|a|b@client.example",
+            "report|0.6|1.2|smtp-in|tx-rcpt|s1|m1|permfail|no@mx.example",
+            "report|0.6|1.2|smtp-in|tx-rcpt|s1|m1|ok|b@mx.example",
+        ]);
+        let old = told(&[
+            "report|0.5|1.2|smtp-in|link-connect|s1|host.example|pass|192.0.2.9:33174|192.0.2.1:25",
+            "report|0.5|1.2|smtp-in|link-identify|s1|client.example",
+            "report|0.5|1.2|smtp-in|link-auth|s1|anna|pass",
+            "report|0.5|1.2|smtp-in|tx-mail|s1|m1|a|b@client.example|ok",
+            "report|0.5|1.2|smtp-in|tx-rcpt|s1|m1|b@mx.example|ok",
+        ]);
+        let expected = Envelope {
+            sender: Some(b"a|b@client.example".to_vec()),
+            client: Some(b"client.example".to_vec()),
+            address: "192.0.2.9".parse().ok(),
+            user: Some(b"anna".to_vec()),
+            recipients: vec![b"b@mx.example".to_vec()],
+        };
+        assert_eq!(new, expected);
+        assert_eq!(old, expected);
+        let next = told(&[
+            "report|0.6|1.2|smtp-in|link-connect|s1|local|pass|unix:/run/smtpd.sock|unix:/run/smtpd.sock",
+            "report|0.6|1.2|smtp-in|link-auth|s1|fail|anna",
+            "report|0.6|1.2|smtp-in|tx-mail|s1|m1|ok|a@client.example",
+            "report|0.6|1.2|smtp-in|tx-reset|s1|m1",
+        ]);
+        assert_eq!(next, Envelope::default());
+    }
+
+    #[test]
+    fn a_line_may_hold_bars() {
+        let event = Event::parse(b"filter|0.7|1.2|smtp-in|data-line|s1|t1|a|b|\xff");
+        let expected = Event::Line {
+            session: b"s1",
+            token: b"t1",
+            line: b"a|b|\xff",
+        };
+        assert_eq!(event, expected);
+        let event = Event::parse(b"filter|0.7|1.2|smtp-in|commit|s1|t1");
+        let expected = Event::Commit {
+            session: b"s1",
+            token: b"t1",
+        };
+        assert_eq!(event, expected);
+    }
+
+    proptest! {
+        #[test]
+        fn no_line_panics(kind in "(report|filter|config)?", rest: Vec<u8>) {
+            let line = [kind.as_bytes(), b"|", &rest].concat();
+            if let Event::Report { name, rest, .. } = Event::parse(&line) {
+                learn(&mut Envelope::default(), name, rest);
+            }
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! A whole message: asked about, and handed back as the verdict wants it.
+
+use crate::arguments::Arguments;
+use crate::conversation::{converse, request};
+use crate::envelope::Envelope;
+use crate::exit_code::OnFailure;
+use crate::failure::Failure;
+use crate::wire::{Action, Answer};
+
+/// Marks what shall be kept aside: `maildir junk` delivers it to the folder Junk.
+const JUNK_FIELD: &str = "X-Spam: yes";
+
+/// What smtpd is told when it asks whether to take the message.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Decision {
+    Take,
+    /// The reply's code and text.
+    Refuse(String),
+}
+
+/// A message with what was decided.
+pub(super) struct Judged {
+    pub(super) decision: Decision,
+    /// Header fields that go on top of it.
+    fields: Vec<String>,
+    message: Vec<u8>,
+}
+
+impl Judged {
+    /// Asks the server; without an answer the sender comes again, unless the caller chose.
+    pub(super) fn ask(arguments: &Arguments, envelope: &Envelope, message: Vec<u8>) -> Self {
+        let request = request(arguments, envelope, message.len() as u64, true);
+        let asked = converse(arguments, &request, |connection| connection.send(&message));
+        match asked {
+            Ok((answer, changed)) => Self::answered(&answer, changed.unwrap_or(message)),
+            Err(failure) => {
+                eprintln!("gatepost-call: {}: {failure}", arguments.server);
+                Self {
+                    decision: without_answer(arguments.on_failure, &failure),
+                    fields: Vec::new(),
+                    message,
+                }
+            }
+        }
+    }
+
+    /// It was too long to be gathered.
+    pub(super) fn too_long() -> Self {
+        Self {
+            decision: Decision::Refuse("552 5.3.4 the message is too long".to_owned()),
+            fields: Vec::new(),
+            message: Vec::new(),
+        }
+    }
+
+    fn answered(answer: &Answer, message: Vec<u8>) -> Self {
+        let refuse = |code: &str, reason| Decision::Refuse(format!("{code} {}", printable(reason)));
+        let mut fields = answer.fields().to_vec();
+        let decision = match answer.action {
+            Action::Accept | Action::Tag => Decision::Take,
+            Action::Quarantine => {
+                fields.push(JUNK_FIELD.to_owned());
+                Decision::Take
+            }
+            // A filter cannot take a message and lose it.
+            Action::Reject | Action::Drop => {
+                refuse("550 5.7.1", answer.reason_or("message refused"))
+            }
+            Action::Defer => refuse("451 4.7.1", answer.reason_or("try again later")),
+        };
+        Self {
+            decision,
+            fields,
+            message,
+        }
+    }
+
+    /// The message's lines as smtpd takes them back, each behind `head`, up to the final dot.
+    pub(super) fn lines(&self, head: &[u8]) -> Vec<u8> {
+        let mut output = Vec::with_capacity(self.message.len() * 2);
+        let mut line = |text: &[u8]| {
+            output.extend_from_slice(head);
+            output.extend_from_slice(text);
+            output.push(b'\n');
+        };
+        for field in &self.fields {
+            line(printable(field).as_bytes());
+        }
+        for text in self.message.split_inclusive(|&byte| byte == b'\n') {
+            let text = text.strip_suffix(b"\n").unwrap_or(text);
+            let text = text.strip_suffix(b"\r").unwrap_or(text);
+            if text.starts_with(b".") {
+                line(&[b".", text].concat());
+            } else {
+                line(text);
+            }
+        }
+        line(b".");
+        output
+    }
+}
+
+/// The last field of the answer to `commit`. A message that was never judged is not let through.
+pub(super) fn result(decision: Option<Decision>) -> String {
+    match decision {
+        Some(Decision::Take) => "proceed".to_owned(),
+        Some(Decision::Refuse(reply)) => format!("reject|{reply}"),
+        None => "reject|451 4.3.0 the message was not judged".to_owned(),
+    }
+}
+
+fn without_answer(choice: Option<OnFailure>, failure: &Failure) -> Decision {
+    match choice {
+        Some(OnFailure::Accept) => Decision::Take,
+        Some(OnFailure::Reject) => Decision::Refuse("550 5.7.1 message refused".to_owned()),
+        Some(OnFailure::Defer) | None => match failure {
+            Failure::TimedOut => Decision::Refuse("451 4.3.0 no verdict in time".to_owned()),
+            _ => Decision::Refuse("451 4.3.0 mail cannot be judged at the moment".to_owned()),
+        },
+    }
+}
+
+/// One line, whatever a procedure wrote.
+fn printable(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(action: Action) -> Answer {
+        Answer {
+            action,
+            reason: "no\nway".to_owned(),
+            tags: vec!["X-Tag: 1".to_owned()],
+            text: Vec::new(),
+            message_bytes: None,
+        }
+    }
+
+    #[test]
+    fn each_verdict_has_its_result() {
+        for (action, expected) in [
+            (Action::Accept, "proceed"),
+            (Action::Tag, "proceed"),
+            (Action::Quarantine, "proceed"),
+            (Action::Drop, "reject|550 5.7.1 noway"),
+            (Action::Reject, "reject|550 5.7.1 noway"),
+            (Action::Defer, "reject|451 4.7.1 noway"),
+        ] {
+            let judged = Judged::answered(&answer(action), Vec::new());
+            assert_eq!(result(Some(judged.decision)), expected, "{action:?}");
+        }
+        assert!(result(None).starts_with("reject|451 "));
+    }
+
+    #[test]
+    fn lines_go_back_with_their_dots_and_the_fields_on_top() {
+        let message = b"Subject: x\r\n\r\n.hidden\r\n..\n\r\n".to_vec();
+        let tagged = Judged::answered(&answer(Action::Tag), message);
+        let text = String::from_utf8(tagged.lines(b"h|")).expect("text");
+        let expected = "h|X-Tag: 1\nh|Subject: x\nh|\nh|..hidden\nh|...\nh|\nh|.\n";
+        assert_eq!(text, expected);
+        let aside = Judged::answered(&answer(Action::Quarantine), Vec::new());
+        assert_eq!(aside.lines(b""), b"X-Spam: yes\n.\n");
+    }
+}
