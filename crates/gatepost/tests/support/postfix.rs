@@ -22,6 +22,12 @@ const USERS: [&str; 3] = ["anna", "bert", "carla"];
 impl Postfix {
     /// Starts with `settings`, lines of `main.cf`, after those that make it private.
     pub(crate) fn start(settings: &str) -> Self {
+        Self::start_with(settings, SMTP)
+    }
+
+    /// Starts with `services` too, lines of `master.cf`: those that listen to the world, the one
+    /// named `smtp` on this instance's port.
+    pub(crate) fn start_with(settings: &str, services: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let root = folder.path().to_owned();
         // Its daemons run as another user and must get there.
@@ -32,7 +38,7 @@ impl Postfix {
         let port = free_port();
         let postfix = Self { folder, port };
         fs::write(root.join("etc/main.cf"), main_cf(&root, settings)).expect("main.cf");
-        fs::write(root.join("etc/master.cf"), master_cf(port)).expect("master.cf");
+        fs::write(root.join("etc/master.cf"), master_cf(port, services)).expect("master.cf");
         let boxes = USERS
             .map(|user| format!("{user}@{DOMAIN} {user}/\n"))
             .concat();
@@ -134,7 +140,7 @@ impl Drop for Postfix {
     }
 }
 
-fn as_root(program: &str) -> Command {
+pub(crate) fn as_root(program: &str) -> Command {
     if rustix::process::getuid().is_root() {
         return super::command(program);
     }
@@ -189,9 +195,16 @@ fn postfix_uid() -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-fn master_cf(port: u16) -> String {
+/// What listens to the world, unless a test says otherwise.
+const SMTP: &str = "smtp inet n - n - - smtpd";
+
+fn master_cf(port: u16, services: &str) -> String {
+    let services = match services.strip_prefix("smtp ") {
+        Some(rest) => format!("127.0.0.1:{port} {rest}"),
+        None => services.to_owned(),
+    };
     format!(
-        "127.0.0.1:{port} inet n - n - - smtpd
+        "{services}
 pickup unix n - n 1 1 pickup
 cleanup unix n - n - 0 cleanup
 qmgr unix n - n 1 1 qmgr
