@@ -1,4 +1,4 @@
-//! One answer for recipients whom several scopes judge.
+//! Recipients whom several scopes judge: parted by scope, and given one answer.
 //!
 //! SMTP answers a message once (RFC 5321 § 4.2.5: the reply to the end of the data is for all
 //! recipients). A success must not hide that some recipient's mail was refused, and a refusal must
@@ -8,8 +8,25 @@
 //! recipients of their scope only. LMTP answers each recipient and needs none of this.
 
 use gatepost_message::{Action, Verdict};
+use gatepost_procedures::ScopeId;
 
 use crate::gateway::JudgedMail;
+
+/// Parts the recipients of a message by the scope that judges them, in the order of each scope's first.
+pub(crate) fn by_scope<T>(
+    recipients: impl IntoIterator<Item = T>,
+    scope_of: impl Fn(&T) -> Option<ScopeId>,
+) -> Vec<Vec<T>> {
+    let mut groups: Vec<(Option<ScopeId>, Vec<T>)> = Vec::new();
+    for recipient in recipients {
+        let scope = scope_of(&recipient);
+        match groups.iter_mut().find(|(known, _)| *known == scope) {
+            Some((_, group)) => group.push(recipient),
+            None => groups.push((scope, vec![recipient])),
+        }
+    }
+    groups.into_iter().map(|(_, group)| group).collect()
+}
 
 /// Has one refusal hold for all. What may be tried again comes first: a later try tells the rest.
 pub(crate) fn agree(mails: &mut [JudgedMail]) {

@@ -156,7 +156,9 @@ fn noise_on_every_listener_disturbs_nobody() {
     };
     let mut gateway = Gateway::start("");
     for round in 0..20 {
-        for listener in ["smtp", "lmtp", "spamd", "call", "mqtt", "http"] {
+        for listener in [
+            "smtp", "lmtp", "milter", "pop3", "spamd", "call", "mqtt", "http",
+        ] {
             send_raw(gateway.address(listener), &noise(1 + round * 97));
             assert!(gateway.is_running(), "{listener}, round {round}");
         }

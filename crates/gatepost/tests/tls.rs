@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::process::Output;
 
 use support::authority::Authority;
-use support::{Client, Gateway, await_some, paho, run, text_of};
+use support::{Client, Gateway, await_some, paho, run, send_raw, text_of};
 
 fn publish(gateway: &Gateway, message: &str, arguments: &[&str]) -> Output {
     let port = gateway.port("mqtt/tls");
@@ -291,7 +291,8 @@ fn a_proxy_in_front_tells_who_the_client_is() {
     let gateway = Gateway::start(
         "rules.paths = []\nlisteners.mqtt.proxy_protocol = [\"127.0.0.1\"]\n\
          listeners.http.proxy_protocol = [\"127.0.0.1\"]\n\
-         listeners.mqtt.anonymous = \"yes\"\nopen_to_world = true\nlog.level = \"mqtt=debug\"\n",
+         listeners.smtp.proxy_protocol = [\"127.0.0.1\"]\n\
+         listeners.mqtt.anonymous = \"yes\"\nopen_to_world = true\nlog.level = \"info,mqtt=debug\"\n",
     );
     assert!(connects_behind(
         &gateway,
@@ -305,6 +306,19 @@ fn a_proxy_in_front_tells_who_the_client_is() {
         both.then_some(())
     });
     assert!(!connects_behind(&gateway, b""), "a header is asked for");
+    // Mail shows the client in its Received field.
+    let mail = b"PROXY TCP4 192.0.2.9 127.0.0.1 4321 25\r\nEHLO client.example\r\n\
+        MAIL FROM:<a@example.org>\r\nRCPT TO:<alarms@localhost>\r\nDATA\r\n\r\nx\r\n.\r\nQUIT\r\n";
+    let said = send_raw(gateway.address("smtp"), mail);
+    assert!(
+        String::from_utf8_lossy(&said).contains("\r\n250 2.0.0"),
+        "{said:?}"
+    );
+    await_some("the client of the proxy", || {
+        gateway.log().contains("peer=192.0.2.9:4321").then_some(())
+    });
+    let unannounced = send_raw(gateway.address("smtp"), b"EHLO client.example\r\nQUIT\r\n");
+    assert_eq!(unannounced, b"", "a header is asked for");
     let url = gateway.url("/healthz");
     let fetched = run("curl", &["-sS", "--fail", "--haproxy-protocol", &url], b"");
     assert!(fetched.status.success(), "{}", text_of(&fetched));

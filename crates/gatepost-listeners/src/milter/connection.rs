@@ -5,7 +5,6 @@ use std::pin::pin;
 
 use bytes::{Bytes, BytesMut};
 use gatepost_message::{Envelope, Format, Listener, Message, MessageId, Peer};
-use gatepost_procedures::ScopeId;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc2822;
 use tokio::sync::watch;
@@ -14,12 +13,13 @@ use tokio::time::Instant;
 use super::MilterContext;
 use super::answer::{self, Changes};
 use super::packet;
-use super::session::{Limits, Next, Session, bare};
-use super::transaction::{Excess, Whole};
+use super::session::{Next, Session};
+use super::transaction::{Excess, Limits, Whole, bare};
 use super::verdicts;
 use crate::gateway::JudgedMail;
 use crate::marks::{self, Known};
 use crate::stream::Stream;
+use crate::together;
 use crate::wire;
 
 /// Serves one mail server until it ends or is silent for too long.
@@ -161,19 +161,13 @@ impl Connection<'_> {
     /// The recipients that one scope judges, together; at least one group, though it be empty.
     fn groups(&self, recipients: &[String]) -> Vec<Vec<String>> {
         let procedures = self.context.gateway.procedures();
-        let mut groups: Vec<(Option<ScopeId>, Vec<String>)> = Vec::new();
-        for recipient in recipients {
-            let address = [bare(recipient).to_owned()];
-            let scope = procedures.scope_for(Listener::Milter, None, &address);
-            match groups.iter_mut().find(|(known, _)| *known == scope) {
-                Some((_, group)) => group.push(recipient.clone()),
-                None => groups.push((scope, vec![recipient.clone()])),
-            }
-        }
+        let groups = together::by_scope(recipients.iter().cloned(), |recipient| {
+            procedures.scope_for(Listener::Milter, None, &[bare(recipient).to_owned()])
+        });
         if groups.is_empty() {
-            groups.push((None, Vec::new()));
+            return vec![Vec::new()];
         }
-        groups.into_iter().map(|(_, group)| group).collect()
+        groups
     }
 
     /// Waits for the verdict and keeps the mail server waiting with us.

@@ -2,11 +2,12 @@
 //! it. Version 6 with 2 to 4 understood, many messages and clients on a connection.
 //!
 //! The mail server keeps the message and does what we say with it: nothing is published here.
-//! `packet` reads and writes packets, `negotiation` agrees on what is spoken, `session` gathers a
-//! message, `verdicts` makes one of several, `answer` says it, `connection` does the I/O.
+//! `packet` reads and writes packets, `negotiation` agrees on what is spoken, `session` takes them one
+//! by one, `transaction` gathers a message, `verdicts` makes one of several, `answer` says it, `connection` does the I/O.
 
 mod answer;
 mod connection;
+mod macros;
 mod negotiation;
 mod packet;
 mod session;
@@ -29,7 +30,7 @@ use crate::workers::Workers;
 /// The parser alone, for fuzzing: what a mail server's bytes come to, in words.
 #[doc(hidden)]
 pub fn fuzz(input: &[u8]) -> Vec<String> {
-    let mut session = session::Session::new(session::Limits {
+    let mut session = session::Session::new(transaction::Limits {
         message_bytes_max: 1 << 16,
         recipients_max: 100,
     });

@@ -3,24 +3,10 @@
 //! The order of packets is the mail server's matter: each one is taken for what it is, a new
 //! sender begins a new message, and an end of message without a beginning is judged as it is.
 
-use std::net::{IpAddr, SocketAddr};
-
-use bytes::Bytes;
-
+use super::macros::Macros;
 use super::negotiation::{Agreement, step};
 use super::packet::{self, Malformed, Packet};
-use super::transaction::{Excess, Host, Transaction, Whole};
-
-/// Macros beyond these are not kept: no mail server sends so many.
-const MACROS_MAX: usize = 256;
-const MACRO_BYTES_MAX: usize = 4_096;
-
-/// How much of a message is taken.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Limits {
-    pub(super) message_bytes_max: usize,
-    pub(super) recipients_max: usize,
-}
+use super::transaction::{Host, Limits, Transaction, Whole};
 
 /// One connection of a mail server.
 #[derive(Debug)]
@@ -28,7 +14,7 @@ pub(super) struct Session {
     limits: Limits,
     agreement: Option<Agreement>,
     host: Host,
-    macros: Vec<(Bytes, Bytes)>,
+    macros: Macros,
     transaction: Transaction,
 }
 
@@ -55,7 +41,7 @@ impl Session {
             limits,
             agreement: None,
             host: Host::default(),
-            macros: Vec::new(),
+            macros: Macros::default(),
             transaction: Transaction::default(),
         }
     }
@@ -76,7 +62,7 @@ impl Session {
         let agreement = self.agreement.ok_or(Malformed::NotNegotiated)?;
         let silent_step = match packet.command {
             b'D' => {
-                self.take_macros(data);
+                self.macros.take(data);
                 return Ok(Next::Silence);
             }
             b'A' => {
@@ -90,7 +76,7 @@ impl Session {
                 return Ok(Next::Silence);
             }
             b'E' => {
-                self.body(data);
+                self.transaction.body(data, self.limits);
                 return Ok(Next::Judge(Box::new(self.whole(agreement))));
             }
             b'C' => {
@@ -106,15 +92,15 @@ impl Session {
                 step::SILENT_MAIL
             }
             b'R' => {
-                self.recipient(data)?;
+                self.transaction.recipient(data, self.limits)?;
                 step::SILENT_RECIPIENT
             }
             b'L' => {
-                self.header(data, agreement)?;
+                self.transaction.header(data, agreement, self.limits)?;
                 step::SILENT_HEADER
             }
             b'B' => {
-                self.body(data);
+                self.transaction.body(data, self.limits);
                 if agreement.has(step::SKIP)
                     && !agreement.has(step::SILENT_BODY)
                     && self.transaction.excess.is_some()
@@ -139,154 +125,38 @@ impl Session {
         Whole {
             agreement,
             host: self.host.clone(),
-            user: self.value_of("{auth_authen}"),
-            server: self.value_of("j"),
-            queue_id: self.value_of("i"),
+            user: self.macros.value_of("{auth_authen}"),
+            server: self.macros.value_of("j"),
+            queue_id: self.macros.value_of("i"),
             transaction: std::mem::take(&mut self.transaction),
         }
     }
 
     fn forget_client(&mut self) {
         self.host = Host::default();
-        self.macros.clear();
+        self.macros = Macros::default();
         self.transaction = Transaction::default();
-    }
-
-    /// The step whose macros they are, then names and values in turn.
-    fn take_macros(&mut self, data: &Bytes) {
-        let Some(pairs) = data.get(1..) else { return };
-        let mut strings = packet::strings(pairs);
-        while let (Some(name), Some(value)) = (strings.next(), strings.next()) {
-            if name.len() + value.len() > MACRO_BYTES_MAX {
-                continue;
-            }
-            let value = Bytes::copy_from_slice(value);
-            if let Some(known) = self.macros.iter_mut().find(|known| known.0 == name) {
-                known.1 = value;
-            } else if self.macros.len() < MACROS_MAX {
-                self.macros.push((Bytes::copy_from_slice(name), value));
-            }
-        }
-    }
-
-    fn value_of(&self, name: &str) -> Option<String> {
-        let bare = name.trim_matches(['{', '}']);
-        let (_, value) = self.macros.iter().find(|(known, _)| {
-            // One-letter names come without braces, but some mail servers write them with.
-            known == name || known.strip_prefix(b"{") == Some(format!("{bare}}}").as_bytes())
-        })?;
-        (!value.is_empty()).then(|| packet::text(value))
     }
 
     fn connect(&mut self, data: &[u8]) -> Result<(), Malformed> {
-        self.forget_message_macros();
-        let name = packet::strings(data).next().ok_or(Malformed::Short('C'))?;
-        let rest = data.get(name.len() + 1..).unwrap_or_default();
-        self.host = Host {
-            name: packet::text(name),
-            address: address(rest),
-            helo: None,
-        };
-        Ok(())
-    }
-
-    /// The macros of a connection are told before it; what an earlier one left is gone by then.
-    fn forget_message_macros(&mut self) {
-        self.macros
-            .retain(|(name, _)| name != "i" && name != "{auth_authen}");
+        // The macros of a connection are told before it.
+        self.macros.forget_message();
         self.transaction = Transaction::default();
+        self.host = Host::from_packet(data)?;
+        Ok(())
     }
 
     fn mail(&mut self, data: &[u8]) -> Result<(), Malformed> {
-        let sender = packet::strings(data).next().ok_or(Malformed::Short('M'))?;
-        self.transaction = Transaction {
-            sender: Some(bare(&packet::text(sender)).to_owned()),
-            ..Transaction::default()
-        };
+        self.transaction = Transaction::from_sender(data)?;
         Ok(())
     }
-
-    fn recipient(&mut self, data: &[u8]) -> Result<(), Malformed> {
-        let recipient = packet::strings(data).next().ok_or(Malformed::Short('R'))?;
-        if self.transaction.recipients.len() >= self.limits.recipients_max {
-            self.transaction.excess.get_or_insert(Excess::Recipients);
-        } else {
-            let recipient = packet::text(recipient);
-            self.transaction.recipients.push(recipient);
-        }
-        Ok(())
-    }
-
-    /// Name and value; the lines of a folded value are separated by LF.
-    fn header(&mut self, data: &[u8], agreement: Agreement) -> Result<(), Malformed> {
-        let mut strings = packet::strings(data);
-        let (Some(name), Some(value)) = (strings.next(), strings.next()) else {
-            return Err(Malformed::Short('L'));
-        };
-        if !self.takes(name.len() + value.len() + 4) {
-            return Ok(());
-        }
-        let head = &mut self.transaction.head;
-        head.extend_from_slice(name);
-        // With the agreement the blank behind the colon belongs to the value.
-        let colon: &[u8] = if agreement.has(step::LEADING_SPACE) {
-            b":"
-        } else {
-            b": "
-        };
-        head.extend_from_slice(colon);
-        for line in value.split_inclusive(|&byte| byte == b'\n') {
-            let text = line.strip_suffix(b"\n");
-            head.extend_from_slice(text.map_or(line, |text| text.trim_ascii_end()));
-            if text.is_some() {
-                head.extend_from_slice(b"\r\n");
-            }
-        }
-        head.extend_from_slice(b"\r\n");
-        Ok(())
-    }
-
-    fn body(&mut self, chunk: &[u8]) {
-        if self.takes(chunk.len()) {
-            self.transaction.body.extend_from_slice(chunk);
-        }
-    }
-
-    /// Whether so many bytes more still fit; what does not fit is not kept any longer.
-    fn takes(&mut self, bytes: usize) -> bool {
-        let transaction = &mut self.transaction;
-        let held = transaction.head.len() + transaction.body.len();
-        if held + bytes > self.limits.message_bytes_max {
-            transaction.excess.get_or_insert(Excess::Size);
-            transaction.body = Vec::new();
-        }
-        transaction.excess != Some(Excess::Size)
-    }
-}
-
-/// Family, port, address: `4`, two bytes, `192.0.2.1` NUL.
-fn address(data: &[u8]) -> Option<SocketAddr> {
-    let (family, rest) = data.split_first()?;
-    if !matches!(family, b'4' | b'6') {
-        return None;
-    }
-    let (port, rest) = rest.split_first_chunk::<2>()?;
-    let text = std::str::from_utf8(packet::strings(rest).next()?).ok()?;
-    let text = text.strip_prefix("IPv6:").unwrap_or(text);
-    let address: IpAddr = text.parse().ok()?;
-    Some(SocketAddr::new(address, u16::from_be_bytes(*port)))
-}
-
-/// An address without its angle brackets.
-pub(super) fn bare(path: &str) -> &str {
-    path.strip_prefix('<')
-        .and_then(|path| path.strip_suffix('>'))
-        .unwrap_or(path)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::transaction::Excess;
     use super::*;
+    use bytes::Bytes;
     use proptest::prelude::*;
 
     const LIMITS: Limits = Limits {

@@ -1,10 +1,19 @@
-//! A message as the mail server has told it so far, and who sends it.
+//! A message as the mail server has told it so far, and who sends it; no more of it is held than
+//! the limits allow.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use gatepost_message::Peer;
 
-use super::negotiation::Agreement;
+use super::negotiation::{Agreement, step};
+use super::packet::{self, Malformed};
+
+/// How much of a message is taken.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    pub(super) message_bytes_max: usize,
+    pub(super) recipients_max: usize,
+}
 
 /// The SMTP client at the mail server.
 #[derive(Debug, Clone, Default)]
@@ -45,7 +54,112 @@ pub(super) struct Whole {
 }
 
 impl Host {
+    /// Of a packet that a client has connected.
+    pub(super) fn from_packet(data: &[u8]) -> Result<Self, Malformed> {
+        let name = packet::strings(data).next().ok_or(Malformed::Short('C'))?;
+        let rest = data.get(name.len() + 1..).unwrap_or_default();
+        Ok(Self {
+            name: packet::text(name),
+            address: address(rest),
+            helo: None,
+        })
+    }
+
     pub(super) fn peer(&self) -> Peer {
         self.address.map_or(Peer::Local, Peer::Address)
     }
+}
+
+impl Transaction {
+    /// Begun by a packet with a sender.
+    pub(super) fn from_sender(data: &[u8]) -> Result<Self, Malformed> {
+        let sender = packet::strings(data).next().ok_or(Malformed::Short('M'))?;
+        Ok(Self {
+            sender: Some(bare(&packet::text(sender)).to_owned()),
+            ..Self::default()
+        })
+    }
+
+    /// Takes a packet with a recipient.
+    pub(super) fn recipient(&mut self, data: &[u8], limits: Limits) -> Result<(), Malformed> {
+        let recipient = packet::strings(data).next().ok_or(Malformed::Short('R'))?;
+        if self.recipients.len() >= limits.recipients_max {
+            self.excess.get_or_insert(Excess::Recipients);
+        } else {
+            let recipient = packet::text(recipient);
+            self.recipients.push(recipient);
+        }
+        Ok(())
+    }
+
+    /// Takes a packet with a field: name and value; the lines of a folded value are separated by LF.
+    pub(super) fn header(
+        &mut self,
+        data: &[u8],
+        agreement: Agreement,
+        limits: Limits,
+    ) -> Result<(), Malformed> {
+        let mut strings = packet::strings(data);
+        let (Some(name), Some(value)) = (strings.next(), strings.next()) else {
+            return Err(Malformed::Short('L'));
+        };
+        if !self.takes(name.len() + value.len() + 4, limits) {
+            return Ok(());
+        }
+        let head = &mut self.head;
+        head.extend_from_slice(name);
+        // With the agreement the blank behind the colon belongs to the value.
+        let colon: &[u8] = if agreement.has(step::LEADING_SPACE) {
+            b":"
+        } else {
+            b": "
+        };
+        head.extend_from_slice(colon);
+        for line in value.split_inclusive(|&byte| byte == b'\n') {
+            let text = line.strip_suffix(b"\n");
+            head.extend_from_slice(text.map_or(line, |text| text.trim_ascii_end()));
+            if text.is_some() {
+                head.extend_from_slice(b"\r\n");
+            }
+        }
+        head.extend_from_slice(b"\r\n");
+        Ok(())
+    }
+
+    /// Takes a piece of the body.
+    pub(super) fn body(&mut self, chunk: &[u8], limits: Limits) {
+        if self.takes(chunk.len(), limits) {
+            self.body.extend_from_slice(chunk);
+        }
+    }
+
+    /// Whether so many bytes more still fit; what does not fit is not kept any longer.
+    fn takes(&mut self, bytes: usize, limits: Limits) -> bool {
+        let held = self.head.len() + self.body.len();
+        if held + bytes > limits.message_bytes_max {
+            self.excess.get_or_insert(Excess::Size);
+            self.body = Vec::new();
+        }
+        self.excess != Some(Excess::Size)
+    }
+}
+
+/// Family, port, address: `4`, two bytes, `192.0.2.1` NUL.
+fn address(data: &[u8]) -> Option<SocketAddr> {
+    let (family, rest) = data.split_first()?;
+    if !matches!(family, b'4' | b'6') {
+        return None;
+    }
+    let (port, rest) = rest.split_first_chunk::<2>()?;
+    let text = std::str::from_utf8(packet::strings(rest).next()?).ok()?;
+    let text = text.strip_prefix("IPv6:").unwrap_or(text);
+    let address: IpAddr = text.parse().ok()?;
+    Some(SocketAddr::new(address, u16::from_be_bytes(*port)))
+}
+
+/// An address without its angle brackets.
+pub(super) fn bare(path: &str) -> &str {
+    path.strip_prefix('<')
+        .and_then(|path| path.strip_suffix('>'))
+        .unwrap_or(path)
 }

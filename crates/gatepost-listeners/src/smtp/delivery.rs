@@ -11,7 +11,6 @@ use bytes::Bytes;
 use gatepost_message::{
     Action, Edit, Envelope, Field, Format, Message, MessageId, Qos, Topic, Verdict, edit,
 };
-use gatepost_procedures::ScopeId;
 
 use super::connection::Connection;
 use super::dialect::Dialect;
@@ -272,33 +271,20 @@ fn verdict_of(refusal: &Reply) -> Verdict {
 fn groups(connection: &Connection<'_>, to: Vec<Recipient>) -> Vec<Group> {
     let procedures = connection.context.gateway.procedures();
     let listener = connection.context.dialect.listener();
-    let mut groups: Vec<Group> = Vec::new();
-    for (place, recipient) in to.into_iter().enumerate() {
-        let address = [recipient.mailbox.address];
+    let groups = together::by_scope(to.into_iter().enumerate(), |(_, recipient)| {
         let topic = match &recipient.destination {
             Destination::Topic(topic) => Some(topic.as_str()),
             Destination::Mailbox(_) | Destination::Forward(_) => None,
         };
-        let scope = procedures.scope_for(listener, topic, &address);
-        let known = groups.iter().position(|group| group.scope == scope);
-        let place_of_group = known.unwrap_or_else(|| {
-            groups.push(Group {
-                scope,
-                ..Group::default()
-            });
-            groups.len() - 1
-        });
-        if let Some(group) = groups.get_mut(place_of_group) {
-            group.add(place, address, recipient.destination);
-        }
-    }
-    groups
+        let address = std::slice::from_ref(&recipient.mailbox.address);
+        procedures.scope_for(listener, topic, address)
+    });
+    groups.into_iter().map(Group::of).collect()
 }
 
 /// Recipients whose mail has one verdict.
 #[derive(Debug, Default)]
 struct Group {
-    scope: Option<ScopeId>,
     /// Which of the accepted recipients they are, and whether the next hop has them.
     places: Vec<(usize, bool)>,
     recipients: Vec<String>,
@@ -310,7 +296,16 @@ struct Group {
 }
 
 impl Group {
-    fn add(&mut self, place: usize, address: [String; 1], destination: Destination) {
+    /// Each recipient comes with its place among the accepted ones.
+    fn of(recipients: Vec<(usize, Recipient)>) -> Self {
+        let mut group = Self::default();
+        for (place, recipient) in recipients {
+            group.add(place, recipient.mailbox.address, recipient.destination);
+        }
+        group
+    }
+
+    fn add(&mut self, place: usize, address: String, destination: Destination) {
         let forwarded = matches!(destination, Destination::Forward(_));
         self.places.push((place, forwarded));
         match destination {
@@ -319,8 +314,8 @@ impl Group {
                 self.mailboxes.push(user);
             }
             Destination::Topic(_) | Destination::Mailbox(_) => {}
-            Destination::Forward(_) => self.forwards.extend(address.clone()),
+            Destination::Forward(_) => self.forwards.push(address.clone()),
         }
-        self.recipients.extend(address);
+        self.recipients.push(address);
     }
 }

@@ -1,0 +1,109 @@
+//! What changes a running set: a reload, a file dropped in, changed or removed, and what time does.
+//!
+//! A set is built beside the present one and swapped in whole; with an error the present one stays.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use gatepost_rules::RuleSet;
+
+use super::{Inner, Procedures};
+use crate::builtin::mail_report;
+use crate::difference::Difference;
+use crate::luau::Folder;
+use crate::set::{Set, usable};
+use crate::{Configuration, Problem};
+
+impl Procedures {
+    /// Puts a new configuration and new rules in the place of the present ones; messages being
+    /// judged end with the set that they began with. With an error everything stays as it was.
+    /// The number of judges and the length of their queue are those of the start.
+    pub fn reload(
+        &self,
+        configuration: Configuration,
+        rules: Arc<RuleSet>,
+    ) -> Result<Vec<Problem>, Vec<Problem>> {
+        self.reload_or_check(configuration, rules, true)
+            .map(|(_, problems)| problems)
+    }
+
+    /// As [`Procedures::reload`], and tells what is other than before; where it does not `install`,
+    /// what would be.
+    pub fn reload_or_check(
+        &self,
+        configuration: Configuration,
+        rules: Arc<RuleSet>,
+        install: bool,
+    ) -> Result<(Difference, Vec<Problem>), Vec<Problem>> {
+        let _one_at_a_time = self.0.rebuilding.lock();
+        let folder = Folder::read(&configuration.procedures.path);
+        let (set, problems) = Set::build(
+            Arc::new(configuration),
+            rules,
+            folder,
+            &self.0.statistics,
+            &self.0.host,
+        );
+        if !usable(&problems) {
+            return Err(problems);
+        }
+        let difference = Difference::between(&self.0.set.load(), &set);
+        if install {
+            self.0.install(set);
+        }
+        Ok((difference, problems))
+    }
+}
+
+impl Inner {
+    /// What has to be done from time to time: storms that ended are told, the last day's counts
+    /// move on, the status is mailed. Returns how long it may be left alone.
+    pub(crate) fn tick(&self, now: Instant) -> Duration {
+        let set = self.set.load();
+        self.host.memory.storms.end(now, &self.host);
+        self.statistics.remember(now);
+        let settings = &set.configuration.table.status;
+        if !settings.mail_to.is_empty()
+            && self.statistics.mail_is_due(settings.every.duration(), now)
+        {
+            mail_report(settings, &set.resources, &self.statistics);
+        }
+        self.host.memory.storms.next_end().unwrap_or(Duration::MAX)
+    }
+
+    fn install(&self, set: Set) {
+        self.set.store(Arc::new(set));
+        self.generation.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Reads the folder's procedures, if it is not as `seen` any more, into a new set of the
+    /// present configuration. A file that does not compile, or one that a scope needs and that
+    /// is gone, leaves everything as it was. Returns the folder as it is.
+    pub(crate) fn recheck(&self, seen: &Folder) -> Folder {
+        let _one_at_a_time = self.rebuilding.lock();
+        let present = self.set.load_full();
+        let folder = Folder::read(&present.configuration.procedures.path);
+        if folder == *seen || folder == present.folder {
+            return folder;
+        }
+        let (configuration, rules) = (present.configuration.clone(), present.rules.clone());
+        let (set, problems) = Set::build(
+            configuration,
+            rules,
+            folder.clone(),
+            &self.statistics,
+            &self.host,
+        );
+        for problem in &problems {
+            tracing::warn!(target: "procedures", "{problem}");
+        }
+        if usable(&problems) {
+            tracing::info!(target: "procedures", "the changed folder of procedures is in use");
+            self.install(set);
+        } else {
+            tracing::error!(target: "procedures", "the procedures stay as they were before");
+        }
+        folder
+    }
+}
