@@ -73,6 +73,7 @@ pub(crate) struct Compiled {
     pub(crate) program: Program,
     pub(crate) facts: Vec<RuleFacts>,
     pub(crate) not_running: usize,
+    pub(crate) unneeded: usize,
 }
 
 /// Why a rule does not run though it is wanted.
@@ -108,11 +109,14 @@ pub(crate) fn compile(definitions: &mut Definitions, abilities: Abilities) -> Co
     }
     let not_running = problems.len();
     let metas = metas::order(definitions, &prepared, &missed, set, &mut problems);
+    let stopped = problems.len();
     let needed = needed::find(definitions, &prepared, &metas, set);
     definitions.problems.append(&mut problems);
     let ids = number(definitions, &needed);
     let turns = turns(definitions, &metas);
     let facts = facts(definitions, &ids, &turns, set);
+    let tests = definitions.rules.iter().filter(|rule| rule.test.is_some());
+    let unneeded = tests.count().saturating_sub(facts.len() + stopped);
     let mut program = Program {
         rules: facts.len(),
         ..Program::default()
@@ -123,6 +127,7 @@ pub(crate) fn compile(definitions: &mut Definitions, abilities: Abilities) -> Co
         program,
         facts,
         not_running,
+        unneeded,
     }
 }
 

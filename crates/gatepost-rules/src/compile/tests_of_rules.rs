@@ -165,7 +165,7 @@ fn network_is_off() -> NotRunning {
         severity: Severity::Note,
         cause: "network tests are off",
         reason: "it asks the network".to_owned(),
-        mend: "",
+        mend: "rules.network = true has it run",
         is_ours_to_miss: false,
     }
 }
@@ -174,8 +174,8 @@ fn needs_bayes() -> NotRunning {
     NotRunning {
         severity: Severity::Note,
         cause: "Bayes",
-        reason: "it needs Bayes, which has learned nothing".to_owned(),
-        mend: "",
+        reason: "it needs Bayes, which runs when it has learned enough".to_owned(),
+        mend: "gatepost learn teaches it",
         is_ours_to_miss: false,
     }
 }

@@ -1,8 +1,9 @@
 //! `gatepost check`: whether the config can be served, without serving it.
 
 mod replay;
+mod rules;
 
-use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -20,9 +21,12 @@ const ERRORS_SHOWN: usize = 10;
 pub(super) struct CheckArguments {
     #[command(flatten)]
     source: ConfigSource,
-    /// List every rule that cannot run here, by cause
+    /// List what cannot run of the rule folders, by cause, and try the rules' own examples
     #[arg(long)]
     rules: bool,
+    /// With --rules: show the file and line of each, and every line without effect
+    #[arg(long, requires = "rules")]
+    verbose: bool,
     /// Judge the last N kept messages by this config, and show whose verdict would be another
     #[arg(long, value_name = "N")]
     replay: Option<usize>,
@@ -43,10 +47,20 @@ pub(super) fn run(arguments: &CheckArguments) -> ExitCode {
     problems.extend(rules.user_problems());
     let statistics = rules.statistics();
     if arguments.rules {
-        problems.extend(rules.self_tests());
-        print_by_cause(&problems);
+        let examples = rules.self_tests();
+        let every_line = arguments.verbose;
+        let overview = rules::Overview::of(&problems, &examples, statistics, every_line);
+        // Whoever closes the pipe has seen enough.
+        if writeln!(std::io::stdout(), "{overview}").is_err() {
+            return ExitCode::SUCCESS;
+        }
+    } else {
+        print_errors(&problems);
+        println!(
+            "rules: {} run, {} cannot run here, from {} files (--rules lists them)",
+            statistics.rules, statistics.not_running, statistics.files
+        );
     }
-    print_errors(&problems);
     let rules = if arguments.replay.is_some() {
         match replay::learned(&config) {
             Ok(learning) => rules.with_learning(learning),
@@ -67,56 +81,32 @@ pub(super) fn run(arguments: &CheckArguments) -> ExitCode {
     for mistake in crate::config::told(&origins, &judged) {
         eprintln!("gatepost: {mistake}");
     }
-    println!(
-        "rules: {} run, {} cannot run here, from {} files{}",
-        statistics.rules,
-        statistics.not_running,
-        statistics.files,
-        if arguments.rules {
-            ""
-        } else {
-            " (--rules lists them)"
-        }
-    );
     if errors > 0 {
         return ExitCode::from(EXIT_CONFIG);
     }
-    println!("gatepost: no mistake found");
+    match errors_of(&problems).count() {
+        0 => println!("gatepost: no mistake found"),
+        1 => println!("gatepost: can be served, without the 1 wrong line of the rules"),
+        wrong => println!("gatepost: can be served, without the {wrong} wrong lines of the rules"),
+    }
     match arguments.replay {
         Some(count) => replay::run(&config, &origins, rules, count),
         None => ExitCode::SUCCESS,
     }
 }
 
-/// The first errors of the rule folders; a folder made for another version may have thousands.
-fn print_errors(problems: &[Problem]) {
-    let errors = || {
-        problems
-            .iter()
-            .filter(|problem| problem.severity == Severity::Error)
-    };
-    for problem in errors().take(ERRORS_SHOWN) {
-        eprintln!("gatepost: {problem}");
-    }
-    let more = errors().count().saturating_sub(ERRORS_SHOWN);
-    if more > 0 {
-        eprintln!("gatepost: and {more} more; --rules lists all");
-    }
+fn errors_of(problems: &[Problem]) -> impl Iterator<Item = &Problem> {
+    let is_error = |problem: &&Problem| problem.severity == Severity::Error;
+    problems.iter().filter(is_error)
 }
 
-/// The causes with their number, each followed by its rules.
-fn print_by_cause(problems: &[Problem]) {
-    let mut by_cause: BTreeMap<(Severity, &str), Vec<&Problem>> = BTreeMap::new();
-    for problem in problems {
-        by_cause
-            .entry((problem.severity, problem.cause))
-            .or_default()
-            .push(problem);
+/// The first errors of the rule folders; a folder made for another version may have thousands.
+fn print_errors(problems: &[Problem]) {
+    for problem in errors_of(problems).take(ERRORS_SHOWN) {
+        eprintln!("gatepost: {problem}");
     }
-    for ((severity, cause), problems) in by_cause.iter().rev() {
-        println!("{} ({}, {})", cause, severity.name(), problems.len());
-        for problem in problems {
-            println!("  {problem}");
-        }
+    let more = errors_of(problems).count().saturating_sub(ERRORS_SHOWN);
+    if more > 0 {
+        eprintln!("gatepost: and {more} more; --rules lists all");
     }
 }

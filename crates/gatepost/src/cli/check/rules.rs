@@ -1,0 +1,295 @@
+//! What `gatepost check --rules` prints of the rule folders: first how much of it there is, in a
+//! table by cause; then the mistakes, with their lines; then what cannot run here, by name. What is
+//! accounted for and needs nothing done, such as a setting of SpamAssassin's own programs, is only
+//! counted, unless every line is asked for.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write as _};
+
+use gatepost_rules::{Problem, Severity, Statistics};
+
+/// Columns that lists of names may take.
+const WIDTH: usize = 100;
+const INDENT: &str = "    ";
+
+/// What problems are about, the worst first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    Mistake,
+    FailedExample,
+    CannotRun,
+    WithoutEffect,
+}
+
+impl Kind {
+    const ALL: [Self; 4] = [
+        Self::Mistake,
+        Self::FailedExample,
+        Self::CannotRun,
+        Self::WithoutEffect,
+    ];
+
+    const fn of(problem: &Problem) -> Self {
+        match problem.severity {
+            Severity::Error => Self::Mistake,
+            _ if problem.rule.is_some() => Self::CannotRun,
+            _ => Self::WithoutEffect,
+        }
+    }
+
+    /// The same of what the rules' own examples showed.
+    const fn of_example(problem: &Problem) -> Self {
+        match problem.severity {
+            Severity::Note => Self::WithoutEffect,
+            _ => Self::FailedExample,
+        }
+    }
+
+    const fn title(self) -> &'static str {
+        match self {
+            Self::Mistake => "Mistakes",
+            Self::FailedExample => "Rules that fail their own examples",
+            Self::CannotRun => "Rules that cannot run here",
+            Self::WithoutEffect => "Lines without effect",
+        }
+    }
+
+    /// Whether each line is shown without being asked for.
+    const fn is_told_in_full(self) -> bool {
+        matches!(self, Self::Mistake | Self::FailedExample)
+    }
+}
+
+/// Problems of one cause and one kind.
+type Causes<'a> = BTreeMap<&'a str, Vec<&'a Problem>>;
+
+/// The overview of a rule folder, ready to be printed.
+pub(super) struct Overview<'a> {
+    kinds: BTreeMap<Kind, Causes<'a>>,
+    statistics: Statistics,
+    every_line: bool,
+}
+
+impl<'a> Overview<'a> {
+    pub(super) fn of(
+        problems: &'a [Problem],
+        examples: &'a [Problem],
+        statistics: Statistics,
+        every_line: bool,
+    ) -> Self {
+        let mut kinds = BTreeMap::<Kind, Causes<'a>>::new();
+        let of_problems = problems.iter().map(|problem| (Kind::of(problem), problem));
+        let of_examples = examples
+            .iter()
+            .map(|problem| (Kind::of_example(problem), problem));
+        for (kind, problem) in of_problems.chain(of_examples) {
+            let causes = kinds.entry(kind).or_default();
+            causes.entry(problem.cause).or_default().push(problem);
+        }
+        Self {
+            kinds,
+            statistics,
+            every_line,
+        }
+    }
+
+    /// The causes of a kind, those with most problems first.
+    fn causes(&self, kind: Kind) -> Vec<(&'a str, &[&'a Problem])> {
+        let causes = self.kinds.get(&kind).into_iter().flatten();
+        let mut causes: Vec<_> = causes
+            .map(|(&cause, problems)| (cause, problems.as_slice()))
+            .collect();
+        causes.sort_by_key(|(_, problems)| std::cmp::Reverse(problems.len()));
+        causes
+    }
+
+    /// A line for each cause, with its number.
+    fn summary(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Statistics {
+            rules,
+            files,
+            unneeded,
+            ..
+        } = self.statistics;
+        let from = if files == 1 { "file" } else { "files" };
+        writeln!(out, "{rules:>6}  rules run, from {files} {from}")?;
+        if unneeded > 0 {
+            writeln!(
+                out,
+                "{unneeded:>6}  rules not needed: of score 0, and no rule that runs asks for them"
+            )?;
+        }
+        for kind in Kind::ALL {
+            let causes = self.causes(kind);
+            let total: usize = causes.iter().map(|(_, problems)| problems.len()).sum();
+            if total == 0 {
+                continue;
+            }
+            writeln!(out, "{total:>6}  {}", in_a_row(kind.title()))?;
+            for (cause, problems) in causes {
+                writeln!(out, "{:>12}  {cause}", problems.len())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn details(&self, kind: Kind, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let causes = self.causes(kind);
+        if causes.is_empty() || kind == Kind::WithoutEffect && !self.every_line {
+            return Ok(());
+        }
+        writeln!(out, "\n{}", kind.title())?;
+        for (cause, problems) in causes {
+            if self.every_line || kind.is_told_in_full() {
+                writeln!(out, "  {cause} ({})", problems.len())?;
+                for problem in problems {
+                    writeln!(out, "{INDENT}{problem}")?;
+                }
+            } else {
+                names_by_reason(cause, problems, out)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Overview<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.summary(out)?;
+        for kind in Kind::ALL {
+            self.details(kind, out)?;
+        }
+        if !self.every_line && !self.kinds.is_empty() {
+            writeln!(out, "\n--verbose shows the file and line of each.")?;
+        }
+        Ok(())
+    }
+}
+
+/// The rules of one cause, by what exactly keeps each from running.
+fn names_by_reason(
+    cause: &str,
+    problems: &[&Problem],
+    out: &mut fmt::Formatter<'_>,
+) -> fmt::Result {
+    let mut reasons = BTreeMap::<(&str, &str), Vec<&str>>::new();
+    for problem in problems {
+        let names = reasons.entry((&problem.reason, &problem.mend)).or_default();
+        names.extend(problem.rule.as_deref());
+    }
+    let mut reasons: Vec<_> = reasons.into_iter().collect();
+    reasons.sort_by_key(|(_, names)| std::cmp::Reverse(names.len()));
+    for ((reason, mend), mut names) in reasons {
+        names.sort_unstable();
+        names.dedup();
+        let mend = match mend {
+            "" => String::new(),
+            mend => format!(" ({mend})"),
+        };
+        writeln!(out, "  {cause}: {reason}{mend}")?;
+        out.write_str(&wrapped(&names))?;
+    }
+    Ok(())
+}
+
+/// Names in lines of at most [`WIDTH`] columns.
+fn wrapped(names: &[&str]) -> String {
+    let mut text = String::new();
+    let mut column = WIDTH;
+    for name in names {
+        if column + 1 + name.len() > WIDTH {
+            if !text.is_empty() {
+                text.push('\n');
+            }
+            text.push_str(INDENT);
+            column = INDENT.len();
+        } else {
+            text.push(' ');
+            column += 1;
+        }
+        text.push_str(name);
+        column += name.len();
+    }
+    let _ = writeln!(text);
+    text
+}
+
+/// A title within a sentence.
+fn in_a_row(title: &str) -> String {
+    let mut letters = title.chars();
+    let first = letters.next().map(|letter| letter.to_ascii_lowercase());
+    first.into_iter().chain(letters).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gatepost_rules::{RuleSet, RulesSettings};
+
+    const RULES: &[u8] = b"bdy MISSPELT /x/\n\
+        body BAD /(/\n\
+        lock_method flock\n\
+        lock_method win32\n\
+        report_charset utf-8\n\
+        header LISTED eval:check_rbl('a', 'b.example.')\n\
+        tflags LISTED net\n\
+        header LISTED_TOO eval:check_rbl('a', 'c.example.')\n\
+        tflags LISTED_TOO net\n\
+        body GREETING /hello/\n\
+        score GREETING 1\n\
+        test GREETING ok good day\n\
+        body ASLEEP /night/\n\
+        score ASLEEP 0\n";
+
+    fn overview(every_line: bool) -> String {
+        let (rules, problems) = RuleSet::from_text("site.cf", RULES, &RulesSettings::default());
+        let examples = rules.self_tests();
+        Overview::of(&problems, &examples, rules.statistics(), every_line).to_string()
+    }
+
+    #[test]
+    fn what_matters_comes_first_and_what_does_not_is_counted() {
+        let expected = "     1  rules run, from 1 file\n\
+            \x20    1  rules not needed: of score 0, and no rule that runs asks for them\n\
+            \x20    2  mistakes\n\
+            \x20          1  bad pattern\n\
+            \x20          1  unknown directive\n\
+            \x20    1  rules that fail their own examples\n\
+            \x20          1  self-test failed\n\
+            \x20    2  rules that cannot run here\n\
+            \x20          2  network tests are off\n\
+            \x20    3  lines without effect\n\
+            \x20          3  belongs to SpamAssassin's programs\n";
+        let text = overview(false);
+        assert!(text.starts_with(expected), "{text}");
+        let named = "Rules that cannot run here\n  \
+            network tests are off: it asks the network (rules.network = true has it run)\n    \
+            LISTED LISTED_TOO\n";
+        assert!(text.contains(named), "{text}");
+        assert!(text.contains("    site.cf:1: error: there is no directive bdy"));
+        assert!(!text.contains("lock_method") && !text.contains("site.cf:3"));
+        let mistakes = text.find("\nMistakes\n").expect("mistakes are told");
+        assert!(mistakes < text.find(named).expect("is there"), "{text}");
+    }
+
+    #[test]
+    fn every_line_is_shown_to_whom_asks() {
+        let text = overview(true);
+        for line in [1, 2, 3, 4, 5, 6, 8, 12] {
+            assert!(
+                text.contains(&format!("site.cf:{line}: ")),
+                "{line}: {text}"
+            );
+        }
+        assert!(!text.contains("--verbose"));
+    }
+
+    #[test]
+    fn names_stay_within_the_width() {
+        let names: Vec<String> = (0..100).map(|number| format!("__RULE_{number}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let text = wrapped(&names);
+        assert!(text.lines().all(|line| line.len() <= WIDTH));
+        assert_eq!(text.split_whitespace().collect::<Vec<_>>(), names);
+    }
+}
