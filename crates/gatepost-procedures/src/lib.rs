@@ -17,6 +17,7 @@ mod builtin;
 mod chain;
 mod difference;
 mod host;
+mod in_force;
 mod luau;
 mod pool;
 mod problem;
@@ -34,6 +35,7 @@ pub use builtin::{
 };
 pub use difference::{Changed, Difference};
 pub use host::{DnsSettings, Host, HttpSettings, MailerSettings, Outlet};
+pub use in_force::{InForce, Refusal, Refused};
 pub use problem::{Problem, Severity};
 pub use procedure::{Answer, Cost, Needs};
 pub use procedures::{CallError, Procedures, Unready};

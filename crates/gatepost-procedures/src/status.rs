@@ -15,6 +15,8 @@ use gatepost_message::Action;
 use parking_lot::Mutex;
 use serde::Serialize;
 
+use crate::in_force::InForce;
+
 /// A cheap procedure takes less time than reading a clock twice, so one call in so many is timed
 /// and stands for all of them.
 const CHEAP_CALLS_PER_SAMPLE: u64 = 64;
@@ -105,6 +107,7 @@ pub(crate) struct Statistics {
     /// The sums at earlier times, the oldest first; at most a day of them.
     noted: Mutex<VecDeque<(Instant, SumsByPath)>>,
     mailed: Mutex<Instant>,
+    pub(crate) in_force: Mutex<InForce>,
 }
 
 type SumsByPath = BTreeMap<Arc<str>, Sums>;
@@ -151,6 +154,7 @@ impl Statistics {
             by_path: Mutex::default(),
             noted: Mutex::default(),
             mailed: Mutex::new(Instant::now()),
+            in_force: Mutex::new(InForce::new()),
         }
     }
 
@@ -216,6 +220,7 @@ impl Statistics {
             .map(|(path, sums)| sums.since(before(path)).status(path));
         Status {
             uptime_seconds: now.saturating_duration_since(self.started).as_secs(),
+            in_force: self.in_force.lock().clone(),
             procedures: procedures.collect(),
             last_day: last_day.collect(),
         }
@@ -227,6 +232,8 @@ impl Statistics {
 pub struct Status {
     /// Since the start of the process.
     pub uptime_seconds: u64,
+    /// What runs, and what was refused since it does.
+    pub in_force: InForce,
     /// Since the start: one entry a path, sorted by it.
     pub procedures: Vec<ProcedureStatus>,
     /// The same of the last 24 hours, to a quarter of an hour.
@@ -255,12 +262,13 @@ impl fmt::Display for Status {
         let (minutes, hours) = (self.uptime_seconds / 60, self.uptime_seconds / 3600);
         writeln!(
             formatter,
-            "up {} d {:02}:{:02}:{:02}, {total_requests} requests, {total_cpu:.3} s of CPU time\n",
+            "up {} d {:02}:{:02}:{:02}, {total_requests} requests, {total_cpu:.3} s of CPU time",
             hours / 24,
             hours % 24,
             minutes % 60,
             self.uptime_seconds % 60,
         )?;
+        writeln!(formatter, "{}", self.in_force)?;
         table(formatter, "since the start", &self.procedures)?;
         writeln!(formatter)?;
         table(formatter, "last 24 hours", &self.last_day)?;

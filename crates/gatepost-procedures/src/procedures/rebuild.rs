@@ -11,6 +11,7 @@ use gatepost_rules::RuleSet;
 use super::{Inner, Procedures};
 use crate::builtin::mail_report;
 use crate::difference::Difference;
+use crate::in_force::{InForce, Refused};
 use crate::luau::Folder;
 use crate::set::{Set, usable};
 use crate::{Configuration, Problem};
@@ -51,8 +52,20 @@ impl Procedures {
         let difference = Difference::between(&self.0.set.load(), &set);
         if install {
             self.0.install(set);
+            self.0.statistics.in_force.lock().reloaded();
         }
         Ok((difference, problems))
+    }
+
+    /// Notes that a reload was refused, so that the status tells of it until one is not.
+    pub fn refused(&self, problems: impl Iterator<Item = String>) {
+        let mut in_force = self.0.statistics.in_force.lock();
+        in_force.refuse(Refused::Reload, problems);
+    }
+
+    /// Since when what runs is in force, and what was refused since.
+    pub fn in_force(&self) -> InForce {
+        self.0.statistics.in_force.lock().clone()
     }
 }
 
@@ -84,7 +97,12 @@ impl Inner {
         let _one_at_a_time = self.rebuilding.lock();
         let present = self.set.load_full();
         let folder = Folder::read(&present.configuration.procedures.path);
-        if folder == *seen || folder == present.folder {
+        if folder == present.folder {
+            // What was refused may have been taken back.
+            self.statistics.in_force.lock().procedures_changed();
+            return folder;
+        }
+        if folder == *seen {
             return folder;
         }
         let (configuration, rules) = (present.configuration.clone(), present.rules.clone());
@@ -101,7 +119,11 @@ impl Inner {
         if usable(&problems) {
             tracing::info!(target: "procedures", "the changed folder of procedures is in use");
             self.install(set);
+            self.statistics.in_force.lock().procedures_changed();
         } else {
+            let told = problems.iter().map(ToString::to_string);
+            let mut in_force = self.statistics.in_force.lock();
+            in_force.refuse(Refused::Procedures, told);
             tracing::error!(target: "procedures", "the procedures stay as they were before");
         }
         folder

@@ -299,6 +299,7 @@ impl Operations for Operator {
             let cannot_run = problems.iter().filter(is_told);
             Ok(json!({
                 "running": statistics.rules,
+                "in_force": self.gateway.procedures().in_force(),
                 "not_running": statistics.not_running,
                 "files": statistics.files,
                 "most_hit": most.iter().map(hit).collect::<Vec<_>>(),

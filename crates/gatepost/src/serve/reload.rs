@@ -114,6 +114,7 @@ impl Reloader<'_> {
                 for problem in &report.problems {
                     tracing::error!("not reloaded: {problem}");
                 }
+                self.procedures.refused(report.problems.iter().cloned());
             }
         }
         report

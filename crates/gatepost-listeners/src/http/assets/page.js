@@ -9,6 +9,7 @@ const short = new Intl.NumberFormat("en", { notation: "compact", maximumFraction
 export const number = (value) => (value >= 10_000 ? short.format(value) : whole.format(value ?? 0));
 export const rate = (value) => (value > 0 && value < 10 ? value.toFixed(1) : number(value));
 export const bytes = (value) => short.format(value ?? 0).replace("B", "G").replace(/([KMG]?)$/, " $1B");
+export const dayAndTime = (unixMs) => new Date(unixMs).toLocaleString("en-GB");
 export const time = (unixMs) => new Date(unixMs).toLocaleTimeString("en-GB");
 export const day = (unixMs) => new Date(unixMs).toLocaleDateString("en-GB");
 export const plural = (count, word) => `${number(count)} ${word}${count === 1 ? "" : "s"}`;

@@ -1,14 +1,24 @@
 // The rules: which hit most, which take longest, which cannot run; and reloading them.
 
-import { $, ask, cell, element, figure, fill, mono, number, plural, table } from "./page.js";
+import { $, ask, cell, dayAndTime, element, figure, fill, mono, number, plural, table } from "./page.js";
 
 const SAID = "rules-said";
 const NAMES_SHOWN = 50;
+
+const REFUSED = { reload: "The reload", procedures: "The change of the procedures" };
+
+function showInForce(inForce) {
+  $("in-force").textContent = `In force since ${dayAndTime(inForce.since_unix_ms)}.`;
+  $("refused").replaceChildren(...inForce.refused.map((refusal) => element("div", {},
+    element("p", {}, `${REFUSED[refusal.what]} of ${dayAndTime(refusal.unix_ms)} was refused:`),
+    element("ul", { class: "problems wrong" }, ...refusal.problems.map((problem) => element("li", {}, problem))))));
+}
 
 export async function loadRules() {
   const answer = await fetch("/admin/rules?count=200");
   if (!answer.ok) return;
   const rules = await answer.json();
+  showInForce(rules.in_force);
   $("rules-running").textContent = `${number(rules.running)} run, ${number(rules.not_running)} cannot`;
   const most = rules.most_hit.slice(0, 30);
   const top = most[0]?.messages ?? 1;
@@ -55,7 +65,7 @@ async function reload(onlyChecks) {
   $("difference").replaceChildren(
     ...(lines.length ? [table("What is different", [["What"], ["How many", "number"], ["Names"]], lines)] : []),
     ...(problems.length ? [element("ul", { class: report.possible ? "problems" : "problems wrong" }, ...problems)] : []));
-  if (report.applied) await loadRules();
+  if (!onlyChecks) await loadRules();
 }
 
 export function startRules() {
