@@ -2,7 +2,9 @@
 //!
 //! Perl tries alternatives in order, and so does regex-automata ("leftmost first"), so spans are
 //! equal too. What has no equal is refused, and left to PCRE2: looking around, atomic and
-//! possessive parts, references, and `$` before something that could match the last line feed.
+//! possessive parts, references, and `$` where it is not clear that the pattern before it left the last
+//! line feed alone. `$` matches before that line feed and takes nothing of it, which an automaton
+//! cannot say: it takes the line feed in, and the match is shortened by it.
 
 use regex_automata::meta;
 use regex_automata::{Anchored, Input};
@@ -17,15 +19,82 @@ const CACHE_BYTES_MAX: usize = 64 * 1024;
 /// Beyond this many positions after unrolling counted repetitions no automaton is tried.
 const POSITIONS_MAX: usize = 2_000;
 
-/// The pattern for the automaton; `None` if it has no exact equal.
-pub(super) fn translate(node: &Node) -> Option<Hir> {
-    (positions(node) <= POSITIONS_MAX)
-        .then(|| convert(node, true))
-        .flatten()
+/// A pattern compiled to an automaton.
+#[derive(Debug)]
+pub(super) struct Automaton {
+    regex: meta::Regex,
+    /// The pattern itself takes no last line feed: one at the end of a match is one that a `$` stands
+    /// before.
+    ends_before_feed: bool,
 }
 
-/// Compiles what [`translate`] gave; `None` if it grows too large.
-pub(super) fn compile(hir: &Hir) -> Option<meta::Regex> {
+impl Automaton {
+    /// Compiles a pattern; `None` if it has no exact equal, or one that grows too large.
+    pub(super) fn of(node: &Node) -> Option<Self> {
+        let regex = compile(&translate(node)?)?;
+        Some(Self {
+            regex,
+            ends_before_feed: !may_end_with_feed(node),
+        })
+    }
+
+    /// The first match at or after `start`.
+    pub(super) fn find(&self, text: &[u8], start: usize) -> Option<(usize, usize)> {
+        if start > text.len() {
+            return None;
+        }
+        let input = Input::new(text).range(start..).anchored(Anchored::No);
+        let found = self.regex.search(&input)?.range();
+        let takes_feed = self.ends_before_feed
+            && !found.is_empty()
+            && found.end == text.len()
+            && text.ends_with(b"\n");
+        Some((found.start, found.end - usize::from(takes_feed)))
+    }
+}
+
+fn translate(node: &Node) -> Option<Hir> {
+    if positions(node) > POSITIONS_MAX || asks_for_text_end(node) && may_end_with_feed(node) {
+        return None;
+    }
+    convert(node, true)
+}
+
+/// Whether a part is `$` that does not mean the end of any line.
+fn asks_for_text_end(node: &Node) -> bool {
+    match node {
+        Node::Assertion(assertion) => *assertion == Assertion::TextEndOrLastLineFeed,
+        Node::Concat(parts) | Node::Alternate(parts) => parts.iter().any(asks_for_text_end),
+        Node::Repeat { inner, .. } | Node::Capture { inner, .. } => asks_for_text_end(inner),
+        // The others are not translated at all.
+        _ => false,
+    }
+}
+
+/// Whether the last byte that a match takes can be a line feed.
+fn may_end_with_feed(node: &Node) -> bool {
+    match node {
+        Node::Byte(set) => set.contains(b'\n'),
+        Node::Concat(parts) => {
+            for part in parts.iter().rev() {
+                if may_end_with_feed(part) {
+                    return true;
+                }
+                if part.min_len() > 0 {
+                    return false;
+                }
+            }
+            false
+        }
+        Node::Alternate(parts) => parts.iter().any(may_end_with_feed),
+        Node::Repeat { inner, .. } | Node::Capture { inner, .. } => may_end_with_feed(inner),
+        Node::Empty | Node::Assertion(_) => false,
+        // Not translated.
+        _ => true,
+    }
+}
+
+fn compile(hir: &Hir) -> Option<meta::Regex> {
     meta::Builder::new()
         .configure(
             meta::Config::new()
@@ -37,17 +106,6 @@ pub(super) fn compile(hir: &Hir) -> Option<meta::Regex> {
         )
         .build_from_hir(hir)
         .ok()
-}
-
-/// The first match at or after `start`.
-pub(super) fn find(regex: &meta::Regex, text: &[u8], start: usize) -> Option<(usize, usize)> {
-    if start > text.len() {
-        return None;
-    }
-    let input = Input::new(text).range(start..).anchored(Anchored::No);
-    regex
-        .search(&input)
-        .map(|found| (found.start(), found.end()))
 }
 
 /// The size of the pattern with its counted repetitions unrolled.
@@ -117,7 +175,7 @@ fn convert_assertion(assertion: Assertion, last: bool) -> Option<Hir> {
     Some(match assertion {
         Assertion::TextStart => Hir::look(Look::Start),
         Assertion::TextEnd => Hir::look(Look::End),
-        // The line feed becomes part of the match, which nobody sees where nothing follows.
+        // Taken in here, and out again where the match is told.
         Assertion::TextEndOrLastLineFeed if last => Hir::concat(vec![
             Hir::repetition(Repetition {
                 min: 0,

@@ -24,6 +24,7 @@ use std::borrow::Cow;
 use std::sync::OnceLock;
 
 use crate::screen::{Beginnings, starts_anchored};
+use automaton::Automaton;
 pub(crate) use byte_set::ByteSet;
 pub use check::check_any_pattern;
 pub(crate) use node::{Assertion, Greed, Node};
@@ -64,7 +65,7 @@ pub(crate) struct Pattern {
     /// With what matches begin.
     lead: OnceLock<Box<Lead>>,
     /// For long texts; `None` inside if there is no automaton that finds the same.
-    automaton: OnceLock<Option<Box<regex_automata::meta::Regex>>>,
+    automaton: OnceLock<Option<Box<Automaton>>>,
 }
 
 /// With what the matches of a pattern begin; `None` where one may be empty.
@@ -156,11 +157,8 @@ impl Pattern {
             .map_err(|reason| LimitReached(reason.to_string()))
     }
 
-    fn automaton(&self) -> Option<&regex_automata::meta::Regex> {
-        let make = || {
-            let hir = automaton::translate(&self.read())?;
-            automaton::compile(&hir).map(Box::new)
-        };
+    fn automaton(&self) -> Option<&Automaton> {
+        let make = || Automaton::of(&self.read()).map(Box::new);
         self.automaton.get_or_init(make).as_deref()
     }
 
@@ -177,9 +175,9 @@ impl Pattern {
         }
         let is_long = text.len() > LONG_TEXT_BYTES;
         if (is_long || self.prefers_automaton)
-            && let Some(regex) = self.automaton()
+            && let Some(automaton) = self.automaton()
         {
-            return Ok(automaton::find(regex, text, start));
+            return Ok(automaton.find(text, start));
         }
         if !is_long {
             return self.search(text, start, &mut go_on);
@@ -321,9 +319,8 @@ mod tests {
     fn matches(pattern: &str, text: &[u8]) -> bool {
         let parsed = Pattern::parse(pattern.as_bytes()).unwrap();
         let found = parsed.find(text, 0, |_| true).unwrap();
-        if let Some(regex) = parsed.automaton() {
-            let by_automaton = automaton::find(regex, text, 0).is_some();
-            assert_eq!(by_automaton, found.is_some(), "{pattern}");
+        if let Some(automaton) = parsed.automaton() {
+            assert_eq!(automaton.find(text, 0), found, "{pattern}");
         }
         found.is_some()
     }
