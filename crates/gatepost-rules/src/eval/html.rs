@@ -217,12 +217,8 @@ fn https_mismatch(mail: &Mail<'_>, html: &HtmlFacts) -> (bool, usize) {
             continue;
         }
         anchors += 1;
-        for anchor in link
-            .anchors
-            .iter()
-            .filter_map(|&anchor| html.anchors.get(anchor))
-        {
-            let Some(shown) = SECURE_HOST.group(anchor.text.as_bytes(), 1) else {
+        for text in html.anchors_of(link) {
+            let Some(shown) = SECURE_HOST.group(text.as_bytes(), 1) else {
                 continue;
             };
             let shown = if ip_is(shown) {
@@ -252,11 +248,7 @@ fn https_ip_mismatch(mail: &Mail<'_>) -> bool {
             .iter()
             .filter(|link| !link.anchors.is_empty() && IP_LINK.is_match(link.target.as_bytes()))
             .any(|link| {
-                let texts = link
-                    .anchors
-                    .iter()
-                    .filter_map(|&anchor| html.anchors.get(anchor));
-                texts.map(|anchor| &anchor.text).any(|text| {
+                html.anchors_of(link).any(|text| {
                     !SECURE_IP_TEXT.is_match(text.as_bytes())
                         && text.to_ascii_lowercase().contains("https:")
                 })

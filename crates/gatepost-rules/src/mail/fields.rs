@@ -351,7 +351,7 @@ impl Mail<'_> {
         if has_form || !head.body.is_ascii() {
             return None;
         }
-        let text = Vec::from(super::part::normalised_body(head.body, head.crlf));
+        let text = Vec::from(super::line_ends::normalised_body(head.body, head.crlf));
         let mut text = String::from_utf8(text).ok()?;
         text.truncate(text.trim_end().len());
         Some(text)

@@ -26,6 +26,7 @@ mod html;
 pub(crate) mod ip;
 mod leaf;
 mod limits;
+mod line_ends;
 mod lines;
 mod multipart;
 mod network;

@@ -7,14 +7,12 @@ use super::ascii::{is_blank, is_space, lines};
 use super::content_type::ContentType;
 use super::head::{Field, Head, disposition_name};
 use super::limits::MailLimits;
+use super::line_ends::normalised_body;
 use super::multipart::{BoundaryKind, PartReader, boundary_kind, is_part_head_line};
 use super::transfer::{base64, quoted_printable};
 use bytes::Bytes;
 use std::cell::OnceCell;
 use std::collections::VecDeque;
-
-/// Blank lines in a row that are kept in a body.
-const BLANK_LINES_MAX: usize = 20;
 
 /// One part.
 #[derive(Debug)]
@@ -152,83 +150,6 @@ fn without_carriage_returns(text: Vec<u8>) -> Bytes {
         std::borrow::Cow::Owned(shorter) => Some(shorter),
     };
     Bytes::from(shorter.unwrap_or(text))
-}
-
-/// The body of a message with LF line ends and without long runs of blank lines.
-pub(crate) fn normalised_body(body: &[u8], crlf: bool) -> Bytes {
-    let unix = if crlf {
-        super::ascii::without_carriage_returns(body)
-    } else {
-        std::borrow::Cow::Borrowed(body)
-    };
-    let text: &[u8] = &unix;
-    if memchr::memmem::find(text, b"\n\n\n\n\n").is_none() && !has_blank_run(text) {
-        return match unix {
-            std::borrow::Cow::Borrowed(text) => Bytes::copy_from_slice(text),
-            std::borrow::Cow::Owned(text) => Bytes::from(text),
-        };
-    }
-    let mut out = Vec::with_capacity(text.len());
-    let mut run = BlankRun::after_top();
-    for line in lines(text) {
-        if is_blank(line) {
-            run.push(line);
-        } else {
-            run.end(&mut out);
-            out.extend_from_slice(line);
-        }
-    }
-    run.end(&mut out);
-    Bytes::from(out)
-}
-
-/// A run of blank lines. Of a long one the first line is kept, and the last ones; at the very top
-/// the first two.
-struct BlankRun<'a> {
-    first_max: usize,
-    first: Vec<&'a [u8]>,
-    last: VecDeque<&'a [u8]>,
-}
-
-impl<'a> BlankRun<'a> {
-    fn after_top() -> Self {
-        Self {
-            first_max: 2,
-            first: Vec::new(),
-            last: VecDeque::new(),
-        }
-    }
-
-    fn push(&mut self, line: &'a [u8]) {
-        if self.first.len() < self.first_max {
-            self.first.push(line);
-            return;
-        }
-        if self.last.len() == BLANK_LINES_MAX - 1 {
-            self.last.pop_front();
-        }
-        self.last.push_back(line);
-    }
-
-    /// Ends the run and begins the next.
-    fn end(&mut self, out: &mut Vec<u8>) {
-        out.extend(self.first.drain(..).flatten());
-        out.extend(self.last.drain(..).flatten());
-        self.first_max = 1;
-    }
-}
-
-/// Whether more blank lines in a row occur than are kept, when some hold blanks.
-fn has_blank_run(text: &[u8]) -> bool {
-    let mut run = 0;
-    lines(text).any(|line| {
-        run = if matches!(line.first(), Some(&byte) if is_space(byte)) && is_blank(line) {
-            run + 1
-        } else {
-            0
-        };
-        run > BLANK_LINES_MAX
-    })
 }
 
 impl Parts {

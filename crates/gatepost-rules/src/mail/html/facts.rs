@@ -1,6 +1,9 @@
 //! What rules ask about an HTML document besides its text.
 
+use super::anchors::Anchors;
+use smallvec::SmallVec;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Most different names that are no elements.
 const OTHER_NAMES_MAX: usize = 10_000;
@@ -104,21 +107,14 @@ pub(super) const ELEMENTS: [&str; 94] = [
 ];
 
 /// A link of a document: where it points, and which elements point there.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Link {
     /// The reference, resolved against the document's base.
-    pub(crate) target: String,
+    pub(crate) target: Arc<str>,
     /// The elements that hold it: `a`, `img`, …. None if it is known by its text only.
-    pub(crate) elements: Vec<&'static str>,
-    /// The texts of its anchors.
-    pub(crate) anchors: Vec<usize>,
-}
-
-/// An `a` element.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Anchor {
-    /// The text in it; `<img>` stands for an image.
-    pub(crate) text: String,
+    pub(crate) elements: SmallVec<[&'static str; 1]>,
+    /// Its anchors, by their numbers.
+    pub(crate) anchors: SmallVec<[u32; 2]>,
 }
 
 /// Facts about one document.
@@ -127,7 +123,7 @@ pub(crate) struct HtmlFacts {
     /// Its links in the order they are met.
     pub(crate) links: Vec<Link>,
     /// Its anchors in order.
-    pub(crate) anchors: Vec<Anchor>,
+    pub(crate) anchors: Anchors,
     /// A link was longer than is kept.
     pub(crate) link_truncated: bool,
     /// Its titles; rarely more than one.
@@ -193,6 +189,12 @@ impl OpenElements {
 }
 
 impl HtmlFacts {
+    /// The texts of the anchors that lead to a link.
+    pub(crate) fn anchors_of(&self, link: &Link) -> impl Iterator<Item = &str> {
+        let numbers = link.anchors.iter();
+        numbers.filter_map(|&number| self.anchors.get(number))
+    }
+
     /// A fact that is a number, by SpamAssassin's name for it.
     pub(crate) fn number(&self, name: &str) -> Option<f64> {
         self.numbers.get(name).copied()
@@ -204,7 +206,7 @@ impl HtmlFacts {
             "comment" => Box::new(self.comments.iter().map(String::as_str)),
             "title" => Box::new(self.titles.iter().map(String::as_str)),
             "script" => Box::new(self.scripts.iter().map(String::as_str)),
-            "anchor" => Box::new(self.anchors.iter().map(|anchor| anchor.text.as_str())),
+            "anchor" => Box::new(self.anchors.iter()),
             _ => Box::new(std::iter::empty()),
         }
     }

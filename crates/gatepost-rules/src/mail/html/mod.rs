@@ -4,6 +4,7 @@
 //! There is no document tree. Text keeps apart what can be seen from what cannot (white on white,
 //! size 1, `display: none`), because hiding text is what spam does.
 
+mod anchors;
 mod colour;
 mod colour_table;
 mod entity;

@@ -12,6 +12,7 @@ use super::tokens::{Attributes, Handler, tokenise};
 use prepare::prepare;
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::Arc;
 use words::{collapse, is_blank};
 
 /// Elements that are rendered though no standard knows them.
@@ -81,7 +82,7 @@ struct Renderer {
     pieces: Vec<Piece>,
     styles: Styles,
     facts: HtmlFacts,
-    link_index: HashMap<String, usize>,
+    link_index: HashMap<Arc<str>, usize>,
     base: Option<String>,
     counts: Counts,
     image_area: u64,
@@ -299,10 +300,8 @@ impl Handler for Renderer {
             return;
         }
         self.characters |= beyond_latin1;
-        if self.open_anchor
-            && let Some(anchor) = self.facts.anchors.last_mut()
-        {
-            anchor.text.push_str(&text);
+        if self.open_anchor {
+            self.facts.anchors.add(&text);
         }
         if self.open_title
             && let Some(title) = self.facts.titles.last_mut()

@@ -4,7 +4,8 @@
 use super::super::ascii::starts_with_ignore_case;
 use super::super::domain::Boundaries;
 use super::super::pattern::Pattern;
-use super::super::transfer::hex_digit;
+use super::escapes::{decode_entities, decode_percent, has_percent_escape};
+use super::numeric_host::{is_hexadecimal_number, numeric_host};
 use std::borrow::Cow;
 
 /// Most forms of one link: redirectors within redirectors come to an end.
@@ -354,85 +355,6 @@ fn insert_path(form: &mut Vec<u8>) {
     }
 }
 
-/// Decodes the percent-encoded characters that need not be, and encodes those that must.
-pub(super) fn decode_percent(link: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(link.len());
-    let mut at = 0;
-    while let Some(&byte) = link.get(at) {
-        let escape = match (byte, link.get(at + 1), link.get(at + 2)) {
-            (b'%', Some(&high), Some(&low)) => hex_digit(high).zip(hex_digit(low)),
-            _ => None,
-        };
-        if let Some((high, low)) = escape {
-            let value = high << 4 | low;
-            if matches!(value, 0x21..=0x7e) {
-                out.push(value);
-            } else {
-                out.extend_from_slice(link.get(at..at + 3).unwrap_or_default());
-            }
-            at += 3;
-            continue;
-        }
-        if matches!(byte, 0..=0x20 | 0x7f..=0xff | b'"' | b'%' | b'<' | b'>') {
-            out.extend_from_slice(format!("%{byte:02x}").as_bytes());
-        } else {
-            out.push(byte);
-        }
-        at += 1;
-    }
-    out
-}
-
-/// Whether anything is percent-encoded.
-pub(super) fn has_percent_escape(link: &[u8]) -> bool {
-    memchr::memchr_iter(b'%', link)
-        .any(|at| matches!(link.get(at + 1..at + 3), Some([high, low]) if high.is_ascii_hexdigit() && low.is_ascii_hexdigit()))
-}
-
-/// Numeric entities for printable characters, and those for the dots of other scripts.
-fn decode_entities(form: &[u8]) -> Vec<u8> {
-    const DOTS: [&[u8]; 7] = [
-        b"x2e", b"12290", b"x3002", b"65294", b"xff0e", b"65377", b"xff61",
-    ];
-    let mut out = Vec::with_capacity(form.len());
-    let mut rest = form;
-    while let Some(start) = memchr::memmem::find(rest, b"&#") {
-        out.extend_from_slice(rest.get(..start).unwrap_or_default());
-        let inner = rest.get(start + 2..).unwrap_or_default();
-        let length = inner.iter().take(64).position(|&byte| byte == b';');
-        let name = length
-            .and_then(|length| inner.get(..length))
-            .unwrap_or_default();
-        let character = if DOTS.iter().any(|dot| name.eq_ignore_ascii_case(dot)) {
-            Some(b'.')
-        } else {
-            printable(name)
-        };
-        if let (Some(character), Some(length)) = (character, length) {
-            out.push(character);
-            rest = inner.get(length + 1..).unwrap_or_default();
-        } else {
-            out.extend_from_slice(b"&#");
-            rest = inner;
-        }
-    }
-    out.extend_from_slice(rest);
-    out
-}
-
-fn printable(name: &[u8]) -> Option<u8> {
-    let (digits, radix) = match name.strip_prefix(b"x") {
-        Some(digits) => (digits, 16),
-        None => (name, 10),
-    };
-    let digits = std::str::from_utf8(digits).ok()?.trim_start_matches('0');
-    if digits.is_empty() || digits.len() > 3 || digits.starts_with('+') {
-        return None;
-    }
-    let value = u8::from_str_radix(digits, radix).ok()?;
-    (0x21..=0x7e).contains(&value).then_some(value)
-}
-
 /// An address of which the encoded blanks around it are no part.
 fn without_encoded_blanks(link: &[u8]) -> Option<Vec<u8>> {
     memchr::memmem::find(link, b"%20")?;
@@ -448,72 +370,6 @@ fn without_encoded_blanks(link: &[u8]) -> Option<Vec<u8>> {
         .unwrap_or(domain.len());
     let address = address.get(..sign + 1 + length)?;
     (length > 0).then(|| [b"mailto:", address].concat())
-}
-
-fn is_hexadecimal_number(host: &[u8]) -> bool {
-    starts_with_ignore_case(host, b"0x")
-        && host.len() > 2
-        && host.iter().skip(2).all(u8::is_ascii_hexdigit)
-}
-
-/// A host that is an address in another notation: octal, hexadecimal, or one number.
-fn numeric_host(host: &[u8]) -> Option<String> {
-    let octets: smallvec::SmallVec<[&[u8]; 5]> = host.split(|&byte| byte == b'.').take(5).collect();
-    if let [_, _, _, _] = octets[..] {
-        let numbers: Option<Vec<String>> = octets.iter().map(|octet| octet_text(octet)).collect();
-        return numbers.map(|numbers| numbers.join("."));
-    }
-    let number = if is_hexadecimal_number(host) {
-        let digits = host.get(host.len().saturating_sub(8).max(2)..)?;
-        u64::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?
-    } else if !host.is_empty() && host.iter().all(u8::is_ascii_digit) {
-        std::str::from_utf8(host)
-            .ok()?
-            .parse::<u64>()
-            .unwrap_or(u64::MAX)
-    } else {
-        return None;
-    };
-    // Of a number that is too large the leading digits count.
-    let digits = format!("{number:08x}");
-    let [a, b, c, d] = u32::from_str_radix(digits.get(..8)?, 16)
-        .ok()?
-        .to_be_bytes();
-    Some(format!("{a}.{b}.{c}.{d}"))
-}
-
-fn octet_text(octet: &[u8]) -> Option<String> {
-    let text = std::str::from_utf8(octet).ok()?;
-    if let Some(digits) = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
-        let digits = digits.trim_start_matches('0');
-        if octet.len() == 2 || !octet.iter().skip(2).all(u8::is_ascii_hexdigit) {
-            return None;
-        }
-        let value = u128::from_str_radix(digits, 16).unwrap_or(0);
-        return Some(if value == 0 {
-            String::new()
-        } else {
-            value.to_string()
-        });
-    }
-    if text.is_empty() || !octet.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    let digits = text.trim_start_matches('0');
-    let octal = digits.len() < text.len()
-        && match digits.as_bytes() {
-            [b'1'..=b'3', rest @ ..] => {
-                rest.len() <= 2 && rest.iter().all(|byte| (b'0'..=b'7').contains(byte))
-            }
-            [b'4'..=b'7', rest @ ..] => {
-                rest.len() <= 1 && rest.iter().all(|byte| (b'0'..=b'7').contains(byte))
-            }
-            _ => false,
-        };
-    if octal {
-        return Some(u32::from_str_radix(digits, 8).unwrap_or(0).to_string());
-    }
-    Some(digits.to_owned())
 }
 
 #[cfg(test)]

@@ -5,7 +5,8 @@ use super::super::configuration::Configuration;
 use super::super::domain::is_fully_qualified;
 use super::super::html::HtmlFacts;
 use super::super::lines::Lines;
-use super::canonical::{decode_percent, forms, has_percent_escape};
+use super::canonical::forms;
+use super::escapes::{decode_percent, has_percent_escape};
 use super::find::{Kind, find_links};
 use std::collections::{HashMap, HashSet};
 
@@ -73,16 +74,10 @@ pub(crate) fn collect<'a>(
             if let Some(index) = list.add(link.target.as_bytes(), types, false, configuration)
                 && let Some(uri) = list.details.get_mut(index)
             {
-                let texts = link
-                    .anchors
-                    .iter()
-                    .filter_map(|&anchor| facts.anchors.get(anchor));
                 let mut added = HashSet::new();
-                uri.anchor_text.extend(
-                    texts
-                        .filter(|anchor| added.insert(&anchor.text))
-                        .map(|anchor| anchor.text.clone()),
-                );
+                let texts = facts.anchors_of(link);
+                let texts = texts.filter(|text| added.insert(*text));
+                uri.anchor_text.extend(texts.map(str::to_owned));
             }
         }
     }

@@ -5,6 +5,8 @@ use crate::mail::html::entity::{Place, decode};
 use crate::mail::html::facts::Link;
 use crate::mail::html::target::resolve;
 use crate::mail::html::tokens::Attributes;
+use smallvec::SmallVec;
+use std::sync::Arc;
 
 /// Longest link that is kept, bytes.
 const LINK_LENGTH_MAX: usize = 8192;
@@ -13,13 +15,15 @@ const LINKS_MAX: usize = 50_000;
 
 impl Renderer {
     pub(super) fn link(&mut self, target: String) -> Option<&mut Link> {
-        let index = match self.link_index.get(&target) {
+        let index = match self.link_index.get(target.as_str()) {
             Some(&index) => index,
             None if self.facts.links.len() < LINKS_MAX => {
                 let index = self.facts.links.len();
+                let target = Arc::<str>::from(target);
                 self.facts.links.push(Link {
-                    target: target.clone(),
-                    ..Link::default()
+                    target: Arc::clone(&target),
+                    elements: SmallVec::new(),
+                    anchors: SmallVec::new(),
                 });
                 self.link_index.insert(target, index);
                 index

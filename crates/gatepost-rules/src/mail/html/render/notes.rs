@@ -3,7 +3,6 @@
 use super::Renderer;
 use super::links::sloppy_attribute;
 use crate::mail::html::entity::{Place, decode};
-use crate::mail::html::facts::Anchor;
 use crate::mail::html::tokens::Attributes;
 
 /// Area of an image that does not say its size, in each direction.
@@ -21,10 +20,8 @@ impl Renderer {
                 self.set("font_face_bad");
             }
             "img" => {
-                if self.open_anchor
-                    && let Some(anchor) = self.facts.anchors.last_mut()
-                {
-                    anchor.text.push_str("<img>\n");
+                if self.open_anchor {
+                    self.facts.anchors.add("<img>\n");
                 }
                 self.image(attributes);
             }
@@ -40,10 +37,9 @@ impl Renderer {
                 let link = sloppy_attribute(attributes, "href").unwrap_or_default();
                 let link = decode(link, Place::Attribute).0.replace('\u{feff}', "");
                 let link = self.trimmed_link(&link).to_owned();
-                let anchor = self.facts.anchors.len();
-                self.facts.anchors.push(Anchor::default());
+                let anchor = self.facts.anchors.open();
                 if let Some(link) = self.link(link) {
-                    link.anchors.push(anchor);
+                    link.anchors.extend(anchor);
                 }
             }
             "title" => self.facts.titles.push(String::new()),

@@ -9,8 +9,8 @@ pub(super) fn prepare(source: &str) -> Cow<'_, str> {
     if memchr::memmem::find(text.as_bytes(), b"&nbsp;").is_some() {
         text = Cow::Owned(text.replace("&nbsp;", " "));
     }
-    if memchr::memmem::find(text.as_bytes(), b"/>").is_some() {
-        text = Cow::Owned(without_empty_tags(&text));
+    if let Some(shorter) = without_empty_tags(&text) {
+        text = Cow::Owned(shorter);
     }
     if memchr::memmem::find(
         text.as_bytes(),
@@ -24,9 +24,10 @@ pub(super) fn prepare(source: &str) -> Cow<'_, str> {
     text
 }
 
-pub(super) fn without_empty_tags(text: &str) -> String {
+/// With `<br>` for `<br/>` and the like; `None` if there is none.
+fn without_empty_tags(text: &str) -> Option<String> {
     let bytes = text.as_bytes();
-    let mut out = String::with_capacity(text.len());
+    let mut out = String::new();
     let mut from = 0;
     for slash in memchr::memmem::find_iter(bytes, b"/>") {
         let mut end = slash;
@@ -48,10 +49,16 @@ pub(super) fn without_empty_tags(text: &str) -> String {
             start -= 1;
         }
         if start < end && start > from && bytes.get(start - 1) == Some(&b'<') {
+            if from == 0 {
+                out.reserve(text.len());
+            }
             out.push_str(text.get(from..end).unwrap_or_default());
             from = slash + 1;
         }
     }
+    if from == 0 {
+        return None;
+    }
     out.push_str(text.get(from..).unwrap_or_default());
-    out
+    Some(out)
 }
