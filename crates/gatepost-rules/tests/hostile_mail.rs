@@ -2,7 +2,12 @@
 //!
 //! What is measured is what the thread computes, so that a busy machine fails nothing; the bound is
 //! far above what unoptimised builds take and far below what work that grows with the square of a
-//! message's size would.
+//! message's size would. So is the memory that the thread held at most.
+
+#[path = "hostile/attached.rs"]
+mod attached;
+#[path = "hostile/held.rs"]
+mod held;
 
 use gatepost_rules::mail::{HeaderSelector, Mail};
 use gatepost_rules::{RuleSet, RulesSettings, ScanContext};
@@ -15,6 +20,12 @@ use std::time::Duration;
 const TIME_MAX: Duration = Duration::from_mins(1);
 /// Size of the large ones, bytes.
 const SIZE: usize = 10_000_000;
+/// Size of those that all rules judge without optimisation, bytes.
+const JUDGED_SIZE: usize = 2_500_000;
+/// What judging may hold beside the message: so many times its size, and what the rules compile when
+/// they first meet what they look for.
+const HELD_SIZES_MAX: usize = 5;
+const COMPILED_MAX: usize = 12_000_000;
 
 /// What this thread computed so far.
 fn computed() -> Duration {
@@ -317,6 +328,144 @@ fn all_stock_rules_end() {
         );
         assert!(time < TIME_MAX, "{name} took {time:?}");
     }
+}
+
+/// All rules, and those that open office files.
+fn judge_bounded(messages: &[(&str, Vec<u8>)]) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let office = folder.path().join("office.cf");
+    let text = "loadplugin Mail::SpamAssassin::Plugin::OLEVBMacro\n\
+        olemacro_extended_scan 1\n\
+        body MACRO eval:check_olemacro()\n\
+        body MALICE eval:check_olemacro_malice()\n";
+    std::fs::write(&office, text).expect("written");
+    let folders = [PathBuf::from("/usr/share/spamassassin"), office];
+    let (rules, _) = RuleSet::load(&folders, &RulesSettings::default());
+    for (name, message) in messages {
+        let start = computed();
+        let (report, held) = held::most_held(|| rules.scan(message, &ScanContext::default()));
+        let time = computed().checked_sub(start).unwrap_or_default();
+        println!(
+            "{name}: {} bytes in {time:?}, {held} bytes held, {} rules at their limits",
+            message.len(),
+            report.limited.len()
+        );
+        assert!(time < TIME_MAX, "{name} took {time:?}");
+        let held_max = HELD_SIZES_MAX * message.len() + COMPILED_MAX;
+        assert!(held < held_max, "{name} held {held} bytes");
+    }
+}
+
+/// So many of `piece` that they are the size of a message.
+fn many(piece: &str) -> String {
+    piece.repeat(JUDGED_SIZE / piece.len())
+}
+
+#[test]
+fn heads_are_judged_within_bounds() {
+    let people = numbered(JUDGED_SIZE / 30, |all, number| {
+        let _ = write!(all, "From: \"Joe {number}\" <a{number}@b.com>\n");
+    });
+    let relays = numbered(JUDGED_SIZE / 130, |all, number| {
+        let _ = write!(
+            all,
+            "Received: from h{number}.example.com (h.example.com [11.1.{}.{}]) by mx.example.net \
+             (Postfix) with ESMTP id A{number}; Thu, 5 Jun 2025 10:00:00 +0000\n",
+            number / 256 % 256,
+            number % 256
+        );
+    });
+    let recipients = numbered(JUDGED_SIZE / 13, |all, number| {
+        let _ = write!(all, "a{number}@b.c,\n ");
+    });
+    let names = numbered(JUDGED_SIZE / 12, |all, number| {
+        let _ = write!(all, "X{number}: b\n");
+    });
+    judge_bounded(&[
+        ("fields", format!("{}\nx\n", many("A: b\n")).into_bytes()),
+        (
+            "fields of different names",
+            format!("{names}\nx\n").into_bytes(),
+        ),
+        ("authors", format!("{people}\nx\n").into_bytes()),
+        ("relays", format!("{relays}\nx\n").into_bytes()),
+        (
+            "recipients",
+            format!("To: {recipients}\n\nx\n").into_bytes(),
+        ),
+        (
+            "recipients in fields",
+            format!("{}\nx\n", people.replace("From:", "To:")).into_bytes(),
+        ),
+    ]);
+}
+
+#[test]
+fn parts_are_judged_within_bounds() {
+    let pieces = numbered(JUDGED_SIZE / 18, |all, number| {
+        let _ = write!(all, "; name*{number}*=%41");
+    });
+    let multipart = "Content-Type: multipart/mixed; boundary=b\n\n--b\n";
+    let text = "hello world, this is text\n".repeat(20_000);
+    let nested = (0..4).fold(format!("Subject: x\n\n{text}"), |inner, _| {
+        let encoded = base64(inner.as_bytes());
+        format!("Content-Type: message/rfc822\nContent-Transfer-Encoding: base64\n\n{encoded}")
+    });
+    judge_bounded(&[
+        (
+            "pieces of a parameter",
+            format!("Content-Type: a/b{pieces}\n\nx\n").into_bytes(),
+        ),
+        (
+            "fields of a part",
+            (multipart.to_owned() + &many("Content-Type: a/b; name=x\n")).into_bytes(),
+        ),
+        ("messages in messages", nested.into_bytes()),
+        (
+            "links",
+            html(&numbered(JUDGED_SIZE / 120, |all, number| {
+                let _ = write!(
+                    all,
+                    "<a href=\"http://h{number}.example{number}.com/{}?q={number}\">http://o{number}.com/</a>\n",
+                    "p".repeat(60)
+                );
+            })),
+        ),
+    ]);
+}
+
+#[test]
+fn attached_files_are_judged_within_bounds() {
+    let code = b"\x01\xff\xbfAttribut VB_Name auto_open shell createobject ".repeat(10_000);
+    judge_bounded(&[
+        (
+            "streams of one chain",
+            attached::message("a.doc", &attached::compound_file(10_000, &code)),
+        ),
+        (
+            "members of one place",
+            attached::message("a.docm", &attached::archive(60_000, &code)),
+        ),
+    ]);
+}
+
+/// RFC 2045 section 6.8, in lines of 76.
+fn base64(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for (index, three) in bytes.chunks(3).enumerate() {
+        let number = (0..3).fold(0_usize, |number, at| {
+            number << 8 | three.get(at).map_or(0, |&byte| usize::from(byte))
+        });
+        for place in 0..4 {
+            let letter = char::from(LETTERS[number >> (18 - 6 * place) & 63]);
+            text.push(if place <= three.len() { letter } else { '=' });
+        }
+        if index % 19 == 18 {
+            text.push('\n');
+        }
+    }
+    text
 }
 
 /// Whatever the machine: the pattern takes more steps than it may, and is named; others still run.

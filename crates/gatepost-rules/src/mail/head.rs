@@ -73,8 +73,10 @@ pub(crate) struct Head<'a> {
     pub(crate) crlf: bool,
     /// No blank line ends it.
     pub(crate) separator_missing: bool,
-    /// A field was longer than is kept.
+    /// A field was longer than is kept, or there were too many.
     pub(crate) truncated: bool,
+    /// Most fields that are read.
+    fields_max: usize,
 }
 
 impl<'a> Head<'a> {
@@ -90,6 +92,7 @@ impl<'a> Head<'a> {
             crlf,
             separator_missing: true,
             truncated: false,
+            fields_max: limits.header_fields_max,
         };
         let line_end: &[u8] = if crlf { b"\r\n" } else { b"\n" };
         let (mut at, mut field_start, mut broken, mut mixed) = (0, None, 0, false);
@@ -99,7 +102,7 @@ impl<'a> Head<'a> {
                 field_start.get_or_insert(at);
             } else {
                 if let Some(start) = field_start.replace(at) {
-                    head.push(text.get(start..at).unwrap_or_default(), limits);
+                    head.push(text.get(start..at).unwrap_or_default());
                 }
                 if line == line_end || is_mixed && line == b"\n" {
                     head.separator_missing = false;
@@ -124,7 +127,7 @@ impl<'a> Head<'a> {
             at += line.len();
         }
         if let Some(start) = field_start {
-            head.push(text.get(start..at).unwrap_or_default(), limits);
+            head.push(text.get(start..at).unwrap_or_default());
         }
         let (pristine, body) = text.split_at_checked(at).unwrap_or((text, b""));
         head.pristine = if mixed {
@@ -136,11 +139,11 @@ impl<'a> Head<'a> {
         head
     }
 
-    fn push(&mut self, text: &'a [u8], limits: MailLimits) {
+    fn push(&mut self, text: &'a [u8]) {
         let Some(colon) = memchr::memchr(b':', text) else {
             return;
         };
-        if self.fields.len() >= limits.header_fields_max {
+        if self.fields.len() >= self.fields_max {
             self.truncated = true;
             return;
         }
@@ -213,7 +216,7 @@ impl<'a> Head<'a> {
         lines
     }
 
-    /// Every field as it came, each with its continuation lines.
+    /// Every field that is read as it came, each with its continuation lines.
     pub(crate) fn pristine_fields(&self) -> Vec<&[u8]> {
         let text: &[u8] = &self.pristine;
         let mut fields = Vec::new();
@@ -222,6 +225,9 @@ impl<'a> Head<'a> {
             if !matches!(line.first(), Some(b' ' | b'\t')) {
                 if let Some(start) = start.replace(at) {
                     fields.push(text.get(start..at).unwrap_or_default());
+                }
+                if fields.len() >= self.fields_max {
+                    return fields;
                 }
                 if line == b"\n" || !line.ends_with(b"\n") {
                     start = None;

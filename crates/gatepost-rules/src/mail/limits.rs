@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Deserialize, Serialize, Clone, Copy, Debug, PartialEq, Eq)]
 #[serde(default, deny_unknown_fields)]
 pub struct MailLimits {
-    /// Most header fields that are read of one message; those after them are not seen.
+    /// Most header fields that are read of one message or part; those after them are not seen.
     pub header_fields_max: usize,
     /// Most levels of MIME parts within parts that are taken apart; what lies deeper stays one text.
     pub nesting_max: u32,

@@ -54,6 +54,8 @@ impl CutPart {
 /// Reads the lines of a multipart one part at a time.
 pub(super) struct PartReader {
     fields: Vec<Field<'static>>,
+    /// Most of them that are read.
+    fields_max: usize,
     header: Vec<u8>,
     in_body: bool,
     /// The part is itself a multipart with the same boundary as its parent.
@@ -66,9 +68,10 @@ pub(super) struct PartReader {
 }
 
 impl PartReader {
-    pub(super) fn new(in_body: bool) -> Self {
+    pub(super) fn new(in_body: bool, fields_max: usize) -> Self {
         Self {
             fields: Vec::new(),
+            fields_max,
             header: Vec::new(),
             in_body,
             nested_boundary: false,
@@ -121,6 +124,9 @@ impl PartReader {
         };
         let (name, value) = header.split_at(colon);
         let value = super::ascii::trim_start(value.get(1..).unwrap_or_default());
+        if self.fields.len() >= self.fields_max {
+            return;
+        }
         let field = Field::new(name.to_vec(), value.to_vec());
         if boundary.is_some() && field.is(b"content-type") {
             self.nested_boundary |= ContentType::parse(Some(field.decoded()))
@@ -149,7 +155,7 @@ impl PartReader {
         };
         *self = Self {
             nested_boundary: self.nested_boundary,
-            ..Self::new(false)
+            ..Self::new(false, self.fields_max)
         };
         part
     }

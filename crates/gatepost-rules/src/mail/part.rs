@@ -345,7 +345,8 @@ impl Parts {
         };
         let (start, found) = self.skip_preamble(&pending.body, &boundary);
         let body = pending.body.slice(start..);
-        let mut reader = PartReader::new(pending.blank_first && !found);
+        let mut reader =
+            PartReader::new(pending.blank_first && !found, self.limits.header_fields_max);
         let mut children = 0;
         let mut at = 0;
         while at < body.len() {

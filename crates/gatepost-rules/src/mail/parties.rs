@@ -3,6 +3,7 @@
 use super::Mail;
 use super::ascii::find_ignore_case;
 use super::domain::is_fully_qualified;
+use std::collections::HashSet;
 
 impl Mail<'_> {
     /// All addresses the message claims to come from, in lower case.
@@ -70,9 +71,11 @@ impl Mail<'_> {
 }
 
 fn without_repetition(addresses: impl Iterator<Item = Vec<u8>>) -> Vec<Vec<u8>> {
+    let mut seen = HashSet::new();
     let mut all: Vec<Vec<u8>> = Vec::new();
     for address in addresses {
-        if !all.contains(&address) {
+        if !seen.contains(&address) {
+            seen.insert(address.clone());
             all.push(address);
         }
     }

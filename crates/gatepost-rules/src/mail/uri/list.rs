@@ -13,7 +13,7 @@ use std::collections::{HashMap, HashSet};
 /// Longest form of a link that is kept, bytes.
 const LINK_LENGTH_MAX: usize = 8192;
 /// Most different links of a message that are looked at.
-const LINKS_MAX: usize = 20_000;
+const LINKS_MAX: usize = 10_000;
 
 /// One link of a message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -199,6 +199,11 @@ impl UriList {
             self.details.len() - 1
         });
         let uri = self.details.get_mut(index)?;
+        // Most have one of each.
+        uri.cleaned.reserve_exact(forms.len());
+        uri.domains.reserve_exact(hosts.len());
+        uri.hosts.reserve_exact(hosts.len());
+        uri.types.reserve_exact(types.len());
         for form in forms {
             if !uri.cleaned.contains(&form) {
                 uri.cleaned.push(form);

@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// Longest link that is kept, bytes.
 const LINK_LENGTH_MAX: usize = 8192;
 /// Most different links of a document.
-const LINKS_MAX: usize = 50_000;
+const LINKS_MAX: usize = 20_000;
 
 impl Renderer {
     pub(super) fn link(&mut self, target: String) -> Option<&mut Link> {
