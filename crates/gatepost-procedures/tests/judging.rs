@@ -419,11 +419,14 @@ async fn files_are_taken_up_changed_and_kept_when_broken() {
     world.write("greet", "return function(");
     world.write("later", "return function() end");
     assert!(text("two").await);
+    let refused = || !procedures.in_force().refused.is_empty();
+    until("the status tells", async || refused()).await;
     world.write("greet", r#"return function() return "three" end"#);
     until("the mended file", async || text("three").await).await;
     assert!(procedures.needs("/later").is_some());
     assert!(procedures.generation() > generation);
     fs::remove_file(world.folder.path().join("later.luau")).expect("removed");
+    assert!(!refused(), "{:?}", procedures.in_force());
     until("the removal", async || procedures.needs("/later").is_none()).await;
 }
 
@@ -434,13 +437,27 @@ async fn a_reload_swaps_everything_or_nothing() {
     let rules = || Arc::new(RuleSet::embedded());
     let mut wrong = world.configuration.clone();
     wrong.scopes.push(scope("/mail", &["/nothing"]));
-    assert!(procedures.reload(wrong, rules()).is_err());
+    let mistakes = procedures.reload(wrong, rules()).expect_err("a mistake");
     assert_eq!(judge(&procedures, mail("x")).await.action, Action::Accept);
+    // Whoever asks later is told, until something else is in force.
+    procedures.refused(mistakes.iter().map(ToString::to_string));
+    let status = async || call(&procedures, "/status", Arguments::none()).await.text;
+    let told = status().await;
+    assert!(
+        told.contains("\nthe reload of ") && told.contains("/nothing"),
+        "{told}"
+    );
     let mut right = world.configuration.clone();
     right.table.sizecheck.max = ByteSize(0);
     right.scopes.push(scope("/mail", &["/sizecheck"]));
     assert!(procedures.reload(right, rules()).is_ok());
     assert_eq!(judge(&procedures, mail("x")).await.action, Action::Reject);
+    let told = status().await;
+    assert!(
+        told.contains("\nconfig and rules in force since "),
+        "{told}"
+    );
+    assert!(!told.contains("refused"), "{told}");
 }
 
 #[tokio::test]
