@@ -364,13 +364,13 @@ fn many(piece: &str) -> String {
 #[test]
 fn heads_are_judged_within_bounds() {
     let people = numbered(JUDGED_SIZE / 30, |all, number| {
-        let _ = write!(all, "From: \"Joe {number}\" <a{number}@b.com>\n");
+        let _ = writeln!(all, "From: \"Joe {number}\" <a{number}@b.com>");
     });
     let relays = numbered(JUDGED_SIZE / 130, |all, number| {
-        let _ = write!(
+        let _ = writeln!(
             all,
             "Received: from h{number}.example.com (h.example.com [11.1.{}.{}]) by mx.example.net \
-             (Postfix) with ESMTP id A{number}; Thu, 5 Jun 2025 10:00:00 +0000\n",
+             (Postfix) with ESMTP id A{number}; Thu, 5 Jun 2025 10:00:00 +0000",
             number / 256 % 256,
             number % 256
         );
@@ -379,7 +379,7 @@ fn heads_are_judged_within_bounds() {
         let _ = write!(all, "a{number}@b.c,\n ");
     });
     let names = numbered(JUDGED_SIZE / 12, |all, number| {
-        let _ = write!(all, "X{number}: b\n");
+        let _ = writeln!(all, "X{number}: b");
     });
     judge_bounded(&[
         ("fields", format!("{}\nx\n", many("A: b\n")).into_bytes()),
@@ -424,9 +424,9 @@ fn parts_are_judged_within_bounds() {
         (
             "links",
             html(&numbered(JUDGED_SIZE / 120, |all, number| {
-                let _ = write!(
+                let _ = writeln!(
                     all,
-                    "<a href=\"http://h{number}.example{number}.com/{}?q={number}\">http://o{number}.com/</a>\n",
+                    "<a href=\"http://h{number}.example{number}.com/{}?q={number}\">http://o{number}.com/</a>",
                     "p".repeat(60)
                 );
             })),
