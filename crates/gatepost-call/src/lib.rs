@@ -99,3 +99,27 @@ pub fn fuzz_spool(path: &std::path::Path, has_mark: bool) -> String {
         Err(failure) => failure.to_string(),
     }
 }
+
+/// The reader of the command line alone, for fuzzing: nothing that it takes can end a line of a request.
+#[doc(hidden)]
+pub fn fuzz_arguments<'word>(words: impl Iterator<Item = &'word [u8]>) {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let words = words.map(|word| OsStr::from_bytes(word).to_owned());
+    if let Ok(Task::Call(arguments) | Task::Filter(arguments)) = Arguments::parse(words) {
+        let envelope = envelope::Envelope::default();
+        let request = conversation::request(&arguments, &envelope, 0, true);
+        let lines = request.iter().filter(|&&byte| byte == b'\n').count();
+        assert_eq!(lines, 5 + arguments.pairs.len(), "{arguments:?}");
+    }
+}
+
+/// The filter alone, for fuzzing: whatever is told, it ends with its input and answers whole lines.
+#[doc(hidden)]
+pub fn fuzz_filter(input: &[u8]) {
+    let words = ["--server", "unix:/", "--opensmtpd", "/noop"].map(OsString::from);
+    let Ok(Task::Filter(arguments)) = Arguments::parse(words.into_iter()) else {
+        return;
+    };
+    assert!(opensmtpd::serve(&Arc::new(arguments), input, io::sink()).is_ok());
+}

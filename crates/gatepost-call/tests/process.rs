@@ -290,3 +290,145 @@ fn a_changed_message_takes_the_place_of_xmails() {
     assert_ne!(output.status.code(), Some(7), "{output:?}");
     assert_eq!(std::fs::read(&file).expect("the file"), before);
 }
+
+/// Starts as a filter; gives lines to it and reads what it answers.
+struct Filter {
+    child: std::process::Child,
+    answers: BufReader<std::process::ChildStdout>,
+}
+
+impl Filter {
+    fn start(words: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_gatepost-call"))
+            .args(words)
+            .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .expect("the program runs");
+        let answers = BufReader::new(child.stdout.take().expect("piped"));
+        let mut filter = Self { child, answers };
+        filter.tell("config|smtpd-version|7.4.0\nconfig|ready\n");
+        while filter.answer() != "register|ready" {}
+        filter
+    }
+
+    fn tell(&mut self, lines: &str) {
+        let stdin = self.child.stdin.as_mut().expect("piped");
+        stdin.write_all(lines.as_bytes()).expect("it reads");
+    }
+
+    /// Lines of a message in a session.
+    fn tell_message(&mut self, session: &str, lines: &[&str]) {
+        for line in lines {
+            self.tell(&format!(
+                "filter|0.7|1.2|smtp-in|data-line|{session}|t|{line}\n"
+            ));
+        }
+    }
+
+    fn answer(&mut self) -> String {
+        let mut line = String::new();
+        self.answers.read_line(&mut line).expect("a line");
+        line.trim_end().to_owned()
+    }
+
+    fn answers(&mut self, count: usize) -> Vec<String> {
+        (0..count).map(|_| self.answer()).collect()
+    }
+}
+
+#[test]
+fn sessions_of_smtpd_do_not_mix() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address").to_string();
+    let mut filter = Filter::start(&[
+        "--server",
+        &address,
+        "--opensmtpd",
+        "/mail",
+        "-site",
+        "north",
+    ]);
+    filter.tell(
+        "report|0.7|1.2|smtp-in|link-connect|one|host|pass|192.0.2.9:40|192.0.2.1:25\n\
+         report|0.7|1.2|smtp-in|tx-mail|one|m|ok|anna@example.org\n\
+         report|0.7|1.2|smtp-in|tx-rcpt|one|m|ok|bert@example.org\n",
+    );
+    filter.tell_message("one", &["Subject: 1", "", "..a"]);
+    filter.tell_message("two", &["Subject: 2", "", "b", "."]);
+    filter.tell_message("one", &["."]);
+    // Both are asked about at once: neither waits for the other's verdict.
+    let streams = [(); 2].map(|()| listener.accept().expect("a call").0);
+    for stream in streams {
+        let answer = "NEED body\nDONE reject\nreason: no\n\n";
+        let (request, body) = take_call(stream, answer);
+        let of_one = body == b"Subject: 1\r\n\r\n.a\r\n";
+        assert!(of_one || body == b"Subject: 2\r\n\r\nb\r\n", "{body:?}");
+        assert!(request.contains("arg-site: north\n"), "{request}");
+        for field in [
+            "sender: anna@example.org",
+            "recipient: bert@example.org",
+            "address: 192.0.2.9",
+        ] {
+            assert_eq!(request.contains(field), of_one, "{request}");
+        }
+    }
+    let mut lines = filter.answers(8);
+    lines.sort();
+    let expected = [
+        "filter-dataline|one|t|",
+        "filter-dataline|one|t|.",
+        "filter-dataline|one|t|..a",
+        "filter-dataline|one|t|Subject: 1",
+        "filter-dataline|two|t|",
+        "filter-dataline|two|t|.",
+        "filter-dataline|two|t|Subject: 2",
+        "filter-dataline|two|t|b",
+    ];
+    assert_eq!(lines, expected);
+    filter.tell("filter|0.7|1.2|smtp-in|commit|one|t\nfilter|0.7|1.2|smtp-in|commit|none|t\n");
+    let expected = [
+        "filter-result|one|t|reject|550 5.7.1 no",
+        "filter-result|none|t|reject|451 4.3.0 the message was not judged",
+    ];
+    assert_eq!(filter.answers(2), expected);
+    // It ends with smtpd.
+    drop(filter.child.stdin.take());
+    assert_eq!(filter.child.wait().expect("it ends").code(), Some(0));
+}
+
+#[test]
+fn without_a_server_smtpd_is_told_what_was_chosen() {
+    for (choice, expected) in [
+        (
+            "defer",
+            "reject|451 4.3.0 mail cannot be judged at the moment",
+        ),
+        ("reject", "reject|550 5.7.1 message refused"),
+        ("accept", "proceed"),
+    ] {
+        let words = [
+            "--server",
+            "unix:/nowhere",
+            "--on-failure",
+            choice,
+            "--opensmtpd",
+            "/mail",
+        ];
+        let mut filter = Filter::start(&words);
+        filter.tell_message("s", &["text", "."]);
+        assert_eq!(
+            filter.answers(2),
+            ["filter-dataline|s|t|text", "filter-dataline|s|t|."]
+        );
+        filter.tell("filter|0.7|1.2|smtp-in|commit|s|t\n");
+        assert_eq!(filter.answer(), format!("filter-result|s|t|{expected}"));
+        drop(filter.child.stdin.take());
+        assert_eq!(
+            filter.child.wait().expect("it ends").code(),
+            Some(0),
+            "{choice}"
+        );
+    }
+}
