@@ -4,10 +4,12 @@
 //! (off-line) two lines more. Both layouts are read the same way: the envelope is the lines that
 //! begin with `MAIL FROM:` and `RCPT TO:`, and what XMail keeps to itself is passed over.
 
+mod rewriting;
+
 use crate::envelope::Envelope;
 use crate::failure::Failure;
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 const MARK: &[u8] = b"<<MAIL-DATA>>";
@@ -154,70 +156,6 @@ impl MessageFile {
         }
         Ok(())
     }
-
-    /// Writes XMail's reject text, one line, beside the file.
-    pub(crate) fn write_rejection(&self, reason: &str) -> Result<(), Failure> {
-        let mut path = self.path.clone().into_os_string();
-        path.push(".rej");
-        let path = PathBuf::from(path);
-        let line: String = reason.chars().filter(|c| !c.is_control()).collect();
-        fs::write(&path, format!("{line}\r\n")).map_err(|error| Failure::Write(path, error))
-    }
-
-    /// Puts `changed` in the place of the message, and header fields on top of it; XMail's head
-    /// stays as it is, and every line ends with CR LF. The new file takes the old one's place in
-    /// one step.
-    pub(crate) fn rewrite(
-        &mut self,
-        changed: Option<&[u8]>,
-        fields: &[String],
-    ) -> Result<(), Failure> {
-        let mut path = self.path.clone().into_os_string();
-        path.push(".new");
-        let path = PathBuf::from(path);
-        self.write_new(&path, changed, fields)
-            .and_then(|()| fs::rename(&path, &self.path))
-            .map_err(|error| {
-                // What is left of it is of no use to anyone.
-                let _ = fs::remove_file(&path);
-                Failure::Write(path, error)
-            })
-    }
-
-    fn write_new(
-        &mut self,
-        path: &Path,
-        changed: Option<&[u8]>,
-        fields: &[String],
-    ) -> io::Result<()> {
-        let mut content = Vec::new();
-        let original = self.file()?;
-        original.seek(SeekFrom::Start(0))?;
-        original.read_to_end(&mut content)?;
-        let permissions = original.metadata()?.permissions();
-        let start = usize::try_from(self.start).unwrap_or(usize::MAX);
-        let head = content.get(..start).unwrap_or_default();
-        let body = changed.unwrap_or(content.get(start..).unwrap_or_default());
-        let mut output = Vec::with_capacity(content.len() + 512);
-        output.extend_from_slice(head);
-        for field in fields {
-            output.extend(field.bytes().filter(|byte| !byte.is_ascii_control()));
-            output.extend_from_slice(b"\r\n");
-        }
-        for line in body.split_inclusive(|&byte| byte == b'\n') {
-            match line.strip_suffix(b"\n") {
-                Some(text) => {
-                    output.extend_from_slice(text.strip_suffix(b"\r").unwrap_or(text));
-                    output.extend_from_slice(b"\r\n");
-                }
-                None => output.extend_from_slice(line),
-            }
-        }
-        let mut file = File::create(path)?;
-        file.set_permissions(permissions)?;
-        file.write_all(&output)?;
-        file.sync_all()
-    }
 }
 
 fn line_end(bytes: &[u8], from: usize) -> Option<usize> {
@@ -250,15 +188,15 @@ mod tests {
     use super::*;
     use std::net::IpAddr;
 
-    const OFFLINE: &str = "[10.0.0.1]:4012;[10.0.0.2]:25;Sat, 21 Sep 2002 10:00:00 +0200\r\n\
+    pub(super) const OFFLINE: &str = "[10.0.0.1]:4012;[10.0.0.2]:25;Sat, 21 Sep 2002 10:00:00 +0200\r\n\
         example.org\r\nS1A2\r\nMAIL FROM:<anna@example.org>\r\nRCPT TO:<bert@example.org>\r\n\
         <<MAIL-DATA>>\r\nSubject: hi\r\n\r\nbody\r\n";
     const SMTP_TIME: &str = "client;[10.0.0.1]:4012;server;[10.0.0.2]:25;time;logo\r\n\
         MAIL FROM:<>\r\nRCPT TO:<b@example.org> {ra=bert@example.org}\r\nrcpt to:<c@example.org>\r\n\
         <<MAIL-DATA>>\r\nSubject: hi\r\n\r\nbody\r\n";
-    const BODY: &[u8] = b"Subject: hi\r\n\r\nbody\r\n";
+    pub(super) const BODY: &[u8] = b"Subject: hi\r\n\r\nbody\r\n";
 
-    fn stored(content: &str) -> (tempfile::TempDir, PathBuf) {
+    pub(super) fn stored(content: &str) -> (tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("1032595200.1.1.host");
         fs::write(&path, content).expect("a file");
@@ -309,28 +247,6 @@ mod tests {
             Some(b"a@b.example".as_slice())
         );
         assert!(MessageFile::open(&path, Layout::XmailOffline).is_err());
-    }
-
-    #[test]
-    fn fields_go_on_top_and_the_head_stays() {
-        let (_folder, path) = stored(&OFFLINE.replace("hi\r\n\r\nbody\r\n", "hi\n\nbody"));
-        let mut message = MessageFile::open(&path, Layout::XmailSmtp).expect("a spool file");
-        message
-            .rewrite(None, &["X-Spam-Flag: YES".into()])
-            .expect("rewritten");
-        let head = &OFFLINE[..OFFLINE.len() - BODY.len()];
-        let expected = format!("{head}X-Spam-Flag: YES\r\nSubject: hi\r\n\r\nbody");
-        assert_eq!(fs::read_to_string(&path).expect("the file"), expected);
-        assert!(!path.with_file_name("1032595200.1.1.host.new").exists());
-    }
-
-    #[test]
-    fn the_rejection_is_one_line() {
-        let (_folder, path) = stored(OFFLINE);
-        let message = MessageFile::open(&path, Layout::XmailSmtp).expect("a spool file");
-        message.write_rejection("550 too\r\nbig").expect("written");
-        let text = fs::read_to_string(path.with_file_name("1032595200.1.1.host.rej"));
-        assert_eq!(text.expect("the file"), "550 toobig\r\n");
     }
 
     #[test]

@@ -2,7 +2,6 @@
 
 mod support;
 
-use std::collections::BTreeSet;
 use std::path::Path;
 
 use support::authority::Authority;
@@ -202,41 +201,7 @@ fn postfix_asks_before_its_queue_and_names_its_client() {
     assert!(refused.contains("550 5.7.1 asked to reject"), "{refused}");
 }
 
-/// Sends so many numbered messages to a Postfix over one connection.
-fn send_numbered(server: &Postfix, count: usize) {
-    let script = format!(
-        "import smtplib\nserver = smtplib.SMTP('127.0.0.1', {})\nfor number in range({count}):\n    \
-         server.sendmail('otto@example.org', ['anna@boxes.example'], \
-         f'Subject: numbered {{number}}.\\r\\n\\r\\n' + 'text\\r\\n' * 500)\n",
-        server.address().port()
-    );
-    let output = run("python3", &["-c", &script], b"");
-    assert!(output.status.success(), "{}", text_of(&output));
-}
-
-/// The numbers that arrived.
-fn numbers(mail: &[String]) -> BTreeSet<usize> {
-    let number = |mail: &String| {
-        let (_, rest) = mail.split_once("Subject: numbered ")?;
-        rest.split_once('.')?.0.parse().ok()
-    };
-    mail.iter().filter_map(number).collect()
-}
-
 const MESSAGES: usize = 60;
-
-fn await_all(next_hop: &Postfix, sender: &Postfix) {
-    await_some("every message", || {
-        let mail = next_hop.mailbox("anna");
-        (numbers(&mail).len() == MESSAGES).then_some(())
-    });
-    let count = next_hop.mailbox("anna").len();
-    // Each of the 20 deliveries at once can have been accepted without its sender hearing it.
-    assert!(count <= MESSAGES + 20, "{count} for {MESSAGES}");
-    await_some("an empty queue", || {
-        sender.queue().contains("empty").then_some(())
-    });
-}
 
 #[test]
 fn no_message_is_lost_when_gatepost_is_killed() {
@@ -249,11 +214,11 @@ fn no_message_is_lost_when_gatepost_is_killed() {
     let sender = Postfix::start(&format!(
         "virtual_mailbox_domains =\nrelayhost = [127.0.0.1]:{port}"
     ));
-    send_numbered(&sender, MESSAGES);
+    sender.send_numbered(MESSAGES);
     next_hop.await_mail("anna", 3);
     first.kill();
     let _again = gateway(folder.path(), &address, &bind);
-    await_all(&next_hop, &sender);
+    sender.await_numbered(&next_hop, MESSAGES);
 }
 
 #[test]
@@ -265,12 +230,12 @@ fn no_message_is_lost_when_the_next_hop_is_killed() {
         "virtual_mailbox_domains =\nrelayhost = [127.0.0.1]:{}",
         gateway.port("smtp")
     ));
-    send_numbered(&sender, MESSAGES);
+    sender.send_numbered(MESSAGES);
     next_hop.await_mail("anna", 3);
     next_hop.kill();
     let started = next_hop.control("start");
     assert!(started.status.success(), "{}", text_of(&started));
-    await_all(&next_hop, &sender);
+    sender.await_numbered(&next_hop, MESSAGES);
 }
 
 #[test]

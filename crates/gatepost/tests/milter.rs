@@ -4,7 +4,7 @@ mod support;
 
 use std::path::Path;
 
-use support::postfix::Postfix;
+use support::postfix::{Postfix, free_port};
 use support::{Gateway, run, text_of};
 
 /// A procedure that says what the message's `X-Verdict` field asks for.
@@ -294,4 +294,22 @@ fn without_gatepost_the_sender_keeps_its_mail() {
     let transcript = send(&postfix, "accept", "now");
     assert!(transcript.contains("250 2.0.0"), "{transcript}");
     postfix.await_mail("anna", 1);
+}
+
+#[test]
+fn no_message_is_lost_when_gatepost_is_killed() {
+    const MESSAGES: usize = 60;
+    let folder = tempfile::tempdir().expect("a folder");
+    let bind = format!("listeners.milter.bind = [\"127.0.0.1:{}\"]\n", free_port());
+    let first = gateway(folder.path(), &bind);
+    let asking = Postfix::start(&milters(&first, ""));
+    let sender = Postfix::start(&format!(
+        "virtual_mailbox_domains =\nrelayhost = [127.0.0.1]:{}",
+        asking.address().port()
+    ));
+    sender.send_numbered(MESSAGES);
+    asking.await_mail("anna", 3);
+    first.kill();
+    let _again = gateway(folder.path(), &bind);
+    sender.await_numbered(&asking, MESSAGES);
 }

@@ -1,5 +1,7 @@
 //! The conversation: which command fits which state, and what it answers. Without I/O.
 
+mod mail;
+
 use std::net::SocketAddr;
 
 use gatepost_message::{Listener, Peer};
@@ -8,13 +10,11 @@ use gatepost_users::Identity;
 use super::answers;
 use super::command::{self, Command, Hello};
 use super::dialect::{Dialect, Manner};
-use super::parameters::MailCommand;
-use super::path::Mailbox;
-use super::recipients::{Destination, Recipients};
+use super::recipients::Recipients;
 use super::reply::Reply;
 use super::settings::SmtpSettings;
 use super::told::{self, Told};
-use super::transaction::{Client, Next, Recipient, Transaction};
+use super::transaction::{Client, Next, Transaction};
 use crate::forward::Body;
 use crate::sasl;
 
@@ -140,32 +140,6 @@ impl<'a> Session<'a> {
         self.identity = Some(identity);
     }
 
-    /// The bytes follow whatever we think of them, so they are named with a refusal too.
-    fn chunk(&mut self, size: u64, last: bool) -> Next {
-        // Nobody is waited for who announces more than could ever be taken.
-        if size > self.settings.message_max.bytes() {
-            return Next::End(answers::TOO_LARGE);
-        }
-        let refusal = match &self.transaction {
-            None => Some(answers::MAIL_FIRST),
-            Some(transaction) if transaction.to.is_empty() => Some(answers::RCPT_FIRST),
-            Some(transaction) => {
-                let held = transaction.chunks.as_ref().map_or(0, Vec::len) as u64;
-                let whole = held.saturating_add(size);
-                (whole > self.settings.message_max.bytes()).then_some(answers::TOO_LARGE)
-            }
-        };
-        if refusal.is_some() {
-            // RFC 3030 § 2: after a failed chunk the transaction is over.
-            self.transaction = None;
-        }
-        Next::Chunk {
-            size,
-            last,
-            refusal,
-        }
-    }
-
     fn reply_to(&mut self, command: Command) -> Reply {
         match command {
             Command::Hello { verb, name } => self.hello(verb, name),
@@ -256,95 +230,6 @@ impl<'a> Session<'a> {
         self.told.learn(told);
         self.client = None;
         self.greeting()
-    }
-
-    fn mail(&mut self, command: MailCommand) -> Reply {
-        if self.client.is_none() {
-            return answers::HELLO_FIRST;
-        }
-        if self.transaction.is_some() {
-            return answers::NESTED_MAIL;
-        }
-        if self.settings.login_required && self.user().is_none() {
-            return answers::LOGIN_FIRST;
-        }
-        // RFC 1870 § 6.1: refused before a byte of it is sent.
-        if command
-            .size
-            .is_some_and(|size| size > self.settings.message_max.bytes())
-        {
-            return answers::TOO_LARGE;
-        }
-        let ascii = command
-            .from
-            .as_ref()
-            .is_none_or(|from| from.address.is_ascii());
-        if !ascii && !command.utf8 {
-            return answers::NEEDS_UTF8;
-        }
-        self.transaction = Some(Transaction {
-            from: command.from,
-            utf8: command.utf8,
-            body: command.body,
-            size: command.size,
-            dsn: command.dsn,
-            ..Transaction::default()
-        });
-        answers::OK
-    }
-
-    fn rcpt(&mut self, to: Mailbox, dsn: Vec<String>) -> Next {
-        let Some(transaction) = &self.transaction else {
-            return Next::Reply(answers::MAIL_FIRST);
-        };
-        if transaction.to.len() >= self.settings.recipients_max {
-            return Next::Reply(answers::TOO_MANY_RECIPIENTS);
-        }
-        if !to.address.is_ascii() && !transaction.utf8 {
-            return Next::Reply(answers::NEEDS_UTF8);
-        }
-        let destination = match self.recipients.destination(&to, self.identity.is_some()) {
-            Ok(destination) => destination,
-            Err(reply) => return Next::Reply(reply),
-        };
-        if let (Destination::Topic(topic), Some(identity)) = (&destination, &self.identity)
-            && !identity.may_publish(topic.as_str(), false).is_allowed()
-        {
-            return Next::Reply(answers::MAY_NOT_PUBLISH);
-        }
-        let recipient = Recipient {
-            mailbox: to,
-            destination,
-            dsn,
-        };
-        match recipient.destination {
-            Destination::Topic(_) => Next::Reply(self.accept(recipient)),
-            Destination::Mailbox(_) | Destination::Forward(_) => Next::Ask(Box::new(recipient)),
-        }
-    }
-
-    /// Takes a recipient that was asked about.
-    pub(super) fn accept(&mut self, recipient: Recipient) -> Reply {
-        if let Some(transaction) = &mut self.transaction {
-            transaction.to.push(recipient);
-        }
-        answers::OK
-    }
-
-    /// The transaction under way.
-    pub(super) const fn transaction(&self) -> Option<&Transaction> {
-        self.transaction.as_ref()
-    }
-
-    /// Where BDAT's bytes go.
-    pub(super) fn chunks(&mut self) -> Option<&mut Vec<u8>> {
-        let transaction = self.transaction.as_mut()?;
-        Some(transaction.chunks.get_or_insert_default())
-    }
-
-    /// The transaction that DATA completed; the next command starts without one.
-    pub(super) fn take_transaction(&mut self) -> Transaction {
-        self.transaction.take().unwrap_or_default()
     }
 
     /// The other end, as far as it is known: a trusted peer's client, or the peer itself.

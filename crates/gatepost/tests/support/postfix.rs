@@ -1,6 +1,7 @@
 //! A Postfix of its own: a private config, queue and mailboxes in a folder, on a free port of this
 //! machine, ended with its folder. It needs root's rights, by `sudo` where the test has them not.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
@@ -118,6 +119,32 @@ impl Postfix {
         })
     }
 
+    /// Sends so many numbered messages for anna to this Postfix over one connection.
+    pub(crate) fn send_numbered(&self, count: usize) {
+        let script = format!(
+            "import smtplib\nserver = smtplib.SMTP('127.0.0.1', {})\nfor number in range({count}):\n    \
+             server.sendmail('otto@example.org', ['anna@boxes.example'], \
+             f'Subject: numbered {{number}}.\\r\\n\\r\\n' + 'text\\r\\n' * 500)\n",
+            self.port
+        );
+        let output = super::run("python3", &["-c", &script], b"");
+        assert!(output.status.success(), "{}", text_of(&output));
+    }
+
+    /// Waits until each of the numbered messages has come from here to the mailbox of `receiver`.
+    pub(crate) fn await_numbered(&self, receiver: &Self, count: usize) {
+        await_some("every message", || {
+            let mail = receiver.mailbox("anna");
+            (numbers(&mail).len() == count).then_some(())
+        });
+        let arrived = receiver.mailbox("anna").len();
+        // Each of the 20 deliveries at once can have been accepted without its sender hearing it.
+        assert!(arrived <= count + 20, "{arrived} for {count}");
+        await_some("an empty queue", || {
+            self.queue().contains("empty").then_some(())
+        });
+    }
+
     /// What `postqueue -p` shows.
     pub(crate) fn queue(&self) -> String {
         text_of(&self.program("postqueue", &["-p"]))
@@ -138,6 +165,15 @@ impl Drop for Postfix {
         // What belongs to root and postfix is not ours to remove otherwise.
         let _ = as_root("rm").arg("-rf").arg(self.folder.path()).output();
     }
+}
+
+/// The numbers that arrived.
+fn numbers(mail: &[String]) -> BTreeSet<usize> {
+    let number = |mail: &String| {
+        let (_, rest) = mail.split_once("Subject: numbered ")?;
+        rest.split_once('.')?.0.parse().ok()
+    };
+    mail.iter().filter_map(number).collect()
 }
 
 pub(crate) fn as_root(program: &str) -> Command {

@@ -1,0 +1,102 @@
+//! What is left for XMail: the reason of a refusal beside the file, and the file written anew.
+
+use super::MessageFile;
+use crate::failure::Failure;
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+impl MessageFile {
+    /// Writes XMail's reject text, one line, beside the file.
+    pub(crate) fn write_rejection(&self, reason: &str) -> Result<(), Failure> {
+        let mut path = self.path.clone().into_os_string();
+        path.push(".rej");
+        let path = PathBuf::from(path);
+        let line: String = reason.chars().filter(|c| !c.is_control()).collect();
+        fs::write(&path, format!("{line}\r\n")).map_err(|error| Failure::Write(path, error))
+    }
+
+    /// Puts `changed` in the place of the message, and header fields on top of it; XMail's head
+    /// stays as it is, and every line ends with CR LF. The new file takes the old one's place in
+    /// one step.
+    pub(crate) fn rewrite(
+        &mut self,
+        changed: Option<&[u8]>,
+        fields: &[String],
+    ) -> Result<(), Failure> {
+        let mut path = self.path.clone().into_os_string();
+        path.push(".new");
+        let path = PathBuf::from(path);
+        self.write_new(&path, changed, fields)
+            .and_then(|()| fs::rename(&path, &self.path))
+            .map_err(|error| {
+                // What is left of it is of no use to anyone.
+                let _ = fs::remove_file(&path);
+                Failure::Write(path, error)
+            })
+    }
+
+    fn write_new(
+        &mut self,
+        path: &Path,
+        changed: Option<&[u8]>,
+        fields: &[String],
+    ) -> io::Result<()> {
+        let mut content = Vec::new();
+        let original = self.file()?;
+        original.seek(SeekFrom::Start(0))?;
+        original.read_to_end(&mut content)?;
+        let permissions = original.metadata()?.permissions();
+        let start = usize::try_from(self.start).unwrap_or(usize::MAX);
+        let head = content.get(..start).unwrap_or_default();
+        let body = changed.unwrap_or(content.get(start..).unwrap_or_default());
+        let mut output = Vec::with_capacity(content.len() + 512);
+        output.extend_from_slice(head);
+        for field in fields {
+            output.extend(field.bytes().filter(|byte| !byte.is_ascii_control()));
+            output.extend_from_slice(b"\r\n");
+        }
+        for line in body.split_inclusive(|&byte| byte == b'\n') {
+            match line.strip_suffix(b"\n") {
+                Some(text) => {
+                    output.extend_from_slice(text.strip_suffix(b"\r").unwrap_or(text));
+                    output.extend_from_slice(b"\r\n");
+                }
+                None => output.extend_from_slice(line),
+            }
+        }
+        let mut file = File::create(path)?;
+        file.set_permissions(permissions)?;
+        file.write_all(&output)?;
+        file.sync_all()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Layout;
+    use super::super::tests::{BODY, OFFLINE, stored};
+    use super::*;
+
+    #[test]
+    fn fields_go_on_top_and_the_head_stays() {
+        let (_folder, path) = stored(&OFFLINE.replace("hi\r\n\r\nbody\r\n", "hi\n\nbody"));
+        let mut message = MessageFile::open(&path, Layout::XmailSmtp).expect("a spool file");
+        message
+            .rewrite(None, &["X-Spam-Flag: YES".into()])
+            .expect("rewritten");
+        let head = &OFFLINE[..OFFLINE.len() - BODY.len()];
+        let expected = format!("{head}X-Spam-Flag: YES\r\nSubject: hi\r\n\r\nbody");
+        assert_eq!(fs::read_to_string(&path).expect("the file"), expected);
+        assert!(!path.with_file_name("1032595200.1.1.host.new").exists());
+    }
+
+    #[test]
+    fn the_rejection_is_one_line() {
+        let (_folder, path) = stored(OFFLINE);
+        let message = MessageFile::open(&path, Layout::XmailSmtp).expect("a spool file");
+        message.write_rejection("550 too\r\nbig").expect("written");
+        let text = fs::read_to_string(path.with_file_name("1032595200.1.1.host.rej"));
+        assert_eq!(text.expect("the file"), "550 toobig\r\n");
+    }
+}

@@ -1,0 +1,126 @@
+//! The commands that build a transaction: MAIL, RCPT, and the chunks of BDAT.
+
+use super::super::answers;
+use super::super::parameters::MailCommand;
+use super::super::path::Mailbox;
+use super::super::recipients::Destination;
+use super::super::reply::Reply;
+use super::super::transaction::{Next, Recipient, Transaction};
+use super::Session;
+
+impl Session<'_> {
+    pub(super) fn mail(&mut self, command: MailCommand) -> Reply {
+        if self.client.is_none() {
+            return answers::HELLO_FIRST;
+        }
+        if self.transaction.is_some() {
+            return answers::NESTED_MAIL;
+        }
+        if self.settings.login_required && self.user().is_none() {
+            return answers::LOGIN_FIRST;
+        }
+        // RFC 1870 § 6.1: refused before a byte of it is sent.
+        if command
+            .size
+            .is_some_and(|size| size > self.settings.message_max.bytes())
+        {
+            return answers::TOO_LARGE;
+        }
+        let ascii = command
+            .from
+            .as_ref()
+            .is_none_or(|from| from.address.is_ascii());
+        if !ascii && !command.utf8 {
+            return answers::NEEDS_UTF8;
+        }
+        self.transaction = Some(Transaction {
+            from: command.from,
+            utf8: command.utf8,
+            body: command.body,
+            size: command.size,
+            dsn: command.dsn,
+            ..Transaction::default()
+        });
+        answers::OK
+    }
+
+    pub(super) fn rcpt(&mut self, to: Mailbox, dsn: Vec<String>) -> Next {
+        let Some(transaction) = &self.transaction else {
+            return Next::Reply(answers::MAIL_FIRST);
+        };
+        if transaction.to.len() >= self.settings.recipients_max {
+            return Next::Reply(answers::TOO_MANY_RECIPIENTS);
+        }
+        if !to.address.is_ascii() && !transaction.utf8 {
+            return Next::Reply(answers::NEEDS_UTF8);
+        }
+        let destination = match self.recipients.destination(&to, self.identity.is_some()) {
+            Ok(destination) => destination,
+            Err(reply) => return Next::Reply(reply),
+        };
+        if let (Destination::Topic(topic), Some(identity)) = (&destination, &self.identity)
+            && !identity.may_publish(topic.as_str(), false).is_allowed()
+        {
+            return Next::Reply(answers::MAY_NOT_PUBLISH);
+        }
+        let recipient = Recipient {
+            mailbox: to,
+            destination,
+            dsn,
+        };
+        match recipient.destination {
+            Destination::Topic(_) => Next::Reply(self.accept(recipient)),
+            Destination::Mailbox(_) | Destination::Forward(_) => Next::Ask(Box::new(recipient)),
+        }
+    }
+
+    /// Takes a recipient that was asked about.
+    pub(in super::super) fn accept(&mut self, recipient: Recipient) -> Reply {
+        if let Some(transaction) = &mut self.transaction {
+            transaction.to.push(recipient);
+        }
+        answers::OK
+    }
+
+    /// The transaction under way.
+    pub(in super::super) const fn transaction(&self) -> Option<&Transaction> {
+        self.transaction.as_ref()
+    }
+
+    /// Where BDAT's bytes go.
+    pub(in super::super) fn chunks(&mut self) -> Option<&mut Vec<u8>> {
+        let transaction = self.transaction.as_mut()?;
+        Some(transaction.chunks.get_or_insert_default())
+    }
+
+    /// The transaction that DATA completed; the next command starts without one.
+    pub(in super::super) fn take_transaction(&mut self) -> Transaction {
+        self.transaction.take().unwrap_or_default()
+    }
+
+    /// The bytes follow whatever we think of them, so they are named with a refusal too.
+    pub(super) fn chunk(&mut self, size: u64, last: bool) -> Next {
+        // Nobody is waited for who announces more than could ever be taken.
+        if size > self.settings.message_max.bytes() {
+            return Next::End(answers::TOO_LARGE);
+        }
+        let refusal = match &self.transaction {
+            None => Some(answers::MAIL_FIRST),
+            Some(transaction) if transaction.to.is_empty() => Some(answers::RCPT_FIRST),
+            Some(transaction) => {
+                let held = transaction.chunks.as_ref().map_or(0, Vec::len) as u64;
+                let whole = held.saturating_add(size);
+                (whole > self.settings.message_max.bytes()).then_some(answers::TOO_LARGE)
+            }
+        };
+        if refusal.is_some() {
+            // RFC 3030 § 2: after a failed chunk the transaction is over.
+            self.transaction = None;
+        }
+        Next::Chunk {
+            size,
+            last,
+            refusal,
+        }
+    }
+}
