@@ -109,8 +109,8 @@ pub fn fuzz_arguments<'word>(words: impl Iterator<Item = &'word [u8]>) {
     if let Ok(Task::Call(arguments) | Task::Filter(arguments)) = Arguments::parse(words) {
         let envelope = envelope::Envelope::default();
         let request = conversation::request(&arguments, &envelope, 0, true);
-        let lines = request.iter().filter(|&&byte| byte == b'\n').count();
-        assert_eq!(lines, 5 + arguments.pairs.len(), "{arguments:?}");
+        let lines = request.split(|&byte| byte == b'\n').count();
+        assert_eq!(lines, 6 + arguments.pairs.len(), "{arguments:?}");
     }
 }
 

@@ -208,3 +208,31 @@ fn a_gateway_that_is_away_lets_mail_pass_unless_told_otherwise() {
         assert_eq!(status.code(), Some(expected), "{options:?}");
     }
 }
+
+#[test]
+fn the_line_of_the_old_client_signs_a_message() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let settings = "rules.paths = []\n[procedure.\"/signature\"]\ntext = \"Anna, Office\"\n";
+    let gateway = Gateway::start_in(folder.path(), settings);
+    let file = folder.path().join("spooled");
+    let mail = "Subject: hi\r\n\r\nhello\r\n";
+    std::fs::write(&file, [head(true), mail].concat()).expect("spooled");
+    let call = || {
+        let status = Command::new(call_client())
+            .args(["-s", "127.0.0.1", "-p", &gateway.port("call")])
+            .args(["--exit", "xmail-offline", "/signature", "-file"])
+            .arg(&file)
+            .args(["-user", "anna"])
+            .status();
+        status.expect("it runs").code()
+    };
+    assert_eq!(call(), Some(7), "rewritten");
+    let signed = std::fs::read_to_string(&file).expect("the file");
+    let expected = [
+        head(true),
+        "Subject: hi\r\n\r\nhello\r\n-- \r\nAnna, Office\r\n",
+    ]
+    .concat();
+    assert_eq!(signed, expected);
+    assert_eq!(call(), Some(0), "it is signed already");
+}
