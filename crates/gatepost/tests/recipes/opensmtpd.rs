@@ -47,7 +47,7 @@ impl Smtpd {
                     "passwd" => format!("{id}:{id}::{}:/bin/sh", home.display()),
                     _ => format!("{id}:"),
                 };
-                lines.push_str(&format!("{name}:x:{rest}\n"));
+                lines += &[name, ":x:", &rest, "\n"].concat();
             }
             fs::write(place.join(file), lines).expect("written");
         }
