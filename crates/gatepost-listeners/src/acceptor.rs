@@ -13,7 +13,7 @@ mod descriptor;
 
 use std::io;
 use std::net::TcpStream as StdTcpStream;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::time::Duration;
 
@@ -244,6 +244,11 @@ impl Accepted {
         self.entry.is_plain(peer)
     }
 
+    /// Whether it is TCP.
+    pub(crate) const fn is_tcp(&self) -> bool {
+        self.is_tcp
+    }
+
     /// Reads what has come with the connection; `WouldBlock` if nothing has.
     pub(crate) fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let (_, count) = rustix::net::recv(&self.socket, buffer, RecvFlags::empty())?;
@@ -256,6 +261,12 @@ impl Accepted {
             [slice] => rustix::io::write(&self.socket, slice)?,
             slices => rustix::io::writev(&self.socket, slices)?,
         })
+    }
+}
+
+impl AsFd for Accepted {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }
 

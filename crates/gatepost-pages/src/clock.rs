@@ -8,6 +8,7 @@ use std::cell::RefCell;
 use std::thread::LocalKey;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use rustix::time::{ClockId, clock_gettime};
 use time::OffsetDateTime;
 use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
@@ -32,10 +33,15 @@ thread_local! {
     static PAGE: RefCell<Cached> = const { RefCell::new(Cached { second: u64::MAX, text: String::new() }) };
 }
 
+/// By the kernel's last tick, some milliseconds old at most: read without asking the hardware.
 fn unix_second() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| since.as_secs())
+    clock_gettime(ClockId::RealtimeCoarse).tv_sec as u64
+}
+
+/// Milliseconds since some moment, by the kernel's last tick.
+pub(crate) fn coarse_ms() -> u64 {
+    let now = clock_gettime(ClockId::MonotonicCoarse);
+    now.tv_sec as u64 * 1_000 + now.tv_nsec as u64 / 1_000_000
 }
 
 fn with_cached<T>(

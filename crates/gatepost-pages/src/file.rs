@@ -3,20 +3,25 @@
 
 use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 
 use crate::clock;
 use crate::encoding::Encoding;
+use crate::memory_file::MemoryFile;
 use crate::mime::mime_type;
+use crate::page::apart;
 use crate::resolve::Stamp;
 
 /// A file served as it is.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct StaticFile {
     /// Its content; `None` for a file too large for the cache.
     pub content: Option<Bytes>,
+    /// The content again, where it is long.
+    pub file: Option<Arc<MemoryFile>>,
     /// Its length in bytes.
     pub length: u64,
     /// Its MIME type.
@@ -33,7 +38,7 @@ pub struct StaticFile {
 }
 
 /// A file in a coding.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Variant {
     /// The coding.
     pub encoding: Encoding,
@@ -85,6 +90,7 @@ impl StaticFile {
             .unwrap_or_default();
         Self {
             content: None,
+            file: None,
             length: stamp.length,
             mime: mime_type(name),
             etag: format!("\"{:x}-{:x}\"", since.as_nanos(), stamp.length),
@@ -94,6 +100,16 @@ impl StaticFile {
             // HTTP dates know no fractions of a second.
             modified: UNIX_EPOCH + Duration::from_secs(since.as_secs()),
         }
+    }
+
+    /// The same with counts of references of its own.
+    pub(crate) fn apart(&self) -> Self {
+        let mut file = self.clone();
+        file.content = file.content.as_ref().map(apart);
+        for variant in &mut file.variants {
+            variant.file = variant.file.apart();
+        }
+        file
     }
 
     /// Adds the same content in a coding: from a file of its own, or compressed by us.

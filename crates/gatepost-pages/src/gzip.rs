@@ -7,10 +7,13 @@
 //! tells nothing about a secret beside something that an attacker chose (the BREACH attack).
 
 use std::io::Write;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use flate2::write::GzEncoder;
 use flate2::{Compress, Compression, Crc, FlushCompress};
+
+use crate::page::apart;
 
 /// A header without time and name (RFC 1952 § 2.3.1); 255: made on an unknown system.
 const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
@@ -35,7 +38,7 @@ pub(crate) fn compress(text: &[u8], level: u32) -> Option<Vec<u8>> {
 #[derive(Debug)]
 pub(crate) struct Piece {
     pub(crate) deflated: Bytes,
-    sum: Crc,
+    sum: Arc<Crc>,
 }
 
 impl Piece {
@@ -64,8 +67,16 @@ impl Piece {
         sum.update(text);
         Some(Self {
             deflated: deflated.into(),
-            sum,
+            sum: Arc::new(sum),
         })
+    }
+
+    /// The same with a count of references of its own.
+    pub(crate) fn apart(&self) -> Self {
+        Self {
+            deflated: apart(&self.deflated),
+            sum: Arc::clone(&self.sum),
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use gatepost_message::Reply;
 use crate::engine::{Engine, TemplateError};
 use crate::gzip::{self, Joining};
 use crate::insertion::{Making, Needs};
+use crate::memory_file::MemoryFile;
 use crate::template::Piece;
 use crate::values::Values;
 
@@ -15,6 +16,11 @@ use crate::values::Values;
 pub trait Sink {
     /// Appends bytes without copying them.
     fn shared(&mut self, bytes: &Bytes);
+
+    /// The same of bytes that also lie in `file`, from `start` on.
+    fn filed(&mut self, bytes: &Bytes, _file: &Arc<MemoryFile>, _start: u64) {
+        self.shared(bytes);
+    }
 
     /// Appends what `write` appends to a buffer.
     fn text(&mut self, write: impl FnOnce(&mut Vec<u8>));
@@ -37,6 +43,8 @@ pub struct Pieces {
     all: Vec<Piece>,
     /// The static ones again, compressed; `None` where that is not worth it.
     compressed: Option<Vec<gzip::Piece>>,
+    /// The page's source, where a static piece is long.
+    file: Option<Arc<MemoryFile>>,
     needs: Needs,
 }
 
@@ -65,8 +73,39 @@ impl Pieces {
         Self {
             all: pieces,
             compressed,
+            file: None,
             needs,
         }
+    }
+
+    /// The same with counts of references of its own.
+    pub(crate) fn apart(&self) -> Self {
+        let all = self.all.iter().map(|piece| match piece {
+            Piece::Static(text) => Piece::Static(apart(text)),
+            insertion @ Piece::Insertion(_) => insertion.clone(),
+        });
+        let compressed = self.compressed.as_ref();
+        Self {
+            all: all.collect(),
+            compressed: compressed.map(|pieces| pieces.iter().map(gzip::Piece::apart).collect()),
+            file: self.file.clone(),
+            needs: self.needs,
+        }
+    }
+
+    /// The same, its static pieces also in a file in memory of which they are slices.
+    pub(crate) fn filed(mut self, make: impl FnOnce(usize) -> Option<Arc<MemoryFile>>) -> Self {
+        let statics = self.all.iter().filter_map(|piece| match piece {
+            Piece::Static(text) => Some(text.len()),
+            Piece::Insertion(_) => None,
+        });
+        self.file = make(statics.max().unwrap_or_default());
+        self
+    }
+
+    /// What it takes in memory beside its source.
+    pub(crate) fn filed_bytes(&self) -> usize {
+        self.file.as_deref().map_or(0, MemoryFile::length)
     }
 
     /// What it needs beside memory.
@@ -118,7 +157,7 @@ impl Pieces {
         let Some(compressed) = self.compressed.as_ref().filter(|_| with_gzip) else {
             for piece in &self.all {
                 match piece {
-                    Piece::Static(bytes) => sink.shared(bytes),
+                    Piece::Static(bytes) => push_static(bytes, self.file.as_ref(), sink),
                     insertion @ Piece::Insertion(_) => sink.text(|text| push(insertion, text)),
                 }
             }
@@ -141,6 +180,20 @@ impl Pieces {
             }
         }
         sink.text(|text| joining.end(text));
+    }
+}
+
+/// The same bytes, counted apart.
+pub(crate) fn apart(bytes: &Bytes) -> Bytes {
+    Bytes::from_owner(bytes.clone())
+}
+
+/// Appends bytes, from the file in memory where they are worth it.
+pub fn push_static(bytes: &Bytes, file: Option<&Arc<MemoryFile>>, sink: &mut impl Sink) {
+    let filed = file.and_then(|file| Some((file, file.place_of(bytes)?)));
+    match filed {
+        Some((file, start)) => sink.filed(bytes, file, start),
+        None => sink.shared(bytes),
     }
 }
 

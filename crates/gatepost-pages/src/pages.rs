@@ -10,6 +10,7 @@ use crate::encoding::Encoding;
 use crate::engine::{Engine, Job};
 use crate::forms::{Form, FormError, Forms};
 use crate::gzip;
+use crate::memory_file::MemoryFiles;
 use crate::page::{Filled, Page, Pieces, RenderError, Rendered};
 use crate::request::PageRequest;
 use crate::settings::PagesSettings;
@@ -48,7 +49,10 @@ impl Pages {
             stragglers_max: settings.stragglers_max,
         });
         let settings = Arc::new(settings);
-        let site = |path: &PathBuf| Site::new(path, &settings, &values);
+        let memory_files =
+            MemoryFiles::new(settings.sendfile_max, settings.sendfile_min.as_usize());
+        let memory_files = Arc::new(memory_files);
+        let site = |path: &PathBuf| Site::new(path, &settings, &values, &memory_files);
         let hosts = settings.hosts.iter();
         Self {
             default: site(&settings.path),

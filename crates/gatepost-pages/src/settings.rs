@@ -49,6 +49,11 @@ pub struct PagesSettings {
     pub cache_max: ByteSize,
     /// Larger files are read from disk at each request.
     pub cached_file_max: ByteSize,
+    /// Static parts of pages and files of this length and more are also kept where the kernel sends
+    /// them without a copy; short ones are as well written.
+    pub sendfile_min: ByteSize,
+    /// How many pages and files may be kept so; each takes a descriptor. 0 for none.
+    pub sendfile_max: usize,
     /// Whether a symbolic link may lead out of the folder.
     pub follow_symlinks: bool,
 }
@@ -74,6 +79,8 @@ impl Default for PagesSettings {
             output_max: ByteSize::mebibytes(16),
             cache_max: ByteSize::mebibytes(64),
             cached_file_max: ByteSize::mebibytes(1),
+            sendfile_min: ByteSize::kibibytes(32),
+            sendfile_max: 256,
             follow_symlinks: false,
         }
     }

@@ -1,29 +1,33 @@
 //! The folders of one host, with their content cache.
 //!
 //! [`Site::fresh`] answers from memory and never touches the disk, so an I/O thread may call it
-//! for every request; what it does not know, or has not checked for as long as `recheck` says,
-//! [`Site::load`] reads on a thread that may block.
+//! for every request, mostly with a copy of its own (`front.rs`); what it does not know, or has not
+//! checked for as long as `recheck` says, [`Site::load`] reads on a thread that may block.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::time::Instant;
 
 use bytes::Bytes;
 use parking_lot::RwLock;
 
+use crate::clock;
 use crate::encoding::Encoding;
 use crate::engine::{Engine, Limits, TemplateError};
 use crate::file::StaticFile;
+use crate::front::{self, Checked};
 use crate::gzip;
 use crate::listing;
+use crate::memory_file::{MemoryFile, MemoryFiles};
 use crate::mime::is_compressible;
 use crate::page::{Page, Pieces};
 use crate::resolve::{Located, Root, Stamp};
 use crate::settings::{PagesSettings, Recheck};
 use crate::template;
 use crate::values::Values;
+
+static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
 
 /// What a path holds.
 #[derive(Debug)]
@@ -50,8 +54,7 @@ pub struct Entry {
     stamp: Stamp,
     /// The files in other codings beside it, as they were then.
     beside: Vec<(PathBuf, Option<Stamp>)>,
-    /// When it was last compared with the disk, in milliseconds since the cache began.
-    checked_ms: AtomicU64,
+    pub(crate) checked: Arc<Checked>,
 }
 
 impl Entry {
@@ -74,17 +77,40 @@ impl Entry {
             }
     }
 
+    /// The same with counts of references of its own; `None` for what is made anew at each request.
+    pub(crate) fn apart(&self) -> Option<Self> {
+        let content = match &self.content {
+            Content::Page(Page::Pieces(pieces)) => Content::Page(Page::Pieces(pieces.apart())),
+            Content::File(file) => Content::File(file.apart()),
+            _ => return None,
+        };
+        Some(Self {
+            content,
+            name: self.name.as_ref().into(),
+            root: Arc::clone(&self.root),
+            file: self.file.clone(),
+            stamp: self.stamp,
+            beside: self.beside.clone(),
+            checked: Arc::clone(&self.checked),
+        })
+    }
+
     /// The memory that it takes, more or less.
-    fn weight(&self, path: &str) -> usize {
+    pub(crate) fn weight(&self, path: &str) -> usize {
         let content = match &self.content {
             Content::File(file) => {
                 let variants = file.variants.iter().map(|variant| &variant.file);
                 let all = std::iter::once(file).chain(variants);
-                all.filter_map(|file| file.content.as_ref())
-                    .map(Bytes::len)
-                    .sum()
+                all.map(|file| {
+                    let content = file.content.as_ref().map_or(0, Bytes::len);
+                    content + file.file.as_deref().map_or(0, MemoryFile::length)
+                })
+                .sum()
             }
             Content::Listing(html) => html.len(),
+            Content::Page(Page::Pieces(pieces)) => {
+                self.stamp.length as usize + pieces.filed_bytes()
+            }
             _ => self.stamp.length as usize,
         };
         content + path.len()
@@ -97,9 +123,11 @@ pub struct Site {
     roots: Vec<(String, Arc<Root>)>,
     values: Arc<dyn Values>,
     settings: Arc<PagesSettings>,
+    memory_files: Arc<MemoryFiles>,
     cache: RwLock<HashMap<Box<str>, Arc<Entry>>>,
     cached_bytes: AtomicUsize,
-    began: Instant,
+    /// Tells the sites apart in the threads' own copies.
+    number: u64,
 }
 
 impl Site {
@@ -108,6 +136,7 @@ impl Site {
         path: &Path,
         settings: &Arc<PagesSettings>,
         values: &Arc<dyn Values>,
+        memory_files: &Arc<MemoryFiles>,
     ) -> Self {
         let root = |path: &Path| {
             let root = Root::new(path, settings.follow_symlinks);
@@ -125,26 +154,31 @@ impl Site {
             roots,
             values: Arc::clone(values),
             settings: Arc::clone(settings),
+            memory_files: Arc::clone(memory_files),
             cache: RwLock::default(),
             cached_bytes: AtomicUsize::new(0),
-            began: Instant::now(),
+            number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
         }
     }
 
     /// The content of a decoded path, if it is in memory and need not be checked now.
     pub fn fresh(&self, path: &str) -> Option<Arc<Entry>> {
+        if let Some(own) = front::find(self.number, path) {
+            return (!self.is_due(&own)).then_some(own);
+        }
         let entry = self.cache.read().get(path).map(Arc::clone)?;
-        let due = match self.settings.recheck {
+        let due = self.is_due(&entry);
+        (!due).then(|| front::keep(self.number, path, entry))
+    }
+
+    fn is_due(&self, entry: &Entry) -> bool {
+        match self.settings.recheck {
             Recheck::Manual => false,
             Recheck::Always => true,
             Recheck::After(period) => {
-                let age_ms = self
-                    .now_ms()
-                    .saturating_sub(entry.checked_ms.load(Ordering::Relaxed));
-                age_ms >= period.duration().as_millis() as u64
+                entry.checked.age_ms(clock::coarse_ms()) >= period.duration().as_millis() as u64
             }
-        };
-        (!due).then_some(entry)
+        }
     }
 
     /// Compares the content of a decoded path with the disk and reads it where it changed.
@@ -154,7 +188,7 @@ impl Site {
         if let Some(entry) = cached
             && entry.is_unchanged()
         {
-            entry.checked_ms.store(self.now_ms(), Ordering::Relaxed);
+            entry.checked.again(clock::coarse_ms());
             return Some(entry);
         }
         let Some(entry) = self.read(path) else {
@@ -168,7 +202,7 @@ impl Site {
 
     /// Empties the cache: the next request of each path reads its file again.
     pub(crate) fn reload(&self) {
-        self.cache.write().clear();
+        self.clear(&mut self.cache.write());
         self.cached_bytes.store(0, Ordering::Relaxed);
     }
 
@@ -182,7 +216,7 @@ impl Site {
     }
 
     fn read(&self, path: &str) -> Option<Entry> {
-        let checked_ms = AtomicU64::new(self.now_ms());
+        let checked = Arc::new(Checked::at(clock::coarse_ms()));
         let (root, rest) = self.root_of(path)?;
         let located = match rest {
             "" => match root.locate("/") {
@@ -220,7 +254,7 @@ impl Site {
             file,
             stamp,
             beside,
-            checked_ms,
+            checked,
         })
     }
 
@@ -231,7 +265,10 @@ impl Site {
             .compress
             .then(|| self.settings.compress_min.as_usize());
         let page = match template::split(&source) {
-            Some(pieces) => Page::Pieces(Pieces::new(pieces, compress_min)),
+            Some(pieces) => {
+                let pieces = Pieces::new(pieces, compress_min);
+                Page::Pieces(pieces.filed(|longest| self.memory_files.make(&source, longest)))
+            }
             None => self.compile(root, file, &source),
         };
         Some((Content::Page(page), stamp))
@@ -274,7 +311,16 @@ impl Site {
             self.add_beside(root, &mut found, stamp, beside);
             self.add_gzip(&mut found, stamp);
         }
+        self.file_away(&mut found);
+        for variant in &mut found.variants {
+            self.file_away(&mut variant.file);
+        }
         Some((found, stamp))
+    }
+
+    fn file_away(&self, file: &mut StaticFile) {
+        let content = file.content.as_ref();
+        file.file = content.and_then(|content| self.memory_files.make(content, content.len()));
     }
 
     fn read_one(&self, root: &Root, file: &Path) -> Option<(StaticFile, Stamp)> {
@@ -334,19 +380,25 @@ impl Site {
         let total = self.cached_bytes.fetch_add(added, Ordering::Relaxed) + added;
         if total > self.settings.cache_max.as_usize() {
             // Rare and simple: what is in use comes back with its next request.
-            cache.clear();
+            self.clear(&mut cache);
             self.cached_bytes.store(added, Ordering::Relaxed);
         }
-        cache.insert(path.into(), Arc::clone(entry));
+        if let Some(replaced) = cache.insert(path.into(), Arc::clone(entry)) {
+            replaced.checked.retire();
+        }
+    }
+
+    fn clear(&self, cache: &mut HashMap<Box<str>, Arc<Entry>>) {
+        for (_, entry) in cache.drain() {
+            entry.checked.retire();
+        }
     }
 
     fn forget(&self, path: &str) {
         if self.cache.read().contains_key(path) {
-            self.cache.write().remove(path);
+            if let Some(forgotten) = self.cache.write().remove(path) {
+                forgotten.checked.retire();
+            }
         }
-    }
-
-    fn now_ms(&self) -> u64 {
-        self.began.elapsed().as_millis() as u64
     }
 }

@@ -10,9 +10,8 @@
 //! doubt nothing more is read.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
-use std::io::{self, IoSlice};
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -20,8 +19,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use gatepost_message::Peer;
-use smallvec::SmallVec;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
 use crate::stream::Stream;
@@ -33,9 +31,11 @@ use super::first;
 use super::head::{self, Framing};
 use super::limits::PACED_BYTES;
 use super::log;
-use super::output::{Output, SLICES_PER_WRITE};
+use super::output::Output;
 use super::quick;
 use super::request::Request;
+use super::sending::{Chunk, Unsent, send_unsent};
+use super::socket::Polled;
 use super::wire;
 
 /// What one read takes at most; must be larger than any head.
@@ -74,7 +74,7 @@ pub(super) struct Connection {
     /// Whether `tail` may hold a whole request.
     tail_unparsed: bool,
     /// Bytes that the socket did not take yet.
-    pub(super) unsent: VecDeque<Bytes>,
+    pub(super) unsent: Unsent,
     /// Nothing was parsed yet: it may still become HTTP/2.
     is_new: bool,
     /// Nothing more is read; the connection ends when everything is written.
@@ -130,7 +130,7 @@ impl Connection {
             context,
             tail: Vec::new(),
             tail_unparsed: false,
-            unsent: VecDeque::new(),
+            unsent: Unsent::new(),
             is_new: true,
             closing: false,
             orderly: false,
@@ -141,7 +141,7 @@ impl Connection {
 
     /// Goes on after [`first::answer`]: with bytes to parse, or with an answer to write that is
     /// the last.
-    pub(super) fn continuing(mut self, received: Vec<u8>, unsent: VecDeque<Bytes>) -> Self {
+    pub(super) fn continuing(mut self, received: Vec<u8>, unsent: Unsent) -> Self {
         self.closing = !unsent.is_empty();
         self.orderly = self.closing;
         self.tail_unparsed = !received.is_empty();
@@ -339,32 +339,16 @@ impl Connection {
     fn queue_refusal(&mut self, error: &HttpError) {
         let response = error.response();
         log::refused(&self.context, &self.peer_text, response.status);
-        self.unsent
-            .extend(wire::response_bytes(&response, false, false));
+        self.queue(wire::response_bytes(&response, false, false));
     }
 
     fn poll_flush(&mut self, task: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.unsent.is_empty() {
-            let slices: SmallVec<[IoSlice<'_>; SLICES_PER_WRITE]> = self
-                .unsent
-                .iter()
-                .take(SLICES_PER_WRITE)
-                .map(|bytes| IoSlice::new(bytes))
-                .collect();
-            let written = Pin::new(&mut self.stream).poll_write_vectored(task, &slices);
-            drop(slices);
-            let mut written = ready!(written)?;
-            if written == 0 {
-                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
-            }
-            self.since = Instant::now();
-            while let Some(bytes) = self.unsent.front_mut() {
-                if written < bytes.len() {
-                    *bytes = bytes.slice(written..);
-                    break;
-                }
-                written -= bytes.len();
-                self.unsent.pop_front();
+            let mut outlet = Polled::new(&mut self.stream, task);
+            match send_unsent(&mut self.unsent, &mut outlet) {
+                Ok(()) => self.since = Instant::now(),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Poll::Pending,
+                Err(error) => return Poll::Ready(Err(error)),
             }
         }
         Poll::Ready(Ok(()))
@@ -373,7 +357,7 @@ impl Connection {
     /// Queues bytes; [`Connection::flush`] writes them.
     pub(super) fn queue(&mut self, bytes: impl IntoIterator<Item = Bytes>) {
         let bytes = bytes.into_iter().filter(|bytes| !bytes.is_empty());
-        self.unsent.extend(bytes);
+        self.unsent.extend(bytes.map(Chunk::from));
     }
 
     /// Writes what is queued; a reader that takes nothing for `write_timeout` is an error.
@@ -381,12 +365,13 @@ impl Connection {
         if !self.context.limits.caps_bandwidth() {
             return self.flush_all().await;
         }
-        for mut bytes in std::mem::take(&mut self.unsent) {
+        for chunk in std::mem::take(&mut self.unsent) {
+            let mut bytes = chunk.bytes;
             while !bytes.is_empty() {
                 let part = bytes.split_to(bytes.len().min(PACED_BYTES));
                 let context = Arc::clone(&self.context);
                 context.limits.pace(self.peer, part.len()).await;
-                self.unsent.push_back(part);
+                self.unsent.push_back(part.into());
                 self.flush_all().await?;
             }
         }
@@ -397,11 +382,11 @@ impl Connection {
         let limit = self.context.settings.write_timeout.duration();
         loop {
             let before = self.unsent.len();
-            let front = self.unsent.front().map(Bytes::len);
+            let front = self.unsent.front().map(|chunk| chunk.bytes.len());
             match timeout(limit, poll_fn(|task| self.poll_flush(task))).await {
                 Some(result) => return result,
                 None if before == self.unsent.len()
-                    && front == self.unsent.front().map(Bytes::len) =>
+                    && front == self.unsent.front().map(|chunk| chunk.bytes.len()) =>
                 {
                     return Err(io::ErrorKind::TimedOut.into());
                 }

@@ -4,12 +4,10 @@
 //! accept, read, write, close, and the wait. Registering the socket, a task and timers are for
 //! connections that stay: those whose first request memory cannot answer, or that keep alive.
 
-use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::io;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use gatepost_message::Peer;
 
 use crate::acceptor::Accepted;
@@ -19,6 +17,7 @@ use super::HttpContext;
 use super::connection::{Connection, READ_BYTES, Worker, with_worker};
 use super::head;
 use super::quick;
+use super::sending::Unsent;
 
 /// A connection that goes on, with what it has done so far.
 pub(super) struct Opening {
@@ -26,7 +25,7 @@ pub(super) struct Opening {
     /// Read, and not answered yet.
     received: Vec<u8>,
     /// The answer to the only request, as far as the socket did not take it.
-    unsent: VecDeque<Bytes>,
+    unsent: Unsent,
 }
 
 impl Opening {
@@ -59,7 +58,7 @@ enum First {
     /// These bytes are to be parsed by the connection.
     Received(Vec<u8>),
     /// The answer is longer than what the socket takes at once.
-    Unsent(VecDeque<Bytes>),
+    Unsent(Unsent),
 }
 
 /// Answers the first request where it is the only one and can be answered at once. Gives the
@@ -72,7 +71,7 @@ pub(super) fn answer(context: &HttpContext, accepted: Accepted, peer: Peer) -> O
     };
     let (received, unsent) = match first {
         First::Done => return None,
-        First::Received(bytes) => (bytes, VecDeque::new()),
+        First::Received(bytes) => (bytes, Unsent::new()),
         First::Unsent(unsent) => (Vec::new(), unsent),
     };
     Some(Opening {
@@ -114,8 +113,8 @@ fn read_and_answer(
     if !quick::answer(context, peer_text, &head, output) {
         return First::Received(received.to_vec());
     }
-    let mut unsent = VecDeque::new();
-    match output.write(&mut unsent, |slices| accepted.try_write(slices)) {
+    let mut unsent = Unsent::new();
+    match output.write(&mut unsent, &mut &*accepted) {
         Ok(()) if !unsent.is_empty() => First::Unsent(unsent),
         Ok(()) | Err(_) => First::Done,
     }

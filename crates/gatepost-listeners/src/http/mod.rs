@@ -38,6 +38,7 @@ mod request;
 mod response;
 pub mod rooms;
 mod routes;
+mod sending;
 mod settings;
 mod socket;
 pub mod state;

@@ -1,26 +1,25 @@
 //! What a worker is about to write: small texts in one buffer, large bytes by reference.
 //!
-//! The answers of a whole read buffer are gathered here and leave in one `writev`. The texts of a
+//! The answers of a whole read buffer are gathered here and leave in one `writev`, or, where a long part lies in a file, as few calls as that takes. The texts of a
 //! response may be appended in any order (a page's values before its head, whose Content-Length
 //! depends on them); the segments say in which order they are written.
 
-use std::collections::VecDeque;
-use std::io::{self, IoSlice};
-use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::io;
+use std::sync::Arc;
+use std::task::Context;
 
 use bytes::Bytes;
-use gatepost_pages::Sink;
-use smallvec::SmallVec;
-use tokio::io::AsyncWrite;
+use gatepost_pages::{MemoryFile, Sink};
 
-/// Enough for most batches in one system call; the kernel takes 1024.
-pub(super) const SLICES_PER_WRITE: usize = 64;
+use crate::stream::Stream;
+
+use super::sending::{Chunk, Outlet, Part, Unsent, send_some};
+use super::socket::Polled;
 
 #[derive(Debug)]
 enum Segment {
     Text { start: usize, end: usize },
-    Shared(Bytes),
+    Shared(Chunk),
 }
 
 /// Output of one worker; reused for every batch.
@@ -80,44 +79,37 @@ impl Output {
         self.segments.insert(place, Segment::Text { start, end });
     }
 
-    fn slice<'a>(&'a self, segment: &'a Segment) -> &'a [u8] {
+    fn part<'a>(&'a self, segment: &'a Segment) -> Part<'a> {
         match segment {
-            Segment::Text { start, end } => self.text.get(*start..*end).unwrap_or_default(),
-            Segment::Shared(bytes) => bytes,
+            Segment::Text { start, end } => Part {
+                bytes: self.text.get(*start..*end).unwrap_or_default(),
+                file: None,
+            },
+            Segment::Shared(chunk) => chunk.part(),
         }
     }
 
-    /// Writes as much as `write` takes, which is a socket's vectored write. What it does not take
-    /// goes to `unsent`.
+    /// Sends as much as `outlet` takes. What it does not take goes to `unsent`.
     pub(super) fn write(
         &mut self,
-        unsent: &mut VecDeque<Bytes>,
-        mut write: impl FnMut(&[IoSlice<'_>]) -> io::Result<usize>,
+        unsent: &mut Unsent,
+        outlet: &mut impl Outlet,
     ) -> io::Result<()> {
         let mut segment = 0;
         let mut offset = 0;
         while segment < self.segments.len() {
             let waiting = self.segments.get(segment..).unwrap_or_default();
-            let mut slices: SmallVec<[IoSlice<'_>; SLICES_PER_WRITE]> = waiting
-                .iter()
-                .take(SLICES_PER_WRITE)
-                .map(|part| IoSlice::new(self.slice(part)))
-                .collect();
-            if let Some(first) = slices.first_mut() {
-                first.advance(offset);
-            }
-            match write(&slices) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(mut written) => {
-                    for slice in &slices {
-                        if written < slice.len() {
+            let parts = waiting.iter().map(|segment| self.part(segment));
+            match send_some(parts, offset, outlet) {
+                Ok(sent) => {
+                    offset += sent;
+                    for sent in waiting.iter().map(|segment| self.part(segment).bytes.len()) {
+                        if offset < sent {
                             break;
                         }
-                        written -= slice.len();
+                        offset -= sent;
                         segment += 1;
-                        offset = 0;
                     }
-                    offset += written;
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.keep_rest(segment, offset, unsent);
@@ -131,30 +123,26 @@ impl Output {
     }
 
     /// The same to a stream, whose task is woken when there is room again.
-    pub(super) fn poll_write<S: AsyncWrite + Unpin>(
+    pub(super) fn poll_write(
         &mut self,
-        stream: &mut S,
+        stream: &mut Stream,
         context: &mut Context<'_>,
-        unsent: &mut VecDeque<Bytes>,
+        unsent: &mut Unsent,
     ) -> io::Result<()> {
-        self.write(unsent, |slices| {
-            match Pin::new(&mut *stream).poll_write_vectored(context, slices) {
-                Poll::Ready(written) => written,
-                Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
-            }
-        })
+        self.write(unsent, &mut Polled::new(stream, context))
     }
 
-    fn keep_rest(&self, segment: usize, offset: usize, unsent: &mut VecDeque<Bytes>) {
+    fn keep_rest(&self, segment: usize, offset: usize, unsent: &mut Unsent) {
         let rest = self.segments.get(segment..).unwrap_or_default();
         for (index, part) in rest.iter().enumerate() {
-            let skip = if index == 0 { offset } else { 0 };
-            unsent.push_back(match part {
-                Segment::Shared(bytes) => bytes.slice(skip.min(bytes.len())..),
-                Segment::Text { .. } => {
-                    Bytes::copy_from_slice(self.slice(part).get(skip..).unwrap_or_default())
-                }
-            });
+            let mut chunk = match part {
+                Segment::Shared(chunk) => chunk.clone(),
+                Segment::Text { .. } => Bytes::copy_from_slice(self.part(part).bytes).into(),
+            };
+            if index == 0 {
+                chunk.advance(offset);
+            }
+            unsent.push_back(chunk);
         }
     }
 }
@@ -163,8 +151,16 @@ impl Sink for Output {
     fn shared(&mut self, bytes: &Bytes) {
         if !bytes.is_empty() {
             self.bytes += bytes.len();
-            self.segments.push(Segment::Shared(bytes.clone()));
+            self.segments.push(Segment::Shared(bytes.clone().into()));
         }
+    }
+
+    fn filed(&mut self, bytes: &Bytes, file: &Arc<MemoryFile>, start: u64) {
+        self.bytes += bytes.len();
+        self.segments.push(Segment::Shared(Chunk {
+            bytes: bytes.clone(),
+            file: Some((Arc::clone(file), start)),
+        }));
     }
 
     fn text(&mut self, write: impl FnOnce(&mut Vec<u8>)) {

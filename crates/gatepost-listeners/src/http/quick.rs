@@ -1,6 +1,6 @@
 //! Answers that need nothing but memory: cached pages and files, straight from the read buffer.
 
-use gatepost_pages::{Content, Needs, Page, Sink, StaticFile, takes_gzip};
+use gatepost_pages::{Content, Needs, Page, StaticFile, push_static, takes_gzip};
 
 use smallvec::SmallVec;
 
@@ -99,7 +99,7 @@ fn push_file(
     mark: Mark,
 ) -> Option<u64> {
     let (encoding, chosen) = file.choose(head.accept_encoding);
-    output.shared(chosen.content.as_ref()?);
+    push_static(chosen.content.as_ref()?, chosen.file.as_ref(), output);
     let mut fields: SmallVec<[(&str, &str); 6]> = file_fields(chosen).into_iter().collect();
     for (name, value) in coding_fields(file, encoding) {
         fields.push((name, value));

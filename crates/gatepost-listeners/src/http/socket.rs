@@ -2,13 +2,21 @@
 //! write means that the socket is drained, and spare the system call that would only say so.
 
 use std::io::{self, IoSlice};
+use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use gatepost_pages::MemoryFile;
+use rustix::fs::sendfile;
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+use tokio::net::TcpStream;
 
+use crate::acceptor::Accepted;
 use crate::stream::Stream;
 use crate::tls::TlsSession;
+
+use super::sending::Outlet;
 
 impl AsyncRead for Stream {
     fn poll_read(
@@ -77,6 +85,94 @@ impl AsyncWrite for Stream {
             Self::Tls(session) => session.poll_shutdown(context),
         }
     }
+}
+
+/// A stream for the task that is polled, which is woken when there is room again.
+pub(super) struct Polled<'a, 'c> {
+    stream: &'a mut Stream,
+    task: &'a mut Context<'c>,
+}
+
+impl<'a, 'c> Polled<'a, 'c> {
+    pub(super) const fn new(stream: &'a mut Stream, task: &'a mut Context<'c>) -> Self {
+        Self { stream, task }
+    }
+
+    /// Tries on TCP, as often as that has room.
+    fn try_tcp(
+        &mut self,
+        mut act: impl FnMut(&TcpStream) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        let Stream::Tcp(stream) = &*self.stream else {
+            return Err(io::ErrorKind::Unsupported.into());
+        };
+        loop {
+            match stream.poll_write_ready(self.task) {
+                Poll::Ready(ready) => ready?,
+                Poll::Pending => return Err(io::ErrorKind::WouldBlock.into()),
+            }
+            match stream.try_io(Interest::WRITABLE, || act(stream)) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                done => return done,
+            }
+        }
+    }
+}
+
+impl Outlet for Polled<'_, '_> {
+    fn sends_files(&self) -> bool {
+        matches!(self.stream, Stream::Tcp(_))
+    }
+
+    fn write(&mut self, slices: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
+        if more {
+            return self.try_tcp(|stream| write_more(stream, slices));
+        }
+        match Pin::new(&mut *self.stream).poll_write_vectored(self.task, slices) {
+            Poll::Ready(written) => written,
+            Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+
+    fn send_file(&mut self, file: &MemoryFile, start: u64, length: usize) -> io::Result<usize> {
+        self.try_tcp(|stream| send_file(stream, file, start, length))
+    }
+}
+
+/// What was accepted, before any reactor knows it.
+impl Outlet for &Accepted {
+    fn sends_files(&self) -> bool {
+        // Asked only of plain ones; a Unix socket's write takes no more than a TCP one's.
+        self.is_tcp()
+    }
+
+    fn write(&mut self, slices: &[IoSlice<'_>], more: bool) -> io::Result<usize> {
+        if more {
+            write_more(self, slices)
+        } else {
+            self.try_write(slices)
+        }
+    }
+
+    fn send_file(&mut self, file: &MemoryFile, start: u64, length: usize) -> io::Result<usize> {
+        send_file(self, file, start, length)
+    }
+}
+
+/// Writes what the kernel is to send together with what follows.
+fn write_more(socket: impl AsFd, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+    let flags = SendFlags::MORE | SendFlags::NOSIGNAL;
+    let mut nothing_else = SendAncillaryBuffer::default();
+    Ok(sendmsg(socket, slices, &mut nothing_else, flags)?)
+}
+
+fn send_file(
+    socket: impl AsFd,
+    file: &MemoryFile,
+    mut start: u64,
+    length: usize,
+) -> io::Result<usize> {
+    Ok(sendfile(socket, file, Some(&mut start), length)?)
 }
 
 fn poll_write_tls(

@@ -232,6 +232,42 @@ async fn content_is_fresh_until_the_recheck() {
     assert!(site.fresh("/page").is_none());
 }
 
+/// Every thread keeps copies; none outlives the entry that it was made of.
+#[test]
+fn what_changed_is_seen_by_every_thread() {
+    let folder = Folder::new(Recheck::Manual);
+    folder.write("file.txt", "one");
+    folder.write("page.html", "one {{ now() }}");
+    let site = folder.pages.site(None);
+    let (asked, answers) = std::sync::mpsc::channel::<()>();
+    let (told, tellings) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            // Another thread, which has copies of its own.
+            while answers.recv().is_ok() {
+                let fresh = |path| site.fresh(path).is_some();
+                told.send((fresh("/file.txt"), fresh("/page")))
+                    .expect("asked");
+            }
+        });
+        let ask = || {
+            asked.send(()).expect("it runs");
+            tellings.recv().expect("an answer")
+        };
+        assert_eq!(ask(), (false, false));
+        for path in ["/file.txt", "/page"] {
+            assert!(site.load(path).is_some());
+            assert!(site.fresh(path).is_some());
+        }
+        assert_eq!(ask(), (true, true));
+        folder.pages.reload();
+        assert_eq!(ask(), (false, false), "no copy outlives a reload");
+        assert!(site.load("/page").is_some());
+        assert_eq!(ask(), (false, true));
+        drop(asked);
+    });
+}
+
 /// Where the shared bytes of a page lie, and the text that was written for one hit.
 #[derive(Default)]
 struct Shares {
