@@ -56,7 +56,7 @@ pub use encoder::{Alias, Encoder, Format, FrameOptions, Sink, Unencodable};
 pub use filter::{FilterError, RequestedFilter, RetainHandling, Share, SubscribeOptions};
 pub use limits::Limit;
 pub use publisher::{Delivery, EnterError, Publisher, Refused, TopicSlot};
-pub use reader::{Event, Reader, ReaderOptions, Since};
+pub use reader::{Event, Reader, ReaderOptions, Since, Taker};
 pub use session::{Ended, Session, Will};
 pub use settings::{BrokerSettings, SlowSubscriber};
 pub use stats::{BrokerStats, SessionStats, TopicStats};

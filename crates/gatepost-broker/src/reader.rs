@@ -2,6 +2,11 @@
 //!
 //! They get the publications themselves, not bytes. A reader that falls behind loses the oldest
 //! and is told how many it missed, in their place.
+//!
+//! Two ways lead to a reader. Its own task asks for what comes next; or, with a [`Taker`], events
+//! are handed over where they are published, once for each batch of the publisher's, as sessions'
+//! outboxes are flushed: nobody is woken, and one thread encodes for all. The task is woken only
+//! when the taker has no room. Either way events leave the queue under its lock, so in order.
 
 use std::collections::{HashSet, VecDeque};
 use std::future::poll_fn;
@@ -54,6 +59,14 @@ pub enum Event {
     },
 }
 
+/// Takes a reader's events on the thread that publishes.
+pub trait Taker: Send + Sync {
+    /// Takes events from `next` for as long as it has room, without waiting; tells whether it has
+    /// room still. Where it has not, the reader's task is woken, which makes room and calls
+    /// [`Reader::pump`]. Called under the reader's lock.
+    fn take(&self, next: &mut dyn FnMut() -> Option<Event>) -> bool;
+}
+
 #[derive(Default)]
 struct Waiting {
     events: VecDeque<Arc<Publication>>,
@@ -61,7 +74,43 @@ struct Waiting {
     /// Traced events that the reader has not taken, by message id.
     traced: Pending,
     reader: Option<Waker>,
+    /// Who takes the events, if not the reader's task.
+    taker: Option<Arc<dyn Taker>>,
+    /// Whether a publisher has it among those to be flushed.
+    is_due: bool,
+    /// What the backlog held: may come a second time by the live way.
+    known: HashSet<MessageId>,
     closed: bool,
+}
+
+impl Waiting {
+    fn next(&mut self) -> Option<Event> {
+        let missed = std::mem::take(&mut self.missed);
+        if missed > 0 {
+            let missed = Some(missed);
+            return Some(Event::Gap { missed });
+        }
+        while let Some(publication) = self.events.pop_front() {
+            self.traced
+                .settle(publication.id.number(), StepOutcome::Sent);
+            if self.known.is_empty() || !self.known.remove(&publication.id) {
+                return Some(Event::Publication(publication));
+            }
+        }
+        None
+    }
+
+    /// Lets the taker take what it has room for; wakes the task where that is not all.
+    fn pump(&mut self) {
+        let Some(taker) = self.taker.clone() else {
+            return;
+        };
+        if !taker.take(&mut || self.next())
+            && let Some(reader) = self.reader.take()
+        {
+            reader.wake();
+        }
+    }
 }
 
 /// Between the broker and one reader.
@@ -76,13 +125,19 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
+    /// Adds a publication; tells whether the publisher is to flush this queue at the end of its
+    /// batch.
     pub(crate) fn push(
         &self,
         publication: &Arc<Publication>,
         trace: Option<&Arc<Trace>>,
         core: &Core,
-    ) {
+    ) -> bool {
         let mut waiting = self.waiting.lock();
+        if waiting.events.len() >= self.messages_max {
+            // A batch of its own length shall not cost a taker anything.
+            waiting.pump();
+        }
         if waiting.events.len() >= self.messages_max {
             if let Some(lost) = waiting.events.pop_front() {
                 let outcome = StepOutcome::Dropped(DropCause::StreamFull);
@@ -98,10 +153,21 @@ impl Queue {
             let step = trace.at_reader(&self.name, self.kind, publication);
             waiting.traced.add(publication.id.number(), step);
         }
+        if waiting.taker.is_some() {
+            return !std::mem::replace(&mut waiting.is_due, true);
+        }
         if let Some(reader) = waiting.reader.take() {
             drop(waiting);
             reader.wake();
         }
+        false
+    }
+
+    /// Hands over what was pushed.
+    pub(crate) fn flush(&self) {
+        let mut waiting = self.waiting.lock();
+        waiting.is_due = false;
+        waiting.pump();
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -124,8 +190,6 @@ pub struct Reader {
     filters: Vec<TopicFilter>,
     /// What was remembered when it began, oldest first, and a gap before it.
     backlog: VecDeque<Event>,
-    /// Of the backlog: may come a second time by the live way.
-    known: HashSet<MessageId>,
 }
 
 impl Reader {
@@ -146,14 +210,13 @@ impl Reader {
         }
         core.readers.lock().push(Arc::downgrade(&queue));
         let (events, has_gap) = core.recent.since(filters, options.since);
-        let known = events.iter().map(|publication| publication.id).collect();
+        queue.waiting.lock().known = events.iter().map(|publication| publication.id).collect();
         let gap = has_gap.then_some(Event::Gap { missed: None });
         Self {
             backlog: gap
                 .into_iter()
                 .chain(events.into_iter().map(Event::Publication))
                 .collect(),
-            known,
             core,
             queue,
             filters: filters.to_vec(),
@@ -183,26 +246,43 @@ impl Reader {
             return Poll::Ready(Some(event));
         }
         let mut waiting = self.queue.waiting.lock();
-        loop {
-            let missed = std::mem::take(&mut waiting.missed);
-            if missed > 0 {
-                let missed = Some(missed);
-                return Poll::Ready(Some(Event::Gap { missed }));
-            }
-            let Some(publication) = waiting.events.pop_front() else {
-                break;
-            };
-            let number = publication.id.number();
-            waiting.traced.settle(number, StepOutcome::Sent);
-            if !self.known.remove(&publication.id) {
-                return Poll::Ready(Some(Event::Publication(publication)));
-            }
+        if let Some(event) = waiting.next() {
+            return Poll::Ready(Some(event));
         }
         if waiting.closed {
             return Poll::Ready(None);
         }
         if let Some(waker) = waker {
             waiting.reader = Some(waker.clone());
+        }
+        Poll::Pending
+    }
+}
+
+impl Reader {
+    /// Hands what comes from now on to `taker`. The caller has written what [`Reader::try_next`]
+    /// gave before, until that was nothing.
+    pub fn attach(&mut self, taker: Arc<dyn Taker>) {
+        let mut waiting = self.queue.waiting.lock();
+        waiting.taker = Some(taker);
+        waiting.pump();
+    }
+
+    /// Hands over what waited for room.
+    pub fn pump(&self) {
+        self.queue.waiting.lock().pump();
+    }
+
+    /// With a taker: waits for the broker's end. Also wakes the task when the taker has no room,
+    /// which the caller looks at itself.
+    pub fn poll_ended(&self, context: &mut Context<'_>) -> Poll<()> {
+        let mut waiting = self.queue.waiting.lock();
+        if waiting.closed {
+            return Poll::Ready(());
+        }
+        match &mut waiting.reader {
+            Some(reader) => reader.clone_from(context.waker()),
+            none => *none = Some(context.waker().clone()),
         }
         Poll::Pending
     }

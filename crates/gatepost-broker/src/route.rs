@@ -31,12 +31,15 @@ impl Route {
         index.visit(topic, place, &mut |subscription| match subscription {
             Subscription::Session(member) => targets.push(member.into()),
             Subscription::Group(group) => route.groups.push(group.clone()),
-            Subscription::Reader(queue) => {
-                if !route.readers.iter().any(|known| Arc::ptr_eq(known, queue)) {
-                    route.readers.push(queue.clone());
-                }
-            }
+            Subscription::Reader(queue) => route.readers.push(queue.clone()),
         });
+        // One reader may match by several of its filters.
+        route
+            .readers
+            .sort_unstable_by_key(|queue| Arc::as_ptr(queue));
+        route
+            .readers
+            .dedup_by(|later, earlier| Arc::ptr_eq(later, earlier));
         merge_overlapping(&mut targets);
         for target in targets {
             route.place(target);

@@ -20,6 +20,9 @@ impl Publisher {
         for session in self.dirty.drain(..) {
             session.flush(self.core.around());
         }
+        for reader in self.due.drain(..) {
+            reader.flush();
+        }
         let messages = std::mem::take(&mut self.messages);
         let bytes = std::mem::take(&mut self.bytes);
         self.end_pace(began, messages, bytes);

@@ -26,6 +26,7 @@ use gatepost_store::Change;
 use crate::core::Core;
 use crate::keeping::Gathering;
 use crate::limits::{Limit, Rate};
+use crate::reader::Queue;
 use crate::recent::TopicKey;
 use crate::retained::Kept;
 use crate::session::Session;
@@ -69,6 +70,8 @@ pub struct Publisher {
     last: Option<TopicSlot>,
     run: Option<Run>,
     dirty: Vec<Arc<Session>>,
+    /// Readers that are to be handed what was published.
+    due: Vec<Arc<Queue>>,
     congested: Vec<Arc<Session>>,
     /// Sessions that may be sent to once the changes are submitted.
     held: Vec<Arc<Session>>,
@@ -99,6 +102,7 @@ impl Publisher {
             last: None,
             run: None,
             dirty: Vec::new(),
+            due: Vec::new(),
             congested: Vec::new(),
             held: Vec::new(),
             gathering: Gathering::default(),
@@ -186,7 +190,9 @@ impl Publisher {
                 }
             }
             for reader in &route.readers {
-                reader.push(&publication, self.gathering.trace.as_ref(), &self.core);
+                if reader.push(&publication, self.gathering.trace.as_ref(), &self.core) {
+                    self.due.push(reader.clone());
+                }
                 // Whoever looks at the figures shall not move them.
                 self.deliveries += u64::from(!publication.topic.is_internal());
             }

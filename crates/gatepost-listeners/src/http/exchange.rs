@@ -14,6 +14,7 @@ use super::connection::{Connection, Next, Pending, timeout};
 use super::error::HttpError;
 use super::head::Framing;
 use super::http2;
+use super::live::LiveStream;
 use super::log;
 use super::request::{Request, Version};
 use super::response::{Body, Response};
@@ -29,6 +30,8 @@ pub(super) enum After {
     Close,
     /// The bytes are another protocol's from here on.
     HandOver,
+    /// The rest of the connection is events.
+    Live(Box<LiveStream>),
 }
 
 impl After {
@@ -60,6 +63,13 @@ impl Connection {
             match after {
                 Ok(After::Continue) => self.resume(),
                 Ok(After::Close) => break,
+                Ok(After::Live(live)) => {
+                    if let Err(error) = self.serve_live(*live).await {
+                        tracing::debug!(target: "http", %error, "a reader is gone");
+                    }
+                    drop(registered);
+                    return;
+                }
                 Ok(After::HandOver) => {
                     drop(registered);
                     return self.hand_over().await;
@@ -149,6 +159,15 @@ impl Connection {
                 if is_head {
                     self.flush().await?;
                     return Ok(after);
+                }
+                let is_paced = self.context.limits.caps_bandwidth();
+                if subscription.can_attach() && !format.ends && !is_paced {
+                    let live = LiveStream {
+                        subscription,
+                        format,
+                        chunked,
+                    };
+                    return Ok(After::Live(Box::new(live)));
                 }
                 let finished = self.write_stream(subscription, format, chunked).await?;
                 return Ok(if finished && chunked {

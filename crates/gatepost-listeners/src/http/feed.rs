@@ -1,4 +1,6 @@
-//! Writing a subscription to a connection, event by event, for as long as both live.
+//! Writing a subscription to a connection by the connection's own task: what is remembered and ends
+//! there, and streams whose bandwidth is capped, which have to wait. All others are handed to
+//! `live.rs`.
 
 use std::io;
 use std::pin::pin;
@@ -9,13 +11,13 @@ use tokio::time::{Instant, sleep_until};
 
 use super::connection::Connection;
 use super::rooms::{Event, Subscription};
-use super::stream::{Shape, StreamFormat, chunk, encode_shared};
+use super::stream::{Shape, StreamFormat, encode_shared, framed};
 use super::websocket::{self, Said};
 
 /// Events that may share one write.
-const EVENTS_PER_WRITE: usize = 64;
+pub(super) const EVENTS_PER_WRITE: usize = 64;
 /// What a client may send while it only reads.
-const SENT_MEANWHILE_BYTES_MAX: usize = 64 << 10;
+pub(super) const SENT_MEANWHILE_BYTES_MAX: usize = 64 << 10;
 
 /// What ended a wait.
 enum Happened {
@@ -35,12 +37,7 @@ impl Connection {
     ) -> io::Result<bool> {
         let shape = format.shape;
         let is_websocket = shape == Shape::NtfyWs;
-        let frame = |text: Vec<u8>| match (text.is_empty(), chunked) {
-            (true, _) => Bytes::new(),
-            (false, true) => chunk(&text),
-            (false, false) => text.into(),
-        };
-        self.queue([frame(shape.opening(&format.topics))]);
+        self.queue([framed(shape.opening(&format.topics), chunked)]);
         self.flush().await?;
         let context = Arc::clone(&self.context);
         let keepalive = self.context.settings.keepalive.duration();
@@ -96,13 +93,15 @@ impl Connection {
                         continue;
                     }
                     silence.as_mut().reset(Instant::now() + keepalive);
-                    self.queue([frame(shape.keepalive(&format.topics))]);
+                    self.queue([framed(shape.keepalive(&format.topics), chunked)]);
                 }
                 Happened::Sent(sent) => {
                     if sent? == 0 || self.tail.len() > SENT_MEANWHILE_BYTES_MAX {
                         return Ok(false);
                     }
-                    if is_websocket && !self.hear() {
+                    let unsent = &mut self.unsent;
+                    if is_websocket && !hear(&mut self.tail, |reply| unsent.push_back(reply.into()))
+                    {
                         self.queue([websocket::frame(websocket::CLOSE, &[]).into()]);
                         self.flush().await?;
                         return Ok(false);
@@ -113,18 +112,16 @@ impl Connection {
             silent_since = Instant::now();
         }
     }
+}
 
-    /// Answers what the client of a WebSocket says; false when it says good-bye.
-    fn hear(&mut self) -> bool {
-        while let Some(said) = websocket::take_frame(&mut self.tail) {
-            match said {
-                Said::Close => return false,
-                Said::Ping(payload) => {
-                    self.queue([websocket::frame(websocket::PONG, &payload).into()]);
-                }
-                Said::Other => {}
-            }
+/// Answers what the client of a WebSocket says; false when it says good-bye.
+pub(super) fn hear(tail: &mut Vec<u8>, mut reply: impl FnMut(Bytes)) -> bool {
+    while let Some(said) = websocket::take_frame(tail) {
+        match said {
+            Said::Close => return false,
+            Said::Ping(payload) => reply(websocket::frame(websocket::PONG, &payload).into()),
+            Said::Other => {}
         }
-        true
     }
+    true
 }

@@ -24,6 +24,7 @@ mod forwarded;
 mod head;
 mod http2;
 mod limits;
+mod live;
 mod log;
 mod multipart;
 mod ntfy;

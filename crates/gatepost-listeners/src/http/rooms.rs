@@ -2,6 +2,7 @@
 //! broker and the procedures; tests put a small world of their own in its place.
 
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use gatepost_message::{Message, MessageId, Publication, TopicFilter, Verdict};
 pub use gatepost_pages::Promise;
@@ -44,6 +45,13 @@ pub enum Event {
     },
 }
 
+/// Takes a subscription's events on the thread that publishes them.
+pub trait Taker: Send + Sync {
+    /// Takes events from `next` for as long as it has room, without waiting; tells whether it has
+    /// room still.
+    fn take(&self, next: &mut dyn FnMut() -> Option<Event>) -> bool;
+}
+
 /// A running subscription; dropping it ends it.
 pub trait Subscription: Send {
     /// The next event; `None` when the broker ends. Must be cancel-safe: a dropped promise loses
@@ -52,6 +60,24 @@ pub trait Subscription: Send {
 
     /// The next event if it is already there; lets several events share one write.
     fn try_next(&mut self) -> Option<Event>;
+
+    /// Whether these rooms know [`Subscription::attach`].
+    fn can_attach(&self) -> bool {
+        false
+    }
+
+    /// Hands what comes from now on to `taker`, where it is published. What was there before has
+    /// been taken with [`Subscription::try_next`].
+    fn attach(&mut self, _taker: Arc<dyn Taker>) {}
+
+    /// Hands over what waited for a taker that had no room.
+    fn pump(&mut self) {}
+
+    /// With a taker: waits for the broker's end. Wakes the task also when the taker has no room,
+    /// which the caller looks at itself.
+    fn poll_ended(&mut self, _task: &mut Context<'_>) -> Poll<()> {
+        Poll::Pending
+    }
 }
 
 /// Who reads a subscription, for the list of sessions.

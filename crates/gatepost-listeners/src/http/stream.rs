@@ -2,8 +2,8 @@
 //!
 //! The text of an event depends on the publication and the format only, never on the reader, so
 //! each thread keeps the last texts it made: of a publication that goes to thousands of readers,
-//! each worker encodes it once and shares the bytes, also where readers are several events behind
-//! and each takes them all at once.
+//! the thread that publishes it encodes it once and all share the bytes, also where readers are
+//! several events behind and each takes them all at once.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -262,12 +262,22 @@ fn ntfy_event(event: &str, topics: &str) -> Value {
 }
 
 /// Puts the chunked coding's frame around `text` (RFC 9112 § 7.1).
-pub(super) fn chunk(text: &[u8]) -> Bytes {
+fn chunk(text: &[u8]) -> Bytes {
     let mut chunk = Vec::with_capacity(text.len() + 16);
     chunk.extend_from_slice(format!("{:x}\r\n", text.len()).as_bytes());
     chunk.extend_from_slice(text);
     chunk.extend_from_slice(b"\r\n");
     chunk.into()
+}
+
+/// A text as the connection carries it.
+pub(super) fn framed(text: Vec<u8>, chunked: bool) -> Bytes {
+    match (text.is_empty(), chunked) {
+        // An empty chunk would end the body.
+        (true, _) => Bytes::new(),
+        (false, true) => chunk(&text),
+        (false, false) => text.into(),
+    }
 }
 
 /// Events that a thread remembers the bytes of.
@@ -323,21 +333,15 @@ thread_local! {
 
 /// The bytes of an event, shared between the readers on this thread.
 pub(super) fn encode_shared(event: &Event, shape: Shape, chunked: bool) -> Bytes {
-    let frame = |text: Vec<u8>| match (text.is_empty(), chunked) {
-        // An empty chunk would end the body.
-        (true, _) => Bytes::new(),
-        (false, true) => chunk(&text),
-        (false, false) => text.into(),
-    };
     let Event::Publication(publication) = event else {
-        return frame(shape.encode(event));
+        return framed(shape.encode(event), chunked);
     };
     let id = publication.id;
     LAST.with_borrow_mut(|last| {
         if let Some(bytes) = last.find(id, shape, chunked) {
             return bytes;
         }
-        let bytes = frame(shape.encode(event));
+        let bytes = framed(shape.encode(event), chunked);
         last.keep(Encoded {
             id,
             shape,

@@ -1,11 +1,12 @@
 //! What the HTTP listener and the pages ask of the other rooms, answered.
 
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use gatepost_broker::{Broker, Reader, ReaderOptions};
 use gatepost_listeners::gateway::{Gateway, journal};
 use gatepost_listeners::http::rooms::{
-    Event, Promise, ReaderName, Rooms, Since, Submitted, Subscription,
+    Event, Promise, ReaderName, Rooms, Since, Submitted, Subscription, Taker,
 };
 use gatepost_listeners::http::state::State;
 use gatepost_message::{
@@ -154,6 +155,31 @@ impl Subscription for Events {
 
     fn try_next(&mut self) -> Option<Event> {
         self.0.try_next().map(event)
+    }
+
+    fn can_attach(&self) -> bool {
+        true
+    }
+
+    fn attach(&mut self, taker: Arc<dyn Taker>) {
+        self.0.attach(Arc::new(Translating(taker)));
+    }
+
+    fn pump(&mut self) {
+        self.0.pump();
+    }
+
+    fn poll_ended(&mut self, task: &mut Context<'_>) -> Poll<()> {
+        self.0.poll_ended(task)
+    }
+}
+
+/// A taker of the listener's, in the broker's words.
+struct Translating(Arc<dyn Taker>);
+
+impl gatepost_broker::Taker for Translating {
+    fn take(&self, next: &mut dyn FnMut() -> Option<gatepost_broker::Event>) -> bool {
+        self.0.take(&mut || next().map(event))
     }
 }
 
