@@ -15,7 +15,7 @@ use crate::publisher::{Delivery, Publisher};
 use crate::reader::{Reader, ReaderOptions};
 use crate::session::Ended;
 use crate::settings::BrokerSettings;
-use crate::trace::TraceStep;
+use crate::trace::{StepOutcome, TraceStep};
 
 /// Publishers that wait for their next use by those who publish now and then.
 const IDLE_PUBLISHERS_MAX: usize = 16;
@@ -107,6 +107,21 @@ impl Broker {
     ) -> (Delivery, Option<Result<Ticket, StoreError>>) {
         let trace = self.core.traces.begin(message);
         self.with_publisher(|publisher| publisher.publish_traced(publication, trace))
+    }
+
+    /// Remembers what became of a message elsewhere than at a subscriber: in whose mailbox it lies, or
+    /// what the next hop `said`.
+    pub fn note_elsewhere(
+        &self,
+        message: MessageId,
+        whom: &str,
+        kind: &'static str,
+        outcome: StepOutcome,
+        said: Option<&str>,
+    ) {
+        if let Some(trace) = self.core.traces.begin(message) {
+            trace.elsewhere(whom, kind, outcome, said);
+        }
     }
 
     /// To whom a message went and what became of it there, with how many subscribers there were

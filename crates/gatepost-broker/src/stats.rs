@@ -70,6 +70,8 @@ pub struct BrokerStats {
     pub sessions: usize,
     /// Of these, how many are connected.
     pub sessions_connected: u64,
+    /// Readers of streams: server-sent events, JSON lines.
+    pub readers: u64,
     /// QoS 1 and 2 messages that wait for sessions.
     pub stored: u64,
     /// Retained messages held now.
@@ -122,6 +124,12 @@ impl Core {
             subscriptions: self.index.len(),
             sessions: sessions.len(),
             sessions_connected: counters.connected.load(Ordering::Relaxed),
+            readers: self
+                .readers
+                .lock()
+                .iter()
+                .filter(|reader| reader.strong_count() > 0)
+                .count() as u64,
             stored: stored.sum(),
             retained: self.retained.len(),
             retained_bytes: self.retained.bytes(),

@@ -2,7 +2,8 @@
 //!
 //! Only messages that an operator may ask about are traced: those that a listener submitted to be
 //! judged or promised. What MQTT clients publish among themselves is counted and not traced, so
-//! that the fast way pays one comparison.
+//! that the fast way pays one comparison. What goes elsewhere than to a subscriber, into a mailbox or to
+//! the next hop, is noted beside them by whoever brings it there.
 //!
 //! A subscriber keeps the steps that are not yet at their end ([`Pending`]), by a number of its
 //! own: the sequence of a QoS 1 or 2 delivery, the running number of a QoS 0 one, the message's id
@@ -42,6 +43,12 @@ pub enum StepOutcome {
     SessionEnded,
     /// It did not get it.
     Dropped(DropCause),
+    /// It lies in a mailbox.
+    Kept,
+    /// The next hop took it.
+    HandedOn,
+    /// The next hop did not.
+    Refused,
 }
 
 impl StepOutcome {
@@ -54,23 +61,26 @@ impl StepOutcome {
             Self::Away => "away",
             Self::SessionEnded => "session_ended",
             Self::Dropped(_) => "dropped",
+            Self::Kept => "kept",
+            Self::HandedOn => "handed_on",
+            Self::Refused => "refused",
         }
     }
 }
 
-/// One subscriber's part of a message's way.
+/// One subscriber's, mailbox's or next hop's part of a message's way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceStep {
-    /// The client id, or the name of a reader.
+    /// The client id, the name of a reader, the user whose mailbox it is, the address at the next hop.
     pub client: Arc<str>,
-    /// `mqtt`, `websocket`, `sse`, `json`.
+    /// `mqtt`, `websocket`, `sse`, `json`, `mailbox`, `next hop`.
     pub kind: Cow<'static, str>,
-    /// The topic that it was published under.
-    pub topic: Topic,
-    /// At which level.
-    pub qos: Qos,
+    /// The topic that it was published under, and at which level; `None` for mailbox and next hop.
+    pub published: Option<(Topic, Qos)>,
     /// What became of it.
     pub outcome: StepOutcome,
+    /// What the next hop said.
+    pub said: Option<Arc<str>>,
     /// Since when that is so.
     pub since: SystemTime,
 }
@@ -109,9 +119,9 @@ impl Trace {
         self.note(|| TraceStep {
             client: session.client_id.clone(),
             kind: session.kind.clone(),
-            topic: publication.topic.clone(),
-            qos,
+            published: Some((publication.topic.clone(), qos)),
             outcome,
+            said: None,
             since: SystemTime::now(),
         })
     }
@@ -126,11 +136,31 @@ impl Trace {
         self.note(|| TraceStep {
             client: name.into(),
             kind: kind.into(),
-            topic: publication.topic.clone(),
-            qos: Qos::AtMostOnce,
+            published: Some((publication.topic.clone(), Qos::AtMostOnce)),
             outcome: StepOutcome::Waiting,
+            said: None,
             since: SystemTime::now(),
         })
+    }
+}
+
+impl Trace {
+    /// Notes what happened elsewhere.
+    pub(crate) fn elsewhere(
+        self: &Arc<Self>,
+        whom: &str,
+        kind: &'static str,
+        outcome: StepOutcome,
+        said: Option<&str>,
+    ) {
+        self.note(|| TraceStep {
+            client: whom.into(),
+            kind: kind.into(),
+            published: None,
+            outcome,
+            said: said.map(Arc::from),
+            since: SystemTime::now(),
+        });
     }
 }
 

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use gatepost_message::{Action, Format, Message, Publication, Topic, Verdict, edit};
+use gatepost_message::{Action, Format, Message, MessageId, Publication, Topic, Verdict, edit};
 use gatepost_procedures::Procedures;
 use gatepost_store::{Change, JournalEntry, QuarantineEntry, Store, StoreError, Ticket};
 
@@ -28,7 +28,7 @@ use allowed::AllowedSenders;
 pub use counters::{Counters, ListenerCounts, RuleHits};
 pub use mail::MailPayload;
 use mail::Rendered;
-pub use outlet::{Handed, Outlet};
+pub use outlet::{Elsewhere, Handed, Outlet};
 
 /// What became of a message.
 #[derive(Debug, Clone)]
@@ -156,6 +156,11 @@ impl Gateway {
             is_noted: true,
         };
         self.finish(way, kept, judged, &rendered).await
+    }
+
+    /// Remembers for the story of `message` what became of it elsewhere than at a subscriber.
+    pub fn note_elsewhere(&self, message: MessageId, elsewhere: Elsewhere<'_>) {
+        self.0.outlet.note_elsewhere(message, elsewhere);
     }
 
     async fn judge(&self, message: &Arc<Message>) -> Judged {

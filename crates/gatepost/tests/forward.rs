@@ -118,6 +118,31 @@ fn the_client_hears_what_the_next_hop_says() {
     assert!(transcript.contains("250 2.0.0"), "{transcript}");
     next_hop.await_mail("carla", 1);
     assert_eq!(next_hop.mailbox("bert").len(), 1);
+
+    // The story of each says what the next hop said.
+    let told = |recipient: &str, outcome: &str, said: &str| {
+        let url = gateway.url(&format!("/admin/messages?search={recipient}"));
+        let found = text_of(&run("curl", &["-s", &url], b""));
+        let found: serde_json::Value = serde_json::from_str(&found).expect("JSON");
+        let stories = found["messages"].as_array().expect("messages").clone();
+        let steps = stories.iter().filter_map(|story| {
+            let url = gateway.url(&format!("/admin/messages/{}", story["id"].as_str()?));
+            let story = text_of(&run("curl", &["-s", &url], b""));
+            let story: serde_json::Value = serde_json::from_str(&story).ok()?;
+            Some(story["steps"].as_array()?.clone())
+        });
+        let is_it = |step: &serde_json::Value| {
+            step["client"] == format!("{recipient}@boxes.example")
+                && step["kind"] == "next hop"
+                && step["outcome"] == outcome
+                && step["said"]
+                    .as_str()
+                    .is_some_and(|reply| reply.starts_with(said))
+        };
+        steps.flatten().any(|step| is_it(&step))
+    };
+    assert!(told("anna", "handed_on", "250 2.0.0 Ok: queued as"));
+    assert!(!told("anna", "refused", ""));
 }
 
 #[test]

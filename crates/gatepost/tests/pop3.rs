@@ -25,7 +25,10 @@ run = ["/odd"]
     let gateway = Gateway::start_in(folder, settings);
     let data = format!("data={}", folder.join("gatepost-data").display());
     for user in ["anna", "bert"] {
-        let arguments = ["user", "add", user, "--set", &data];
+        let mut arguments = vec!["user", "add", user, "--set", &data];
+        if user == "bert" {
+            arguments.push("--admin");
+        }
         let output = run(env!("CARGO_BIN_EXE_gatepost"), &arguments, b"secret\n");
         assert!(output.status.success(), "{}", text_of(&output));
     }
@@ -127,6 +130,23 @@ print('done')
 ",
     );
     assert!(said.contains("done"), "{said}");
+
+    // The dashboard's story of a mail says in whose mailboxes it lies.
+    let ask = |path: &str| -> serde_json::Value {
+        let asked = ["-s", "-u", "bert:secret", &gateway.url(path)];
+        serde_json::from_str(&text_of(&run("curl", &asked, b""))).expect("JSON")
+    };
+    let found = ask("/admin/messages?search=two");
+    let id = found["messages"][0]["id"].as_str().expect("an id");
+    let story = ask(&format!("/admin/messages/{id}"));
+    for (step, user) in [(0, "anna"), (1, "bert")] {
+        let step = &story["steps"][step];
+        assert_eq!(
+            (&step["client"], &step["kind"]),
+            (&user.into(), &"mailbox".into())
+        );
+        assert_eq!(step["outcome"], "kept", "{story}");
+    }
 }
 
 #[test]

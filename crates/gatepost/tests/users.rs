@@ -211,6 +211,27 @@ fn mistakes_are_told_with_their_mend() {
     }
 }
 
+/// A dashboard that listens where others reach it asks even this machine who it is.
+#[test]
+fn a_dashboard_on_every_address_is_for_who_logs_in() {
+    let gateway = Gateway::start("rules.paths = []\nlisteners.http.bind = [\"0.0.0.0:0\"]\n");
+    for path in ["/", "/admin/state", "/admin/messages", "/metrics"] {
+        let head = format!("GET {path} HTTP/1.1\r\nConnection: close\r\nHost: localhost\r\n\r\n");
+        let answer = send_raw(gateway.address("http"), head.as_bytes());
+        let answer = String::from_utf8_lossy(&answer);
+        assert!(answer.starts_with("HTTP/1.1 40"), "{path}: {answer}");
+    }
+    assert!(dashboard(&gateway, "Host: localhost").contains("gatepost user add"));
+    done(&gateway, &["add", "root", "--admin"], "secret\n");
+    await_some("the administrator is known, and nobody else", || {
+        let nobody = dashboard(&gateway, "Host: localhost");
+        // root:secret
+        let login = "Host: localhost\r\nAuthorization: Basic cm9vdDpzZWNyZXQ=";
+        let admitted = dashboard(&gateway, login).starts_with("HTTP/1.1 200");
+        (admitted && nobody.starts_with("HTTP/1.1 401")).then_some(())
+    });
+}
+
 /// An address that others reach asks for a login, whether or not anybody has one.
 #[test]
 fn the_world_must_log_in() {

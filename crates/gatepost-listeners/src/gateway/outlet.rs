@@ -12,6 +12,22 @@ pub struct Handed {
     pub ticket: Option<Result<Ticket, StoreError>>,
 }
 
+/// Where a message goes that is no subscriber.
+#[derive(Debug, Clone, Copy)]
+pub enum Elsewhere<'a> {
+    /// The mailbox of this user.
+    Mailbox(&'a str),
+    /// The next hop.
+    NextHop {
+        /// For whom.
+        recipient: &'a str,
+        /// Whether it took the message.
+        is_taken: bool,
+        /// Its reply, or why there was none.
+        said: &'a str,
+    },
+}
+
 /// Takes publications, without waiting.
 pub trait Outlet: Send + Sync {
     /// Hands `publication` to everyone who subscribed to its topic.
@@ -22,5 +38,10 @@ pub trait Outlet: Send + Sync {
     fn publish_traced(&self, publication: Publication, message: MessageId) -> Handed {
         let _ = message;
         self.publish(publication)
+    }
+
+    /// Remembers beside it what became of `message` elsewhere.
+    fn note_elsewhere(&self, message: MessageId, elsewhere: Elsewhere<'_>) {
+        let _ = (message, elsewhere);
     }
 }

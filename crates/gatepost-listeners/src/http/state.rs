@@ -60,7 +60,7 @@ pub struct Stats {
     pub verdicts: Verdicts,
     /// Subscriptions held now.
     pub subscriptions: u64,
-    /// Sessions connected now.
+    /// Sessions connected now, with the readers of streams, as the list of sessions has them.
     pub sessions_connected: u64,
     /// Retained messages held now.
     pub retained: u64,

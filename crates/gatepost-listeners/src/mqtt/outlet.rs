@@ -1,10 +1,10 @@
 //! The broker as the gateway's outlet.
 
-use gatepost_broker::{Broker, Delivery};
+use gatepost_broker::{Broker, Delivery, StepOutcome};
 use gatepost_message::{MessageId, Publication};
 use gatepost_store::{StoreError, Ticket};
 
-use crate::gateway::{Handed, Outlet};
+use crate::gateway::{Elsewhere, Handed, Outlet};
 
 impl Outlet for Broker {
     fn publish(&self, publication: Publication) -> Handed {
@@ -13,6 +13,26 @@ impl Outlet for Broker {
 
     fn publish_traced(&self, publication: Publication, message: MessageId) -> Handed {
         handed(Broker::publish_traced(self, publication, message))
+    }
+
+    fn note_elsewhere(&self, message: MessageId, elsewhere: Elsewhere<'_>) {
+        match elsewhere {
+            Elsewhere::Mailbox(user) => {
+                Broker::note_elsewhere(self, message, user, "mailbox", StepOutcome::Kept, None);
+            }
+            Elsewhere::NextHop {
+                recipient,
+                is_taken,
+                said,
+            } => {
+                let outcome = if is_taken {
+                    StepOutcome::HandedOn
+                } else {
+                    StepOutcome::Refused
+                };
+                Broker::note_elsewhere(self, message, recipient, "next hop", outcome, Some(said));
+            }
+        }
     }
 }
 

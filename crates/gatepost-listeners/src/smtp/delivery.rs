@@ -20,7 +20,7 @@ use super::session::Session;
 use super::trace;
 use super::transaction::{Recipient, Transaction};
 use crate::forward::{HopError, HopReply};
-use crate::gateway::JudgedMail;
+use crate::gateway::{Elsewhere, JudgedMail};
 use crate::marks::{self, Known};
 use crate::together;
 
@@ -162,6 +162,7 @@ impl Delivery {
                     vec![reply::of_hop_error(&error)]
                 }
             };
+            note_next_hop(connection, mail.message().id, &group.forwards, &said);
             let places = group.places.iter().filter(|(_, forwarded)| *forwarded);
             for (turn, (place, _)) in places.enumerate() {
                 // One reply is for all; LMTP gave one for each.
@@ -225,6 +226,11 @@ impl Delivery {
         }
         let payload = connection.context.settings.payload;
         let outcome = gateway.carry_out(mail, payload).await;
+        if outcome.verdict.action.delivers() {
+            for user in &group.mailboxes {
+                gateway.note_elsewhere(id, Elsewhere::Mailbox(user));
+            }
+        }
         reply::of_verdict(id, &outcome.verdict)
     }
 
@@ -254,6 +260,29 @@ async fn send(
         return Ok(vec![refusal]);
     }
     relay.deliver(message, group.forwards.len()).await
+}
+
+/// Remembers for the message's story what the next hop said of each recipient.
+fn note_next_hop(
+    connection: &Connection<'_>,
+    message: MessageId,
+    forwards: &[String],
+    said: &[Reply],
+) {
+    for (turn, recipient) in forwards.iter().enumerate() {
+        // One reply is for all; LMTP gave one for each.
+        let Some(reply) = said.get(turn).or(said.last()) else {
+            continue;
+        };
+        let said = format!("{} {}", reply.code, reply.text.replace('\n', " "));
+        let elsewhere = Elsewhere::NextHop {
+            recipient,
+            is_taken: reply.code < 400,
+            said: &said,
+        };
+        let gateway = &connection.context.gateway;
+        gateway.note_elsewhere(message, elsewhere);
+    }
 }
 
 /// What a refusal by the next hop is in our words, for the journal.

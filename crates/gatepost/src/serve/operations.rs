@@ -102,17 +102,19 @@ fn step(step: &TraceStep) -> Value {
     json!({
         "client": &*step.client,
         "kind": step.kind,
-        "topic": step.topic.as_str(),
-        "qos": step.qos.level(),
+        "topic": step.published.as_ref().map(|(topic, _)| topic.as_str()),
+        "qos": step.published.as_ref().map(|(_, qos)| qos.level()),
         "outcome": step.outcome.name(),
         "cause": cause,
+        "said": step.said.as_deref(),
         "unix_ms": unix_ms(step.since),
     })
 }
 
 /// The story of a message that the journal does not have.
 fn unjudged(id: MessageId, steps: &[TraceStep], more: u64) -> Value {
-    let topic = steps.first().map(|step| step.topic.as_str());
+    let published = steps.iter().find_map(|step| step.published.as_ref());
+    let topic = published.map(|(topic, _)| topic.as_str());
     json!({
         "id": id.to_string(),
         "unix_ms": unix_ms(id.time()),

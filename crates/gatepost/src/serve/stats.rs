@@ -103,7 +103,7 @@ impl StatsKeeper {
             dropped: broker.dropped_total(),
             verdicts: named(verdicts),
             subscriptions: broker.subscriptions as u64,
-            sessions_connected: broker.sessions_connected,
+            sessions_connected: broker.sessions_connected + broker.readers,
             retained: broker.retained as u64,
             quarantined: verdicts[Action::Quarantine as usize],
             memory_bytes: memory_bytes(),

@@ -42,13 +42,16 @@ export function showTraffic(stats) {
   const outgoing = stats.map((sample) => sample.deliveries_per_second);
   const top = scaleTop(Math.max(...incoming, ...outgoing, 1));
   const base = height - 16;
+  // Room for the uppermost label.
+  const reach = base - 14;
   const parts = [0, 0.5, 1].flatMap((share) => {
-    const y = base - share * base;
+    const y = base - share * reach;
     const label = shape("text", { x: 0, y: y - 4 });
     label.textContent = share ? rate(top * share) : "";
     return [shape("line", { x1: 0, x2: width, y1: y, y2: y, class: "rule" }), label];
   });
-  parts.push(...curve(outgoing, width, base, top, "out"), ...curve(incoming, width, base, top, "in"));
+  const edge = (top * base) / reach;
+  parts.push(...curve(outgoing, width, base, edge, "out"), ...curve(incoming, width, base, edge, "in"));
   for (const [x, anchor, words] of [[0, "start", "2 minutes ago"], [width, "end", "now"]]) {
     const label = shape("text", { x, y: height - 2, "text-anchor": anchor });
     label.textContent = words;

@@ -5,6 +5,7 @@ import { cell, day, element, known, mono, number, plural, table, time, whole } f
 const OUTCOMES = {
   sent: "sent", waiting: "not yet acknowledged", acknowledged: "acknowledged", away: "away: QoS 0 is for who is there",
   session_ended: "session ended before it was acknowledged", dropped: "dropped",
+  kept: "in the mailbox", handed_on: "handed on", refused: "refused",
 };
 const CAUSES = {
   outbox_full: "its socket took too little", queue_full: "its queue was full", stalled: "it took nothing for too long",
@@ -61,12 +62,12 @@ async function showSteps(id, place) {
     return;
   }
   if (!steps.length) return;
-  const outcome = (step) => element("span", { class: step.outcome === "dropped" ? "outcome warn" : "outcome " + step.outcome },
-    OUTCOMES[step.outcome] + (step.cause ? `: ${CAUSES[step.cause] ?? step.cause}` : ""));
-  place.replaceChildren(table("What became of it at each subscriber",
-    [["Subscriber"], ["Topic"], ["QoS", "number"], ["What became of it"], ["At", "number"]],
+  const outcome = (step) => element("span", { class: ["dropped", "refused"].includes(step.outcome) ? "outcome warn" : "outcome " + step.outcome },
+    OUTCOMES[step.outcome] + (step.cause ? `: ${CAUSES[step.cause] ?? step.cause}` : "") + (step.said ? `: ${step.said}` : ""));
+  place.replaceChildren(table("Where it went, and what became of it there",
+    [["To"], ["Topic"], ["QoS", "number"], ["What became of it"], ["At", "number"]],
     steps.map((step) => [
-      cell(element("span", {}, step.client, element("span", { class: "quiet" }, " " + step.kind))), cell(mono(step.topic)),
-      cell(step.qos, "number"), cell(outcome(step)), cell(time(step.unix_ms), "number")])));
+      cell(element("span", {}, step.client, element("span", { class: "quiet" }, " " + step.kind))), cell(step.topic ? mono(step.topic) : ""),
+      cell(step.qos ?? "", "number"), cell(outcome(step)), cell(time(step.unix_ms), "number")])));
   if (more) place.append(element("p", { class: "quiet" }, `and ${number(more)} more`));
 }
