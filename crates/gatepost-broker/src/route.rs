@@ -34,9 +34,7 @@ impl Route {
             Subscription::Reader(queue) => route.readers.push(queue.clone()),
         });
         // One reader may match by several of its filters.
-        route
-            .readers
-            .sort_unstable_by_key(|queue| Arc::as_ptr(queue));
+        route.readers.sort_unstable_by_key(Arc::as_ptr);
         route
             .readers
             .dedup_by(|later, earlier| Arc::ptr_eq(later, earlier));

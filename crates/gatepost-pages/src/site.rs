@@ -202,7 +202,7 @@ impl Site {
 
     /// Empties the cache: the next request of each path reads its file again.
     pub(crate) fn reload(&self) {
-        self.clear(&mut self.cache.write());
+        retire_all(&mut self.cache.write());
         self.cached_bytes.store(0, Ordering::Relaxed);
     }
 
@@ -380,7 +380,7 @@ impl Site {
         let total = self.cached_bytes.fetch_add(added, Ordering::Relaxed) + added;
         if total > self.settings.cache_max.as_usize() {
             // Rare and simple: what is in use comes back with its next request.
-            self.clear(&mut cache);
+            retire_all(&mut cache);
             self.cached_bytes.store(added, Ordering::Relaxed);
         }
         if let Some(replaced) = cache.insert(path.into(), Arc::clone(entry)) {
@@ -388,17 +388,17 @@ impl Site {
         }
     }
 
-    fn clear(&self, cache: &mut HashMap<Box<str>, Arc<Entry>>) {
-        for (_, entry) in cache.drain() {
-            entry.checked.retire();
+    fn forget(&self, path: &str) {
+        // Most unknown paths are not even here: no need to hold up the others.
+        let is_known = self.cache.read().contains_key(path);
+        if is_known && let Some(forgotten) = self.cache.write().remove(path) {
+            forgotten.checked.retire();
         }
     }
+}
 
-    fn forget(&self, path: &str) {
-        if self.cache.read().contains_key(path) {
-            if let Some(forgotten) = self.cache.write().remove(path) {
-                forgotten.checked.retire();
-            }
-        }
+fn retire_all(cache: &mut HashMap<Box<str>, Arc<Entry>>) {
+    for (_, entry) in cache.drain() {
+        entry.checked.retire();
     }
 }

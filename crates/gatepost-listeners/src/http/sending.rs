@@ -31,7 +31,7 @@ pub(super) struct Part<'a> {
     pub(super) file: Option<(&'a MemoryFile, u64)>,
 }
 
-impl<'a> Part<'a> {
+impl Part<'_> {
     /// What follows the first `count` bytes.
     fn after(self, count: usize) -> Self {
         Self {
