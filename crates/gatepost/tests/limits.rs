@@ -411,7 +411,7 @@ fn a_procedure_that_wants_too_much_memory_leaves_its_page_whole() {
 #[test]
 fn a_slow_reader_of_events_misses_nothing_untold() {
     const EVENTS: u64 = 3_000;
-    let gateway = start("broker.stream_messages_max = 100\n");
+    let mut gateway = start("broker.stream_messages_max = 100\n");
     let mut reader = connect(gateway.address("http"));
     let ask = "GET /topics/flood?data=payload&since=none HTTP/1.1\r\nHost: localhost\r\n\
                Accept: text/event-stream\r\n\r\n";
