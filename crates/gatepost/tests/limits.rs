@@ -418,9 +418,10 @@ fn a_slow_reader_of_events_misses_nothing_untold() {
     converse(&mut reader, ask.as_bytes(), b"retry: 1000\n\n");
     // 24 MB, more than a socket holds.
     let filling = "x".repeat(8_000);
-    let lines: String = (1..=EVENTS)
+    let lines: Vec<String> = (1..=EVENTS)
         .map(|number| format!("{number} {filling}\n"))
         .collect();
+    let lines = lines.concat();
     let port = gateway.port("mqtt");
     let arguments = ["-p", &port, "-t", "flood", "-q", "1", "-l"];
     let output = run("mosquitto_pub", &arguments, lines.as_bytes());
