@@ -7,7 +7,15 @@ use std::collections::HashSet;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AddressList {
     exact: HashSet<String>,
+    /// What stands behind the `*` of `*@example.com`: most wildcards are such.
+    hosts: HashSet<String>,
     globs: HashSet<String>,
+}
+
+/// What stands behind the `*` of a word such as `*@example.com`.
+fn host(word: &str) -> Option<&str> {
+    let host = word.strip_prefix('*')?;
+    (host.starts_with('@') && !host.contains(['*', '?'])).then_some(host)
 }
 
 impl AddressList {
@@ -15,7 +23,9 @@ impl AddressList {
     pub(crate) fn add(&mut self, text: &str) {
         for word in text.split_ascii_whitespace() {
             let word = word.to_ascii_lowercase();
-            if word.contains(['*', '?']) {
+            if let Some(host) = host(&word) {
+                self.hosts.insert(host.to_owned());
+            } else if word.contains(['*', '?']) {
                 self.globs.insert(word);
             } else {
                 self.exact.insert(word);
@@ -28,23 +38,43 @@ impl AddressList {
         for word in text.split_ascii_whitespace() {
             let word = word.to_ascii_lowercase();
             self.exact.remove(&word);
+            if let Some(host) = host(&word) {
+                self.hosts.remove(host);
+            }
             self.globs.remove(&word);
         }
     }
 
     /// Whether nothing is in it.
     pub(crate) fn is_empty(&self) -> bool {
-        self.exact.is_empty() && self.globs.is_empty()
+        self.exact.is_empty() && self.hosts.is_empty() && self.globs.is_empty()
     }
 
     /// Whether an address is in it, in any case.
     pub(crate) fn contains(&self, address: &[u8]) -> bool {
         let address = String::from_utf8_lossy(address).to_ascii_lowercase();
         self.exact.contains(&address)
+            || self.has_host(&address)
             || self
                 .globs
                 .iter()
                 .any(|glob| fits(glob.as_bytes(), address.as_bytes()))
+    }
+
+    /// Whether an address in lower case ends in one of the hosts; see [`fits`] for line feeds.
+    fn has_host(&self, address: &str) -> bool {
+        let address = address.strip_suffix('\n').unwrap_or(address);
+        let ends = address.match_indices('@').map(|(sign, _)| sign);
+        let mut ends = ends.take_while(|&sign| {
+            !address
+                .get(..sign)
+                .is_some_and(|before| before.contains('\n'))
+        });
+        !self.hosts.is_empty()
+            && ends.any(|sign| {
+                let end = address.get(sign..).unwrap_or_default();
+                self.hosts.contains(end)
+            })
     }
 }
 
@@ -136,5 +166,11 @@ mod tests {
         list.add("a@b.c *@D.e ?@f.g");
         assert!(list.contains(b"A@b.c") && list.contains(b"x.y@d.e") && list.contains(b"x@f.g"));
         assert!(!list.contains(b"xx@f.g") && !list.contains(b"a@bxc"));
+        assert!(
+            list.contains(b"@d.e") && list.contains(b"x@y@d.e\n") && !list.contains(b"x@d.e.f")
+        );
+        assert!(!list.contains(b"x\n@d.e") && !list.contains(b"@d.e\n\n"));
+        list.remove("*@d.e");
+        assert!(!list.contains(b"x.y@d.e"));
     }
 }

@@ -183,12 +183,9 @@ impl Collapser {
         let bytes = text.as_bytes();
         self.touched |= !bytes.is_empty();
         let (mut from, mut at) = (0, 0);
-        while let Some(&byte) = bytes.get(at) {
-            // Anything that is surely no white space and no NUL.
-            if byte > b' ' && byte < 0x80 {
-                at += 1;
-                continue;
-            }
+        while let Some(ordinary) = bytes.get(at..).map(ordinary_length) {
+            at += ordinary;
+            let Some(&byte) = bytes.get(at) else { break };
             let length = if byte >= 0x80 && !self.characters {
                 0
             } else {
@@ -207,15 +204,7 @@ impl Collapser {
                 self.out.push(b'\n');
                 at += 1;
             } else {
-                if byte == b' '
-                    && matches!(bytes.get(at + 1), Some(b'!'..=0x7f))
-                    && self.run.is_empty()
-                {
-                    // One blank between words: nearly all white space is that.
-                    self.out.push(b' ');
-                } else {
-                    self.run.add(byte);
-                }
+                self.run.add(byte);
                 at += length;
             }
             from = at;
@@ -272,6 +261,24 @@ impl Run {
             }
             (_, 0) => self.before = true,
             _ => self.after = true,
+        }
+    }
+}
+
+/// How many bytes at the start of a text stay as they are: what is surely no white space and no NUL,
+/// and single blanks after it and before it.
+fn ordinary_length(bytes: &[u8]) -> usize {
+    let is_plain = |byte: &u8| matches!(byte, b'!'..=0x7f);
+    let mut at = 0;
+    loop {
+        let rest = bytes.get(at..).unwrap_or_default();
+        at += rest
+            .iter()
+            .position(|byte| !is_plain(byte))
+            .unwrap_or(rest.len());
+        match bytes.get(at..) {
+            Some([b' ', next, ..]) if at > 0 && is_plain(next) => at += 2,
+            _ => return at,
         }
     }
 }

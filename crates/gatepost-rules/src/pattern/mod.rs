@@ -13,20 +13,23 @@ mod byte_set;
 mod check;
 mod class;
 mod delimited;
+mod lead;
 mod literals;
 mod node;
 mod parser;
 mod pcre;
+mod plain;
 mod sharing;
 mod template;
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::screen::{Beginnings, starts_anchored};
 use automaton::Automaton;
 pub(crate) use byte_set::ByteSet;
 pub use check::check_any_pattern;
+use lead::Lead;
 pub(crate) use node::{Assertion, Greed, Node};
 pub(crate) use parser::Modifiers;
 use pcre::{Error, Use};
@@ -44,6 +47,13 @@ const SEARCH_STEPS_MAX: usize = 100_000_000;
 const PLACE_STEPS_MAX: u32 = 20_000;
 /// Steps that one place may take at all, a few milliseconds; then the pattern is at its limit.
 const STEPS_MAX: u32 = 500_000;
+/// What it costs to ask whether a match may begin at a place, and to try the pattern there, beside the
+/// same for a byte that PCRE2 searches: about a third of a nanosecond is one.
+const PLACE_ASKED_COST: usize = 24;
+const PLACE_TRIED_COST: usize = 180;
+const BYTE_SEARCHED_COST: usize = 10;
+/// What may be spent on places before that is compared.
+const PLACES_COST_MIN: usize = 1500;
 /// What a place that was tried for itself counts as, in bytes that were searched.
 const PLACE_BYTES: usize = 4 * 1024;
 /// The same for a place at which the pattern backtracks a lot: the clock is read for each.
@@ -64,17 +74,10 @@ pub(crate) struct Pattern {
     anchored: OnceLock<Result<pcre::Code, Box<str>>>,
     /// With what matches begin.
     lead: OnceLock<Box<Lead>>,
+    /// Whether searches do without the lead: matches may begin nearly anywhere.
+    leads_nowhere: AtomicBool,
     /// For long texts; `None` inside if there is no automaton that finds the same.
     automaton: OnceLock<Option<Box<Automaton>>>,
-}
-
-/// With what the matches of a pattern begin; `None` where one may be empty.
-#[derive(Debug)]
-struct Lead {
-    first: Option<ByteSet>,
-    beginnings: Option<Beginnings>,
-    /// Whether matches begin at the start of a text only.
-    is_anchored: bool,
 }
 
 /// A search gave up before it knew.
@@ -104,6 +107,8 @@ impl Pattern {
             code: OnceLock::new(),
             anchored: OnceLock::new(),
             lead: OnceLock::new(),
+            // `\G` stands where a search begins, and not at each place.
+            leads_nowhere: AtomicBool::new(memchr::memmem::find(body, b"\\G").is_some()),
             automaton: OnceLock::new(),
         })
     }
@@ -170,7 +175,8 @@ impl Pattern {
         start: usize,
         mut go_on: impl FnMut(usize) -> bool,
     ) -> Result<Found, LimitReached> {
-        if start == 0 && self.lead().misses(text) {
+        let lead = self.lead();
+        if lead.misses(text, start) {
             return Ok(None);
         }
         let is_long = text.len() > LONG_TEXT_BYTES;
@@ -180,7 +186,7 @@ impl Pattern {
             return Ok(automaton.find(text, start));
         }
         if !is_long {
-            return self.search(text, start, &mut go_on);
+            return self.search_by_lead(lead, text, start, &mut go_on);
         }
         for from in (start..=text.len()).step_by(SLICE_BYTES) {
             let end = text.len().min(from.saturating_add(2 * SLICE_BYTES));
@@ -197,6 +203,43 @@ impl Pattern {
                 }
                 None => {}
             }
+        }
+        Ok(None)
+    }
+
+    /// The first match, by trying the places at which one may begin, as long as they are few.
+    fn search_by_lead(
+        &self,
+        lead: &Lead,
+        text: &[u8],
+        start: usize,
+        go_on: &mut impl FnMut(usize) -> bool,
+    ) -> Result<Found, LimitReached> {
+        if !lead.tells() || self.leads_nowhere.load(Ordering::Relaxed) {
+            return self.search(text, start, go_on);
+        }
+        let mut places = lead.places(text);
+        let (mut at, mut cost) = (start, 0);
+        while let Some(place) = places.skip(at, text.len()) {
+            if let Some(plain) = &lead.plain {
+                if let Some(end) = plain.end_at(text, place) {
+                    return Ok(Some((place, end)));
+                }
+            } else {
+                if cost > PLACES_COST_MIN + (place - start) * BYTE_SEARCHED_COST {
+                    self.leads_nowhere.store(true, Ordering::Relaxed);
+                    return self.search(text, place, go_on);
+                }
+                cost += PLACE_ASKED_COST;
+                if places.may_begin(place) {
+                    cost += PLACE_TRIED_COST;
+                    let found = try_place(self.anchored()?, text, place, go_on)?;
+                    if found.is_some() {
+                        return Ok(found);
+                    }
+                }
+            }
+            at = place + 1;
         }
         Ok(None)
     }
@@ -237,29 +280,26 @@ impl Pattern {
         mut go_on: impl FnMut(usize) -> bool,
     ) -> Result<(bool, u32), LimitReached> {
         let lead = self.lead();
+        let mut candidates = lead.places(text);
+        let (mut at, last) = places.into_inner();
         let mut tried = 0;
-        for place in places {
-            if lead.begins_otherwise(text, place) {
-                continue;
-            }
+        while let Some(place) = candidates.next(at, last) {
             tried += 1;
-            if try_place(self.anchored()?, text, place, &mut go_on)?.is_some() {
+            let begins = match &lead.plain {
+                Some(plain) => plain.end_at(text, place).is_some(),
+                None => try_place(self.anchored()?, text, place, &mut go_on)?.is_some(),
+            };
+            if begins {
                 return Ok((true, tried));
             }
+            at = place + 1;
         }
         Ok((false, tried))
     }
 
     /// A pattern is only compiled once a place was met that begins as its matches do.
     fn lead(&self) -> &Lead {
-        self.lead.get_or_init(|| {
-            let tree = self.read();
-            Box::new(Lead {
-                first: tree.first_bytes(),
-                is_anchored: starts_anchored(&tree),
-                beginnings: Beginnings::of(tree),
-            })
-        })
+        self.lead.get_or_init(|| Box::new(Lead::of(self.read())))
     }
 
     fn anchored(&self) -> Result<&pcre::Code, LimitReached> {
@@ -267,21 +307,6 @@ impl Pattern {
         let made = self.anchored.get_or_init(make);
         made.as_ref()
             .map_err(|reason| LimitReached(reason.to_string()))
-    }
-}
-
-impl Lead {
-    /// Whether a text surely has no match.
-    fn misses(&self, text: &[u8]) -> bool {
-        self.is_anchored && self.begins_otherwise(text, 0)
-    }
-
-    /// Whether no match begins with the bytes at a place.
-    fn begins_otherwise(&self, text: &[u8], place: usize) -> bool {
-        let fits = |first: &ByteSet| text.get(place).is_some_and(|&byte| first.contains(byte));
-        let begins = |beginnings: &Beginnings| beginnings.may_begin(text, place);
-        self.first.as_ref().is_some_and(|first| !fits(first))
-            || self.beginnings.as_ref().is_some_and(|all| !begins(all))
     }
 }
 

@@ -10,6 +10,9 @@
 //! be empty but for one entry in seventy, and mail leads to so many of them that the rows would not fit
 //! into any cache. So their steps are kept by state and byte, scattered by their hash.
 //!
+//! A step names the state it leads to by where its row begins, so that a byte costs one load from the
+//! table of classes, one from the rows, and no multiplication.
+//!
 //! A step is written once, whole, and read with acquire ordering, so a search that reads it sees the
 //! state it leads to. At most half of the places for scattered steps are taken, so looking for one ends.
 
@@ -27,16 +30,18 @@ const STATES_AT_FIRST: usize = 32;
 /// States beyond which a table begins anew; tests meet it.
 const STATES_MAX: usize = if cfg!(test) { 1024 } else { 64 * 1024 };
 /// States that have a row.
-const ROWS_MAX: usize = if cfg!(test) { 64 } else { 256 };
+const ROWS_MAX: usize = if cfg!(test) { 64 } else { 2048 };
 /// Places for scattered steps, for each state.
 const STEPS_PER_STATE: usize = 8;
 /// Where a step leads that is not known yet.
 const UNKNOWN: u32 = u32::MAX;
 /// Marks steps that lead to a state in which fragments end.
 const ENDS: u32 = 1 << 31;
+/// Marks states without a row: the rest is the state's number, and elsewhere the place of its row.
+const FAR: u32 = 1 << 30;
 /// Marks steps that lead to a state without positions, from which nothing leads on where all
 /// fragments stand at the start of a text.
-const NOWHERE: u32 = 1 << 30;
+const NOWHERE: u32 = 1 << 29;
 /// A place without a step.
 const EMPTY: u64 = u64::MAX;
 
@@ -59,15 +64,15 @@ pub(crate) trait Visitor {
 
 #[derive(Debug)]
 struct Table {
-    /// Where each class leads from each of the first states: the number of a state, with [`ENDS`] and
-    /// [`NOWHERE`].
+    /// Where each class leads from each of the first states: a state (see [`Table::named`]), with
+    /// [`ENDS`] and [`NOWHERE`].
     rows: Box<[AtomicU32]>,
     /// Places in a row.
     classes: usize,
     /// States that have a row.
     row_states: u32,
     /// Where the states without a row lead: each a key in the upper half (see [`key`]) and in the lower
-    /// the number of a state, marked as in the rows. As many as a power of two, or none where all states
+    /// a state, marked as in the rows. As many as a power of two, or none where all states
     /// have rows.
     steps: Box<[AtomicU64]>,
     states: Box<[OnceLock<Arc<State>>]>,
@@ -124,20 +129,40 @@ impl Table {
         self.states.get(number as usize)?.get()
     }
 
-    fn row_place(&self, state: u32, class: u8) -> Option<&AtomicU32> {
-        self.rows
-            .get(state as usize * self.classes + usize::from(class))
+    /// The state as steps name it: where its row begins, or its number with [`FAR`].
+    fn named(&self, number: u32) -> u32 {
+        if number < self.row_states {
+            number * self.classes as u32
+        } else {
+            number | FAR
+        }
     }
 
-    /// Where a byte of `class` leads.
+    /// The number of a state that a step named.
+    fn number(&self, state: u32) -> u32 {
+        if state & FAR == 0 {
+            state / self.classes as u32
+        } else {
+            state & !FAR
+        }
+    }
+
+    /// Where a byte of `class` leads from the state whose row begins at a place.
+    #[inline]
+    fn near_step(&self, row: usize, class: u8) -> u32 {
+        self.rows
+            .get(row.wrapping_add(usize::from(class)))
+            .map_or(UNKNOWN, |step| step.load(Ordering::Acquire))
+    }
+
+    /// Where a byte of `class` leads from a state.
     #[inline]
     fn step(&self, state: u32, class: u8) -> u32 {
-        if state < self.row_states {
-            return self
-                .row_place(state, class)
-                .map_or(UNKNOWN, |step| step.load(Ordering::Acquire));
+        if state & FAR == 0 {
+            self.near_step(state as usize, class)
+        } else {
+            self.scattered(key(state & !FAR, class))
         }
-        self.scattered(key(state, class))
     }
 
     fn scattered(&self, key: u32) -> u32 {
@@ -158,13 +183,13 @@ impl Table {
 
     /// Notes a step that is not known yet; there is room. Whether it is a scattered one.
     fn insert(&self, state: u32, class: u8, to: u32) -> bool {
-        if state < self.row_states {
-            if let Some(step) = self.row_place(state, class) {
+        if state & FAR == 0 {
+            if let Some(step) = self.rows.get(state as usize + usize::from(class)) {
                 step.store(to, Ordering::Release);
             }
             return false;
         }
-        self.scatter(key(state, class), to);
+        self.scatter(key(state & !FAR, class), to);
         true
     }
 
@@ -239,15 +264,32 @@ impl Automaton {
 
     /// Tells the visitor of each fragment in `text`, in order of their ends.
     pub(crate) fn search(&self, text: &[u8], visitor: &mut impl Visitor) -> Result<(), Stopped> {
+        let class_of = &self.positions.class_of;
         let mut table = self.table.load();
         let mut state = 0;
-        for (at, &byte) in text.iter().enumerate() {
-            let class = self.positions.class_of[usize::from(byte)];
-            let mut to = table.step(state, class);
-            if to & ENDS == 0 {
-                state = to & !NOWHERE;
-                continue;
-            }
+        let mut bytes = text.iter().enumerate();
+        loop {
+            let (at, class, mut to) = if state & FAR == 0 {
+                let mut row = state as usize;
+                let met = bytes.by_ref().find_map(|(at, &byte)| {
+                    let class = class_of[usize::from(byte)];
+                    let to = table.near_step(row, class);
+                    if to >= FAR {
+                        return Some((at, class, to));
+                    }
+                    row = (to & !NOWHERE) as usize;
+                    None
+                });
+                state = row as u32;
+                let Some(met) = met else { return Ok(()) };
+                met
+            } else {
+                let Some((at, &byte)) = bytes.next() else {
+                    return Ok(());
+                };
+                let class = class_of[usize::from(byte)];
+                (at, class, table.step(state, class))
+            };
             if to == UNKNOWN {
                 if !visitor.goes_on() {
                     return Err(Stopped);
@@ -257,36 +299,21 @@ impl Automaton {
             }
             state = to & !(ENDS | NOWHERE);
             if to & ENDS != 0 {
-                let owners = table.state(state).map_or(&[][..], |state| &state.owners);
+                let number = table.number(state);
+                let owners = table.state(number).map_or(&[][..], |state| &state.owners);
                 for &owner in owners {
                     visitor.ended(owner, at + 1);
                 }
             }
         }
-        Ok(())
     }
 
-    /// Whether a fragment that stands at the start of a text does so; for automata of such fragments
-    /// only.
-    pub(super) fn has_beginning(&self, text: &[u8]) -> bool {
-        let mut table = self.table.load();
-        let mut state = 0;
-        for &byte in text {
-            let class = self.positions.class_of[usize::from(byte)];
-            let mut to = table.step(state, class);
-            if to == UNKNOWN {
-                let found = self.find_out(&table, state, class);
-                (table, to) = (arc_swap::Guard::from_inner(found.0), found.1);
-            }
-            if to & ENDS != 0 {
-                return true;
-            }
-            if to & NOWHERE != 0 {
-                return false;
-            }
-            state = to;
+    /// Reads many texts with one look at the table.
+    pub(super) fn reader(&self) -> Reader<'_> {
+        Reader {
+            automaton: self,
+            table: self.table.load(),
         }
-        false
     }
 
     /// Finds out where a byte of `class` leads from a state. Returns the table to go on with, and
@@ -294,10 +321,11 @@ impl Automaton {
     #[cold]
     fn find_out(&self, table: &Arc<Table>, state: u32, class: u8) -> (Arc<Table>, u32) {
         let mut growth = self.growth.lock();
-        let from = table.state(state);
+        let number = table.number(state);
+        let from = table.state(number);
         let mut current = self.table.load_full();
         // Of the same line of tables, the state has the same number in the current one.
-        let is_known = |current: &Table| match (from, current.state(state)) {
+        let is_known = |current: &Table| match (from, current.state(number)) {
             (Some(from), Some(same)) => Arc::ptr_eq(from, same),
             _ => false,
         };
@@ -319,7 +347,7 @@ impl Automaton {
         };
         current = self.with_room(current, &mut growth);
         let known = growth.numbers.get(&positions[..]).copied();
-        let number = known.unwrap_or_else(|| {
+        let next = known.unwrap_or_else(|| {
             // State 0 is not among the numbers.
             let number = growth.numbers.len() as u32 + 1;
             let positions: Arc<[Position]> = positions.into();
@@ -332,7 +360,7 @@ impl Automaton {
             growth.numbers.insert(positions, number);
             number
         });
-        let to = number | marks;
+        let to = current.named(next) | marks;
         if is_known(&current) && current.insert(state, class, to) {
             growth.steps += 1;
         }
@@ -357,5 +385,34 @@ impl Automaton {
         let next = Arc::new(next);
         self.table.store(Arc::clone(&next));
         next
+    }
+}
+
+/// Asks an automaton of fragments that stand at the start of a text.
+pub(super) struct Reader<'a> {
+    automaton: &'a Automaton,
+    table: arc_swap::Guard<Arc<Table>>,
+}
+
+impl Reader<'_> {
+    /// Whether a fragment stands at the start of a text.
+    pub(super) fn has_beginning(&mut self, text: &[u8]) -> bool {
+        let mut state = 0;
+        for &byte in text {
+            let class = self.automaton.positions.class_of[usize::from(byte)];
+            let mut to = self.table.step(state, class);
+            if to == UNKNOWN {
+                let found = self.automaton.find_out(&self.table, state, class);
+                (self.table, to) = (arc_swap::Guard::from_inner(found.0), found.1);
+            }
+            if to & ENDS != 0 {
+                return true;
+            }
+            if to & NOWHERE != 0 {
+                return false;
+            }
+            state = to;
+        }
+        false
     }
 }

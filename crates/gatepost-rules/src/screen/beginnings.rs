@@ -8,7 +8,7 @@
 //! Invariant: where the pattern matches, the automaton says yes. What it cannot follow (looking
 //! around, references, all beyond its depth) it takes as matched.
 
-use super::automaton::Automaton;
+use super::automaton::{Automaton, Reader};
 use super::positions::{AT_START, Builder, Owner, Position, in_order};
 use super::widen;
 use crate::pattern::Node;
@@ -46,8 +46,18 @@ impl Beginnings {
         Some(Self(Automaton::new(walk.builder)))
     }
 
+    /// To ask for many places of texts.
+    pub(crate) fn reader(&self) -> BeginningsReader<'_> {
+        BeginningsReader(self.0.reader())
+    }
+}
+
+/// Asks where matches may begin.
+pub(crate) struct BeginningsReader<'a>(Reader<'a>);
+
+impl BeginningsReader<'_> {
     /// Whether a match may begin at a place of a text.
-    pub(crate) fn may_begin(&self, text: &[u8], place: usize) -> bool {
+    pub(crate) fn may_begin(&mut self, text: &[u8], place: usize) -> bool {
         text.get(place..)
             .is_some_and(|rest| self.0.has_beginning(rest))
     }
@@ -154,7 +164,8 @@ mod tests {
         ] {
             let beginnings = beginnings(pattern).expect(pattern);
             for _ in 0..2 {
-                assert_eq!(beginnings.may_begin(text, 0), expected, "{pattern}");
+                let may_begin = beginnings.reader().may_begin(text, 0);
+                assert_eq!(may_begin, expected, "{pattern}");
             }
         }
     }

@@ -20,9 +20,9 @@ mod sample;
 mod widen;
 
 pub(crate) use automaton::{Automaton, Visitor};
-pub(crate) use beginnings::Beginnings;
+pub(crate) use beginnings::{Beginnings, BeginningsReader};
 pub(crate) use positions::{Builder, Owner};
-pub(crate) use required::{Fragment, Run, Window, required, required_run, starts_anchored};
+pub(crate) use required::{Fragment, Run, Window, required, required_run};
 pub(crate) use widen::widen;
 
 #[cfg(test)]

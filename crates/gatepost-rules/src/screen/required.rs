@@ -506,7 +506,7 @@ impl<'n> Pieces<'n> {
 }
 
 /// Whether a node matches at the start of a text only.
-pub(crate) fn starts_anchored(node: &Node) -> bool {
+fn starts_anchored(node: &Node) -> bool {
     match node {
         Node::Assertion(Assertion::TextStart) => true,
         Node::Capture { inner, .. } | Node::Atomic(inner) => starts_anchored(inner),
