@@ -1,5 +1,5 @@
 //! What a scan costs: `throughput [--rounds N] [--threads N] [--rules DIR]… [--no-deadline]
-//! [--show-limited] MESSAGES…`.
+//! [--show-limited] [--warm-up] MESSAGES…`.
 //!
 //! Reads all messages below the paths, scans them in rounds and prints for each round the CPU time
 //! (from the scheduler's books, which hold on a busy machine too) and the memory held after it. The
@@ -17,6 +17,7 @@ struct Arguments {
     rounds: usize,
     threads: usize,
     show_limited: bool,
+    warm_up: bool,
     settings: RulesSettings,
     rules: Vec<PathBuf>,
     messages: Vec<PathBuf>,
@@ -27,6 +28,7 @@ fn arguments() -> Arguments {
         rounds: 3,
         threads: 1,
         show_limited: false,
+        warm_up: false,
         settings: RulesSettings::default(),
         rules: Vec::new(),
         messages: Vec::new(),
@@ -36,6 +38,7 @@ fn arguments() -> Arguments {
         let mut value = || words.next().expect("the option has a value");
         match word.as_str() {
             "--rounds" => arguments.rounds = value().parse().expect("rounds are a number"),
+            "--warm-up" => arguments.warm_up = true,
             "--show-limited" => arguments.show_limited = true,
             // For runs in an emulator that counts instructions.
             "--no-deadline" => arguments.settings.max_time = Period::seconds(3600),
@@ -94,19 +97,33 @@ fn main() {
         (cpu_ns() - cpu) as f64 / 1e6,
         memory_kb("VmRSS") - before,
     );
+    if arguments.warm_up {
+        let cpu = cpu_ns();
+        rules.warm_up();
+        let cpu_ms = (cpu_ns() - cpu) as f64 / 1e6;
+        println!(
+            "warmed up in {cpu_ms:.0} ms of CPU, {} KB",
+            memory_kb("VmRSS") - before
+        );
+    }
     for round in 1..=arguments.rounds {
         let next = AtomicUsize::new(0);
         let scan_some = || {
             let cpu = cpu_ns();
             let (mut hits, mut limited, mut slowest) = (0, 0, (0, 0));
+            let mut first = 0;
             loop {
                 let index = next.fetch_add(1, Ordering::Relaxed);
                 let Some(message) = messages.get(index) else {
-                    return (cpu_ns() - cpu, hits, limited, slowest);
+                    return (cpu_ns() - cpu, hits, limited, slowest, first);
                 };
                 let begin = cpu_ns();
                 let report = rules.scan(message, &ScanContext::default());
-                slowest = slowest.max((cpu_ns() - begin, index));
+                let took = cpu_ns() - begin;
+                if index == 0 {
+                    first = took;
+                }
+                slowest = slowest.max((took, index));
                 hits += report.hits.len();
                 limited += report.limited.len();
                 if arguments.show_limited && !report.limited.is_empty() {
@@ -130,6 +147,7 @@ fn main() {
         let cpu: u64 = results.iter().map(|result| result.0).sum();
         let hits: usize = results.iter().map(|result| result.1).sum();
         let limited: usize = results.iter().map(|result| result.2).sum();
+        let first = results.iter().map(|result| result.4).sum::<u64>();
         let slowest = results
             .iter()
             .map(|result| result.3)
@@ -137,11 +155,12 @@ fn main() {
             .unwrap_or((0, 0));
         println!(
             "round {round}: {:.1} µs of CPU a message, {:.0} messages/s by the clock, {hits} hits, \
-             {limited} limited, {} KB (at most {}), slowest {:.1} ms {}",
+             {limited} limited, {} KB (at most {}), first {:.1} ms, slowest {:.1} ms {}",
             cpu as f64 / 1e3 / messages.len() as f64,
             messages.len() as f64 / wall.as_secs_f64(),
             memory_kb("VmRSS") - before,
             memory_kb("VmHWM"),
+            first as f64 / 1e6,
             slowest.0 as f64 / 1e6,
             arguments
                 .messages

@@ -42,6 +42,7 @@ mod settings;
 mod shortcircuit;
 mod survey;
 mod users;
+mod warm_up;
 
 pub use learning::{Learning, LearningSettings, TeachError, Teaching};
 #[doc(hidden)]

@@ -47,6 +47,9 @@ pub struct RulesSettings {
     /// The processor time that one message's scan may take, so that a busy machine changes no
     /// verdict; rules that did not get their turn are reported.
     pub max_time: Period,
+    /// A server scans a few messages of its own when it has loaded rules, so that nobody waits
+    /// for what the first messages have compiled.
+    pub warm_up: bool,
 }
 
 impl RulesSettings {
@@ -80,6 +83,7 @@ impl Default for RulesSettings {
             max_size: ByteSize::mebibytes(64),
             mail: MailLimits::default(),
             max_time: Period::milliseconds(1500),
+            warm_up: true,
         }
     }
 }

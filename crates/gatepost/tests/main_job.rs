@@ -167,7 +167,10 @@ fn journal_tells_the_reasons(gateway: &Gateway, cases: &[Case]) {
 
 #[test]
 fn spamc_prints_the_report() {
-    let gateway = Gateway::start("");
+    let gateway = Gateway::start("rules.warm_up = true\n");
+    await_some("rules are warmed up", || {
+        gateway.log().contains("warmed up").then_some(())
+    });
     let spam = cases()
         .into_iter()
         .find(|case| !case.accepted)

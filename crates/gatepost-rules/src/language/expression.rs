@@ -32,6 +32,9 @@ pub(crate) enum Operation<N> {
     Binary(Binary),
     /// Replaces condition, value and other value by one of the values.
     Choose,
+    /// Passes over so many operations if the top decides what `&&` (with false) or `||` (with true)
+    /// gives; see [`Expression::with_shortcuts`].
+    Skip { on: bool, operations: usize },
 }
 
 /// An operator of two operands.
@@ -105,6 +108,11 @@ pub(crate) struct Term<'t> {
 }
 
 impl<N> Expression<N> {
+    /// No operation: 0.
+    pub(crate) const EMPTY: Self = Self {
+        operations: Vec::new(),
+    };
+
     /// Reads an expression; `name` says what a term stands for.
     pub(crate) fn parse(
         text: &str,
@@ -132,10 +140,21 @@ impl<N> Expression<N> {
     /// Computes the expression; `value` gives the value of a name.
     pub(crate) fn evaluate(&self, mut value: impl FnMut(&N) -> f64) -> f64 {
         let mut stack: SmallVec<[f64; STACK_USUAL]> = SmallVec::new();
-        for operation in &self.operations {
+        let mut operations = self.operations.as_slice();
+        while let Some((operation, rest)) = operations.split_first() {
+            operations = rest;
             // The parser only builds expressions that find their operands.
             let mut pop = || stack.pop().unwrap_or(0.0);
             let result = match operation {
+                Operation::Skip {
+                    on,
+                    operations: passed,
+                } => {
+                    if stack.last().is_some_and(|&top| (top != 0.0) == *on) {
+                        operations = rest.get(*passed..).unwrap_or_default();
+                    }
+                    continue;
+                }
                 Operation::Number(number) => *number,
                 Operation::Name(name) => value(name),
                 Operation::Not => f64::from(u8::from(pop() == 0.0)),
@@ -163,10 +182,57 @@ impl<N> Expression<N> {
             Operation::Negate => Operation::Negate,
             Operation::Binary(operator) => Operation::Binary(*operator),
             Operation::Choose => Operation::Choose,
+            Operation::Skip { on, operations } => Operation::Skip {
+                on: *on,
+                operations: *operations,
+            },
         });
         Expression {
             operations: operations.collect(),
         }
+    }
+
+    /// The same expression, in which the right side of `&&` and `||` is passed over where the left one
+    /// decides: names there are not asked for.
+    pub(crate) fn with_shortcuts(self) -> Self {
+        let mut operations: Vec<Operation<N>> = Vec::with_capacity(self.operations.len());
+        // Where each value on the stack begins among the operations.
+        let mut values: Vec<usize> = Vec::new();
+        for operation in self.operations {
+            let operands = match &operation {
+                Operation::Number(_) | Operation::Name(_) => 0,
+                Operation::Not | Operation::Negate => 1,
+                Operation::Binary(_) => 2,
+                Operation::Choose => 3,
+                // Passed over already.
+                Operation::Skip { .. } => {
+                    operations.push(operation);
+                    continue;
+                }
+            };
+            let on = match &operation {
+                Operation::Binary(Binary::And) => Some(false),
+                Operation::Binary(Binary::Or) => Some(true),
+                _ => None,
+            };
+            if let (Some(on), Some(&right)) = (on, values.last()) {
+                let passed = operations.len() - right + 1;
+                operations.insert(
+                    right,
+                    Operation::Skip {
+                        on,
+                        operations: passed,
+                    },
+                );
+            }
+            operations.push(operation);
+            let begins = match values.len().checked_sub(operands) {
+                Some(first) if operands > 0 => values.drain(first..).next(),
+                _ => None,
+            };
+            values.push(begins.unwrap_or(operations.len() - 1));
+        }
+        Self { operations }
     }
 
     /// The names in the expression.
@@ -342,7 +408,32 @@ mod tests {
             "FIVE" => Ok(vec![Operation::Name(5.0)]),
             other => Err(format!("no {other}")),
         })?;
-        Ok(expression.evaluate(|value: &f64| *value))
+        let value = expression.evaluate(|value: &f64| *value);
+        let short = expression.with_shortcuts();
+        assert_eq!(short.evaluate(|value: &f64| *value), value, "{text}");
+        Ok(value)
+    }
+
+    #[test]
+    fn what_is_decided_asks_for_no_more_names() {
+        for (text, asked) in [
+            ("A && B", "A"),
+            ("!A && B", "AB"),
+            ("A && (B || C) && D", "A"),
+            ("A || !B || C", "AB"),
+            ("(A && B || C) + D > 0 && E", "ACD"),
+            ("A && B ? C : D", "ACD"),
+            ("!A && (B && C || !D) && E", "ABDE"),
+        ] {
+            let parsed =
+                Expression::parse(text, |term| Ok(vec![Operation::Name(term.name.to_owned())]));
+            let mut names = String::new();
+            parsed.unwrap().with_shortcuts().evaluate(|name| {
+                names.push_str(name);
+                0.0
+            });
+            assert_eq!(names, asked, "{text}");
+        }
     }
 
     #[test]
@@ -366,6 +457,10 @@ mod tests {
             ("()", 0.0),
             ("-FIVE + 6", 1.0),
             ("12 / FIVE", 2.4),
+            ("NO && FIVE || YES && FIVE", 5.0),
+            ("(YES || NO) && (NO || FIVE) && !NO", 1.0),
+            ("NO && YES ? 1 : FIVE || YES", 5.0),
+            ("(NO && YES) + (YES || NO) + FIVE", 6.0),
         ] {
             assert_eq!(compute(text), Ok(value), "{text}");
         }

@@ -86,6 +86,15 @@ impl RuleSet {
         program.run(mail, probability, self.time_max, context, asked)
     }
 
+    /// Runs the rules on a message about which nobody wants to know anything: nothing is learned from
+    /// it, and nobody is asked about it.
+    pub(crate) fn run_unheard(&self, mail: &Mail<'_>) {
+        let (compiled, _) = self.begin(mail);
+        let context = ScanContext::default();
+        let time = self.time_max;
+        compiled.program.run(mail, None, time, &context, None);
+    }
+
     /// Judges one message as [`RuleSet::scan`] does, and adds the metas that nearly hit: something
     /// they name did, and one rule more or less would have made them hit.
     pub fn explain(&self, message: &[u8], context: &ScanContext<'_>) -> (Report, Vec<NearMiss>) {

@@ -43,6 +43,8 @@ pub(crate) struct MetaRules {
     /// By rule, and by meta: the places of the metas that name it.
     naming_rule: Vec<Vec<u32>>,
     naming_meta: Vec<Vec<u32>>,
+    /// By meta: the places of the metas that it names.
+    named_metas: Vec<Box<[u32]>>,
 }
 
 /// Whether a meta has a value.
@@ -66,13 +68,14 @@ impl Settled {
 }
 
 impl MetaRules {
-    pub(crate) fn new(rules: Vec<MetaRule>) -> Self {
+    pub(crate) fn new(mut rules: Vec<MetaRule>) -> Self {
         let mut metas = Self {
             at_rest: Vec::with_capacity(rules.len()),
             naming_meta: vec![Vec::new(); rules.len()],
             ..Self::default()
         };
-        for (place, meta) in (0u32..).zip(&rules) {
+        for (place, meta) in (0u32..).zip(&mut rules) {
+            let mut named_metas = Vec::new();
             for operand in meta.expression.names() {
                 match *operand {
                     Operand::Rule(rule) => {
@@ -86,11 +89,15 @@ impl MetaRules {
                         if let Some(naming) = metas.naming_meta.get_mut(other as usize) {
                             naming.push(place);
                         }
+                        named_metas.push(other);
                     }
                     Operand::Never => {}
                 }
             }
-            let outcome = meta.compute(&metas.at_rest, |_| 0.0);
+            let expression = std::mem::replace(&mut meta.expression, Expression::EMPTY);
+            meta.expression = expression.with_shortcuts();
+            let outcome = meta.compute(&metas.at_rest, &named_metas, |_| 0.0);
+            metas.named_metas.push(named_metas.into());
             if outcome.is_hit() {
                 metas.hitting_at_rest.push(place);
             }
@@ -112,7 +119,8 @@ impl MetaRules {
             let (Some(meta), Some(known)) = (self.rules.get(place), self.at_rest.get(place)) else {
                 continue;
             };
-            let outcome = meta.compute(&settled, |rule| state.value(rule));
+            let named = self.named_metas.get(place).map_or(&[][..], |named| named);
+            let outcome = meta.compute(&settled, named, |rule| state.value(rule));
             if outcome != *known {
                 due.add(self.naming_meta.get(place).map_or(&[][..], Vec::as_slice));
             }
@@ -164,23 +172,24 @@ impl Due {
 }
 
 impl MetaRule {
-    fn compute(&self, settled: &[Settled], value: impl Fn(RuleId) -> f64) -> Settled {
-        if self.is_blocked {
+    /// `named` are the metas in the expression: one that is never computed keeps this one from it too,
+    /// wherever it stands.
+    fn compute(
+        &self,
+        settled: &[Settled],
+        named: &[u32],
+        value: impl Fn(RuleId) -> f64,
+    ) -> Settled {
+        let known = |meta: u32| settled.get(meta as usize).and_then(|known| known.value());
+        if self.is_blocked || named.iter().any(|&meta| known(meta).is_none()) {
             return Settled::Never;
         }
-        let mut never = false;
         let sum = self.expression.evaluate(|operand| match *operand {
             Operand::Never => 0.0,
             Operand::Rule(rule) => value(rule),
-            Operand::Meta(index) => {
-                let known = settled
-                    .get(index as usize)
-                    .and_then(|settled| settled.value());
-                never |= known.is_none();
-                known.unwrap_or(0.0)
-            }
+            Operand::Meta(index) => known(index).unwrap_or(0.0),
         });
-        if never || (self.is_silent && sum != 0.0) {
+        if self.is_silent && sum != 0.0 {
             return Settled::Never;
         }
         // A hit counts at least once, whatever the arithmetic gave.

@@ -23,6 +23,7 @@ pub(crate) use automaton::{Automaton, Visitor};
 pub(crate) use beginnings::{Beginnings, BeginningsReader};
 pub(crate) use positions::{Builder, Owner};
 pub(crate) use required::{Fragment, Run, Window, required, required_run};
+pub(crate) use sample::PAGE;
 pub(crate) use widen::widen;
 
 #[cfg(test)]

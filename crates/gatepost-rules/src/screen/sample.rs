@@ -9,7 +9,7 @@ use std::sync::LazyLock;
 use crate::pattern::{ByteSet, Node};
 
 /// What people write all the time, and what programs write around it.
-const PAGE: &str = "\
+pub(crate) const PAGE: &str = "\
 Hello, this is your message. You have been sent the report that we made for you; please click here \
 to see it on our web site, or just reply to this email with your name and address. If you would \
 like more information about the new service, call me at any time, day or night. I want to thank \

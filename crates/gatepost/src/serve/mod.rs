@@ -110,6 +110,9 @@ async fn serve(config: Config, origins: &Origins, source: &ConfigSource) -> Resu
     let (down, is_down) = watch::channel(false);
     let housekeeping = tokio::spawn(broker.clone().run(is_down));
     announce(&listening);
+    if config.rules.warm_up {
+        reload::warm_up(procedures.rules());
+    }
     let reloader = Reloader {
         source,
         procedures: &procedures,

@@ -44,6 +44,21 @@ pub(super) fn load_rules(
     (rules, problems.into())
 }
 
+/// Makes ready what the first messages would wait for, beside the listeners.
+pub(super) fn warm_up(rules: Arc<RuleSet>) {
+    let warm_up = move || {
+        let started = Instant::now();
+        rules.warm_up();
+        let took = started.elapsed().as_millis();
+        tracing::info!(target: "rules", "warmed up in {took} ms");
+    };
+    // Without it the first messages take longer, and that is all.
+    let started = std::thread::Builder::new().name("warm-up".into());
+    if let Err(error) = started.spawn(warm_up) {
+        tracing::warn!(target: "rules", %error, "rules are not warmed up");
+    }
+}
+
 /// Reads users, rules and the keys of token issuers again.
 pub(super) fn reload_users(users: &Users) {
     if let Err(error) = users.reload() {
@@ -132,6 +147,10 @@ impl Reloader<'_> {
         let mistakes = new_mistakes(&self.problems.read(), &problems);
         if !mistakes.is_empty() {
             return Report::impossible(mistakes);
+        }
+        if config.rules.warm_up && !only_checks {
+            // Before they are swapped: until then messages meet the old ones, which are warm.
+            rules.warm_up();
         }
         let before = self.procedures.rules();
         let told = |problems: &[gatepost_procedures::Problem]| -> Vec<String> {

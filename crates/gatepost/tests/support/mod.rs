@@ -51,7 +51,13 @@ impl Gateway {
                 format!("{key} = [\"127.0.0.1:0\"]\n")
             }
         });
-        let text = binds.concat() + settings;
+        // Unoptimised, the rules of a folder take a second of one core to warm up.
+        let warm_up = if settings.contains("rules.warm_up") || settings.contains("[rules]") {
+            ""
+        } else {
+            "rules.warm_up = false\n"
+        };
+        let text = binds.concat() + warm_up + settings;
         std::fs::write(&config, text).expect("a config");
         let mut child = Command::new(env!("CARGO_BIN_EXE_gatepost"))
             .args(["serve", "--config"])
