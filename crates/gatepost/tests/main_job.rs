@@ -5,7 +5,7 @@ mod support;
 
 use std::collections::BTreeSet;
 
-use support::{Client, Gateway, corpus_message, root, run, text_of};
+use support::{Client, Gateway, await_some, corpus_message, root, run, text_of};
 
 /// Marks each message sent, so that it can be recognised wherever it arrives.
 fn mark(index: usize) -> String {

@@ -26,8 +26,9 @@ impl Plain {
         let mut rows = Vec::new();
         add_rows(tree, &mut rows)?;
         let steps: usize = rows.iter().map(|row| row.len()).sum();
-        let is_empty = |row: &Box<[Step]>| !row.iter().any(|step| matches!(step, Step::Byte(_)));
-        (steps <= STEPS_MAX && !rows.iter().any(is_empty)).then(|| Self(rows.into()))
+        let takes_bytes = |row: &[Step]| row.iter().any(|step| matches!(step, Step::Byte(_)));
+        let never_empty = rows.iter().all(|row| takes_bytes(row));
+        (steps <= STEPS_MAX && never_empty).then(|| Self(rows.into()))
     }
 
     /// The end of the match that begins at a place.
