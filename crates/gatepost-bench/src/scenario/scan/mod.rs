@@ -4,7 +4,7 @@
 //! compile the rules, and to scan all messages. A server does the first three before it answers,
 //! so for a server they are: from its start until it accepts connections (where the bench started
 //! it), until it answers a PING, and until it has scanned one small message, which makes it do
-//! what it left for later. A command that prints four such columns itself is believed; of any
+//! what it left for later, and is at rest. A command that prints four such columns itself is believed; of any
 //! other the first three stay 0 and the fourth is its whole run.
 
 mod messages;
