@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fs;
 
+/// Of user and of system time up to one, and one for what is used between two looks.
+const TICKS_CUT_OFF: f64 = 3.0;
+
 /// What a process and its descendants have used up to now.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
@@ -55,13 +58,13 @@ impl Usage {
         of_process(std::process::id()).unwrap_or_default()
     }
 
-    /// The kernel counts user and system time in ticks of 10 ms; its scheduler knows how long each
-    /// living thread ran, to the nanosecond. Where both agree, that is the better figure; where
-    /// threads or children have ended, only the ticks know of them.
+    /// The kernel tells user and system time in whole ticks of 10 ms, of all threads that there ever
+    /// were; its scheduler knows how long each living thread ran, to the nanosecond. Where both agree
+    /// but for what is cut off, that is the better figure; where threads or children that worked have
+    /// ended, only the ticks know of them.
     fn sharpen(&mut self, running_seconds: f64) {
         let ticks = self.cpu_seconds();
-        let tick = 1.0 / clock_ticks_per_second() as f64;
-        let tolerance = tick * (2 + self.threads) as f64 + 0.01 * ticks;
+        let tolerance = TICKS_CUT_OFF / clock_ticks_per_second() as f64;
         if running_seconds <= 0.0 || (running_seconds - ticks).abs() > tolerance {
             return;
         }
@@ -229,6 +232,21 @@ mod tests {
     use super::*;
     use crate::clock;
     use std::process::Command;
+
+    #[test]
+    fn a_thread_that_has_ended_is_counted_still() {
+        fn own_seconds() -> f64 {
+            let text = fs::read_to_string("/proc/thread-self/schedstat").expect("a schedule");
+            let first = text.split(' ').next().expect("a number");
+            first.parse::<f64>().expect("nanoseconds") / 1e9
+        }
+        let before = Usage::of_self().cpu_seconds();
+        let worker = std::thread::spawn(|| while own_seconds() < 0.1 {});
+        worker.join().expect("a thread");
+        let used = Usage::of_self().cpu_seconds() - before;
+        // Cut off at both looks.
+        assert!(used >= 0.1 - 2.0 * 0.03, "{used}");
+    }
 
     #[test]
     fn a_busy_process_is_seen_to_be_busy() {
