@@ -66,8 +66,10 @@ pub(crate) fn decode<'a>(bytes: &'a [u8], charset: &[u8], trust: Trust) -> Decod
 
 /// ASCII bytes, undecoded.
 fn plain(bytes: &[u8]) -> Decoded<'_> {
+    // What is valid is found out many bytes at a time by this alone.
+    let text = std::str::from_utf8(bytes);
     Decoded {
-        text: String::from_utf8_lossy(bytes),
+        text: text.map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed),
         characters: false,
     }
 }

@@ -7,23 +7,60 @@
 //!
 //! Invariant: where the pattern matches, [`Places`] gives the place.
 
-use memchr::memchr;
+use memchr::{memchr, memchr2};
 
 use super::byte_set::ByteSet;
 use super::node::{Assertion, Node};
-use super::plain::Plain;
+use super::plain::{Plain, is_word_boundary};
 use crate::screen::{Beginnings, BeginningsReader};
 
 /// With what the matches of a pattern begin.
 #[derive(Debug)]
 pub(super) struct Lead {
     /// `None` where a match may be empty.
-    first: Option<ByteSet>,
+    first: Option<First>,
     start: Start,
     /// `None` where nothing is known, or where the pattern is plain.
     beginnings: Option<Beginnings>,
     /// The whole pattern, if it is so simple.
     pub(super) plain: Option<Plain>,
+}
+
+/// The bytes of which one stands first in every match.
+#[derive(Debug, Clone, Copy)]
+enum First {
+    /// Looked for many bytes at a time.
+    One(u8),
+    /// A letter in either case, for instance; likewise.
+    Two(u8, u8),
+    Set(ByteSet),
+}
+
+impl First {
+    fn of(set: ByteSet) -> Self {
+        let mut bytes = set.iter();
+        match (bytes.next(), bytes.next(), bytes.next()) {
+            (Some(one), None, None) => Self::One(one),
+            (Some(one), Some(other), None) => Self::Two(one, other),
+            _ => Self::Set(set),
+        }
+    }
+
+    fn contains(self, byte: u8) -> bool {
+        match self {
+            Self::One(one) => byte == one,
+            Self::Two(one, other) => byte == one || byte == other,
+            Self::Set(set) => set.contains(byte),
+        }
+    }
+
+    fn find(self, text: &[u8]) -> Option<usize> {
+        match self {
+            Self::One(one) => memchr(one, text),
+            Self::Two(one, other) => memchr2(one, other, text),
+            Self::Set(set) => text.iter().position(|&byte| set.contains(byte)),
+        }
+    }
 }
 
 /// What is known of the places at which matches begin, besides the bytes from there on.
@@ -92,7 +129,7 @@ impl Lead {
     pub(super) fn of(tree: Node) -> Self {
         let plain = Plain::of(&tree);
         Self {
-            first: tree.first_bytes(),
+            first: tree.first_bytes().map(First::of),
             start: Start::of(&tree),
             beginnings: if plain.is_some() {
                 None
@@ -156,13 +193,13 @@ impl Places<'_> {
             if let Some(first) = first {
                 let rest = self.text.get(place..=last).or(self.text.get(place..))?;
                 if !start.of_line {
-                    place += rest.iter().position(|&byte| first.contains(byte))?;
+                    place += first.find(rest)?;
                 } else if !rest.first().is_some_and(|&byte| first.contains(byte)) {
                     place += 1;
                     continue;
                 }
             }
-            if !start.at_word || self.is_word(place) != self.is_word(place.wrapping_sub(1)) {
+            if !start.at_word || is_word_boundary(self.text, place) {
                 return Some(place);
             }
             place += 1;
@@ -186,11 +223,6 @@ impl Places<'_> {
         };
         let feed = memchr(b'\n', self.text.get(before..)?)?;
         Some(place + feed)
-    }
-
-    fn is_word(&self, place: usize) -> bool {
-        let byte = self.text.get(place);
-        byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
     }
 }
 
@@ -223,8 +255,8 @@ mod tests {
             ("/^/m", b"a\nb\n", &[0, 2, 4]),
             (r"/\ba/", b"a ba a_a \xe9a", &[0, 5, 10]),
             (r"/(?=a)\b.b/", b"ab cab ab", &[0, 7]),
-            (r"/(?:\ba|\bb)c/", b"bc abc xac", &[0]),
-            (r"/(?:\ba|b)c/", b"bc abc xac", &[0, 4, 8]),
+            (r"/(?:\ba|\bb)c+/", b"bc abc xac", &[0]),
+            (r"/(?:\ba|b)c+/", b"bc abc xac", &[0, 4, 8]),
             (r"/a?/", b"ab", &[0, 1, 2]),
             (r"/\Bb\b/", b"b ab", &[0, 3]),
             (r"/ab|c/", b"abcac", &[0, 2, 3, 4]),

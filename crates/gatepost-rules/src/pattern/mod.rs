@@ -271,6 +271,26 @@ impl Pattern {
         Ok(None)
     }
 
+    /// How often a pattern that needs no engine matches, up to `hits_max`; `None` for any other.
+    pub(crate) fn count_plain(&self, text: &[u8], hits_max: u32) -> Option<u32> {
+        let lead = self.lead();
+        let plain = lead.plain.as_ref()?;
+        let places = lead.places(text);
+        let (mut at, mut hits) = (0, 0);
+        while hits < hits_max
+            && let Some(place) = places.skip(at, text.len())
+        {
+            at = match plain.end_at(text, place) {
+                Some(end) => {
+                    hits += 1;
+                    end
+                }
+                None => place + 1,
+            };
+        }
+        Some(hits)
+    }
+
     /// Whether a match begins at one of these places, and how many of them had to be tried; for texts
     /// that are not long. `go_on` is asked as by [`Pattern::find`].
     pub(crate) fn begins_at(

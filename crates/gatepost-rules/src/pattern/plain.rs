@@ -4,9 +4,10 @@
 //! such a pattern need not be compiled.
 
 use super::byte_set::ByteSet;
-use super::node::{Assertion, Node};
+use super::node::{Assertion, Greed, Node};
 
-/// Steps of all rows beyond which a pattern is compiled.
+/// Rows, and steps of all of them, beyond which a pattern is compiled.
+const ROWS_MAX: usize = 16;
 const STEPS_MAX: usize = 128;
 
 /// Rows, tried in their order as Perl tries alternatives.
@@ -23,12 +24,10 @@ enum Step {
 impl Plain {
     /// `None` if the pattern is not so simple, or may be empty.
     pub(super) fn of(tree: &Node) -> Option<Self> {
-        let mut rows = Vec::new();
-        add_rows(tree, &mut rows)?;
-        let steps: usize = rows.iter().map(|row| row.len()).sum();
-        let takes_bytes = |row: &[Step]| row.iter().any(|step| matches!(step, Step::Byte(_)));
-        let never_empty = rows.iter().all(|row| takes_bytes(row));
-        (steps <= STEPS_MAX && never_empty).then(|| Self(rows.into()))
+        let rows = expanded(tree, vec![Vec::new()])?;
+        let takes_bytes = |row: &Vec<Step>| row.iter().any(|step| matches!(step, Step::Byte(_)));
+        let never_empty = rows.iter().all(takes_bytes);
+        never_empty.then(|| Self(rows.into_iter().map(Into::into).collect()))
     }
 
     /// The end of the match that begins at a place.
@@ -37,30 +36,48 @@ impl Plain {
     }
 }
 
-fn add_rows(node: &Node, rows: &mut Vec<Box<[Step]>>) -> Option<()> {
-    match node {
-        Node::Alternate(branches) => branches
+/// Each of the rows with each way in which a node may follow it, in the order in which Perl tries them.
+fn expanded(node: &Node, rows: Vec<Vec<Step>>) -> Option<Vec<Vec<Step>>> {
+    let with = |step: Step| {
+        let rows = rows.iter();
+        let with = rows.map(|row| [&row[..], &[step]].concat()).collect();
+        Some(with)
+    };
+    let rows = match node {
+        Node::Empty => rows,
+        Node::Byte(set) => with(Step::Byte(*set))?,
+        Node::Assertion(Assertion::WordBoundary) => with(Step::WordBoundary)?,
+        Node::Capture { inner, .. } => expanded(inner, rows)?,
+        Node::Concat(parts) => parts
             .iter()
-            .try_for_each(|branch| add_rows(branch, rows)),
-        Node::Capture { inner, .. } => add_rows(inner, rows),
-        _ => {
-            let mut row = Vec::new();
-            add_steps(node, &mut row)?;
-            rows.push(row.into());
-            Some(())
+            .try_fold(rows, |rows, part| expanded(part, rows))?,
+        Node::Alternate(branches) => {
+            let mut all = Vec::new();
+            for row in rows {
+                for branch in branches {
+                    all.extend(expanded(branch, vec![row.clone()])?);
+                }
+            }
+            all
         }
-    }
-}
-
-fn add_steps(node: &Node, row: &mut Vec<Step>) -> Option<()> {
-    match node {
-        Node::Byte(set) => row.push(Step::Byte(*set)),
-        Node::Assertion(Assertion::WordBoundary) => row.push(Step::WordBoundary),
-        Node::Concat(parts) => parts.iter().try_for_each(|part| add_steps(part, row))?,
-        Node::Capture { inner, .. } => add_steps(inner, row)?,
+        // Once, or if nothing follows then, not at all.
+        Node::Repeat {
+            inner,
+            min: 0,
+            max: Some(1),
+            greed: Greed::Greedy,
+        } => {
+            let mut all = Vec::new();
+            for row in rows {
+                all.extend(expanded(inner, vec![row.clone()])?);
+                all.push(row);
+            }
+            all
+        }
         _ => return None,
-    }
-    (row.len() <= STEPS_MAX).then_some(())
+    };
+    let steps: usize = rows.iter().map(Vec::len).sum();
+    (rows.len() <= ROWS_MAX && steps <= STEPS_MAX).then_some(rows)
 }
 
 fn end_of(row: &[Step], text: &[u8], place: usize) -> Option<usize> {
@@ -74,7 +91,7 @@ fn end_of(row: &[Step], text: &[u8], place: usize) -> Option<usize> {
                 at += 1;
             }
             Step::WordBoundary => {
-                if is_word(text, at) == is_word(text, at.wrapping_sub(1)) {
+                if !is_word_boundary(text, at) {
                     return None;
                 }
             }
@@ -83,10 +100,13 @@ fn end_of(row: &[Step], text: &[u8], place: usize) -> Option<usize> {
     Some(at)
 }
 
-/// Perl's `\w` of bytes that are no characters.
-fn is_word(text: &[u8], at: usize) -> bool {
-    let byte = text.get(at);
-    byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
+/// Perl's `\b`, with its `\w` of bytes that are no characters.
+pub(super) fn is_word_boundary(text: &[u8], at: usize) -> bool {
+    let is_word = |at: usize| {
+        let byte = text.get(at);
+        byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
+    };
+    is_word(at) != is_word(at.wrapping_sub(1))
 }
 
 #[cfg(test)]
@@ -105,6 +125,14 @@ mod tests {
             (r"/\bfree\b/", b"freed", 0, None),
             (r"/\bfree\b/", b"a free_", 2, None),
             (r"/\bfree\b/i", b"a FREE", 2, Some(6)),
+            (r"/mon(?:day)?/", b"mondays", 0, Some(6)),
+            (r"/\bmon(?:day)?\b/", b"monday", 0, Some(6)),
+            (r"/\bmon(?:day)?\b/", b"mondays", 0, None),
+            (r"/\bmon(?:day)?\b/", b"mon day", 0, Some(3)),
+            (r"/(?:a|ab)?(?:c|bc)d?/", b"abcd", 0, Some(4)),
+            (r"/(?:a|ab)(?:bc|c)?/", b"abc", 0, Some(3)),
+            (r"/(?:ab|a)(?:bc|c)?/", b"abc", 0, Some(3)),
+            (r"/(?:a|ab)(?:c|)/", b"abc", 0, Some(1)),
         ] {
             let tree = Pattern::parse(pattern.as_bytes())
                 .expect(pattern)
@@ -118,12 +146,14 @@ mod tests {
     fn other_patterns_are_compiled() {
         for pattern in [
             "/a+/",
-            "/a?b/",
+            "/a??b/",
+            "/a?+b/",
+            "/a?/",
             "/^a/",
             "/(?=a)b/",
             r"/\b/",
             "/a|/",
-            r"/a(?:b|c)/",
+            r"/(?:a|b)(?:a|b)(?:a|b)(?:a|b)(?:a|b)/",
         ] {
             let tree = Pattern::parse(pattern.as_bytes())
                 .expect(pattern)

@@ -7,6 +7,9 @@
 use super::state::{RuleId, State};
 use crate::language::expression::Expression;
 
+/// Metas of a message that come out otherwise than at rest, for which there is room at first.
+const CHANGED_USUAL: usize = 64;
+
 /// What a name in a meta stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operand {
@@ -96,7 +99,8 @@ impl MetaRules {
             }
             let expression = std::mem::replace(&mut meta.expression, Expression::EMPTY);
             meta.expression = expression.with_shortcuts();
-            let outcome = meta.compute(&metas.at_rest, &named_metas, |_| 0.0);
+            let at_rest = |meta: u32| metas.at_rest.get(meta as usize)?.value();
+            let outcome = meta.compute(at_rest, &named_metas, |_| 0.0);
             metas.named_metas.push(named_metas.into());
             if outcome.is_hit() {
                 metas.hitting_at_rest.push(place);
@@ -108,7 +112,9 @@ impl MetaRules {
     }
 
     pub(crate) fn scan(&self, state: &mut State) {
-        let mut settled = self.at_rest.clone();
+        // Those that came out otherwise than at rest, by place: few, so that the others' values need not
+        // be copied for each message.
+        let mut changed: Vec<(u32, Settled)> = Vec::with_capacity(CHANGED_USUAL);
         let mut due = Due::new(self.rules.len());
         due.add(&self.hitting_at_rest);
         for rule in &state.hits {
@@ -120,17 +126,21 @@ impl MetaRules {
                 continue;
             };
             let named = self.named_metas.get(place).map_or(&[][..], |named| named);
-            let outcome = meta.compute(&settled, named, |rule| state.value(rule));
+            let settled = |meta: u32| {
+                let found = changed.binary_search_by_key(&meta, |(place, _)| *place);
+                let changed = found.ok().and_then(|index| changed.get(index));
+                let settled = changed.map(|(_, outcome)| outcome);
+                settled.or(self.at_rest.get(meta as usize))?.value()
+            };
+            let outcome = meta.compute(settled, named, |rule| state.value(rule));
             if outcome != *known {
                 due.add(self.naming_meta.get(place).map_or(&[][..], Vec::as_slice));
+                changed.push((place as u32, outcome));
             }
             if let Settled::Value(value) = outcome
                 && value != 0.0
             {
                 state.hit(meta.rule, value);
-            }
-            if let Some(settled) = settled.get_mut(place) {
-                *settled = outcome;
             }
         }
     }
@@ -172,22 +182,21 @@ impl Due {
 }
 
 impl MetaRule {
-    /// `named` are the metas in the expression: one that is never computed keeps this one from it too,
+    /// `settled` gives the value of a meta, if it has one; `named` are the metas in the expression: one that is never computed keeps this one from it too,
     /// wherever it stands.
     fn compute(
         &self,
-        settled: &[Settled],
+        settled: impl Fn(u32) -> Option<f64>,
         named: &[u32],
         value: impl Fn(RuleId) -> f64,
     ) -> Settled {
-        let known = |meta: u32| settled.get(meta as usize).and_then(|known| known.value());
-        if self.is_blocked || named.iter().any(|&meta| known(meta).is_none()) {
+        if self.is_blocked || named.iter().any(|&meta| settled(meta).is_none()) {
             return Settled::Never;
         }
         let sum = self.expression.evaluate(|operand| match *operand {
             Operand::Never => 0.0,
             Operand::Rule(rule) => value(rule),
-            Operand::Meta(index) => known(index).unwrap_or(0.0),
+            Operand::Meta(index) => settled(index).unwrap_or(0.0),
         });
         if self.is_silent && sum != 0.0 {
             return Settled::Never;

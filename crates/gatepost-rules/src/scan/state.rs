@@ -1,5 +1,7 @@
 //! What is known of one message while it is scanned.
 
+use std::cell::Cell;
+
 use super::budget::Budget;
 use super::rounds::Rounds;
 use crate::pattern::{LONG_TEXT_BYTES, Pattern};
@@ -12,18 +14,15 @@ pub(crate) type RuleId = u32;
 const PLACES_MAX: u32 = 511;
 /// A wider window is not gone through: all of the text is searched.
 const WINDOW_BYTES_MAX: u32 = 256;
+/// Texts after which their numbers begin anew; no message has as many as are left then.
+const TEXTS_MAX: u32 = u32::MAX / 2;
 /// The longest text that is kept as what matched.
 const MATCHED_BYTES_MAX: usize = 200;
 
 /// The values of all rules for one message.
 #[derive(Debug)]
 pub(crate) struct State {
-    /// By rule: 0, or how often it hit, or the value of a meta.
-    values: Vec<f64>,
-    /// By rule: in which text it was last tried, and at how many places of it; see [`Tries`].
-    tries: Vec<Tries>,
-    /// The number of the text that is being looked at.
-    text: u32,
+    tables: Tables,
     rounds: Rounds,
     /// Rules with a value, in the order in which they got it.
     pub(crate) hits: Vec<RuleId>,
@@ -33,6 +32,38 @@ pub(crate) struct State {
     pub(crate) matched: Vec<(RuleId, Vec<u8>)>,
     pub(crate) explain: bool,
     pub(crate) budget: Budget,
+}
+
+/// What is kept for each rule. A thread keeps it from one message to the next, and undoes what a
+/// message left in it: that is little, and all of it would be too much to clear for each message, or
+/// to fetch into the cache.
+#[derive(Debug, Default)]
+struct Tables {
+    /// By rule: 0, or how often it hit, or the value of a meta.
+    values: Vec<f64>,
+    /// By rule: in which text it was last tried, and at how many places of it; see [`Tries`].
+    tries: Vec<Tries>,
+    /// The number of the text that is being looked at. No message before had one as high.
+    text: u32,
+}
+
+thread_local! {
+    /// What the last message's scan left, with all values at 0.
+    static SPARE: Cell<Option<Tables>> = const { Cell::new(None) };
+}
+
+impl Tables {
+    fn of(rules: usize) -> Self {
+        let spare = SPARE.take().filter(|spare| {
+            // Another set of rules, or the last numbers of texts.
+            spare.values.len() == rules && spare.text < TEXTS_MAX
+        });
+        spare.unwrap_or_else(|| Self {
+            values: vec![0.0; rules],
+            tries: vec![Tries::default(); rules],
+            text: 0,
+        })
+    }
 }
 
 /// How often a rule was tried in a text.
@@ -68,9 +99,7 @@ impl Tries {
 impl State {
     pub(crate) fn new(rules: usize, budget: Budget, explain: bool) -> Self {
         Self {
-            values: vec![0.0; rules],
-            tries: vec![Tries::default(); rules],
-            text: 0,
+            tables: Tables::of(rules),
             rounds: Rounds::default(),
             hits: Vec::with_capacity(64),
             limited: Vec::new(),
@@ -82,7 +111,7 @@ impl State {
 
     /// Adds to a rule's value.
     pub(crate) fn hit(&mut self, rule: RuleId, value: f64) {
-        if let Some(known) = self.values.get_mut(rule as usize) {
+        if let Some(known) = self.tables.values.get_mut(rule as usize) {
             if *known == 0.0 {
                 self.hits.push(rule);
             }
@@ -91,7 +120,7 @@ impl State {
     }
 
     pub(crate) fn value(&self, rule: RuleId) -> f64 {
-        self.values.get(rule as usize).copied().unwrap_or(0.0)
+        self.tables.values.get(rule as usize).copied().unwrap_or(0.0)
     }
 
     pub(crate) fn limit(&mut self, rule: RuleId) {
@@ -110,7 +139,7 @@ impl State {
 
     /// Says that candidates are of another text from now on.
     pub(crate) fn begin_text(&mut self) {
-        self.text += 1;
+        self.tables.text += 1;
     }
 
     /// Tries a rule in a text in which a fragment of its pattern ended at `end`, up to `hits_max`
@@ -127,7 +156,7 @@ impl State {
             self.try_near(what, text, place);
             return;
         }
-        for place in self.rounds.add((what.0, owner.rounds), self.text, place) {
+        for place in self.rounds.add((what.0, owner.rounds), self.tables.text, place) {
             self.try_near(what, text, place);
         }
     }
@@ -143,8 +172,8 @@ impl State {
         if seen >= hits_max {
             return;
         }
-        let current = self.text;
-        let Some(tries) = self.tries.get_mut(rule as usize) else {
+        let current = self.tables.text;
+        let Some(tries) = self.tables.tries.get_mut(rule as usize) else {
             return;
         };
         if tries.text != current {
@@ -204,6 +233,15 @@ impl State {
 
     /// Counts the matches of a rule in one text, up to `hits_max`, and adds them to its value.
     pub(crate) fn count(&mut self, rule: RuleId, pattern: &Pattern, text: &[u8], hits_max: u32) {
+        if hits_max > 1
+            && !self.explain
+            && let Some(hits) = pattern.count_plain(text, hits_max)
+        {
+            if hits > 0 {
+                self.hit(rule, f64::from(hits));
+            }
+            return;
+        }
         let mut start = 0;
         for _ in 0..hits_max {
             match self.find(rule, pattern, text, start) {
@@ -237,5 +275,17 @@ impl State {
         }
         self.limit(rule);
         None
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        let mut tables = std::mem::take(&mut self.tables);
+        for &rule in &self.hits {
+            if let Some(value) = tables.values.get_mut(rule as usize) {
+                *value = 0.0;
+            }
+        }
+        SPARE.set(Some(tables));
     }
 }

@@ -11,7 +11,8 @@
 //! into any cache. So their steps are kept by state and byte, scattered by their hash.
 //!
 //! A step names the state it leads to by where its row begins, so that a byte costs one load from the
-//! table of classes, one from the rows, and no multiplication.
+//! table of classes, one from the rows, and no multiplication. Rows begin where cache lines do, with
+//! the classes that mail is made of: at most states one line is all that is read of a row.
 //!
 //! A step is written once, whole, and read with acquire ordering, so a search that reads it sees the
 //! state it leads to. At most half of the places for scattered steps are taken, so looking for one ends.
@@ -33,14 +34,16 @@ const STATES_MAX: usize = if cfg!(test) { 1024 } else { 64 * 1024 };
 const ROWS_MAX: usize = if cfg!(test) { 64 } else { 2048 };
 /// Places for scattered steps, for each state.
 const STEPS_PER_STATE: usize = 8;
+/// Places in a cache line of 64 bytes.
+const LINE: usize = 16;
 /// Where a step leads that is not known yet.
 const UNKNOWN: u32 = u32::MAX;
 /// Marks steps that lead to a state in which fragments end.
 const ENDS: u32 = 1 << 31;
 /// Marks states without a row: the rest is the state's number, and elsewhere the place of its row.
 const FAR: u32 = 1 << 30;
-/// Marks steps that lead to a state without positions, from which nothing leads on where all
-/// fragments stand at the start of a text.
+/// Marks steps that lead to a state without positions, where all fragments stand at the start of a text:
+/// from there nothing leads on. The lowest of all marks.
 const NOWHERE: u32 = 1 << 29;
 /// A place without a step.
 const EMPTY: u64 = u64::MAX;
@@ -67,8 +70,10 @@ struct Table {
     /// Where each class leads from each of the first states: a state (see [`Table::named`]), with
     /// [`ENDS`] and [`NOWHERE`].
     rows: Box<[AtomicU32]>,
+    /// Where the first row begins: rows begin where cache lines do.
+    first_row: u32,
     /// Places in a row.
-    classes: usize,
+    row_length: usize,
     /// States that have a row.
     row_states: u32,
     /// Where the states without a row lead: each a key in the upper half (see [`key`]) and in the lower
@@ -112,11 +117,14 @@ impl Table {
         } else {
             0
         };
+        let row_length = classes.next_multiple_of(LINE);
+        let rows: Box<[AtomicU32]> = std::iter::repeat_with(|| AtomicU32::new(UNKNOWN))
+            .take(row_states * row_length + LINE)
+            .collect();
         Self {
-            rows: std::iter::repeat_with(|| AtomicU32::new(UNKNOWN))
-                .take(row_states * classes)
-                .collect(),
-            classes,
+            first_row: rows.as_ptr().align_offset(LINE * size_of::<AtomicU32>()) as u32,
+            rows,
+            row_length,
             row_states: row_states as u32,
             steps: std::iter::repeat_with(|| AtomicU64::new(EMPTY))
                 .take(scattered)
@@ -132,7 +140,7 @@ impl Table {
     /// The state as steps name it: where its row begins, or its number with [`FAR`].
     fn named(&self, number: u32) -> u32 {
         if number < self.row_states {
-            number * self.classes as u32
+            self.first_row + number * self.row_length as u32
         } else {
             number | FAR
         }
@@ -141,25 +149,55 @@ impl Table {
     /// The number of a state that a step named.
     fn number(&self, state: u32) -> u32 {
         if state & FAR == 0 {
-            state / self.classes as u32
+            (state - self.first_row) / self.row_length as u32
         } else {
             state & !FAR
         }
     }
 
-    /// Where a byte of `class` leads from the state whose row begins at a place.
+    /// A step of this table as it is written in another, in which states have the same numbers.
+    fn as_named_in(&self, other: &Self, step: u32) -> u32 {
+        if step == UNKNOWN || step & FAR != 0 {
+            return step;
+        }
+        let marks = step & (ENDS | NOWHERE);
+        other.named(self.number(step & !marks)) | marks
+    }
+
+    /// Reads on from `state` as long as steps lead from row to row and say no more than that. Gives the
+    /// class of the byte whose step does, and the step; `state` is then the one before that byte.
     #[inline]
-    fn near_step(&self, row: usize, class: u8) -> u32 {
-        self.rows
-            .get(row.wrapping_add(usize::from(class)))
-            .map_or(UNKNOWN, |step| step.load(Ordering::Acquire))
+    fn read_on(
+        &self,
+        class_of: &[u8; 256],
+        bytes: &mut std::slice::Iter<'_, u8>,
+        state: &mut u32,
+    ) -> Option<(u8, u32)> {
+        if *state & FAR != 0 {
+            let class = class_of[usize::from(*bytes.next()?)];
+            return Some((class, self.step(*state, class)));
+        }
+        let rows = &*self.rows;
+        let mut row = *state as usize;
+        for &byte in bytes {
+            let class = class_of[usize::from(byte)];
+            let step = rows.get(row.wrapping_add(usize::from(class)));
+            let to = step.map_or(UNKNOWN, |step| step.load(Ordering::Acquire));
+            if to >= NOWHERE {
+                *state = row as u32;
+                return Some((class, to));
+            }
+            row = to as usize;
+        }
+        None
     }
 
     /// Where a byte of `class` leads from a state.
     #[inline]
     fn step(&self, state: u32, class: u8) -> u32 {
         if state & FAR == 0 {
-            self.near_step(state as usize, class)
+            let step = self.rows.get(state as usize + usize::from(class));
+            step.map_or(UNKNOWN, |step| step.load(Ordering::Acquire))
         } else {
             self.scattered(key(state & !FAR, class))
         }
@@ -212,14 +250,18 @@ impl Table {
     /// A table of twice the size that knows the same. The states without a row stay without one: a
     /// table has scattered steps only when it has all its rows.
     fn grown(&self) -> Self {
-        let larger = Self::new(self.states.len() * 2, self.classes);
-        for (new, old) in larger.rows.iter().zip(&self.rows) {
-            new.store(old.load(Ordering::Relaxed), Ordering::Relaxed);
+        let larger = Self::new(self.states.len() * 2, self.row_length);
+        let rows = larger.rows.iter().skip(larger.first_row as usize);
+        let known = self.rows.iter().skip(self.first_row as usize);
+        for (new, old) in rows.zip(known) {
+            let step = self.as_named_in(&larger, old.load(Ordering::Relaxed));
+            new.store(step, Ordering::Relaxed);
         }
         for step in &self.steps {
             let step = step.load(Ordering::Relaxed);
             if step != EMPTY {
-                larger.scatter((step >> 32) as u32, step as u32);
+                let to = self.as_named_in(&larger, step as u32);
+                larger.scatter((step >> 32) as u32, to);
             }
         }
         for (new, old) in larger.states.iter().zip(&self.states) {
@@ -266,30 +308,9 @@ impl Automaton {
     pub(crate) fn search(&self, text: &[u8], visitor: &mut impl Visitor) -> Result<(), Stopped> {
         let class_of = &self.positions.class_of;
         let mut table = self.table.load();
-        let mut state = 0;
-        let mut bytes = text.iter().enumerate();
-        loop {
-            let (at, class, mut to) = if state & FAR == 0 {
-                let mut row = state as usize;
-                let met = bytes.by_ref().find_map(|(at, &byte)| {
-                    let class = class_of[usize::from(byte)];
-                    let to = table.near_step(row, class);
-                    if to >= FAR {
-                        return Some((at, class, to));
-                    }
-                    row = (to & !NOWHERE) as usize;
-                    None
-                });
-                state = row as u32;
-                let Some(met) = met else { return Ok(()) };
-                met
-            } else {
-                let Some((at, &byte)) = bytes.next() else {
-                    return Ok(());
-                };
-                let class = class_of[usize::from(byte)];
-                (at, class, table.step(state, class))
-            };
+        let mut state = table.named(0);
+        let mut bytes = text.iter();
+        while let Some((class, mut to)) = table.read_on(class_of, &mut bytes, &mut state) {
             if to == UNKNOWN {
                 if !visitor.goes_on() {
                     return Err(Stopped);
@@ -297,15 +318,19 @@ impl Automaton {
                 let found = self.find_out(&table, state, class);
                 (table, to) = (arc_swap::Guard::from_inner(found.0), found.1);
             }
-            state = to & !(ENDS | NOWHERE);
+            if to & NOWHERE != 0 {
+                return Ok(());
+            }
+            state = to & !ENDS;
             if to & ENDS != 0 {
                 let number = table.number(state);
                 let owners = table.state(number).map_or(&[][..], |state| &state.owners);
                 for &owner in owners {
-                    visitor.ended(owner, at + 1);
+                    visitor.ended(owner, text.len() - bytes.len());
                 }
             }
         }
+        Ok(())
     }
 
     /// Reads many texts with one look at the table.
@@ -330,7 +355,7 @@ impl Automaton {
             _ => false,
         };
         if is_known(&current) {
-            let to = current.step(state, class);
+            let to = current.step(current.named(number), class);
             if to != UNKNOWN {
                 return (current, to);
             }
@@ -338,12 +363,12 @@ impl Automaton {
         let positions = from.map_or(&[][..], |state| &state.positions);
         let positions = self
             .positions
-            .step(positions, usize::from(class), state == 0);
+            .step(positions, usize::from(class), number == 0);
         let owners = self.positions.owners(&positions);
         let marks = match (owners.is_empty(), positions.is_empty()) {
             (false, _) => ENDS,
-            (true, true) => NOWHERE,
-            (true, false) => 0,
+            (true, true) if self.positions.are_anchored() => NOWHERE,
+            (true, _) => 0,
         };
         current = self.with_room(current, &mut growth);
         let known = growth.numbers.get(&positions[..]).copied();
@@ -361,7 +386,7 @@ impl Automaton {
             number
         });
         let to = current.named(next) | marks;
-        if is_known(&current) && current.insert(state, class, to) {
+        if is_known(&current) && current.insert(current.named(number), class, to) {
             growth.steps += 1;
         }
         drop(growth);
@@ -378,7 +403,7 @@ impl Automaton {
         let next = if table.states.len() < STATES_MAX {
             table.grown()
         } else {
-            let empty = Table::new(STATES_AT_FIRST, table.classes);
+            let empty = Table::new(STATES_AT_FIRST, table.row_length);
             Self::add_first_state(&empty, growth);
             empty
         };
@@ -397,10 +422,10 @@ pub(super) struct Reader<'a> {
 impl Reader<'_> {
     /// Whether a fragment stands at the start of a text.
     pub(super) fn has_beginning(&mut self, text: &[u8]) -> bool {
-        let mut state = 0;
-        for &byte in text {
-            let class = self.automaton.positions.class_of[usize::from(byte)];
-            let mut to = self.table.step(state, class);
+        let class_of = &self.automaton.positions.class_of;
+        let mut state = self.table.named(0);
+        let mut bytes = text.iter();
+        while let Some((class, mut to)) = self.table.read_on(class_of, &mut bytes, &mut state) {
             if to == UNKNOWN {
                 let found = self.automaton.find_out(&self.table, state, class);
                 (self.table, to) = (arc_swap::Guard::from_inner(found.0), found.1);

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 
+use super::frequency::chance;
 use super::required::{Fragment, Window, loop_set};
 use crate::pattern::{ByteSet, Node};
 
@@ -252,7 +253,8 @@ pub(super) fn in_order(mut positions: Vec<Position>) -> Vec<Position> {
     positions
 }
 
-/// The class of each byte, and a byte of each class.
+/// The class of each byte, and a byte of each class. The classes that mail is made of come first, so
+/// that what is read of a row of the table lies side by side.
 fn classes(sets: &[ByteSet]) -> ([u8; 256], Vec<u8>) {
     let mut class_of = [0u8; 256];
     for set in sets {
@@ -263,14 +265,25 @@ fn classes(sets: &[ByteSet]) -> ([u8; 256], Vec<u8>) {
             *class = *numbers.entry((*class, set.contains(byte))).or_insert(next);
         }
     }
-    let mut representatives = Vec::new();
+    let mut members: Vec<ByteSet> = Vec::new();
     for byte in 0..=u8::MAX {
+        let class = usize::from(class_of[usize::from(byte)]);
         // Classes are numbered in the order of their first bytes.
-        if usize::from(class_of[usize::from(byte)]) == representatives.len() {
-            representatives.push(byte);
+        if class == members.len() {
+            members.push(ByteSet::EMPTY);
+        }
+        if let Some(members) = members.get_mut(class) {
+            members.insert(byte);
         }
     }
-    (class_of, representatives)
+    members.sort_by(|one, other| chance(other).total_cmp(&chance(one)));
+    for (class, bytes) in (0u8..=u8::MAX).zip(&members) {
+        bytes
+            .iter()
+            .for_each(|byte| class_of[usize::from(byte)] = class);
+    }
+    let representatives = members.iter().filter_map(|bytes| bytes.iter().next());
+    (class_of, representatives.collect())
 }
 
 impl Positions {
@@ -278,6 +291,11 @@ impl Positions {
     pub(super) fn classes(&self) -> usize {
         let last = self.class_of.iter().max().copied().unwrap_or_default();
         usize::from(last) + 1
+    }
+
+    /// Whether all fragments stand at the start of a text.
+    pub(super) fn are_anchored(&self) -> bool {
+        self.begins.items.is_empty()
     }
 
     /// Where a byte of `class` leads from a set of positions. With `at_start` it is the first byte.

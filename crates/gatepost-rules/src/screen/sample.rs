@@ -8,7 +8,8 @@ use std::sync::LazyLock;
 
 use crate::pattern::{ByteSet, Node};
 
-/// What people write all the time, and what programs write around it.
+/// What people write all the time, and what programs write around it; in the end a server on the
+/// way, as the pseudo headers of relays write it.
 pub(crate) const PAGE: &str = "\
 Hello, this is your message. You have been sent the report that we made for you; please click here \
 to see it on our web site, or just reply to this email with your name and address. If you would \
@@ -30,9 +31,11 @@ Copyright (c) 2002 All rights reserved. Best regards, <html><head><title>Message
 <td align=\"center\"><font face=\"Arial, Helvetica, sans-serif\" size=\"2\" color=\"#000000\"><b>&nbsp;</b> \
 </font></td></tr></table><a href=\"http://www.example.com/index.html\"><img src=\"images/logo.gif\" \
 alt=\"\"></a><br><p>-----------------------------------------------------------------------</p> \
+[ ip=192.0.2.25 rdns=out.example.com helo=out.example.com by=example.org ident= envfrom= intl=0 \
+id=4F1A22C0D3 auth= msa=0 ] \
 ";
 /// Words of bits that hold a bit for each place of the page, and one for its end.
-const WORDS: usize = 31;
+const WORDS: usize = 33;
 
 type Bits = [u64; WORDS];
 

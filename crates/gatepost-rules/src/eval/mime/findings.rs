@@ -181,7 +181,7 @@ impl MimeFindings {
             .as_deref()
             .is_none_or(|charset| charset == "us-ascii")
         {
-            self.ascii_text_illegal |= raw.iter().any(|byte| matches!(byte, 0 | b'\r' | 0x80..));
+            self.ascii_text_illegal |= !raw.is_ascii() || memchr::memchr2(0, b'\r', raw).is_some();
         }
         if matches!(head.encoding.as_str(), "" | "7bit" | "8bit") {
             let entities = memchr::memmem::find_iter(raw, b"&#x")
