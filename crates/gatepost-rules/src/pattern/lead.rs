@@ -11,7 +11,7 @@ use memchr::{memchr, memchr2};
 
 use super::byte_set::ByteSet;
 use super::node::{Assertion, Node};
-use super::plain::{Plain, is_word_boundary};
+use super::plain::{Plain, is_word, is_word_boundary};
 use crate::screen::{Beginnings, BeginningsReader};
 
 /// With what the matches of a pattern begin.
@@ -186,6 +186,12 @@ impl Places<'_> {
         if start.of_text {
             return (place == 0).then_some(0);
         }
+        if start.at_word
+            && !start.of_line
+            && let Some(first) = first
+        {
+            return self.boundary(*first, place, last);
+        }
         while place <= last {
             if start.of_line {
                 place = self.line_start(place).filter(|place| *place <= last)?;
@@ -205,6 +211,19 @@ impl Places<'_> {
             place += 1;
         }
         None
+    }
+
+    /// The next place from `place` to `last` with one of the first bytes, at which a word begins or ends.
+    fn boundary(&self, first: First, place: usize, last: usize) -> Option<usize> {
+        let rest = self.text.get(place..=last).or(self.text.get(place..))?;
+        let before = place.checked_sub(1).and_then(|at| self.text.get(at));
+        let mut was_word = before.is_some_and(|&byte| is_word(byte));
+        let at = rest.iter().position(|&byte| {
+            let is_boundary = is_word(byte) != was_word;
+            was_word ^= is_boundary;
+            is_boundary && first.contains(byte)
+        })?;
+        Some(place + at)
     }
 
     /// Whether a match may begin at a place that [`Places::skip`] gave.

@@ -100,14 +100,26 @@ fn end_of(row: &[Step], text: &[u8], place: usize) -> Option<usize> {
     Some(at)
 }
 
-/// Perl's `\b`, with its `\w` of bytes that are no characters.
+/// Perl's `\b`.
 pub(super) fn is_word_boundary(text: &[u8], at: usize) -> bool {
-    let is_word = |at: usize| {
-        let byte = text.get(at);
-        byte.is_some_and(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
-    };
+    let is_word = |at: usize| text.get(at).is_some_and(|&byte| is_word(byte));
     is_word(at) != is_word(at.wrapping_sub(1))
 }
+
+/// Perl's `\w`, of bytes that are no characters.
+pub(super) fn is_word(byte: u8) -> bool {
+    WORD[usize::from(byte)]
+}
+
+static WORD: [bool; 256] = {
+    let mut word = [false; 256];
+    let mut byte = 0;
+    while byte < word.len() {
+        word[byte] = (byte as u8).is_ascii_alphanumeric() || byte as u8 == b'_';
+        byte += 1;
+    }
+    word
+};
 
 #[cfg(test)]
 mod tests {

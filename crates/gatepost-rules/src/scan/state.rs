@@ -120,7 +120,11 @@ impl State {
     }
 
     pub(crate) fn value(&self, rule: RuleId) -> f64 {
-        self.tables.values.get(rule as usize).copied().unwrap_or(0.0)
+        self.tables
+            .values
+            .get(rule as usize)
+            .copied()
+            .unwrap_or(0.0)
     }
 
     pub(crate) fn limit(&mut self, rule: RuleId) {
@@ -156,7 +160,10 @@ impl State {
             self.try_near(what, text, place);
             return;
         }
-        for place in self.rounds.add((what.0, owner.rounds), self.tables.text, place) {
+        for place in self
+            .rounds
+            .add((what.0, owner.rounds), self.tables.text, place)
+        {
             self.try_near(what, text, place);
         }
     }

@@ -420,8 +420,8 @@ pub(super) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Whether a fragment stands at the start of a text.
-    pub(super) fn has_beginning(&mut self, text: &[u8]) -> bool {
+    /// Whether a fragment stands at the start of a text; `None` if one may, but goes on behind its end.
+    pub(super) fn has_beginning(&mut self, text: &[u8]) -> Option<bool> {
         let class_of = &self.automaton.positions.class_of;
         let mut state = self.table.named(0);
         let mut bytes = text.iter();
@@ -431,13 +431,13 @@ impl Reader<'_> {
                 (self.table, to) = (arc_swap::Guard::from_inner(found.0), found.1);
             }
             if to & ENDS != 0 {
-                return true;
+                return Some(true);
             }
             if to & NOWHERE != 0 {
-                return false;
+                return Some(false);
             }
             state = to;
         }
-        false
+        None
     }
 }

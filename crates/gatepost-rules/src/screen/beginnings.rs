@@ -14,7 +14,10 @@ use super::widen;
 use crate::pattern::Node;
 
 /// Bytes of a match that are looked at.
-const DEPTH_MAX: u32 = 6;
+const DEPTH_MAX: u32 = 8;
+/// Bytes of a text that are read at a place: a set that may be met any number of times has no end of
+/// its own.
+const READ_MAX: usize = 32;
 /// Positions beyond which the rest of a pattern is not followed.
 const POSITIONS_MAX: usize = 2_000;
 
@@ -58,8 +61,14 @@ pub(crate) struct BeginningsReader<'a>(Reader<'a>);
 impl BeginningsReader<'_> {
     /// Whether a match may begin at a place of a text.
     pub(crate) fn may_begin(&mut self, text: &[u8], place: usize) -> bool {
-        text.get(place..)
-            .is_some_and(|rest| self.0.has_beginning(rest))
+        let Some(rest) = text.get(place..) else {
+            return false;
+        };
+        let read = rest.get(..READ_MAX).unwrap_or(rest);
+        // What is open after so many bytes is taken as a beginning.
+        self.0
+            .has_beginning(read)
+            .unwrap_or(read.len() < rest.len())
     }
 }
 
@@ -80,19 +89,7 @@ impl Walk {
         }
         match node {
             Node::Empty | Node::Assertion(_) | Node::Look { .. } => before,
-            Node::Byte(set) => {
-                let depth = |position: &Position| self.depths.get(*position as usize);
-                let depth = before.iter().filter_map(depth).min().copied().unwrap_or(0);
-                if depth >= DEPTH_MAX || self.depths.len() >= POSITIONS_MAX {
-                    self.ends.extend(before);
-                    return Vec::new();
-                }
-                let at = self.builder.byte(set, before);
-                if at.iter().any(|&at| at as usize >= self.depths.len()) {
-                    self.depths.push(depth + 1);
-                }
-                at
-            }
+            Node::Byte(set) => self.byte(before, |builder, before| builder.byte(set, before)),
             Node::Concat(parts) => parts.iter().fold(before, |at, part| self.node(part, at)),
             Node::Alternate(branches) | Node::BranchReset(branches) => {
                 let mut ends = Vec::new();
@@ -112,6 +109,25 @@ impl Walk {
         }
     }
 
+    /// Adds what takes a byte, unless that is too deep.
+    fn byte(
+        &mut self,
+        before: Vec<Position>,
+        add: impl FnOnce(&mut Builder, Vec<Position>) -> Vec<Position>,
+    ) -> Vec<Position> {
+        let depth = |position: &Position| self.depths.get(*position as usize);
+        let depth = before.iter().filter_map(depth).min().copied().unwrap_or(0);
+        if depth >= DEPTH_MAX || self.depths.len() >= POSITIONS_MAX {
+            self.ends.extend(before);
+            return Vec::new();
+        }
+        let at = add(&mut self.builder, before);
+        if at.iter().any(|&at| at as usize >= self.depths.len()) {
+            self.depths.push(depth + 1);
+        }
+        at
+    }
+
     fn repeat(
         &mut self,
         inner: &Node,
@@ -119,6 +135,20 @@ impl Walk {
         max: Option<u32>,
         before: Vec<Position>,
     ) -> Vec<Position> {
+        if let (Node::Byte(set), None) = (inner, max) {
+            let mut at = before.clone();
+            for _ in 1..min {
+                at = self.node(inner, at);
+            }
+            if at.is_empty() {
+                return at;
+            }
+            let mut ends = self.byte(at, |builder, before| builder.bytes(set, before));
+            if min == 0 {
+                ends.extend(before);
+            }
+            return in_order(ends);
+        }
         let mut ends = if min == 0 { before.clone() } else { Vec::new() };
         let mut at = before;
         for round in 1..=max.unwrap_or(u32::MAX) {
@@ -157,6 +187,18 @@ mod tests {
             ("/(?:your |my )?(?:name|age)[ :]/i", b"your ag", false),
             (r"/\b(?=x)a{2,}b/", b"aaab", true),
             (r"/\b(?=x)a{2,}b/", b"ab", false),
+            (r"/[a-z]+teen/", b"seventeen", true),
+            (r"/[a-z]+teen/", b"seventeens", true),
+            (r"/[a-z]+teen/", b"seventies", false),
+            (r"/[a-z]+teen/", b"teenagers", false),
+            (r"/x[a-z]*1/", b"x1", true),
+            (r"/x[a-z]*1/", b"xabcdefghijklmnopqrst1", true),
+            (r"/x[a-z]*1/", b"xabcdefghijklmnopqrst2", false),
+            (
+                r"/x[a-z]*1/",
+                b"xabcdefghijklmnopqrstuvwxyzabcdefghijkl",
+                true,
+            ),
             (r"/(?:ab){9}c/", b"ababababab", true),
             (r"/(?:ab){9}c/", b"ababac", false),
             (r"/(?:a|b)(c)\1/", b"bcx", true),

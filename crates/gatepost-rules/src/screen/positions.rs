@@ -161,12 +161,7 @@ impl Builder {
         }
         let mut ends = at.clone();
         if let Some(set) = loop_set(inner, max) {
-            let number = self.number(set);
-            let position = self.push(number, &at);
-            if let Some((_, follow, _)) = self.positions.get_mut(position as usize) {
-                follow.push(position);
-            }
-            ends.push(position);
+            ends.extend(self.bytes(set, at.clone()));
         }
         for _ in min..max.unwrap_or(min) {
             at = self.walk(inner, at);
@@ -186,6 +181,19 @@ impl Builder {
         }
         let position = self.push(number, &before);
         self.shared.insert((before, number), position);
+        vec![position]
+    }
+
+    /// Adds any number of bytes of a set after the positions `before`, but one at least.
+    pub(super) fn bytes(&mut self, set: &ByteSet, before: Vec<Position>) -> Vec<Position> {
+        if set.len() == 0 {
+            return Vec::new();
+        }
+        let number = self.number(set);
+        let position = self.push(number, &before);
+        if let Some((_, follow, _)) = self.positions.get_mut(position as usize) {
+            follow.push(position);
+        }
         vec![position]
     }
 
