@@ -23,8 +23,14 @@ const ENOUGH_BYTES: u64 = 16 * 1024;
 
 /// How long after the beginning of a flush the next read is due, for a batch of so many publications
 /// and payload bytes whose flush took so long; `None` for at once.
-fn gathering(messages: u64, bytes: u64, took: Duration, most: Duration) -> Option<Duration> {
-    if messages < 2 || bytes >= ENOUGH_BYTES {
+fn gathering(
+    is_awaited: bool,
+    messages: u64,
+    bytes: u64,
+    took: Duration,
+    most: Duration,
+) -> Option<Duration> {
+    if is_awaited || messages < 2 || bytes >= ENOUGH_BYTES {
         return None;
     }
     let due = (took * GATHER_FACTOR).min(most);
@@ -32,17 +38,18 @@ fn gathering(messages: u64, bytes: u64, took: Duration, most: Duration) -> Optio
 }
 
 impl Publisher {
-    /// When the flush that follows began, where it matters how long it takes.
-    pub(super) fn begin_pace(&mut self) -> Option<Instant> {
-        let is_awaited = std::mem::take(&mut self.is_awaited);
-        (self.messages > 1 && !is_awaited).then(Instant::now)
+    /// When the flush that follows began, where it matters how long it takes: a batch that cannot
+    /// gather is not worth two readings of the clock.
+    pub(super) fn begin_pace(&self) -> Option<Instant> {
+        (self.messages > 1 && !self.is_awaited).then(Instant::now)
     }
 
     /// At the end of a flush that began then, of so many publications and payload bytes.
     pub(super) fn end_pace(&mut self, began: Option<Instant>, messages: u64, bytes: u64) {
         let most = self.core.settings.gather_max.duration();
+        let is_awaited = std::mem::take(&mut self.is_awaited);
         self.gathers_until = began.and_then(|began| {
-            let due = gathering(messages, bytes, began.elapsed(), most)?;
+            let due = gathering(is_awaited, messages, bytes, began.elapsed(), most)?;
             Some(began + due)
         });
     }
@@ -62,27 +69,21 @@ mod tests {
     fn only_who_brings_several_to_many_gathers() {
         let milliseconds = Duration::from_millis;
         let most = milliseconds(20);
+        let short = Duration::from_micros(100);
+        let gathered = Some(milliseconds(18));
         let cases = [
-            ("each leaves at once", 1, 100, milliseconds(3), None),
-            ("", 2, 200, milliseconds(3), Some(milliseconds(18))),
-            ("no longer than is set", 2, 200, milliseconds(9), Some(most)),
-            ("enough gathered meanwhile", 2, 200, milliseconds(30), None),
-            (
-                "a few subscribers",
-                2,
-                200,
-                Duration::from_micros(100),
-                None,
-            ),
-            ("large sends already", 160, 16_384, milliseconds(3), None),
+            ("one", false, 1, 100, milliseconds(3), most, None),
+            ("two", false, 2, 200, milliseconds(3), most, gathered),
+            ("awaited", true, 2, 200, milliseconds(3), most, None),
+            ("at most", false, 2, 200, milliseconds(9), most, Some(most)),
+            ("long", false, 2, 200, milliseconds(30), most, None),
+            ("short", false, 2, 200, short, most, None),
+            ("large", false, 160, 16_384, milliseconds(3), most, None),
+            ("off", false, 2, 200, milliseconds(3), Duration::ZERO, None),
         ];
-        for (why, messages, bytes, took, due) in cases {
-            assert_eq!(gathering(messages, bytes, took, most), due, "{why}");
+        for (what, is_awaited, messages, bytes, took, most, due) in cases {
+            let found = gathering(is_awaited, messages, bytes, took, most);
+            assert_eq!(found, due, "{what}");
         }
-        assert_eq!(
-            gathering(2, 200, milliseconds(3), Duration::ZERO),
-            None,
-            "off"
-        );
     }
 }
