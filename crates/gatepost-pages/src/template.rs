@@ -1,9 +1,10 @@
 //! The fast form of a page: static slices and insertion points.
 //!
 //! A template that holds only text and insertion points with constants or values of the request
-//! as arguments is split once, when its file is read. A hit then appends shared slices and fresh values and copies no static
-//! byte. Whatever else a template holds (statements, filters, variables, escapes in strings)
-//! sends it to the template engine; [`split`] gives `None` rather than guess.
+//! as arguments is split once, when its file is read. A hit then appends shared slices and fresh
+//! values and copies no static byte. Whatever else a template holds (statements, filters,
+//! variables, escapes in strings) sends it to the template engine; [`split`] gives `None` rather
+//! than guess.
 
 use bytes::Bytes;
 
@@ -93,7 +94,8 @@ pub fn body_end(html: &[u8]) -> Option<usize> {
     })
 }
 
-/// Reads `name(arguments) }}` or `request.field }}`; returns the insertion point and the length up to after `}}`.
+/// Reads `name(arguments) }}` or `request.field }}`; returns the insertion point and the length up
+/// to after `}}`.
 fn parse_insertion(text: &str) -> Option<(Insertion, usize)> {
     let mut reader = Reader { rest: text };
     reader.skip_space();

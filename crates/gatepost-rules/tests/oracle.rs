@@ -8,8 +8,8 @@
 //! that no longer holds.
 //!
 //! After a change of the installed rules the file is older than they are: then only the sample
-//! counts, until `GATEPOST_ORACLE=renew` has the whole file written anew (some minutes). Unoptimised builds compare
-//! the sample only, unless `GATEPOST_ORACLE=whole` is set.
+//! counts, until `GATEPOST_ORACLE=renew` has the whole file written anew (some minutes).
+//! Unoptimised builds compare the sample only, unless `GATEPOST_ORACLE=whole` is set.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

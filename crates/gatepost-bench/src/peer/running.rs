@@ -34,8 +34,9 @@ pub struct Running {
 }
 
 impl Running {
-    /// Starts a peer for one of its offers and waits until it is ready. `more` are words to be replaced beside the
-    /// standard ones; it runs on `processors` only, where given; `before_start` may put files into its folder.
+    /// Starts a peer for one of its offers and waits until it is ready. `more` are words to be
+    /// replaced beside the standard ones; it runs on `processors` only, where given; `before_start`
+    /// may put files into its folder.
     pub fn start(
         name: &str,
         definition: &Definition,

@@ -1,8 +1,9 @@
 //! What a worker is about to write: small texts in one buffer, large bytes by reference.
 //!
-//! The answers of a whole read buffer are gathered here and leave in one `writev`, or, where a long part lies in a file, as few calls as that takes. The texts of a
-//! response may be appended in any order (a page's values before its head, whose Content-Length
-//! depends on them); the segments say in which order they are written.
+//! The answers of a whole read buffer are gathered here and leave in one `writev`, or, where a long
+//! part lies in a file, as few calls as that takes. The texts of a response may be appended in any
+//! order (a page's values before its head, whose Content-Length depends on them); the segments say
+//! in which order they are written.
 
 use std::io;
 use std::sync::Arc;

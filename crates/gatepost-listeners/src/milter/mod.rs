@@ -3,7 +3,8 @@
 //!
 //! The mail server keeps the message and does what we say with it: nothing is published here.
 //! `packet` reads and writes packets, `negotiation` agrees on what is spoken, `session` takes them one
-//! by one, `transaction` gathers a message, `verdicts` makes one of several, `answer` says it, `connection` does the I/O.
+//! by one, `transaction` gathers a message, `verdicts` makes one of several, `answer` says it,
+//! `connection` does the I/O.
 
 mod answer;
 mod connection;

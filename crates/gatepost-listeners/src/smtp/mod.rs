@@ -1,7 +1,7 @@
 //! SMTP (RFC 5321), with PIPELINING (2920), SIZE (1870), 8BITMIME (6152), CHUNKING and BINARYMIME
 //! (3030), SMTPUTF8 (6531), ENHANCEDSTATUSCODES (2034), DSN (3461) where mail is handed on, LIMITS
-//! (9422), STARTTLS (3207), AUTH (4954), XCLIENT and XFORWARD; and LMTP (2033), which differs by its hello and by answering for
-//! each recipient.
+//! (9422), STARTTLS (3207), AUTH (4954), XCLIENT and XFORWARD; and LMTP (2033), which differs by
+//! its hello and by answering for each recipient.
 //!
 //! Mail is taken for our own domains only, each recipient's to a topic, a mailbox or the next hop,
 //! and answered when it has been judged and what was promised is durable: a `250` is never taken

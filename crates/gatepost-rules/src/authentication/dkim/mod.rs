@@ -154,7 +154,8 @@ mod tests {
                 "{what}: {all:?}"
             );
         }
-        // Blanks at the ends of lines and of the body are nothing to the relaxed form, and something to the simple one.
+        // Blanks at the ends of lines and of the body are nothing to the relaxed form, and
+        // something to the simple one.
         let blanks = message
             .replace("Hello", "Hello ")
             .replace("Hello \r\n", "Hello\t \r\n");

@@ -1,10 +1,10 @@
 //! The wordings of `Received:` lines, as a table.
 //!
 //! A wording is a template: `{helo}`, `{rdns}`, `{by}`, `{ident}` stand for words, `{ip}` for an
-//! address, `{any_ip}` for another one, `{…?}` for a word that may be empty, `{both}` for a name that is both HELO and reverse
-//! name, `{options}` for Exim's list of `helo=` and `ident=`. The rest of a template is a pattern.
-//! The order matters: several servers write lines that fit more than one wording, and the one named
-//! first is the one meant.
+//! address, `{any_ip}` for another one, `{…?}` for a word that may be empty, `{both}` for a name
+//! that is both HELO and reverse name, `{options}` for Exim's list of `helo=` and `ident=`. The
+//! rest of a template is a pattern. The order matters: several servers write lines that fit more
+//! than one wording, and the one named first is the one meant.
 
 mod wordings;
 
