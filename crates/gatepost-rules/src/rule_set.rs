@@ -1,7 +1,9 @@
 //! All rules of some folders, compiled.
 
 mod judging;
+mod near_miss;
 mod self_test;
+mod tally;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -19,7 +21,7 @@ use crate::report;
 use crate::users::Users;
 use crate::{Problem, RulesSettings, Severity};
 
-pub use judging::NearMiss;
+pub use near_miss::NearMiss;
 
 /// The rules that are part of the program, and the name that problems call their file.
 const EMBEDDED: (&str, &str) = (

@@ -1,0 +1,39 @@
+//! Metas that nearly hit: what somebody who writes rules wants to know of a message beside what did.
+
+use std::sync::Arc;
+
+use crate::compile::Compiled;
+use crate::scan::{Near, State};
+
+/// A meta rule that one change would have made hit.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NearMiss {
+    /// The meta's name.
+    pub name: Arc<str>,
+    /// What it would have added.
+    pub score: f64,
+    /// The rule on which it failed.
+    pub other: Arc<str>,
+    /// Whether that rule would have had to hit; otherwise it would have had to not hit.
+    pub needs_hit: bool,
+}
+
+impl Compiled {
+    /// Those of one scan, before its report takes what hit.
+    pub(super) fn near_misses(&self, state: &State) -> Vec<NearMiss> {
+        let near = self.program.metas.near(state).into_iter();
+        near.filter_map(|near| self.near_miss(near)).collect()
+    }
+
+    fn near_miss(&self, near: Near) -> Option<NearMiss> {
+        let meta = self.facts.get(near.meta as usize)?;
+        let other = self.facts.get(near.other as usize)?;
+        // A sub-rule is part of another meta, which is told of if it nearly hit itself.
+        (!meta.is_sub_rule).then(|| NearMiss {
+            name: Arc::clone(&meta.name),
+            score: meta.score,
+            other: Arc::clone(&other.name),
+            needs_hit: near.needs_hit,
+        })
+    }
+}

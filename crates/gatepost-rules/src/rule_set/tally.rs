@@ -1,0 +1,166 @@
+//! Who hit and for how much: the hits of one scan, what they add up to, and what they count for in
+//! learning.
+//!
+//! The order is fixed, for each step needs the sum of those before it: the rules, then what an early
+//! end adds, then the sender's average, then the decision whether the message is learned from.
+
+use std::sync::Arc;
+
+use crate::Hit;
+use crate::bayes::{Autolearn, Points};
+use crate::compile::{Compiled, RuleFacts};
+use crate::learning::Lesson;
+use crate::mail::Mail;
+use crate::report;
+use crate::scan::State;
+use crate::shortcircuit::Ending;
+
+/// What the rules that hit add up to.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    pub(super) score: f64,
+    pub(super) hits: Vec<Hit>,
+    pub(super) subject_prefix: String,
+    points: Averaged,
+}
+
+impl Tally {
+    /// Counts the rules that hit before the scan ended, in their order, and the ending. A user's
+    /// `own_score` stands in place of the folders'.
+    pub(super) fn of(
+        compiled: &Compiled,
+        state: &mut State,
+        ending: Option<&Ending>,
+        own_score: impl Fn(&RuleFacts) -> Option<f64>,
+    ) -> Self {
+        let mut tally = Self {
+            hits: Vec::with_capacity(state.hits.len()),
+            ..Self::default()
+        };
+        for &rule in &state.hits {
+            let Some(facts) = compiled.facts.get(rule as usize) else {
+                continue;
+            };
+            if facts.is_sub_rule || ending.is_some_and(|end| facts.turn > end.turn) {
+                continue;
+            }
+            let own = own_score(facts);
+            if own == Some(0.0) {
+                continue; // switched off by the user
+            }
+            // SpamAssassin lists and scores such a rule once for each match.
+            let times = if facts.is_multiple {
+                state.value(rule) as usize
+            } else {
+                1
+            };
+            let matched = state.matched.iter().position(|(known, _)| *known == rule);
+            let matched = matched.map(|index| state.matched.swap_remove(index).1);
+            tally.count(facts, own.unwrap_or(facts.score), times, matched);
+        }
+        if let Some(ending) = ending {
+            tally.add(compiled.shortcircuit_hit(ending));
+        }
+        tally
+    }
+
+    fn count(&mut self, facts: &RuleFacts, score: f64, times: usize, matched: Option<Vec<u8>>) {
+        self.points.add(facts);
+        self.score += score * times as f64;
+        if let Some(prefix) = &facts.subject_prefix
+            && !self.subject_prefix.contains(&**prefix)
+        {
+            self.subject_prefix.push_str(prefix);
+            self.subject_prefix.push(' ');
+        }
+        let hit = facts.hit(score, matched);
+        self.hits.extend(std::iter::repeat_n(hit, times));
+    }
+
+    fn add(&mut self, hit: Hit) {
+        self.score += hit.score;
+        self.hits.push(hit);
+    }
+
+    /// Adds what the sender's average says, and has the message learned where the sum allows it.
+    pub(super) fn learn(
+        &mut self,
+        compiled: &Compiled,
+        mut lesson: Lesson<'_>,
+        mail: &Mail<'_>,
+        required: f64,
+    ) -> Autolearn {
+        if let Some(hit) = compiled.reputation(&mut lesson, mail, &self.points) {
+            self.add(hit);
+        }
+        let is_spam = report::round(self.score) >= required;
+        lesson.end(mail, &self.points.autolearn, is_spam)
+    }
+}
+
+/// What the rules that hit count for in learning.
+#[derive(Debug, Default)]
+struct Averaged {
+    autolearn: Points,
+    /// For AWL: all but what is not to be learned from.
+    awl: f64,
+    /// A rule forbids to touch the sender's average.
+    no_awl: bool,
+}
+
+impl Averaged {
+    fn add(&mut self, facts: &RuleFacts) {
+        self.autolearn.add(&facts.points);
+        if !facts.no_autolearn {
+            self.awl += facts.score;
+            self.no_awl |= facts.no_awl;
+        }
+    }
+}
+
+impl RuleFacts {
+    fn hit(&self, score: f64, matched: Option<Vec<u8>>) -> Hit {
+        Hit {
+            name: Arc::clone(&self.name),
+            score,
+            description: Arc::clone(&self.description),
+            area: self.prefix,
+            matched,
+        }
+    }
+}
+
+impl Compiled {
+    /// The hit of the rule that adjusts the score by the sender's average.
+    fn reputation(
+        &self,
+        lesson: &mut Lesson<'_>,
+        mail: &Mail<'_>,
+        points: &Averaged,
+    ) -> Option<Hit> {
+        let (rule, asked) = self.program.reputation?;
+        let facts = self.facts.get(rule as usize)?;
+        if points.no_awl {
+            return None;
+        }
+        let awl = report::round(points.awl);
+        let score = lesson.reputation(mail, asked, awl, points.autolearn.total())?;
+        Some(facts.hit(score, None))
+    }
+
+    /// The hit that says that the scan ended early.
+    fn shortcircuit_hit(&self, ending: &Ending) -> Hit {
+        let name = "SHORTCIRCUIT";
+        let facts = self.facts.iter().find(|facts| &*facts.name == name);
+        Hit {
+            name: name.into(),
+            score: ending.score,
+            description: facts.map_or_else(
+                || "Not all rules were run".into(),
+                |facts| Arc::clone(&facts.description),
+            ),
+            area: "",
+            matched: None,
+        }
+    }
+}
