@@ -6,7 +6,7 @@ use bytes::Bytes;
 use super::ascii::{is_blank, lines};
 use super::content_type::ContentType;
 use super::head::{Field, is_field_line};
-use super::part::Oddities;
+use super::parts::Oddities;
 
 /// Longest line of a part within a multipart, bytes; longer ones are broken.
 const LINE_LENGTH_MAX: usize = 2048;

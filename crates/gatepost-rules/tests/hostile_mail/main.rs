@@ -1,0 +1,40 @@
+//! Messages made to take long: every view of each is there, and all rules end, in bounded time.
+//!
+//! What is measured is what the thread computes, so that a busy machine fails nothing; the bound is
+//! far above what unoptimised builds take and far below what work that grows with the square of a
+//! message's size would. So is the memory that the thread held at most.
+
+mod attached;
+mod held;
+mod judged;
+mod limits;
+mod views;
+
+use rustix::time::{ClockId, clock_gettime};
+use std::time::Duration;
+
+/// What all views, or all rules, of one message may compute.
+const TIME_MAX: Duration = Duration::from_mins(1);
+/// Size of the large ones, bytes.
+const SIZE: usize = 10_000_000;
+
+/// What this thread computed so far.
+fn computed() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// The pieces made of the numbers up to `count`.
+fn numbered(count: usize, piece: impl Fn(&mut String, usize)) -> String {
+    let mut all = String::new();
+    (0..count).for_each(|number| piece(&mut all, number));
+    all
+}
+
+fn html(body: &str) -> Vec<u8> {
+    format!("Content-Type: text/html; charset=utf-8\n\n{body}").into_bytes()
+}
+
+fn plain(body: &str) -> Vec<u8> {
+    format!("Subject: x\n\n{body}").into_bytes()
+}
