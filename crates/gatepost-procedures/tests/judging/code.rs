@@ -1,0 +1,204 @@
+//! The user's Luau code: what it sees and answers, and that no code of whatever kind holds up others.
+
+use super::{World, call, mail};
+use std::time::{Duration, Instant};
+
+use gatepost_message::Action;
+use gatepost_procedures::Arguments;
+
+#[tokio::test]
+async fn luau_code_sees_the_message_and_its_arguments() {
+    let source = r#"
+        return function(message, arguments)
+            assert(message.sender == "anna@example.org")
+            assert(message.recipients[1] == "alarms+fire@localhost")
+            assert(message.topic == "alarms/fire" and message.listener == "smtp")
+            assert(message.size == #message.body)
+            assert(message:contains("needle") and not message:contains("thread"))
+            assert(message:header("X-Kind") == "test", message:header("X-Kind"))
+            assert(message:header("X-None") == nil)
+            assert(message.subject == "hello", message.subject)
+            assert(message.user == nil and message.score == nil)
+            return {text = "for " .. arguments.user .. " and " .. arguments.list}
+        end"#;
+    let mut world = World::new().with("who", source);
+    let luau = &mut world.configuration.procedures.luau;
+    luau.arguments = [("user", "nobody"), ("list", "all")]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into();
+    let procedures = world.start();
+    let arguments = Arguments::from_iter([("user", "anna")]);
+    let answer = call(&procedures, "/who", arguments).await;
+    assert_eq!(answer.text, "for anna and all", "{:?}", answer.verdict);
+}
+
+#[tokio::test]
+async fn each_kind_of_answer_is_read() {
+    for (source, action, reason, text) in [
+        ("return function() end", Action::Accept, "", ""),
+        (
+            r#"return function() return "accept" end"#,
+            Action::Accept,
+            "",
+            "",
+        ),
+        (
+            r#"return function() return "drop", "why" end"#,
+            Action::Drop,
+            "why",
+            "",
+        ),
+        (
+            r#"return function() return "Hello" end"#,
+            Action::Accept,
+            "",
+            "Hello",
+        ),
+        ("return function() return 42 end", Action::Accept, "", "42"),
+        (
+            r#"return function() return {action = "defer", reason = "a\r\nb", text = "t"} end"#,
+            Action::Defer,
+            "a  b",
+            "t",
+        ),
+    ] {
+        let procedures = World::new().with("one", source).start();
+        let answer = call(&procedures, "/one", Arguments::none()).await;
+        assert_eq!(answer.verdict.action, action, "{source}");
+        assert_eq!(answer.verdict.reason, reason, "{source}");
+        assert_eq!(answer.text, text, "{source}");
+    }
+}
+
+/// Whatever the code does, the call ends in time with the verdict for failures, and the next
+/// call of another procedure finds its judge.
+#[tokio::test]
+async fn hostile_code_is_stopped() {
+    let attacks = [
+        ("endless loop", "while true do end"),
+        (
+            "a loop that catches errors",
+            "while true do pcall(function() while true do end end) end",
+        ),
+        (
+            "deep recursion",
+            "local function f(n) return 1 + f(n + 1) end return f(1)",
+        ),
+        (
+            "recursion that catches",
+            "local function f() pcall(f) while true do end end f()",
+        ),
+        (
+            "a string bomb",
+            r#"local s = "x" while true do s = s .. s end"#,
+        ),
+        ("string.rep", r#"return string.rep("x", 1e9)"#),
+        (
+            "a memory bomb",
+            "local t = {} while true do t[#t + 1] = {1, 2, 3} end",
+        ),
+        ("table.create", "return table.create(1e9, 1)"),
+        ("a buffer", "return buffer.create(1e9)"),
+        (
+            "a slow pattern",
+            r#"return (string.rep("a", 5000)):find(string.rep("a-", 30) .. "b")"#,
+        ),
+        (
+            "coroutines",
+            "coroutine.wrap(function() while true do end end)()",
+        ),
+        ("an error value", "error({})"),
+        ("a wrong answer", "return function() end"),
+        ("a wrong action", r#"return {action = "explode"}"#),
+        ("no such field", "return message.body.nothing.at.all"),
+    ];
+    for (name, body) in attacks {
+        let source = format!("return function(message) {body} end");
+        let mut world = World::new().with("attack", &source);
+        world.configuration.procedures.luau.on_error = Action::Quarantine;
+        world.configuration.procedures.judges = 1;
+        let procedures = world.start();
+        for _ in 0..2 {
+            let started = Instant::now();
+            let answer = call(&procedures, "/attack", Arguments::none()).await;
+            assert_eq!(answer.verdict.action, Action::Quarantine, "{name}");
+            assert_eq!(answer.verdict.procedure, "/attack", "{name}");
+            assert!(started.elapsed() < Duration::from_secs(20), "{name}");
+        }
+        let status = procedures.status();
+        let attack = status.procedures.iter().find(|one| one.path == "/attack");
+        assert_eq!(
+            attack.map(|one| (one.requests, one.errors)),
+            Some((2, 2)),
+            "{name}"
+        );
+        let after = call(&procedures, "/status", Arguments::none()).await;
+        assert!(after.text.contains("/attack"), "{}", after.text);
+    }
+}
+
+#[tokio::test]
+async fn code_reaches_nothing_outside() {
+    let source = r#"
+        return function()
+            for _, name in {"io", "require", "package", "loadfile", "dofile"} do
+                assert(getfenv()[name] == nil, name)
+            end
+            assert(os.execute == nil and os.getenv == nil and os.remove == nil)
+            assert(not pcall(function() string.format = nil end), "libraries are read-only")
+            return "accept"
+        end"#;
+    let procedures = World::new().with("probe", source).start();
+    let answer = call(&procedures, "/probe", Arguments::none()).await;
+    assert_eq!(
+        answer.verdict.action,
+        Action::Accept,
+        "{}",
+        answer.verdict.reason
+    );
+}
+
+#[tokio::test]
+async fn a_kept_message_is_closed_after_the_call() {
+    let source = r#"
+        local kept
+        return function(message)
+            if kept then return "drop", tostring(pcall(function() return kept.size end)) end
+            kept = message
+            return "accept"
+        end"#;
+    let mut world = World::new().with("keep", source);
+    world.configuration.procedures.judges = 1;
+    let procedures = world.start();
+    let first = call(&procedures, "/keep", Arguments::none()).await;
+    assert_eq!(first.verdict.action, Action::Accept);
+    let second = call(&procedures, "/keep", Arguments::none()).await;
+    assert_eq!(
+        (second.verdict.action, second.verdict.reason.as_str()),
+        (Action::Drop, "false")
+    );
+}
+
+#[tokio::test]
+async fn a_full_queue_defers() {
+    let source = "return function() local n = 0 while true do n += 1 end end";
+    let mut world = World::new().with("slow", source);
+    world.configuration.procedures.judges = 1;
+    world.configuration.procedures.queue_max = 1;
+    let procedures = world.start();
+    let calls = (0..8).map(|_| {
+        let procedures = procedures.clone();
+        tokio::spawn(async move { call(&procedures, "/slow", Arguments::none()).await })
+    });
+    let calls: Vec<_> = calls.collect();
+    let mut busy = 0;
+    for one in calls {
+        let verdict = one.await.expect("no panic").verdict;
+        assert_eq!(verdict.action, Action::Defer);
+        busy += usize::from(verdict.reason.contains("busy"));
+    }
+    assert!(
+        busy >= 1,
+        "one ran, one waited, the others were turned away"
+    );
+}

@@ -1,0 +1,113 @@
+//! Files and settings read again: what is right is taken up, what is wrong is named and changes
+//! nothing.
+
+use super::{World, call, judge, mail, scope};
+use std::fs;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gatepost_message::Action;
+use gatepost_procedures::Arguments;
+use gatepost_rules::RuleSet;
+use gatepost_settings::ByteSize;
+
+#[test]
+fn mistakes_are_named_with_their_place() {
+    let world = World::new()
+        .with("broken", "return function(\n  message\n  oops\nend")
+        .with("nothing", "return 5")
+        .with("sizecheck", "return function() end");
+    let problems = world.try_start().err().expect("errors");
+    let texts: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    let all = texts.join("\n");
+    assert!(all.contains("broken.luau:3:"), "{all}");
+    assert!(all.contains("not a function"), "{all}");
+    assert!(all.contains("is built in"), "{all}");
+
+    let world = World::new()
+        .scope(scope("mail", &["/noop"]))
+        .scope(scope("/noop", &["/noop"]))
+        .scope(scope("/empty", &[]))
+        .scope(scope("/typo", &["/sizechek"]));
+    let problems = world.try_start().err().expect("errors");
+    let places: Vec<&str> = problems
+        .iter()
+        .map(|problem| problem.place.as_str())
+        .collect();
+    assert_eq!(
+        places,
+        ["scope.0.path", "scope.1.path", "scope.2.run", "scope.3.run"]
+    );
+    assert!(problems[3].text.contains("/sizecheck"), "{}", problems[3]);
+}
+
+/// Waits until `done` says so; the limit is generous, and only reached by a defect.
+async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_mins(1);
+    while !done().await {
+        assert!(Instant::now() < deadline, "{what} did not come");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn files_are_taken_up_changed_and_kept_when_broken() {
+    let world = World::new().with("greet", r#"return function() return "one" end"#);
+    let procedures = world.start();
+    let text = async |expected: &str| {
+        let answer = call(&procedures, "/greet", Arguments::none()).await;
+        answer.text == expected
+    };
+    assert!(text("one").await);
+    world.write("greet", r#"return function() return "two" end"#);
+    until("the changed file", async || text("two").await).await;
+    world.write("dropped/in", "return function() end");
+    until("the new file", async || {
+        procedures.needs("/dropped/in").is_some()
+    })
+    .await;
+    // A file that does not compile changes nothing, and is taken once it is mended.
+    let generation = procedures.generation();
+    world.write("greet", "return function(");
+    world.write("later", "return function() end");
+    assert!(text("two").await);
+    let refused = || !procedures.in_force().refused.is_empty();
+    until("the status tells", async || refused()).await;
+    world.write("greet", r#"return function() return "three" end"#);
+    until("the mended file", async || text("three").await).await;
+    assert!(procedures.needs("/later").is_some());
+    assert!(procedures.generation() > generation);
+    fs::remove_file(world.folder.path().join("later.luau")).expect("removed");
+    assert!(!refused(), "{:?}", procedures.in_force());
+    until("the removal", async || procedures.needs("/later").is_none()).await;
+}
+
+#[tokio::test]
+async fn a_reload_swaps_everything_or_nothing() {
+    let world = World::new();
+    let procedures = world.start();
+    let rules = || Arc::new(RuleSet::embedded());
+    let mut wrong = world.configuration.clone();
+    wrong.scopes.push(scope("/mail", &["/nothing"]));
+    let mistakes = procedures.reload(wrong, rules()).expect_err("a mistake");
+    assert_eq!(judge(&procedures, mail("x")).await.action, Action::Accept);
+    // Whoever asks later is told, until something else is in force.
+    procedures.refused(mistakes.iter().map(ToString::to_string));
+    let status = async || call(&procedures, "/status", Arguments::none()).await.text;
+    let told = status().await;
+    assert!(
+        told.contains("\nthe reload of ") && told.contains("/nothing"),
+        "{told}"
+    );
+    let mut right = world.configuration.clone();
+    right.table.sizecheck.max = ByteSize(0);
+    right.scopes.push(scope("/mail", &["/sizecheck"]));
+    assert!(procedures.reload(right, rules()).is_ok());
+    assert_eq!(judge(&procedures, mail("x")).await.action, Action::Reject);
+    let told = status().await;
+    assert!(
+        told.contains("\nconfig and rules in force since "),
+        "{told}"
+    );
+    assert!(!told.contains("refused"), "{told}");
+}

@@ -1,0 +1,102 @@
+//! Which scope judges, what its chain says, and that it can be called like a procedure.
+
+use super::{World, call, judge, mail, scope};
+use std::sync::Arc;
+
+use gatepost_message::{Action, Listener, Topic, TopicFilter, Verdict};
+use gatepost_procedures::{Arguments, CallError, Needs};
+
+#[tokio::test]
+async fn a_message_without_scope_is_accepted() {
+    let procedures = World::new().start();
+    assert_eq!(judge(&procedures, mail("x")).await, Verdict::accept());
+    assert_eq!(procedures.scope_for(Listener::Smtp, Some("a"), &[]), None);
+}
+
+#[tokio::test]
+async fn the_first_scope_whose_conditions_hold_judges() {
+    let mut by_listener = scope("/mqtt-only", &["/noop"]);
+    by_listener.listeners = vec![Listener::Mqtt];
+    let mut by_topic = scope("/alarms", &["/sizecheck"]);
+    by_topic.topics = vec![TopicFilter::new("alarms/#").expect("a filter")];
+    let mut by_recipient = scope("/rest", &["/noop"]);
+    by_recipient.recipients = vec!["*@localhost".into()];
+    let world = World::new()
+        .scope(by_listener)
+        .scope(by_topic)
+        .scope(by_recipient);
+    let procedures = world.start();
+    let large = mail(&"x".repeat(101));
+    let verdict = judge(&procedures, large.clone()).await;
+    assert_eq!(
+        (verdict.action, verdict.procedure.as_str()),
+        (Action::Reject, "/sizecheck")
+    );
+    assert!(verdict.reason.contains("101 bytes"), "{}", verdict.reason);
+    let mut elsewhere = large;
+    elsewhere.topic = Topic::new("other").ok();
+    assert_eq!(judge(&procedures, elsewhere).await.action, Action::Accept);
+    assert!(procedures.scope_for(Listener::Http, None, &[]).is_none());
+}
+
+#[tokio::test]
+async fn a_chain_gathers_tags_and_ends_at_the_first_refusal() {
+    let tag = r#"return function(m) return {action = "tag", reason = "odd", tags = {["X-Odd"] = "1"}} end"#;
+    let world = World::new()
+        .with("tag", tag)
+        .with(
+            "quarantine",
+            r#"return function(m) return "quarantine", m.action end"#,
+        )
+        .with("never", r#"return function(m) error("not reached") end"#)
+        .scope(scope("/chain", &["/noop", "/tag", "/quarantine", "/never"]));
+    let procedures = world.start();
+    let verdict = judge(&procedures, mail("x")).await;
+    assert_eq!(verdict.action, Action::Quarantine);
+    assert_eq!(verdict.procedure, "/quarantine");
+    // The reason of the one that decided, which saw what was said before it.
+    assert_eq!(verdict.reason, "tag");
+    assert_eq!(verdict.tags, [("X-Odd".to_owned(), "1".to_owned())]);
+    let status = procedures.status();
+    let requests = |path| {
+        let found = status.procedures.iter().find(|one| one.path == path);
+        found.map(|one| (one.requests, one.errors))
+    };
+    assert_eq!(requests("/tag"), Some((1, 0)));
+    assert_eq!(requests("/never"), Some((0, 0)));
+}
+
+#[tokio::test]
+async fn a_scope_that_runs_the_rules_tells_all_that_they_found() {
+    let procedures = World::new()
+        .with("kind", "return function() return \"accept\" end")
+        .scope(scope("/rules", &["/spamcheck", "/kind"]))
+        .start();
+    let message = Arc::new(mail("x"));
+    let answer = procedures.judge_and_report(&message).await;
+    let report = answer.report.expect("the rules ran");
+    let score = answer.verdict.score.expect("a score");
+    assert!((report.score - score.value).abs() < 1e-9);
+    let procedures = World::new()
+        .with("kind", "return function() return \"accept\" end")
+        .scope(scope("/none", &["/kind"]))
+        .start();
+    assert!(procedures.judge_and_report(&message).await.report.is_none());
+}
+
+#[tokio::test]
+async fn a_scope_is_called_like_a_procedure() {
+    let procedures = World::new()
+        .scope(scope("/mail", &["/noop", "/sizecheck"]))
+        .start();
+    assert_eq!(procedures.needs("/mail"), Some(Needs::Size));
+    assert_eq!(procedures.needs("/spamcheck"), Some(Needs::Whole));
+    assert_eq!(procedures.needs("/nothing"), None);
+    let answer = call(&procedures, "/mail", Arguments::none()).await;
+    assert_eq!(answer.verdict.action, Action::Accept);
+    let message = Arc::new(mail("x"));
+    let missing = procedures
+        .call("/nothing", message, Arguments::none())
+        .await;
+    assert_eq!(missing.err(), Some(CallError::NoSuchProcedure));
+}
