@@ -5,7 +5,7 @@ mod support;
 
 use std::collections::BTreeSet;
 
-use support::{Client, Gateway, await_some, corpus_message, root, run, text_of};
+use support::{Client, Gateway, await_some, corpus_message, root, run, swaks, text_of};
 
 /// Marks each message sent, so that it can be recognised wherever it arrives.
 fn mark(index: usize) -> String {
@@ -37,21 +37,15 @@ fn cases() -> Vec<Case> {
 /// Sends the case's message with swaks; its transcript and exit code.
 fn send(gateway: &Gateway, case: &Case) -> (String, Option<i32>) {
     let file = corpus_message(&case.id);
-    let output = run(
-        "swaks",
-        &[
-            "--server",
-            &gateway.address("smtp").to_string(),
-            "--from",
-            "sender@example.org",
-            "--to",
-            "alarms+fire@localhost",
-            "--add-header",
-            &format!("X-Mark: {}", mark(case.index)),
-            "--data",
-            &format!("@{}", file.display()),
-        ],
-        b"",
+    let server = gateway.address("smtp").to_string();
+    let data = format!("@{}", file.display());
+    let mark = format!("X-Mark: {}", mark(case.index));
+    let more = ["--add-header", &mark, "--data", &data];
+    let output = swaks(
+        &server,
+        "sender@example.org",
+        "alarms+fire@localhost",
+        &more,
     );
     (text_of(&output), output.status.code())
 }

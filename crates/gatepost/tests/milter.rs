@@ -5,7 +5,7 @@ mod support;
 use std::path::Path;
 
 use support::postfix::{Postfix, free_port};
-use support::{Gateway, run, text_of};
+use support::{Gateway, run, swaks, text_of};
 
 /// A procedure that says what the message's `X-Verdict` field asks for.
 const JUDGE: &str = r#"
@@ -64,15 +64,9 @@ fn milters(gateway: &Gateway, more: &str) -> String {
 fn send(postfix: &Postfix, verdict: &str, body: &str) -> String {
     let verdict = format!("X-Verdict: {verdict}");
     let server = postfix.address().to_string();
-    let arguments = [
-        "--server",
-        &server,
+    let told = [
         "--helo",
         "client.example",
-        "--from",
-        "otto@example.org",
-        "--to",
-        "anna@boxes.example",
         "--header",
         "Subject: hello",
         "--header",
@@ -84,7 +78,12 @@ fn send(postfix: &Postfix, verdict: &str, body: &str) -> String {
         "--body",
         body,
     ];
-    text_of(&run("swaks", &arguments, b""))
+    text_of(&swaks(
+        &server,
+        "otto@example.org",
+        "anna@boxes.example",
+        &told,
+    ))
 }
 
 /// The messages in quarantine, as Python prints them.
@@ -103,17 +102,8 @@ fn each_recipient_has_its_own_verdict() {
     let postfix = Postfix::start(&milters(&gateway, ""));
     let server = postfix.address().to_string();
     let all = "anna@boxes.example,bert@boxes.example,carla@boxes.example";
-    let arguments = [
-        "--server",
-        &server,
-        "--from",
-        "otto@example.org",
-        "--to",
-        all,
-        "--body",
-        "for all",
-    ];
-    let transcript = text_of(&run("swaks", &arguments, b""));
+    let body = ["--body", "for all"];
+    let transcript = text_of(&swaks(&server, "otto@example.org", all, &body));
     assert!(transcript.contains("250 2.0.0"), "{transcript}");
     postfix.await_mail("anna", 1);
     assert!(quarantined(folder.path()).contains("for all"));

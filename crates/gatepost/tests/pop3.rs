@@ -4,7 +4,7 @@ mod support;
 
 use std::path::Path;
 
-use support::{Gateway, command, run, text_of};
+use support::{Gateway, command, run, swaks, text_of};
 
 fn gateway(folder: &Path) -> Gateway {
     let settings = r#"
@@ -38,19 +38,9 @@ run = ["/odd"]
 fn send(gateway: &Gateway, to: &str, subject: &str) {
     let server = gateway.address("smtp").to_string();
     let subject = format!("Subject: {subject}");
-    let arguments = [
-        "--server",
-        &server,
-        "--from",
-        "otto@example.org",
-        "--to",
-        to,
-        "--header",
-        &subject,
-        "--body",
-        ".hidden dot\n.\nlast line",
-    ];
-    let output = run("swaks", &arguments, b"");
+    let body = ".hidden dot\n.\nlast line";
+    let told = ["--header", &subject, "--body", body];
+    let output = swaks(&server, "otto@example.org", to, &told);
     assert!(output.status.success(), "{}", text_of(&output));
 }
 

@@ -12,7 +12,7 @@ mod support;
 
 use std::path::Path;
 
-use support::{Client, Gateway, await_some, post, run, text_of};
+use support::{Client, Gateway, await_some, post, run, swaks, text_of};
 
 /// The embedded rules are loaded faster than those of the system.
 const SETTINGS: &str = r#"
@@ -56,28 +56,18 @@ fn gatepost(folder: &Path, arguments: &[&str]) -> (String, Option<i32>) {
     (text_of(&output), output.status.code())
 }
 
-fn swaks(gateway: &Gateway, body: &str) -> String {
+fn send(gateway: &Gateway, body: &str) -> String {
     let server = gateway.address("smtp").to_string();
-    let arguments = [
-        "--server",
-        &server,
-        "--from",
-        "anna@example.org",
-        "--to",
-        "alarms+fire@localhost",
-        "--header",
-        "Subject: hello",
-        "--body",
-        body,
-    ];
-    text_of(&run("swaks", &arguments, b""))
+    let told = ["--header", "Subject: hello", "--body", body];
+    let (from, to) = ("anna@example.org", "alarms+fire@localhost");
+    text_of(&swaks(&server, from, to, &told))
 }
 
 #[test]
 fn what_procedures_change_reaches_everyone() {
     let (gateway, folder) = start();
     let mut subscriber = Client::subscribe(&gateway, "#", "%t|%p|%P");
-    assert!(swaks(&gateway, "original").contains("250 2.0.0"));
+    assert!(send(&gateway, "original").contains("250 2.0.0"));
     subscriber.await_line("Subject: [marked] hello");
     subscriber.await_line("X-Marked: odd 1");
     subscriber.await_line("rewritten");
@@ -209,7 +199,7 @@ fn a_replay_shows_whose_verdict_would_change() {
     for body in ["short", "a body that is a good deal longer", "tiny"] {
         assert!(post(&gateway, "web", body).starts_with("HTTP/1.1 200 "));
     }
-    assert!(swaks(&gateway, "mail").contains("250 2.0.0"));
+    assert!(send(&gateway, "mail").contains("250 2.0.0"));
     let config = SETTINGS
         .replace("\"/sizecheck\"", "\"/sizecheck -max 20B\"")
         .replace("\"smtp\", ", "");
@@ -259,7 +249,7 @@ fn a_replay_knows_what_was_learned_and_changes_nothing_of_it() {
         "rules.paths = ['rules']\n[[scope]]\npath = '/mail'\nlisteners = ['smtp']\nrun = ['/spamcheck']\n",
     );
     let body = "lottery winners collect jackpot money";
-    assert!(swaks(&gateway, body).contains("250 2.0.0"));
+    assert!(send(&gateway, body).contains("250 2.0.0"));
     let replayed = |verdicts: &str| {
         let arguments = ["check", "--config", "gatepost.toml", "--replay", "9"];
         await_some(verdicts, || {

@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::process::Output;
 
 use support::authority::Authority;
-use support::{Client, Gateway, await_some, paho, run, send_raw, text_of};
+use support::{Client, Gateway, await_some, paho, run, send_raw, swaks, text_of};
 
 fn publish(gateway: &Gateway, message: &str, arguments: &[&str]) -> Output {
     let port = gateway.port("mqtt/tls");
@@ -358,10 +358,9 @@ fn mail_comes_encrypted_by_starttls_and_at_once() {
         };
         let to = format!("secret+{number}@localhost");
         let body = format!("number {number}");
-        let mut arguments = vec!["--server", &server, "--protocol", protocol, manner];
-        arguments.extend(["--tls-verify", "--tls-ca-path", &ca]);
-        arguments.extend(["--from", "otto@example.org", "--to", &to, "--body", &body]);
-        let output = run("swaks", &arguments, b"");
+        let mut told = vec!["--protocol", protocol, manner, "--body", &body];
+        told.extend(["--tls-verify", "--tls-ca-path", &ca]);
+        let output = swaks(&server, "otto@example.org", &to, &told);
         let transcript = text_of(&output);
         assert!(output.status.success(), "{listener}: {transcript}");
         assert!(

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::dns::{Server, Zone};
-use super::support::{Gateway, await_some, run, text_of};
+use super::support::{Gateway, await_some, run, swaks, text_of};
 
 fn rules_tests() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../gatepost-rules/tests/data")
@@ -74,19 +74,10 @@ action = "tag"
         let file = folder.path().join("message");
         std::fs::write(&file, body).expect("written");
         let client = format!("ADDR={address} NAME=mail.author.example HELO=mail.author.example");
-        let arguments = [
-            "--server",
-            &gateway.address("smtp").to_string(),
-            "--from",
-            from,
-            "--to",
-            "anna@people.example",
-            "--xclient",
-            &client,
-            "--data",
-            &format!("@{}", file.display()),
-        ];
-        let output = run("swaks", &arguments, b"");
+        let data = format!("@{}", file.display());
+        let told = ["--xclient", &client, "--data", &data];
+        let server = gateway.address("smtp").to_string();
+        let output = swaks(&server, from, "anna@people.example", &told);
         assert!(output.status.success(), "{}", text_of(&output));
     };
     send("anna@author.example", "192.0.2.7", signed.to_owned());

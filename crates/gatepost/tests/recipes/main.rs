@@ -9,7 +9,7 @@ mod opensmtpd;
 mod postfix;
 
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use support::{Gateway, call_client, root, text_of};
 
@@ -81,38 +81,20 @@ fn write_rules(folder: &Path) {
 /// Sends by swaks; what both sides said.
 fn send(server: &str, to: &str, subject: &str, more: &[&str]) -> String {
     let subject = format!("Subject: {subject}");
-    let mut arguments = vec![
-        "--server",
-        server,
-        "--helo",
-        "client.example",
-        "--from",
-        "a@client.example",
-        "--to",
-        to,
-        "--header",
-        &subject,
-    ];
-    arguments.extend(more);
-    text_of(&support::run("swaks", &arguments, b""))
+    let told = ["--helo", "client.example", "--header", &subject];
+    let more = [&told, more].concat();
+    text_of(&support::swaks(server, "a@client.example", to, &more))
 }
 
+/// Runs a program that delivers a mail to its user, as a mail server runs it: with little around it.
 fn deliver(program: &str, arguments: &[&str], home: &Path, mail: &str) {
-    use std::io::Write;
-    let mut child = Command::new(program)
+    let mut command = Command::new(program);
+    command
         .args(arguments)
         .env("HOME", home)
         .env("PATH", "/usr/bin:/bin")
-        .current_dir(home)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap_or_else(|error| panic!("the peer {program} does not start: {error}"));
-    let mut stdin = child.stdin.take().expect("piped");
-    stdin.write_all(mail.as_bytes()).expect("written");
-    drop(stdin);
-    let output = child.wait_with_output().expect("it ends");
+        .current_dir(home);
+    let output = support::feed(&mut command, mail.as_bytes());
     assert!(output.status.success(), "{}", text_of(&output));
 }
 

@@ -242,13 +242,17 @@ pub(crate) fn command(program: &str) -> Command {
 
 /// Runs a client to its end, with `input` on its standard input.
 pub(crate) fn run(program: &str, arguments: &[&str], input: &[u8]) -> Output {
-    let mut child = command(program)
-        .args(arguments)
+    feed(command(program).args(arguments), input)
+}
+
+/// Runs a command to its end, with `input` on its standard input.
+pub(crate) fn feed(command: &mut Command, input: &[u8]) -> Output {
+    let mut child = command
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .unwrap_or_else(|error| panic!("the peer {program} does not start: {error}"));
+        .unwrap_or_else(|error| panic!("the peer of {command:?} does not start: {error}"));
     let mut stdin = child.stdin.take().expect("piped");
     let input = input.to_vec();
     let writer = std::thread::spawn(move || {
@@ -258,6 +262,12 @@ pub(crate) fn run(program: &str, arguments: &[&str], input: &[u8]) -> Output {
     let output = child.wait_with_output().expect("the client ends");
     writer.join().expect("the writer ends");
     output
+}
+
+/// Sends one mail by swaks, with `more` of its options; its output is what both sides said.
+pub(crate) fn swaks(server: &str, from: &str, to: &str, more: &[&str]) -> Output {
+    let envelope = ["--server", server, "--from", from, "--to", to];
+    run("swaks", &[&envelope, more].concat(), b"")
 }
 
 /// Runs a scenario of `tests/paho/client.py` with paho `1` or `2`, and asserts that it went well.
