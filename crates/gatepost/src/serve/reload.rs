@@ -1,6 +1,11 @@
 //! SIGHUP, or the dashboard's button: rules, procedures and scopes are compiled beside the running
 //! ones and swapped at once. With a mistake anywhere, the running ones stay, and whoever asked is
 //! told the mistake. What changes is told too, and can be asked for without changing it.
+//!
+//! It computes for some tenths of a second, on the main thread, which does nothing else but wait for
+//! signals and for such wishes: connections have the workers' threads, messages the judges', and what
+//! goes on by itself the control thread. So nobody waits for a reload but whoever asked for it, the
+//! next reload, and the end of the program.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

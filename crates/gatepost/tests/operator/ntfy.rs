@@ -1,0 +1,46 @@
+//! A client of ntfy's, and the shapes that it is answered in.
+
+use super::support::{Gateway, command, root, text_of};
+use super::{STATUS, curl, json};
+
+#[test]
+fn a_client_of_ntfys_publishes_and_its_shapes_are_answered() {
+    let gateway = Gateway::start("rules.paths = []\n");
+    let port = gateway.port("http");
+    let folder = root().join(".peers/apprise");
+    assert!(
+        folder.is_dir(),
+        "apprise is missing; tests/install-peers installs it"
+    );
+    let program = "import sys; from apprise import cli; sys.exit(cli.main())";
+    let target = format!("ntfy://127.0.0.1:{port}/alarms?priority=high&xtags=fire");
+    let output = command("python3")
+        .env("PYTHONPATH", folder)
+        .args(["-c", program, "-t", "Hall", "-b", "Smoke", &target])
+        .output()
+        .expect("python3 runs");
+    assert!(output.status.success(), "{}", text_of(&output));
+    let told = curl(&gateway, "/alarms/json?poll=1", &[]);
+    for part in [
+        r#""title":"Hall""#,
+        r#""message":"Smoke""#,
+        r#""priority":4"#,
+        r#""tags":["fire"]"#,
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    let filtered = curl(&gateway, "/alarms/json?poll=1&priority=max", &[]);
+    assert!(!filtered.contains("Smoke"), "{filtered}");
+    let object = r#"{"topic":"alarms","message":"m","actions":[{"action":"view","label":"Open","url":"http://x"}]}"#;
+    let told = json(&gateway, "/", &["-d", object]);
+    assert_eq!(told["actions"][0]["label"], "Open", "{told}");
+    let told = json(&gateway, "/alarms/publish?message=Link&title=T", &[]);
+    assert_eq!(told["message"], "Link", "{told}");
+    assert_eq!(json(&gateway, "/alarms/auth", &[])["success"], true);
+    let later = curl(
+        &gateway,
+        "/alarms",
+        &[&STATUS[..], &["-d", "x", "-H", "X-Delay: 1h"]].concat(),
+    );
+    assert_eq!(later, "400");
+}

@@ -1,0 +1,150 @@
+//! Mail that is kept aside: looked at, learned, released, deleted, and its sender allowed.
+
+use super::support::{Client, Gateway, await_some, swaks, text_of};
+use super::{STATUS, curl, json};
+
+const GTUBE: &str = "XJS*C4JDBQADN1.NSBN3*2IDNEN*GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X";
+const QUARANTINE: &str = "procedure.\"/spamcheck\".action = \"quarantine\"\n";
+
+fn send(gateway: &Gateway, subject: &str) {
+    let server = gateway.address("smtp").to_string();
+    let subject = format!("Subject: {subject}");
+    let told = ["--header", &subject, "--body", GTUBE];
+    let output = swaks(&server, "a@example.org", "alarms+fire@localhost", &told);
+    assert!(output.status.success(), "{}", text_of(&output));
+}
+
+fn kept(gateway: &Gateway) -> Vec<serde_json::Value> {
+    let answer = json(gateway, "/admin/quarantine", &[]);
+    answer["messages"].as_array().expect("a list").clone()
+}
+
+#[test]
+fn a_quarantined_mail_is_looked_at_learned_released_and_deleted() {
+    let gateway = Gateway::start(QUARANTINE);
+    send(&gateway, "First <b>offer</b>");
+    send(&gateway, "Second offer");
+    let messages = kept(&gateway);
+    assert_eq!(messages.len(), 2, "{messages:?}");
+    // Newest first.
+    let (second, first) = (&messages[0], &messages[1]);
+    assert_eq!(first["subject"], "First <b>offer</b>");
+    let path = format!("/admin/quarantine/{}", first["id"].as_str().expect("an id"));
+    let whole = json(&gateway, &path, &[]);
+    assert!(
+        whole["text"]
+            .as_str()
+            .is_some_and(|text| text.contains("GTUBE")),
+        "{whole}"
+    );
+    assert!(
+        whole["source"]
+            .as_str()
+            .is_some_and(|text| text.contains("Received:")),
+        "{whole}"
+    );
+    let source = curl(&gateway, &format!("{path}/source"), &["--include"]);
+    assert!(
+        source
+            .to_lowercase()
+            .contains("content-disposition: attachment"),
+        "{source}"
+    );
+
+    let learned = json(&gateway, &format!("{path}/learn?as=ham"), &["-X", "POST"]);
+    assert_eq!(learned["learned"], "new");
+    let learned = json(&gateway, &format!("{path}/learn?as=spam"), &["-X", "POST"]);
+    assert_eq!(learned["learned"], "changed");
+
+    let port = gateway.port("mqtt");
+    let mut subscriber = Client::start(
+        "mosquitto_sub",
+        &["-p", &port, "-t", "alarms/#", "-q", "1", "-d"],
+    );
+    subscriber.await_line("Subscribed");
+    let released = json(&gateway, &format!("{path}/release"), &["-X", "POST"]);
+    assert_eq!(released["verdict"], "accept");
+    assert_eq!(released["subscribers"], 1);
+    subscriber.await_line("First <b>offer</b>");
+    let story = json(&gateway, &path.replace("quarantine", "messages"), &[]);
+    assert_eq!(story["action"], "accept");
+    assert!(
+        story["reason"]
+            .as_str()
+            .is_some_and(|reason| reason.contains("released"))
+    );
+    let story = await_some("the subscriber's acknowledgement", || {
+        let story = json(&gateway, &path.replace("quarantine", "messages"), &[]);
+        (story["steps"][0]["outcome"] == "acknowledged").then_some(story)
+    });
+    assert_eq!(story["steps"][0]["topic"], "alarms/fire", "{story}");
+    assert_eq!(story["steps"][0]["kind"], "mqtt", "{story}");
+
+    let path = format!(
+        "/admin/quarantine/{}",
+        second["id"].as_str().expect("an id")
+    );
+    assert_eq!(
+        curl(&gateway, &path, &[&STATUS[..], &["-X", "DELETE"]].concat()),
+        "204"
+    );
+    assert_eq!(
+        curl(&gateway, &path, &[&STATUS[..], &["-X", "DELETE"]].concat()),
+        "404"
+    );
+    assert!(kept(&gateway).is_empty());
+    let found = json(
+        &gateway,
+        "/admin/messages?search=SECOND&verdict=quarantine",
+        &[],
+    );
+    assert_eq!(
+        found["messages"].as_array().map(Vec::len),
+        Some(1),
+        "{found}"
+    );
+}
+
+#[test]
+fn a_release_reaches_every_topic_and_an_allowed_sender_passes() {
+    let gateway = Gateway::start(QUARANTINE);
+    let to = "alarms+fire@localhost,alarms+flood@localhost";
+    let server = gateway.address("smtp").to_string();
+    let send = || swaks(&server, "Anna@example.org", to, &["--body", GTUBE]);
+    assert!(send().status.success());
+    let messages = kept(&gateway);
+    let path = format!(
+        "/admin/quarantine/{}",
+        messages[0]["id"].as_str().expect("an id")
+    );
+    assert_eq!(
+        messages[0]["topics"],
+        serde_json::json!(["alarms/fire", "alarms/flood"])
+    );
+    json(&gateway, &format!("{path}/release"), &["-X", "POST"]);
+    for topic in ["alarms/fire", "alarms/flood"] {
+        let there = json(&gateway, &format!("/topics/{topic}"), &[]);
+        assert_eq!(there.as_array().map(Vec::len), Some(1), "{topic}: {there}");
+    }
+
+    assert!(send().status.success());
+    let path = format!(
+        "/admin/quarantine/{}",
+        kept(&gateway)[0]["id"].as_str().expect("an id")
+    );
+    let allowed = json(&gateway, &format!("{path}/allow-sender"), &["-X", "POST"]);
+    assert_eq!(allowed["sender"], "Anna@example.org");
+    assert!(send().status.success());
+    assert_eq!(kept(&gateway).len(), 1, "the next mail from there passes");
+    let found = json(&gateway, "/admin/messages?search=allowed%20sender", &[]);
+    assert_eq!(found["messages"][0]["action"], "accept", "{found}");
+    let senders = json(&gateway, "/admin/senders", &[]);
+    assert_eq!(senders["senders"], serde_json::json!(["anna@example.org"]));
+    let forget = [&STATUS[..], &["-X", "DELETE"]].concat();
+    for status in ["204", "404"] {
+        assert_eq!(
+            curl(&gateway, "/admin/senders/anna@example.org", &forget),
+            status
+        );
+    }
+}
