@@ -251,6 +251,26 @@ mod tests {
     }
 
     #[test]
+    fn nothing_more_is_held_of_a_message_beyond_any_limit() {
+        let mut session = session(0);
+        let begun: [(u8, &[u8]); 4] = [
+            (b'M', b"<>\0"),
+            (b'R', b"<b@c>\0"),
+            (b'R', b"<d@c>\0"),
+            (b'R', b"<e@c>\0"),
+        ];
+        assert!(feed(&mut session, &begun).is_none());
+        for _ in 0..20 {
+            assert!(feed(&mut session, &[(b'L', b"Subject\0long\0"), (b'B', b"body")]).is_none());
+        }
+        assert!(session.transaction.head.is_empty() && session.transaction.body.is_empty());
+        let long = [b"<".as_slice(), &[b'x'; 150], b"@c>\0"].concat();
+        assert!(feed(&mut session, &[(b'M', b"<>\0"), (b'R', &long)]).is_none());
+        assert_eq!(session.transaction.excess, Some(Excess::Size));
+        assert!(session.transaction.recipients.is_empty());
+    }
+
+    #[test]
     fn an_abort_or_a_new_client_forgets() {
         let mut session = session(0);
         let begun: [(u8, &[u8]); 3] = [(b'M', b"<a@b>\0"), (b'B', b"x"), (b'A', b"")];

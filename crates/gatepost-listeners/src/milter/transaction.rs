@@ -32,6 +32,8 @@ pub(super) struct Transaction {
     pub(super) head: Vec<u8>,
     pub(super) body: Vec<u8>,
     pub(super) excess: Option<Excess>,
+    /// Bytes of recipients, head and body.
+    held: usize,
 }
 
 /// Which limit a message exceeds.
@@ -84,8 +86,8 @@ impl Transaction {
     pub(super) fn recipient(&mut self, data: &[u8], limits: Limits) -> Result<(), Malformed> {
         let recipient = packet::strings(data).next().ok_or(Malformed::Short('R'))?;
         if self.recipients.len() >= limits.recipients_max {
-            self.excess.get_or_insert(Excess::Recipients);
-        } else {
+            self.exceed(Excess::Recipients);
+        } else if self.takes(recipient.len(), limits) {
             let recipient = packet::text(recipient);
             self.recipients.push(recipient);
         }
@@ -133,14 +135,20 @@ impl Transaction {
         }
     }
 
-    /// Whether so many bytes more still fit; what does not fit is not kept any longer.
+    /// Whether so many bytes more are kept.
     fn takes(&mut self, bytes: usize, limits: Limits) -> bool {
-        let held = self.head.len() + self.body.len();
-        if held + bytes > limits.message_bytes_max {
-            self.excess.get_or_insert(Excess::Size);
-            self.body = Vec::new();
+        self.held = self.held.saturating_add(bytes);
+        if self.held > limits.message_bytes_max {
+            self.exceed(Excess::Size);
         }
-        self.excess != Some(Excess::Size)
+        self.excess.is_none()
+    }
+
+    /// Of a message that is refused at its end nothing more is kept, whichever limit it was.
+    fn exceed(&mut self, excess: Excess) {
+        self.excess.get_or_insert(excess);
+        self.head = Vec::new();
+        self.body = Vec::new();
     }
 }
 
