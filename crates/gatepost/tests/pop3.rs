@@ -166,6 +166,50 @@ print('done')
     assert!(said.contains("done"), "{said}");
 }
 
+/// The most memory that the server ever had, bytes.
+fn most_held(gateway: &Gateway) -> usize {
+    let path = format!("/proc/{}/status", gateway.pid());
+    let status = std::fs::read_to_string(path).expect("a status");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kibibytes = line.and_then(|line| line.split_whitespace().next());
+    1024 * kibibytes
+        .and_then(|text| text.parse::<usize>().ok())
+        .expect("a number")
+}
+
+#[test]
+fn who_asks_for_much_at_once_has_to_read_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let gateway = gateway(folder.path());
+    let mail = folder.path().join("mail");
+    let text = "x".repeat(998) + "\r\n";
+    let text = format!("Subject: large\r\n\r\n{}", text.repeat(2_000));
+    std::fs::write(&mail, text).expect("written");
+    let server = gateway.address("smtp").to_string();
+    let data = format!("@{}", mail.display());
+    let to = "anna@people.example";
+    let output = swaks(&server, "otto@example.org", to, &["--data", &data]);
+    assert!(output.status.success(), "{}", text_of(&output));
+    poplib(&gateway, "login('anna').quit()");
+    let before = most_held(&gateway);
+    // 200 MB are asked for before any of it is read.
+    let said = poplib(
+        &gateway,
+        r"
+server = login('anna')
+server.sock.sendall(b'RETR 1\r\n' * 100)
+lengths = {len(server._getlongresp()[1]) for answer in range(100)}
+assert len(lengths) == 1 and lengths.pop() > 2000, lengths
+server.quit()
+print('done')
+",
+    );
+    assert!(said.contains("done"), "{said}");
+    // The kernel counts in coarse steps for each thread, so the later figure may be the lower one.
+    let held = most_held(&gateway).saturating_sub(before);
+    assert!(held < 64 << 20, "{held} bytes held");
+}
+
 #[test]
 fn mpop_and_fetchmail_collect_the_mail() {
     let folder = tempfile::tempdir().expect("a folder");

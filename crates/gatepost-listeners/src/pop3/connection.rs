@@ -3,8 +3,8 @@
 
 use std::io;
 
-use bytes::{Bytes, BytesMut};
-use gatepost_message::{MessageId, Peer};
+use bytes::BytesMut;
+use gatepost_message::Peer;
 use gatepost_store::StoreError;
 use memchr::memchr;
 use tokio::sync::watch;
@@ -63,42 +63,45 @@ enum State {
 }
 
 const NO_MESSAGE: &str = "-ERR no such message";
+/// Answers to pipelined commands leave together until they are so much: some bytes ask for a whole
+/// message, and a client that asks for many must read them.
+const OUTPUT_BYTES_MAX: usize = 64 * 1024;
 
 impl Connection<'_> {
     async fn converse(&mut self) -> io::Result<()> {
         let mut state = State::Login { user: None };
         while let Some(line) = self.line().await? {
-            let command = match command::parse(&line) {
+            match command::parse(&line) {
                 Ok(Command::Quit) => return self.quit(&state).await,
-                Ok(command) => command,
-                Err(mistake) => {
-                    self.refuse(&format!("-ERR {mistake}"));
-                    if self.errors > self.context.settings.errors_max {
-                        self.say("-ERR too many errors, good bye");
-                        return Ok(());
-                    }
-                    continue;
-                }
-            };
-            match &mut state {
-                State::Login { user } => {
-                    let name = user.take();
-                    let opened = self.authorize(command, name, user).await?;
-                    if let Some((maildrop, taken)) = opened {
-                        let (count, size) = maildrop.sum();
-                        self.say(&format!("+OK {count} messages, {size} bytes"));
-                        state = State::Open {
-                            maildrop,
-                            _taken: taken,
-                        };
-                    }
-                }
-                State::Open { maildrop, .. } => self.transact(command, maildrop).await,
+                Ok(command) => self.act(command, &mut state).await?,
+                Err(mistake) => self.refuse(&format!("-ERR {mistake}")),
             }
             if self.errors > self.context.settings.errors_max {
                 self.say("-ERR too many errors, good bye");
                 return Ok(());
             }
+            if self.output.len() > OUTPUT_BYTES_MAX {
+                self.flush().await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn act(&mut self, command: Command, state: &mut State) -> io::Result<()> {
+        match state {
+            State::Login { user } => {
+                let name = user.take();
+                let opened = self.authorize(command, name, user).await?;
+                if let Some((maildrop, taken)) = opened {
+                    let (count, size) = maildrop.sum();
+                    self.say(&format!("+OK {count} messages, {size} bytes"));
+                    *state = State::Open {
+                        maildrop,
+                        _taken: taken,
+                    };
+                }
+            }
+            State::Open { maildrop, .. } => self.transact(command, maildrop).await,
         }
         Ok(())
     }
@@ -155,7 +158,8 @@ impl Connection<'_> {
             self.refuse(NO_MESSAGE);
             return;
         };
-        match self.content(maildrop, id).await {
+        let source = maildrop.source().clone();
+        match blocking(move || source.content(id)).await {
             Ok(Some(content)) => {
                 self.say("+OK");
                 write_message(&mut self.output, &content, lines);
@@ -163,15 +167,6 @@ impl Connection<'_> {
             Ok(None) => self.refuse("-ERR [SYS/TEMP] the message is gone"),
             Err(error) => self.failed(&error),
         }
-    }
-
-    async fn content(
-        &self,
-        maildrop: &Maildrop,
-        id: MessageId,
-    ) -> Result<Option<Bytes>, StoreError> {
-        let maildrop = maildrop.clone();
-        blocking(move || maildrop.content(id)).await
     }
 
     /// RFC 1939 § 6: only a client that quits has its marked messages removed.
@@ -209,15 +204,9 @@ impl Connection<'_> {
         loop {
             if let Some(end) = memchr(b'\n', &self.input) {
                 let mut line = self.input.split_to(end + 1);
-                let length = line.trim_ascii_end().len();
                 // A password may end with a blank; only the line end goes.
-                let end = line.len() - 1;
-                let end = if line[..end].ends_with(b"\r") {
-                    end - 1
-                } else {
-                    end
-                };
-                line.truncate(end.max(length));
+                let is_whole = line.ends_with(b"\r\n");
+                line.truncate(end - usize::from(is_whole));
                 return Ok(Some(line));
             }
             if self.input.len() > limit {

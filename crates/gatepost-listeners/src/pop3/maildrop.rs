@@ -35,12 +35,17 @@ pub(super) struct Entry {
 }
 
 /// The messages of one login.
-#[derive(Clone)]
 pub(super) struct Maildrop {
+    source: Source,
+    entries: Vec<Entry>,
+}
+
+/// Where the messages' contents are.
+#[derive(Clone)]
+pub(super) struct Source {
     store: Store,
     user: String,
     kind: Kind,
-    entries: Vec<Entry>,
 }
 
 impl Maildrop {
@@ -59,16 +64,19 @@ impl Maildrop {
             size,
             is_deleted: false,
         };
-        Ok(Self {
+        let source = Source {
+            store,
             user: user.to_owned(),
             kind,
+        };
+        Ok(Self {
+            source,
             entries: entries.into_iter().map(entry).collect(),
-            store,
         })
     }
 
     pub(super) const fn is_read_only(&self) -> bool {
-        matches!(self.kind, Kind::Quarantine)
+        matches!(self.source.kind, Kind::Quarantine)
     }
 
     /// The message of this number, from 1, unless it is marked as deleted.
@@ -109,21 +117,28 @@ impl Maildrop {
         }
     }
 
-    /// A message's content; waits for the disk. `None` where it is gone meanwhile.
-    pub(super) fn content(&self, id: MessageId) -> Result<Option<Bytes>, StoreError> {
-        match self.kind {
-            Kind::Mailbox => self.store.mailbox_mail(&self.user, id),
-            Kind::Quarantine => Ok(self.store.quarantined(id)?.map(|entry| entry.body)),
-        }
+    /// What a thread that waits for the disk needs.
+    pub(super) const fn source(&self) -> &Source {
+        &self.source
     }
 
     /// Takes out what is marked; returns when that is on disk.
     pub(super) async fn update(&self) -> Result<(), StoreError> {
         let marked = self.entries.iter().filter(|entry| entry.is_deleted);
         let changes: Vec<Change> = marked
-            .map(|entry| Change::take_out(&self.user, entry.id))
+            .map(|entry| Change::take_out(&self.source.user, entry.id))
             .collect();
-        self.store.submit(changes)?.committed().await
+        self.source.store.submit(changes)?.committed().await
+    }
+}
+
+impl Source {
+    /// A message's content; waits for the disk. `None` where it is gone meanwhile.
+    pub(super) fn content(&self, id: MessageId) -> Result<Option<Bytes>, StoreError> {
+        match self.kind {
+            Kind::Mailbox => self.store.mailbox_mail(&self.user, id),
+            Kind::Quarantine => Ok(self.store.quarantined(id)?.map(|entry| entry.body)),
+        }
     }
 }
 
