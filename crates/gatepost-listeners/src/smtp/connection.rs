@@ -5,7 +5,7 @@
 
 use std::io;
 
-use bytes::BytesMut;
+use bytes::{Buf, BytesMut};
 use gatepost_message::Peer;
 use gatepost_users::Door;
 use memchr::memchr;
@@ -32,6 +32,7 @@ pub(super) async fn serve(
         context,
         shutdown,
         input: BytesMut::new(),
+        is_passing_over: false,
         output: Vec::new(),
         errors: 0,
         relay: None,
@@ -70,6 +71,8 @@ pub(super) struct Connection<'a> {
     shutdown: watch::Receiver<bool>,
     /// Read, and not yet understood.
     pub(super) input: BytesMut,
+    /// The rest of a line that was too long is still to come.
+    is_passing_over: bool,
     /// Answered, and not yet written.
     output: Vec<u8>,
     errors: usize,
@@ -173,15 +176,23 @@ impl<'a> Connection<'a> {
     }
 
     /// Takes a line off the input. Only CR LF ends a command; a lone LF is told, and what stands
-    /// before it is not executed.
+    /// before it is not executed. Of a line that is too long no part is, wherever the reads cut it.
     fn take_line(&mut self) -> Option<Result<BytesMut, Reply>> {
         let limit = self.context.settings.command_max.as_usize();
+        if self.is_passing_over {
+            let Some(end) = memchr(b'\n', &self.input) else {
+                self.input.clear();
+                return None;
+            };
+            self.input.advance(end + 1);
+            self.is_passing_over = false;
+        }
         let Some(end) = memchr(b'\n', &self.input) else {
             if self.input.len() <= limit {
                 return None;
             }
-            // The rest of the line will come, and be another error; the count ends it.
             self.input.clear();
+            self.is_passing_over = true;
             return Some(Err(reply::LINE_TOO_LONG));
         };
         let mut line = self.input.split_to(end + 1);
