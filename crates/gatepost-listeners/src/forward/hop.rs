@@ -32,6 +32,16 @@ pub(crate) enum HopError {
     Tls(#[source] io::Error),
 }
 
+impl HopError {
+    /// With what the system said, for the log: clients need not know what stands behind us.
+    pub(crate) fn with_cause(&self) -> String {
+        match self {
+            Self::Unreachable(cause) | Self::Broken(cause) => format!("{self}: {cause}"),
+            other => other.to_string(),
+        }
+    }
+}
+
 impl From<io::Error> for HopError {
     fn from(error: io::Error) -> Self {
         match error.kind() {

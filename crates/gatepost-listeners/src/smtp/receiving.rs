@@ -132,13 +132,15 @@ impl Connection<'_> {
                     }
                 }
             }
-            Destination::Forward(_) => match self.ask_next_hop(session, &recipient).await {
+            Destination::Forward(next_hop) => match self.ask_next_hop(session, &recipient).await {
                 Ok(reply) if reply.code < 300 => {
                     session.accept(recipient);
                     reply
                 }
                 Ok(reply) => reply,
                 Err(error) => {
+                    let cause = error.with_cause();
+                    tracing::warn!(target: "smtp", %next_hop, "not asked about a recipient: {cause}");
                     // Recipients that it had accepted are lost with it; the end will say so.
                     self.relay = None;
                     reply::of_hop_error(&error)
