@@ -4,9 +4,7 @@ use std::io;
 use std::pin::pin;
 
 use bytes::{Bytes, BytesMut};
-use gatepost_message::{Envelope, Format, Listener, Message, MessageId, Peer};
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc2822;
+use gatepost_message::{Envelope, Listener, Message, MessageId, Peer};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -17,6 +15,7 @@ use super::session::{Next, Session};
 use super::transaction::{Excess, Limits, Whole, bare};
 use super::verdicts;
 use crate::gateway::JudgedMail;
+use crate::mail::{self, Received};
 use crate::marks::{self, Known};
 use crate::stream::Stream;
 use crate::together;
@@ -121,8 +120,7 @@ impl Connection<'_> {
             }
             None => {}
         }
-        let id = MessageId::next();
-        let trace = received_field(id, &whole);
+        let trace = received_field(&whole);
         let transaction = &whole.transaction;
         let parts = [
             trace.as_bytes(),
@@ -131,10 +129,14 @@ impl Connection<'_> {
             &transaction.body,
         ];
         let mail = Bytes::from(parts.concat());
+        let envelope = envelope(&whole);
         let mut judged = Vec::new();
         for group in self.groups(&transaction.recipients) {
             let recipients = group.iter().map(|path| bare(path).to_owned()).collect();
-            let message = message(&whole, recipients, mail.clone());
+            let message = mail::message(&envelope, recipients, mail.clone());
+            if let Some(queue_id) = &whole.queue_id {
+                tracing::debug!(target: "milter", message = %message.id, queue_id, "judged for the mail server");
+            }
             judged.push((self.judged(message).await?, group));
         }
         let answer = verdicts::settle(self.context, judged, whole.agreement).await;
@@ -185,50 +187,40 @@ impl Connection<'_> {
     }
 }
 
-fn message(whole: &Whole, recipients: Vec<String>, mail: Bytes) -> Message {
-    let envelope = Envelope {
+fn envelope(whole: &Whole) -> Envelope {
+    Envelope {
         client: whole.host.helo.clone(),
         user: whole.user.clone(),
         sender: Some(whole.transaction.sender.clone().unwrap_or_default()),
-        recipients,
         ..Envelope::new(Listener::Milter, whole.host.peer())
-    };
-    let message = Message::new(envelope, None, Format::Mail, mail);
-    if let Some(queue_id) = &whole.queue_id {
-        tracing::debug!(target: "milter", message = %message.id, queue_id, "judged for the mail server");
     }
-    message
 }
 
 /// The mail server shows filters every field but its own Received, which rules must see to know
 /// the client. This one is judged with the message and never sent.
-fn received_field(id: MessageId, whole: &Whole) -> String {
-    let clean = |text: &str| -> String {
-        let keep = |&character: &char| !character.is_control() && !"()<>[];".contains(character);
-        text.chars().filter(keep).collect()
-    };
+fn received_field(whole: &Whole) -> String {
     let address = match whole.host.peer() {
         Peer::Address(address) => address.ip().to_string(),
         Peer::Local => "127.0.0.1".to_owned(),
     };
+    // A client without a name has its address there.
     let name = match whole.host.name.as_str() {
-        name if name.is_empty() || name.starts_with('[') => "unknown".to_owned(),
-        name => clean(name),
+        name if name.starts_with('[') => "unknown".to_owned(),
+        name => mail::word(name),
     };
-    let helo = clean(whole.host.helo.as_deref().unwrap_or("unknown"));
-    let server = clean(whole.server.as_deref().unwrap_or("localhost"));
-    let protocol = if whole.user.is_some() {
-        "ESMTPA"
-    } else {
-        "ESMTP"
+    let received = Received {
+        helo: whole.host.helo.as_deref(),
+        client: &format!("{name} [{address}]"),
+        by: whole.server.as_deref().unwrap_or("localhost"),
+        program: "Gatepost milter",
+        protocol: if whole.user.is_some() {
+            "ESMTPA"
+        } else {
+            "ESMTP"
+        },
+        id: MessageId::next(),
+        queue_id: whole.queue_id.as_deref(),
+        recipient: None,
     };
-    let queue_id = match &whole.queue_id {
-        Some(queue_id) => clean(queue_id),
-        None => id.to_string(),
-    };
-    let time = OffsetDateTime::from(id.time());
-    let date = time.format(&Rfc2822).unwrap_or_default();
-    format!(
-        "Received: from {helo} ({name} [{address}])\r\n\tby {server} (Gatepost milter) with {protocol} id {queue_id};\r\n\t{date}\r\n"
-    )
+    received.to_string()
 }

@@ -25,6 +25,7 @@ pub use settings::{Keeper, MilterSettings};
 use crate::acceptor::Acceptor;
 use crate::admission::Admission;
 use crate::gateway::Gateway;
+use crate::mail;
 use crate::service::{self, Arrival};
 use crate::workers::Workers;
 
@@ -60,17 +61,13 @@ pub struct MilterContext {
 impl MilterContext {
     /// `hostname` is the host's own name, for where the settings give none.
     pub fn new(settings: MilterSettings, hostname: &str, gateway: Gateway) -> Self {
-        let hostname = match settings.hostname.as_str() {
-            "" => hostname.to_owned(),
-            name => name.to_owned(),
-        };
         Self {
             admission: Admission::new(
                 settings.connections_max,
                 settings.connections_per_address_max,
             ),
+            hostname: mail::own_name(&settings.hostname, hostname),
             settings,
-            hostname,
             gateway,
         }
     }

@@ -8,9 +8,7 @@ use std::cmp::Reverse;
 use std::io;
 
 use bytes::Bytes;
-use gatepost_message::{
-    Action, Edit, Envelope, Field, Format, Message, MessageId, Qos, Topic, Verdict, edit,
-};
+use gatepost_message::{Action, Edit, Envelope, Field, MessageId, Qos, Topic, Verdict, edit};
 
 use super::connection::Connection;
 use super::dialect::Dialect;
@@ -21,6 +19,7 @@ use super::trace;
 use super::transaction::{Recipient, Transaction};
 use crate::forward::{HopError, HopReply};
 use crate::gateway::{Elsewhere, JudgedMail};
+use crate::mail;
 use crate::marks::{self, Known};
 use crate::together;
 
@@ -39,7 +38,8 @@ pub(super) async fn deliver(
     let body = delivery.traced(connection, session, &transaction, &body);
     let mut parts = Vec::new();
     for group in groups(connection, transaction.to) {
-        let mut message = delivery.message(connection, &group, body.clone());
+        let recipients = group.recipients.clone();
+        let mut message = mail::message(&delivery.envelope, recipients, body.clone());
         message.qos = Qos::AtLeastOnce;
         let mail = context
             .gateway
@@ -126,18 +126,6 @@ impl Delivery {
         message.into()
     }
 
-    fn message(&self, connection: &Connection<'_>, group: &Group, body: Bytes) -> Message {
-        debug_assert_eq!(
-            self.envelope.listener,
-            connection.context.dialect.listener()
-        );
-        let envelope = Envelope {
-            recipients: group.recipients.clone(),
-            ..self.envelope.clone()
-        };
-        Message::new(envelope, None, Format::Mail, body)
-    }
-
     /// Hands every part that goes on to the next hop. A refusal by it becomes the part's verdict,
     /// and in SMTP everybody's.
     async fn hand_on(
@@ -158,7 +146,8 @@ impl Delivery {
                 Ok(said) => said.iter().map(reply::of_hop).collect(),
                 Err(error) => {
                     connection.relay = None;
-                    tracing::warn!(target: "smtp", message = %mail.message().id, "not handed on: {error}");
+                    let cause = error.with_cause();
+                    tracing::warn!(target: "smtp", message = %mail.message().id, "not handed on: {cause}");
                     vec![reply::of_hop_error(&error)]
                 }
             };

@@ -43,6 +43,7 @@ use crate::acceptor::Acceptor;
 use crate::admission::Admission;
 use crate::forward::Forward;
 use crate::gateway::Gateway;
+use crate::mail;
 use crate::service::{self, Arrival};
 use crate::tls::Tls;
 use crate::wire;
@@ -102,10 +103,7 @@ impl SmtpContext {
     }
 
     fn with(dialect: Dialect, settings: SmtpSettings, hostname: &str, gateway: Gateway) -> Self {
-        let hostname = match settings.hostname.as_str() {
-            "" => hostname.to_owned(),
-            name => name.to_owned(),
-        };
+        let hostname = mail::own_name(&settings.hostname, hostname);
         Self {
             dialect,
             recipients: Recipients::new(&settings, &hostname),

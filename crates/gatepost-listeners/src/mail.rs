@@ -1,0 +1,122 @@
+//! What SMTP, LMTP and the milter make of a mail alike, whichever of them was told it: the name that
+//! we go by, the message that is judged, and the Received field by which rules know its client.
+
+use std::fmt;
+
+use bytes::Bytes;
+use gatepost_message::{Envelope, Format, Message, MessageId};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc2822;
+
+/// The name that a listener goes by: the one that is set, otherwise the host's own.
+pub(crate) fn own_name(set: &str, host: &str) -> String {
+    if set.is_empty() { host } else { set }.to_owned()
+}
+
+/// The mail as those of its recipients have it whom one scope judges; it has no topic yet.
+pub(crate) fn message(envelope: &Envelope, recipients: Vec<String>, mail: Bytes) -> Message {
+    let envelope = Envelope {
+        recipients,
+        ..envelope.clone()
+    };
+    Message::new(envelope, None, Format::Mail, mail)
+}
+
+/// The Received field that every server adds in front of a message (RFC 5321 § 4.4): it shows the
+/// way, lets loops be noticed, and is what relay rules read.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Received<'a> {
+    /// What the client calls itself.
+    pub(crate) helo: Option<&'a str>,
+    /// Its name and address as they are known here.
+    pub(crate) client: &'a str,
+    /// Who took it, and the program.
+    pub(crate) by: &'a str,
+    pub(crate) program: &'static str,
+    pub(crate) protocol: &'static str,
+    /// The message's name here, and its time.
+    pub(crate) id: MessageId,
+    /// The mail server's own name for it.
+    pub(crate) queue_id: Option<&'a str>,
+    /// For whom it is; with more recipients the field would show hidden ones to all (§ 7.2).
+    pub(crate) recipient: Option<&'a str>,
+}
+
+/// The field with its CR LF.
+impl fmt::Display for Received<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            client,
+            program,
+            protocol,
+            id,
+            ..
+        } = self;
+        let helo = word(self.helo.unwrap_or_default());
+        let by = word(self.by);
+        write!(
+            formatter,
+            "Received: from {helo} ({client})\r\n\tby {by} ({program}) with {protocol} id "
+        )?;
+        match self.queue_id {
+            Some(queue_id) => formatter.write_str(&word(queue_id))?,
+            None => write!(formatter, "{id}")?,
+        }
+        if let Some(recipient) = self.recipient {
+            write!(formatter, "\r\n\tfor <{recipient}>")?;
+        }
+        let time = OffsetDateTime::from(id.time());
+        let date = time.format(&Rfc2822).unwrap_or_default();
+        write!(formatter, ";\r\n\t{date}\r\n")
+    }
+}
+
+/// What a peer calls something, as one word that cannot be taken for another part of the field.
+pub(crate) fn word(text: &str) -> String {
+    let is_apart = |character: char| {
+        character.is_control() || character.is_whitespace() || "()<>;".contains(character)
+    };
+    match text.replace(is_apart, "") {
+        empty if empty.is_empty() => "unknown".to_owned(),
+        word => word,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_forges_another_part_of_the_field() {
+        let id = MessageId::next();
+        let received = Received {
+            helo: Some("[192.0.2.1](far.example [192.0.2.2])\r\n\tby us;"),
+            client: "[192.0.2.3]",
+            by: "mx.example",
+            program: "Gatepost",
+            protocol: "ESMTP",
+            id,
+            queue_id: None,
+            recipient: Some("anna@example.org"),
+        };
+        let field = received.to_string();
+        let (from, rest) = field.split_once("\r\n").expect("folded");
+        assert_eq!(
+            from,
+            "Received: from [192.0.2.1]far.example[192.0.2.2]byus ([192.0.2.3])"
+        );
+        let by = format!(
+            "\tby mx.example (Gatepost) with ESMTP id {id}\r\n\tfor <anna@example.org>;\r\n\t"
+        );
+        assert!(rest.starts_with(&by), "{rest}");
+        let nameless = Received {
+            helo: Some(" "),
+            queue_id: Some("Q1;"),
+            recipient: None,
+            ..received
+        };
+        let field = nameless.to_string();
+        assert!(field.contains(" from unknown ("), "{field}");
+        assert!(field.contains(" id Q1;\r\n\t"), "{field}");
+    }
+}
