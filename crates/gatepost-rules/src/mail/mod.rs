@@ -34,10 +34,12 @@ mod part;
 mod parties;
 mod parts;
 mod pattern;
+mod readable;
 mod relay;
 mod selector;
 mod transfer;
 mod uri;
+mod within;
 mod words;
 
 pub use configuration::{Configuration, Directive};

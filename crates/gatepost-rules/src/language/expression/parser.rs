@@ -1,0 +1,209 @@
+//! An expression read: recursive descent over Perl's operators, straight to postfix.
+
+use smallvec::SmallVec;
+
+use super::{Binary, Expression, Operation};
+
+/// Nesting of parentheses beyond which an expression is refused: the parser recurses.
+const NESTING_MAX: u32 = 100;
+/// The binary operators with their binding strength; longer ones before their beginnings.
+const OPERATORS: &[(&str, Binary, u8)] = &[
+    ("||", Binary::Or, 1),
+    ("&&", Binary::And, 2),
+    ("^", Binary::ExclusiveOr, 3),
+    ("==", Binary::Equal, 4),
+    ("!=", Binary::Unequal, 4),
+    ("<=", Binary::LessOrEqual, 5),
+    (">=", Binary::GreaterOrEqual, 5),
+    ("<", Binary::Less, 5),
+    (">", Binary::Greater, 5),
+    ("+", Binary::Add, 6),
+    ("-", Binary::Subtract, 6),
+    ("*", Binary::Multiply, 7),
+    ("/", Binary::Divide, 7),
+];
+
+/// A thing with a value in an expression, as written: a name, perhaps with an argument in
+/// parentheses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Term<'t> {
+    pub(crate) name: &'t str,
+    pub(crate) argument: Option<&'t str>,
+}
+
+impl<N> Expression<N> {
+    /// Reads an expression; `name` says what a term stands for.
+    pub(crate) fn parse(
+        text: &str,
+        name: impl FnMut(Term<'_>) -> Result<Vec<Operation<N>>, String>,
+    ) -> Result<Self, String> {
+        let mut parser = Parser {
+            text,
+            position: 0,
+            depth: 0,
+            operations: Vec::new(),
+            name,
+        };
+        parser.choice()?;
+        parser.skip_blanks();
+        let rest = parser.rest();
+        if rest.is_empty() {
+            Ok(Self {
+                operations: parser.operations,
+            })
+        } else {
+            Err(format!("cannot read {rest:?}"))
+        }
+    }
+}
+
+struct Parser<'t, N, F> {
+    text: &'t str,
+    position: usize,
+    depth: u32,
+    operations: Vec<Operation<N>>,
+    name: F,
+}
+
+impl<'t, N, F> Parser<'t, N, F>
+where
+    F: FnMut(Term<'_>) -> Result<Vec<Operation<N>>, String>,
+{
+    fn rest(&self) -> &'t str {
+        self.text.get(self.position..).unwrap_or_default()
+    }
+
+    fn skip_blanks(&mut self) {
+        let rest = self.rest();
+        self.position += rest.len() - rest.trim_start().len();
+    }
+
+    fn take(&mut self, token: &str) -> bool {
+        self.skip_blanks();
+        let found = self.rest().starts_with(token);
+        if found {
+            self.position += token.len();
+        }
+        found
+    }
+
+    /// Takes the longest run of bytes that satisfy `member`.
+    fn take_while(&mut self, member: impl Fn(u8) -> bool) -> &'t str {
+        let rest = self.rest();
+        let length = rest.bytes().take_while(|&byte| member(byte)).count();
+        self.position += length;
+        rest.get(..length).unwrap_or_default()
+    }
+
+    fn choice(&mut self) -> Result<(), String> {
+        self.depth += 1;
+        if self.depth > NESTING_MAX {
+            return Err("parentheses are nested too deeply".to_owned());
+        }
+        self.binary(1)?;
+        if self.take("?") {
+            self.choice()?;
+            if !self.take(":") {
+                return Err("? without :".to_owned());
+            }
+            self.choice()?;
+            self.operations.push(Operation::Choose);
+        }
+        self.depth -= 1;
+        Ok(())
+    }
+
+    fn binary(&mut self, least_strength: u8) -> Result<(), String> {
+        self.unary()?;
+        'operators: loop {
+            self.skip_blanks();
+            for &(sign, operator, strength) in OPERATORS {
+                if strength >= least_strength && self.take(sign) {
+                    self.binary(strength + 1)?;
+                    self.operations.push(Operation::Binary(operator));
+                    continue 'operators;
+                }
+            }
+            return Ok(());
+        }
+    }
+
+    fn unary(&mut self) -> Result<(), String> {
+        let mut signs: SmallVec<[Operation<N>; 4]> = SmallVec::new();
+        loop {
+            if self.take("!") {
+                signs.push(Operation::Not);
+            } else if self.take("-") {
+                signs.push(Operation::Negate);
+            } else if !self.take("+") {
+                break;
+            }
+        }
+        self.primary()?;
+        self.operations.extend(signs.into_iter().rev());
+        Ok(())
+    }
+
+    fn primary(&mut self) -> Result<(), String> {
+        if self.take("(") {
+            if self.take(")") {
+                self.operations.push(Operation::Number(0.0));
+                return Ok(());
+            }
+            self.choice()?;
+            return if self.take(")") {
+                Ok(())
+            } else {
+                Err("a closing parenthesis is missing".to_owned())
+            };
+        }
+        let is_digit = |byte: u8| byte.is_ascii_digit() || byte == b'.';
+        if self.rest().bytes().next().is_some_and(is_digit) {
+            let number = self.take_while(is_digit);
+            let number = number.parse().map_err(|_| format!("bad number {number}"))?;
+            self.operations.push(Operation::Number(number));
+            return Ok(());
+        }
+        let bare = self.path();
+        if bare.is_empty() {
+            let rest = self.rest();
+            return Err(if rest.is_empty() {
+                "an operand is missing at the end".to_owned()
+            } else {
+                format!("an operand is missing before {rest:?}")
+            });
+        }
+        let argument = self.argument()?;
+        let operations = (self.name)(Term {
+            name: bare,
+            argument,
+        })?;
+        self.operations.extend(operations);
+        Ok(())
+    }
+
+    /// A name, or names joined by `::`.
+    fn path(&mut self) -> &'t str {
+        let start = self.position;
+        loop {
+            self.take_while(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+            if !self.rest().starts_with("::") {
+                return self.text.get(start..self.position).unwrap_or_default();
+            }
+            self.position += 2;
+        }
+    }
+
+    /// `(…)` right after a name.
+    fn argument(&mut self) -> Result<Option<&'t str>, String> {
+        let before = self.position;
+        if !self.take("(") {
+            self.position = before;
+            return Ok(None);
+        }
+        let rest = self.rest();
+        let end = rest.find(')').ok_or("a closing parenthesis is missing")?;
+        self.position += end + 1;
+        Ok(Some(rest.get(..end).unwrap_or_default().trim()))
+    }
+}
