@@ -1,0 +1,113 @@
+//! SCRAM: a login without the password on the wire.
+
+use super::*;
+
+/// A client of SCRAM, written from the RFC apart from the server.
+mod scram_client {
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD;
+    use ring::{digest, hmac, pbkdf2};
+
+    pub(super) struct Client {
+        pub(super) first: String,
+        password: String,
+    }
+
+    impl Client {
+        pub(super) fn new(user: &str, password: &str) -> Self {
+            Self {
+                first: format!("n,,n={user},r=clientnonce"),
+                password: password.to_owned(),
+            }
+        }
+
+        /// The client's last message, and what the server must answer to it.
+        pub(super) fn answer(&self, challenge: &[u8]) -> (String, String) {
+            let challenge = std::str::from_utf8(challenge).expect("text");
+            let field = |name: &str| {
+                let mut fields = challenge.split(',');
+                fields
+                    .find_map(|field| field.strip_prefix(name))
+                    .expect("a field")
+            };
+            assert!(field("r=").starts_with("clientnonce"));
+            let salt = STANDARD.decode(field("s=")).expect("base64");
+            let iterations = field("i=").parse().expect("a number");
+            let mut salted = [0; 32];
+            let password = self.password.as_bytes();
+            pbkdf2::derive(
+                pbkdf2::PBKDF2_HMAC_SHA256,
+                iterations,
+                &salt,
+                password,
+                &mut salted,
+            );
+            let mac = |key: &[u8], text: &[u8]| {
+                let key = hmac::Key::new(hmac::HMAC_SHA256, key);
+                hmac::sign(&key, text).as_ref().to_vec()
+            };
+            let client_key = mac(&salted, b"Client Key");
+            let stored = digest::digest(&digest::SHA256, &client_key);
+            let without_proof = format!("c=biws,r={}", field("r="));
+            let transcript = format!("{},{challenge},{without_proof}", &self.first[3..]);
+            let signature = mac(stored.as_ref(), transcript.as_bytes());
+            let proof: Vec<u8> = client_key
+                .iter()
+                .zip(signature)
+                .map(|(a, b)| a ^ b)
+                .collect();
+            let server = mac(&mac(&salted, b"Server Key"), transcript.as_bytes());
+            (
+                format!("{without_proof},p={}", STANDARD.encode(proof)),
+                format!("v={}", STANDARD.encode(server)),
+            )
+        }
+    }
+}
+
+#[tokio::test]
+async fn scram_lets_in_without_the_password_on_the_wire() {
+    let users = users();
+    anna(&users).await;
+    let client = scram_client::Client::new("anna", "secret");
+    let mut login = users.scram(origin());
+    let Ok(ScramStep::Challenge(challenge)) = login.step(client.first.as_bytes()) else {
+        panic!("no challenge");
+    };
+    let (answer, expected) = client.answer(&challenge);
+    match login.step(answer.as_bytes()) {
+        Ok(ScramStep::Done { last, identity }) => {
+            assert_eq!(String::from_utf8(last), Ok(expected));
+            assert_eq!(identity.user(), Some("anna"));
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(login.step(answer.as_bytes()).is_err(), "no step twice");
+    let mut replay = users.scram(origin());
+    replay.step(client.first.as_bytes()).expect("a challenge");
+    let replayed = replay.step(answer.as_bytes());
+    assert!(
+        matches!(replayed, Err(Denied::Malformed(_))),
+        "{replayed:?}"
+    );
+}
+
+#[tokio::test]
+async fn scram_refuses_wrong_passwords_and_answers_for_unknown_users_alike() {
+    let users = users();
+    anna(&users).await;
+    for (user, secret) in [("anna", "wrong"), ("otto", "secret")] {
+        let client = scram_client::Client::new(user, secret);
+        let mut login = users.scram(origin());
+        let Ok(ScramStep::Challenge(challenge)) = login.step(client.first.as_bytes()) else {
+            panic!("no challenge for {user}");
+        };
+        let text = String::from_utf8(challenge.clone()).expect("text");
+        assert!(text.ends_with(",i=4096"), "{text}");
+        let refused = login.step(client.answer(&challenge).0.as_bytes());
+        assert!(
+            matches!(refused, Err(Denied::Credentials)),
+            "{user}: {refused:?}"
+        );
+    }
+}

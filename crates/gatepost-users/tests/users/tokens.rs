@@ -1,0 +1,81 @@
+//! Tokens: what they may do, and for how long.
+
+use super::*;
+
+#[tokio::test]
+async fn a_token_does_what_its_scope_says_within_what_its_user_may() {
+    let users = users();
+    users
+        .add("root", "secret".into(), true)
+        .await
+        .expect("added");
+    let scope = vec![(access("publish"), "alarms/#".to_owned())];
+    let narrow = users
+        .create_token("root", "ci", None, Some(scope))
+        .await
+        .expect("a token");
+    let wide = users
+        .create_token("root", "", None, None)
+        .await
+        .expect("a token");
+    assert!(narrow.expose().starts_with("gp_"));
+
+    let narrow_id = users
+        .authenticate(Credentials::Bearer(narrow.clone()), &origin())
+        .await;
+    let narrow_id = narrow_id.expect("let in");
+    assert!(narrow_id.may_publish("alarms/fire", false).is_allowed());
+    assert!(!narrow_id.may_publish("alarms/fire", true).is_allowed());
+    assert!(!narrow_id.may_publish("other", false).is_allowed());
+    assert!(!narrow_id.may_subscribe("alarms/fire").is_allowed());
+    assert!(
+        !narrow_id.is_admin(),
+        "a narrowed token is no administrator's"
+    );
+    let wide = users
+        .authenticate(Credentials::Bearer(wide), &origin())
+        .await
+        .expect("let in");
+    assert!(wide.is_admin());
+
+    users
+        .grant("root", Effect::Deny, access("publish"), "alarms/secret")
+        .await
+        .expect("granted");
+    assert!(!narrow_id.may_publish("alarms/secret", false).is_allowed());
+
+    // As a password, for clients that know nothing else; with its user's name or with none.
+    assert!(login(&users, "root", narrow.expose()).await.is_ok());
+    assert!(login(&users, "", narrow.expose()).await.is_ok());
+    let other = login(&users, "anna", narrow.expose()).await;
+    assert_eq!(other.err(), Some(Denied::Credentials));
+
+    let listed = users.list();
+    let id = &listed[0]
+        .tokens
+        .iter()
+        .find(|token| token.label == "ci")
+        .expect("listed")
+        .id;
+    users.remove_token(id).await.expect("removed");
+    assert!(narrow_id.is_revoked());
+    assert!(users.remove_token(id).await.is_err());
+    let gone = users
+        .authenticate(Credentials::Bearer(narrow), &origin())
+        .await;
+    assert_eq!(gone.err(), Some(Denied::Credentials));
+}
+
+#[tokio::test]
+async fn an_expired_token_is_no_token() {
+    let users = users();
+    anna(&users).await;
+    let token = users
+        .create_token("anna", "", Some(0), None)
+        .await
+        .expect("a token");
+    let answer = users
+        .authenticate(Credentials::Bearer(token), &origin())
+        .await;
+    assert_eq!(answer.err(), Some(Denied::Credentials));
+}
