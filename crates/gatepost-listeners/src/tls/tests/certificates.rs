@@ -1,0 +1,174 @@
+//! Which certificate is shown and asked for, when its files change, and what of them cannot be used.
+
+use super::*;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_server_name_chooses_the_certificate() {
+    let authority = Authority::new();
+    let one = authority.sign("one.example.org");
+    let other = authority.sign("other.example.org");
+    let settings = TlsSettings {
+        more: vec![CertificateFiles {
+            cert: authority.path("other.example.org.pem"),
+            key: authority.path("other.example.org.key"),
+        }],
+        ..authority.settings("one.example.org")
+    };
+    let port = echo_server(Tls::open(&settings, &[]).expect("certificates"));
+    let config = authority.client();
+    blocking(move || {
+        for (name, expected) in [("one.example.org", one), ("other.example.org", other)] {
+            let mut client = connect(port, &config, name).expect("connected");
+            assert_eq!(shown(&client).as_deref(), Some(&expected[..]), "{name}");
+            assert_eq!(
+                ask(&mut client, "hello").expect("answered"),
+                "nobody: hello"
+            );
+        }
+        let stranger = connect(port, &config, "third.example.org");
+        assert!(
+            stranger.is_err(),
+            "the first is shown, and is not the third's"
+        );
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn client_certificates_are_optional_or_required() {
+    let authority = Authority::new();
+    authority.sign("localhost");
+    authority.sign("anna");
+    let stranger = Authority::new();
+    stranger.sign("anna");
+    let forged = {
+        let chain = pem::certificates(&stranger.path("anna.pem")).expect("a certificate");
+        let key = pem::private_key(&stranger.path("anna.key")).expect("a key");
+        let config = authority.client_builder().with_client_auth_cert(chain, key);
+        Arc::new(config.expect("a pair"))
+    };
+    for required in [false, true] {
+        let settings = TlsSettings {
+            client_ca: Some(authority.path("ca.pem")),
+            client_required: required,
+            ..authority.settings("localhost")
+        };
+        let port = echo_server(Tls::open(&settings, &[]).expect("certificates"));
+        let (anna, nobody) = (authority.client_with("anna"), authority.client());
+        let forged = forged.clone();
+        blocking(move || {
+            let ask_as = |config: &Arc<ClientConfig>| {
+                // With TLS 1.3 the client learns of a refusal when it reads.
+                connect(port, config, "localhost").and_then(|mut client| ask(&mut client, "x"))
+            };
+            assert_eq!(ask_as(&anna).expect("let in"), "anna: x");
+            assert_eq!(ask_as(&nobody).is_ok(), !required);
+            assert!(ask_as(&forged).is_err(), "another authority's certificate");
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_are_followed_and_open_connections_stay() {
+    let authority = Authority::new();
+    let before = authority.sign("localhost");
+    let tls = Tls::open(&authority.settings("localhost"), &[]).expect("certificates");
+    let port = echo_server(tls.clone());
+    let config = authority.client();
+    let client_config = config.clone();
+    let mut open =
+        blocking(move || connect(port, &client_config, "localhost").expect("connected")).await;
+    assert_eq!(shown(&open).as_deref(), Some(&before[..]));
+
+    // Half a change: a file that cannot be used changes nothing.
+    std::fs::write(
+        authority.path("localhost.pem"),
+        "-----BEGIN CERTIFICATE-----\n",
+    )
+    .expect("written");
+    let error = tls
+        .reload_if_changed()
+        .expect_err("a broken file")
+        .to_string();
+    assert!(
+        error.ends_with("localhost.pem:1: 'CERTIFICATE' does not end; mend: the file is cut short"),
+        "{error}"
+    );
+    let client_config = config.clone();
+    let still =
+        blocking(move || connect(port, &client_config, "localhost").expect("connected")).await;
+    assert_eq!(shown(&still).as_deref(), Some(&before[..]));
+
+    let after = authority.sign("localhost");
+    let follower = tokio::spawn({
+        let tls = tls.clone();
+        async move { tls.follow().await }
+    });
+    let seen = blocking(move || {
+        let start = std::time::Instant::now();
+        while start.elapsed() < Duration::from_mins(1) {
+            let client = connect(port, &config, "localhost").expect("connected");
+            if shown(&client).as_deref() == Some(&after[..]) {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        false
+    });
+    assert!(seen.await, "the new certificate is shown");
+    follower.abort();
+    let answer = blocking(move || ask(&mut open, "still there")).await;
+    assert_eq!(answer.expect("answered"), "nobody: still there");
+}
+
+#[test]
+fn what_cannot_be_used_is_named_with_its_mend() {
+    let authority = Authority::new();
+    authority.sign("a");
+    authority.sign("b");
+    let path = |name: &str| authority.path(name);
+    std::fs::write(
+        path("locked.key"),
+        "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAQID\n-----END ENCRYPTED PRIVATE KEY-----\n",
+    )
+    .expect("written");
+    std::fs::write(path("empty.pem"), "").expect("written");
+    std::fs::write(
+        path("odd.key"),
+        "-----BEGIN PRIVATE KEY-----\nAQID\n-----END PRIVATE KEY-----\n",
+    )
+    .expect("written");
+    for (cert, key, hint) in [
+        ("a.pem", "b.key", "not that of the first certificate"),
+        ("a.key", "a.pem", "swapped"),
+        ("a.pem", "a.pem", "swapped"),
+        ("a.pem", "locked.key", "locked.key:1: the key is encrypted"),
+        ("a.pem", "odd.key", "no kind that is supported"),
+        ("empty.pem", "a.key", "no certificate in it"),
+        ("missing.pem", "a.key", "No such file"),
+    ] {
+        let settings = TlsSettings {
+            cert: path(cert),
+            key: path(key),
+            ..TlsSettings::default()
+        };
+        let error = Tls::open(&settings, &[])
+            .err()
+            .expect("refused")
+            .to_string();
+        assert!(error.contains(hint), "{cert} {key}: {error}");
+    }
+    let alone = TlsSettings {
+        client_required: true,
+        ..authority.settings("a")
+    };
+    let error = Tls::open(&alone, &[]).err().expect("refused").to_string();
+    assert!(error.contains("tls.client_ca"), "{error}");
+    let keyless = TlsSettings {
+        key: PathBuf::new(),
+        ..authority.settings("a")
+    };
+    let error = Tls::open(&keyless, &[]).err().expect("refused").to_string();
+    assert!(error.contains("set both"), "{error}");
+}
