@@ -7,8 +7,8 @@
 //! page. So looping pages hold up none but themselves, as long as there are fewer than
 //! `stragglers_max`; to keep it so, no single page may have more than a quarter of them.
 //!
-//! Invariants: `workers` threads that are no stragglers are alive, or being started; a thread is
-//! replaced after `requests_max` pages, after a panic, and after it straggled.
+//! Invariants: `workers` threads that are no stragglers are alive, or being started; a thread is replaced after
+//! `requests_max` pages, after a panic, and after it straggled.
 
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
