@@ -1,6 +1,6 @@
 //! The user's Luau code: what it sees and answers, and that no code of whatever kind holds up others.
 
-use super::{World, call, mail};
+use super::{World, call};
 use std::time::{Duration, Instant};
 
 use gatepost_message::Action;
