@@ -1,29 +1,37 @@
 //! Pages that need the template engine: its functions, its limits, and the files it reads.
 //!
 //! Each page has an engine of its own, so a change of a file that one page includes reloads that
-//! page alone. Rendering is bounded in steps, in output and in time, and runs on a page worker, never
-//! on an I/O thread. For whom a thread renders at present is known to the thread: so functions find it
+//! page alone. Rendering is bounded in steps, in output, in time and in memory, and runs on a page worker, never
+//! on an I/O thread. Compiling computes constants (`"a" * 100000000`), so it has the same limits, on a
+//! thread of its own. For whom a thread renders at present is known to the thread: so functions find it
 //! in macros and includes too, which see no context.
+//!
+//! Invariant: an environment belongs to one rendering at a time, and what runs in it that is ours runs
+//! [`unwatched`]. So a rendering that is set aside ([`crate::memory_limit`]) holds no lock of another.
 
 use std::cell::RefCell;
 use std::fmt;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
-use std::time::Instant;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Once, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use gatepost_message::{Publication, Reply, TopicFilter};
-use minijinja::value::{Enumerator, Kwargs, Object, Value};
+use minijinja::value::{Enumerator, Kwargs, Object, Value, ValueIter};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior};
 use parking_lot::Mutex;
 
 use crate::clock;
 use crate::forms::{Form, FormAction, Forms};
 use crate::insertion::{Making, call, failure_comment, push_form, push_live, text_of};
+use crate::memory_limit::{self, Exhausted, unwatched, watched};
 use crate::request::PageRequest;
 use crate::resolve::{Root, Stamp};
 use crate::template::{LIVE_SCRIPT, body_end};
 use crate::values::Values;
+use crate::workers::{self, Worker};
 
 /// The most publications that one `history()` returns.
 const HISTORY_MAX: usize = 10_000;
@@ -35,6 +43,10 @@ pub struct Limits {
     pub steps: u64,
     /// Bytes of output.
     pub output_bytes: usize,
+    /// Bytes of the values that it holds.
+    pub memory_bytes: usize,
+    /// How long it may take to compile it.
+    pub time: Duration,
 }
 
 /// A template's fault, with its place.
@@ -65,12 +77,19 @@ impl TemplateError {
 
 /// A compiled template with everything it includes.
 pub struct Engine {
-    environment: Environment<'static>,
+    /// What the environments of renderings are copied from.
+    compiled: Option<Environment<'static>>,
+    /// Environments that no rendering uses at present.
+    spare: Mutex<Vec<Environment<'static>>>,
     name: String,
     limits: Limits,
     /// The files that were read for it, as they were then.
-    files: Arc<Mutex<Vec<(String, Stamp)>>>,
+    files: Files,
+    /// Why it is not run any more.
+    condemned: Arc<OnceLock<TemplateError>>,
 }
+
+type Files = Arc<Mutex<Vec<(String, Stamp)>>>;
 
 impl fmt::Debug for Engine {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -87,29 +106,26 @@ impl Engine {
         values: &Arc<dyn Values>,
         limits: Limits,
     ) -> Result<Self, TemplateError> {
-        let files = Arc::new(Mutex::new(Vec::new()));
-        let mut environment = Environment::new();
-        environment.set_keep_trailing_newline(true);
-        environment.set_undefined_behavior(UndefinedBehavior::Chainable);
-        environment.set_auto_escape_callback(|_| AutoEscape::Html);
-        environment.set_fuel(Some(limits.steps));
-        let (loader_root, loaded) = (Arc::clone(root), Arc::clone(&files));
-        environment.set_loader(move |name| {
-            let Some(found) = loader_root.template(name) else {
-                return Ok(None);
-            };
-            loaded.lock().push((name.to_owned(), found.stamp));
-            Ok(Some(found.text))
-        });
-        add_functions(&mut environment, values);
-        environment
-            .add_template_owned(name.to_owned(), source)
-            .map_err(|error| TemplateError::from_engine(&error, name))?;
+        let files = Files::default();
+        let environment = environment(root, values, limits, &files);
+        let condemned = Arc::new(OnceLock::new());
+        let compiled = match compile(environment, name, source, limits) {
+            Compiled::Ready(environment) => Some(environment),
+            Compiled::Faulty(error) => return Err(error),
+            Compiled::Lost(error) => {
+                // Kept, so that the same text is not compiled again.
+                tracing::error!(target: "pages", "{error}");
+                let _ = condemned.set(error);
+                None
+            }
+        };
         Ok(Self {
-            environment,
+            compiled,
+            spare: Mutex::default(),
             name: name.to_owned(),
             limits,
             files,
+            condemned,
         })
     }
 
@@ -122,23 +138,36 @@ impl Engine {
     }
 
     /// Renders the page. Blocks on `call()`: for page workers only.
-    pub(crate) fn render(&self, job: &Job) -> Result<Made, TemplateError> {
-        let fault = |error: &Error| TemplateError::from_engine(error, &self.name);
-        let template = self
-            .environment
-            .get_template(&self.name)
-            .map_err(|error| fault(&error))?;
+    pub(crate) fn render(&self, job: &Job, worker: &Worker) -> Result<Made, TemplateError> {
+        if let Some(error) = self.condemned.get() {
+            return Err(error.clone());
+        }
+        let environment = self.spare.lock().pop().or_else(|| self.compiled.clone());
+        let environment = environment.ok_or_else(|| refused(&self.name))?;
         let mut output = Bounded {
             bytes: Vec::new(),
             left: self.limits.output_bytes,
             deadline: job.deadline,
         };
+        let (condemned, worker) = (Arc::clone(&self.condemned), worker.clone());
+        let error = grew(&self.name);
+        let stopped = move || {
+            tracing::error!(target: "pages", "{error}");
+            let _ = condemned.set(error.clone());
+            worker.set_aside(error.into());
+        };
         let present = Present::begin(job.clone());
         let request = &*job.request;
-        let context = minijinja::context! { request };
-        let rendered = template.render_captured_to(context, &mut output);
+        let rendered = watched(self.limits.memory_bytes, stopped, || {
+            let template = environment.get_template(&self.name)?;
+            let context = minijinja::context! { request };
+            // With it go the values that it held.
+            template.render_captured_to(context, &mut output).map(drop)
+        });
         let noted = Present::end(present);
-        rendered.map_err(|error| fault(&error))?;
+        let rendered = rendered.map_err(|Exhausted| refused(&self.name))?;
+        rendered.map_err(|error| TemplateError::from_engine(&error, &self.name))?;
+        self.spare.lock().push(environment);
         let mut html = output.bytes;
         if noted.uses_live {
             let place = body_end(&html).unwrap_or(html.len());
@@ -150,6 +179,130 @@ impl Engine {
             has_form: noted.has_form,
         })
     }
+}
+
+fn grew(page: &str) -> TemplateError {
+    TemplateError {
+        file: page.to_owned(),
+        line: 0,
+        detail: "its values grew far over memory_max; it is not made again until the file changes"
+            .to_owned(),
+    }
+}
+
+fn refused(page: &str) -> TemplateError {
+    TemplateError {
+        file: page.to_owned(),
+        line: 0,
+        detail:
+            "templates are refused: too many pages grew far over memory_max, and what they took \
+                 comes back only with a restart"
+                .to_owned(),
+    }
+}
+
+fn environment(
+    root: &Arc<Root>,
+    values: &Arc<dyn Values>,
+    limits: Limits,
+    files: &Files,
+) -> Environment<'static> {
+    prepare();
+    let mut environment = Environment::new();
+    environment.set_keep_trailing_newline(true);
+    environment.set_undefined_behavior(UndefinedBehavior::Chainable);
+    environment.set_auto_escape_callback(|_| AutoEscape::Html);
+    environment.set_fuel(Some(limits.steps));
+    environment.set_formatter(|output, state, value| {
+        check_memory()?;
+        minijinja::escape_formatter(output, state, value)
+    });
+    let (root, loaded) = (Arc::clone(root), Arc::clone(files));
+    environment.set_loader(move |name| {
+        let found = unwatched(|| {
+            let found = root.template(name)?;
+            loaded.lock().push((name.to_owned(), found.stamp));
+            Some(found.text)
+        });
+        Ok(found.map(own))
+    });
+    add_functions(&mut environment, values);
+    environment
+}
+
+/// Has the engine make what it makes once for the process, behind a lock: the texts of small numbers.
+fn prepare() {
+    static PREPARED: Once = Once::new();
+    PREPARED.call_once(|| {
+        let _ = Environment::new().render_str("{{ 1 }}", ());
+    });
+}
+
+enum Compiled {
+    Ready(Environment<'static>),
+    Faulty(TemplateError),
+    /// It was given up, with its thread.
+    Lost(TemplateError),
+}
+
+/// Compiles on a thread of its own, which may be lost.
+fn compile(
+    mut environment: Environment<'static>,
+    name: &str,
+    source: String,
+    limits: Limits,
+) -> Compiled {
+    let (reply, answer) = mpsc::channel();
+    let owned_name = name.to_owned();
+    let compiling = move || {
+        let (stopped, error) = (reply.clone(), grew(&owned_name));
+        let stopped = move || drop(stopped.send(Compiled::Lost(error)));
+        let compiled = watched(limits.memory_bytes, stopped, || {
+            environment.add_template_owned(owned_name.clone(), source)
+        });
+        let _ = reply.send(match compiled {
+            Ok(Ok(())) => Compiled::Ready(environment),
+            Ok(Err(error)) => Compiled::Faulty(TemplateError::from_engine(&error, &owned_name)),
+            Err(Exhausted) => Compiled::Faulty(refused(&owned_name)),
+        });
+    };
+    let fault = |detail: &str| TemplateError {
+        file: name.to_owned(),
+        line: 0,
+        detail: detail.to_owned(),
+    };
+    let started = thread::Builder::new()
+        .name("page-compile".to_owned())
+        .stack_size(workers::stack_bytes(limits.memory_bytes))
+        .spawn(compiling);
+    if let Err(error) = started {
+        return Compiled::Faulty(fault(&format!("no thread to compile it on: {error}")));
+    }
+    match answer.recv_timeout(limits.time) {
+        Ok(compiled) => compiled,
+        Err(RecvTimeoutError::Timeout) => Compiled::Lost(fault(
+            "its constants take longer than time_max; it is not compiled again until the file changes",
+        )),
+        Err(RecvTimeoutError::Disconnected) => Compiled::Faulty(fault("it cannot be compiled")),
+    }
+}
+
+/// Fails a page whose values have grown over their limit.
+fn check_memory() -> Result<(), Error> {
+    if memory_limit::is_over() {
+        return Err(Error::new(
+            ErrorKind::InvalidOperation,
+            "the page's values grew larger than memory_max",
+        ));
+    }
+    Ok(())
+}
+
+/// A copy that counts as the page's.
+fn own(text: String) -> String {
+    let copy = text.as_str().to_owned();
+    unwatched(|| drop(text));
+    copy
 }
 
 /// One page to be made.
@@ -243,7 +396,8 @@ impl io::Write for Bounded {
         if Instant::now() >= self.deadline {
             return Err(io::Error::other("the page took longer than time_max"));
         }
-        self.bytes.extend_from_slice(bytes);
+        // Counted by `left`.
+        unwatched(|| self.bytes.extend_from_slice(bytes));
         Ok(bytes.len())
     }
 
@@ -253,55 +407,59 @@ impl io::Write for Bounded {
 }
 
 fn add_functions(environment: &mut Environment<'static>, values: &Arc<dyn Values>) {
-    environment.add_function("now", |format: Option<String>| match format {
-        None => {
-            let mut text = Vec::new();
-            clock::push_page_date(&mut text);
-            Value::from(String::from_utf8_lossy(&text).into_owned())
-        }
-        Some(format) => clock::format_now(&format).map_or_else(
-            |detail| Value::from_safe_string(failure_comment(&detail)),
-            Value::from,
-        ),
+    environment.add_function("range", range);
+    environment.add_function("now", |format: Option<String>| {
+        let text = unwatched(|| match &format {
+            None => {
+                let mut text = Vec::new();
+                clock::push_page_date(&mut text);
+                Ok(String::from_utf8_lossy(&text).into_owned())
+            }
+            Some(format) => clock::format_now(format).map_err(|detail| failure_comment(&detail)),
+        });
+        text_or_comment(text)
     });
     let source = Arc::clone(values);
     environment.add_function("latest", move |topic: &str| {
-        source
-            .latest(topic)
-            .map_or(Value::UNDEFINED, |publication| {
-                Value::from_object(Shown(publication))
-            })
+        check_memory()?;
+        let latest = unwatched(|| source.latest(topic));
+        Ok::<_, Error>(latest.map_or(Value::UNDEFINED, Shown::value))
     });
     let source = Arc::clone(values);
     environment.add_function("history", move |filter: &str, count: Option<usize>| {
+        check_memory()?;
         let filter = TopicFilter::new(filter)
             .map_err(|error| Error::new(ErrorKind::InvalidOperation, error.to_string()))?;
         let count = count.unwrap_or(20).min(HISTORY_MAX);
-        let publications = source.history(&filter, count).into_iter();
-        Ok::<_, Error>(
-            publications
-                .map(|publication| Value::from_object(Shown(publication)))
-                .collect::<Vec<_>>(),
-        )
+        let mut publications = unwatched(|| source.history(&filter, count).into_iter());
+        let mut shown = Vec::with_capacity(publications.len());
+        shown.extend(publications.by_ref().map(Shown::value));
+        unwatched(|| drop(publications));
+        Ok::<_, Error>(shown)
     });
     let source = Arc::clone(values);
     environment.add_function("live", move |topic: &str| {
-        let mut span = Vec::new();
-        push_live(&mut span, topic, source.latest(topic));
-        with_present(|_, noted| noted.uses_live = true)?;
-        Ok::<_, Error>(safe(span))
+        check_memory()?;
+        let span = unwatched(|| {
+            let mut span = Vec::new();
+            push_live(&mut span, topic, source.latest(topic));
+            with_present(|_, noted| noted.uses_live = true).map(|()| text(span))
+        })?;
+        Ok::<_, Error>(Value::from_safe_string(own(span)))
     });
     environment.add_function("call", |path: &str, named: Kwargs| {
+        check_memory()?;
         let mut arguments = Vec::new();
         for name in named.args() {
             arguments.push((name.to_owned(), named.get::<Value>(name)?.to_string()));
         }
-        with_present(
-            |job, noted| match call(&job.making(), path, &arguments, &mut noted.reply) {
-                Ok(text) => Value::from(text),
-                Err(error) => Value::from_safe_string(failure_comment(&error.to_string())),
-            },
-        )
+        let called = unwatched(|| {
+            with_present(|job, noted| {
+                call(&job.making(), path, &arguments, &mut noted.reply)
+                    .map_err(|error| failure_comment(&error.to_string()))
+            })
+        })?;
+        Ok::<_, Error>(text_or_comment(called))
     });
     environment.add_function("form_publish", |topic: String, named: Kwargs| {
         form(FormAction::Publish(topic), &named)
@@ -312,32 +470,87 @@ fn add_functions(environment: &mut Environment<'static>, values: &Arc<dyn Values
     environment.add_function("form_token", |named: Kwargs| form(FormAction::Show, &named));
 }
 
-/// The hidden field of a form.
-fn form(action: FormAction, named: &Kwargs) -> Result<Value, Error> {
-    let then = named.get("then")?;
-    named.assert_all_used()?;
-    with_present(|job, noted| {
-        noted.has_form = true;
-        let mut field = Vec::new();
-        push_form(&mut field, &Form { action, then }, &job.making());
-        safe(field)
-    })
+/// The engine's own `range`, each of whose turns looks at the memory.
+fn range(lower: isize, upper: Option<isize>, step: Option<isize>) -> Result<Value, Error> {
+    check_memory()?;
+    let numbers = minijinja::functions::range(lower, upper, step)?;
+    let turns = move || Turns(numbers.try_iter().ok());
+    Ok(Value::make_iterable(turns))
 }
 
-fn safe(html: Vec<u8>) -> Value {
-    Value::from_safe_string(String::from_utf8_lossy(&html).into_owned())
+struct Turns(Option<ValueIter>);
+
+impl Iterator for Turns {
+    type Item = Value;
+
+    fn next(&mut self) -> Option<Value> {
+        let value = self.0.as_mut()?.next()?;
+        // An error as a value ends the loop.
+        Some(check_memory().map_or_else(Value::from, |()| value))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.0.as_ref().map_or((0, Some(0)), Iterator::size_hint)
+    }
+}
+
+/// A text, or the comment that stands for it.
+fn text_or_comment(text: Result<String, String>) -> Value {
+    match text {
+        Ok(text) => Value::from(own(text)),
+        Err(comment) => Value::from_safe_string(own(comment)),
+    }
+}
+
+/// The hidden field of a form.
+fn form(action: FormAction, named: &Kwargs) -> Result<Value, Error> {
+    check_memory()?;
+    let then: Option<String> = named.get("then")?;
+    named.assert_all_used()?;
+    let form = Form { action, then };
+    let field = unwatched(|| {
+        with_present(|job, noted| {
+            noted.has_form = true;
+            let mut field = Vec::new();
+            push_form(&mut field, &form, &job.making());
+            text(field)
+        })
+    })?;
+    Ok(Value::from_safe_string(own(field)))
+}
+
+fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// A publication in a template: prints as its payload; has `payload`, `topic`, `id`, `time`,
 /// `json` and `properties`.
+///
+/// It counts as large as what it shows, which others may hold as well.
 #[derive(Debug)]
-struct Shown(Arc<Publication>);
+struct Shown(Option<Arc<Publication>>);
+
+impl Shown {
+    fn value(publication: Arc<Publication>) -> Value {
+        memory_limit::charge(publication.payload.len());
+        Value::from_object(Self(Some(publication)))
+    }
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        let publication = self.0.take();
+        memory_limit::refund(publication.as_ref().map_or(0, |held| held.payload.len()));
+        // It was not made here, and may go now.
+        unwatched(|| drop(publication));
+    }
+}
 
 const SHOWN: [&str; 6] = ["payload", "topic", "id", "time", "json", "properties"];
 
 impl Object for Shown {
     fn get_value(self: &Arc<Self>, key: &Value) -> Option<Value> {
-        let publication = &self.0;
+        let publication = self.0.as_ref()?;
         Some(match key.as_str()? {
             "payload" => Value::from(text_of(publication)),
             "topic" => Value::from(publication.topic.as_str()),
@@ -365,6 +578,9 @@ impl Object for Shown {
     }
 
     fn render(self: &Arc<Self>, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&text_of(&self.0))
+        match &self.0 {
+            Some(publication) => formatter.write_str(&text_of(publication)),
+            None => Ok(()),
+        }
     }
 }

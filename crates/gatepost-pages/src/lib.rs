@@ -16,6 +16,7 @@ mod gzip;
 mod insertion;
 mod listing;
 mod memory_file;
+pub mod memory_limit;
 mod mime;
 mod page;
 mod pages;

@@ -16,7 +16,7 @@ use crate::request::PageRequest;
 use crate::settings::PagesSettings;
 use crate::site::{Content, Entry, Site};
 use crate::values::{CallError, Called, PageCall, Values};
-use crate::workers::{Bounds, Workers};
+use crate::workers::{self, Bounds, Worker, Workers};
 
 /// How much longer than `time_max` a page is waited for: what its code does at the end of its
 /// time, it still may.
@@ -47,6 +47,7 @@ impl Pages {
             requests_max: settings.requests_max,
             patience: settings.patience.duration(),
             stragglers_max: settings.stragglers_max,
+            stack_bytes: workers::stack_bytes(settings.memory_max.as_usize()),
         });
         let settings = Arc::new(settings);
         let memory_files =
@@ -96,6 +97,11 @@ impl Pages {
         self.workers.replaced()
     }
 
+    /// Threads that were set aside so far, for the memory that their pages asked for.
+    pub fn threads_set_aside(&self) -> u64 {
+        crate::memory_limit::set_aside() as u64
+    }
+
     /// What the form of this request may do; takes its hidden field out.
     pub fn take_form(&self, request: &mut PageRequest) -> Result<Form, FormError> {
         let forms = self.forms.as_ref().as_ref();
@@ -113,7 +119,7 @@ impl Pages {
         let deadline = Instant::now() + time_max;
         let (values, name) = (Arc::clone(&self.values), Arc::<str>::from(path));
         let called = Arc::clone(&name);
-        let work = move || {
+        let work = move |_: &Worker| {
             let arguments: Vec<_> = request.form.clone().into_iter().collect();
             let answer = values.call(&PageCall {
                 path: &called,
@@ -148,7 +154,9 @@ impl Pages {
                 let compress_min = self.settings.compress_min.as_usize();
                 let compress_min = self.settings.compress.then_some(compress_min);
                 let (engine, job) = (Arc::clone(engine), self.job(request));
-                let work = move || render_engine(&engine, &job, wants_gzip, compress_min);
+                let work = move |worker: &Worker| {
+                    render_engine(&engine, &job, worker, wants_gzip, compress_min)
+                };
                 self.on_worker(&entry, work).await?
             }
             _ => Ok(Rendered::default()),
@@ -162,7 +170,7 @@ impl Pages {
         request: PageRequest,
     ) -> Result<Filled, RenderError> {
         let (page, job) = (Arc::clone(entry), self.job(request));
-        let work = move || match &page.content {
+        let work = move |_: &Worker| match &page.content {
             Content::Page(Page::Pieces(pieces)) => pieces.fill(&job.making()),
             _ => Filled::default(),
         };
@@ -172,7 +180,7 @@ impl Pages {
     async fn on_worker<T: Send + 'static>(
         &self,
         entry: &Entry,
-        work: impl FnOnce() -> T + Send + 'static,
+        work: impl FnOnce(&Worker) -> T + Send + 'static,
     ) -> Result<T, RenderError> {
         let time_max = self.settings.time_max.duration() + GRACE;
         self.workers.run(&entry.name, time_max, work).await
@@ -225,10 +233,11 @@ fn render_filled(pieces: &Pieces, filled: Filled, wants_gzip: bool) -> Rendered 
 fn render_engine(
     engine: &Engine,
     job: &Job,
+    worker: &Worker,
     wants_gzip: bool,
     compress_min: Option<usize>,
 ) -> Result<Rendered, RenderError> {
-    let made = engine.render(job)?;
+    let made = engine.render(job, worker)?;
     // Compressing a secret beside what a visitor chose would tell the secret by the length.
     let varies = compress_min.is_some_and(|min| made.html.len() >= min) && !made.has_form;
     let compressed = (wants_gzip && varies).then(|| gzip::compress(&made.html, gzip::EACH_TIME));

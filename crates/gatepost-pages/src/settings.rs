@@ -45,6 +45,8 @@ pub struct PagesSettings {
     pub time_max: Period,
     /// How large a rendered page may grow.
     pub output_max: ByteSize,
+    /// How much the values of a template may hold, beside what it writes.
+    pub memory_max: ByteSize,
     /// How much file content is kept in memory, all files together.
     pub cache_max: ByteSize,
     /// Larger files are read from disk at each request.
@@ -77,6 +79,7 @@ impl Default for PagesSettings {
             steps_max: 10_000_000,
             time_max: Period::seconds(5),
             output_max: ByteSize::mebibytes(16),
+            memory_max: ByteSize::mebibytes(16),
             cache_max: ByteSize::mebibytes(64),
             cached_file_max: ByteSize::mebibytes(1),
             sendfile_min: ByteSize::kibibytes(32),

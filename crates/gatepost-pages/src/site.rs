@@ -279,6 +279,8 @@ impl Site {
         let limits = Limits {
             steps: self.settings.steps_max,
             output_bytes: self.settings.output_max.as_usize(),
+            memory_bytes: self.settings.memory_max.as_usize(),
+            time: self.settings.time_max.duration(),
         };
         let compiled = std::str::from_utf8(source)
             .map_err(|error| TemplateError {

@@ -7,8 +7,11 @@
 //! page. So looping pages hold up none but themselves, as long as there are fewer than
 //! `stragglers_max`; to keep it so, no single page may have more than a quarter of them.
 //!
+//! A page whose memory must be stopped takes its thread with it ([`crate::memory_limit`]): from within,
+//! [`Worker::set_aside`] answers for it and starts another in its place.
+//!
 //! Invariants: `workers` threads that are no stragglers are alive, or being started; a thread is replaced after
-//! `requests_max` pages, after a panic, and after it straggled.
+//! `requests_max` pages, after a panic, and after it straggled or was set aside.
 
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
@@ -25,6 +28,16 @@ use crate::returning::Returns;
 /// What is left over for everybody else: the lowest priority that the scheduler knows.
 const STRAGGLER_NICENESS: i32 = 19;
 
+/// The stack of a thread that evaluates templates whose values hold `memory_bytes`. To drop or print a list in a
+/// list in a list takes stack for each, so it must suffice for as many as that memory can hold. Only
+/// what is used of it is ever there.
+pub(crate) const fn stack_bytes(memory_bytes: usize) -> usize {
+    STACK_BYTES_MIN + memory_bytes.saturating_mul(STACK_FACTOR)
+}
+
+const STACK_BYTES_MIN: usize = 2 * 1024 * 1024;
+const STACK_FACTOR: usize = 16;
+
 /// How many workers, and what they may do.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
@@ -34,6 +47,8 @@ pub(crate) struct Bounds {
     pub(crate) requests_max: u64,
     pub(crate) patience: Duration,
     pub(crate) stragglers_max: usize,
+    /// Of each of them.
+    pub(crate) stack_bytes: usize,
 }
 
 /// The workers. Dropping it lets them finish what waits, and end.
@@ -62,7 +77,74 @@ struct State {
 
 struct Job {
     page: Arc<str>,
-    work: Box<dyn FnOnce() + Send>,
+    task: Arc<dyn Task>,
+}
+
+/// What is to be done, and for whom.
+trait Task: Send + Sync {
+    fn run(&self, worker: &Worker);
+
+    /// Answers without it.
+    fn fail(&self, error: RenderError);
+}
+
+struct Asked<T, F> {
+    work: Mutex<Option<F>>,
+    reply: Mutex<Option<Reply<T>>>,
+}
+
+type Reply<T> = (oneshot::Sender<Result<T, RenderError>>, Returns);
+
+impl<T: Send + 'static, F> Asked<T, F> {
+    fn answer(&self, result: Result<T, RenderError>) {
+        let reply = self.reply.lock().take();
+        if let Some((reply, returns)) = reply {
+            returns.deliver(move || drop(reply.send(result)));
+        }
+    }
+
+    fn is_awaited(&self) -> bool {
+        let reply = self.reply.lock();
+        reply.as_ref().is_some_and(|(reply, _)| !reply.is_closed())
+    }
+}
+
+impl<T: Send + 'static, F: FnOnce(&Worker) -> T + Send> Task for Asked<T, F> {
+    fn run(&self, worker: &Worker) {
+        let work = self.work.lock().take();
+        // Whoever waited may be gone by the time that a worker is free.
+        if let Some(work) = work.filter(|_| self.is_awaited()) {
+            self.answer(Ok(work(worker)));
+        }
+    }
+
+    fn fail(&self, error: RenderError) {
+        self.answer(Err(error));
+    }
+}
+
+/// The worker that does a task, for the task itself.
+#[derive(Clone)]
+pub(crate) struct Worker {
+    shared: Arc<Shared>,
+    task: Arc<dyn Task>,
+    ticket: u64,
+}
+
+impl Worker {
+    /// Gives the thread up for good: the task is answered with `error`, and another worker takes its place.
+    pub(crate) fn set_aside(&self, error: RenderError) {
+        let mut state = self.shared.state.lock();
+        let straggled = state.finish(self.ticket);
+        if !straggled {
+            state.replaced += 1;
+        }
+        drop(state);
+        if !straggled {
+            Shared::start_worker(&self.shared);
+        }
+        self.task.fail(error);
+    }
 }
 
 struct Running {
@@ -76,6 +158,12 @@ struct Running {
 impl State {
     fn stragglers(&self) -> impl Iterator<Item = &Running> {
         self.running.iter().filter(|running| running.straggles)
+    }
+
+    /// Whether it had straggled.
+    fn finish(&mut self, ticket: u64) -> bool {
+        let place = self.running.iter().position(|one| one.ticket == ticket);
+        place.is_some_and(|place| self.running.swap_remove(place).straggles)
     }
 
     fn is_over_share(&self, page: &str, bounds: &Bounds) -> bool {
@@ -114,23 +202,19 @@ impl Workers {
         &self,
         page: &Arc<str>,
         time_max: Duration,
-        work: impl FnOnce() -> T + Send + 'static,
+        work: impl FnOnce(&Worker) -> T + Send + 'static,
     ) -> Result<T, RenderError> {
         let (reply, answer) = oneshot::channel();
-        let returns = Returns::here();
-        let work = Box::new(move || {
-            // Whoever waited may be gone by the time that a worker is free.
-            if !reply.is_closed() {
-                let result = work();
-                returns.deliver(move || drop(reply.send(result)));
-            }
+        let task = Arc::new(Asked {
+            work: Mutex::new(Some(work)),
+            reply: Mutex::new(Some((reply, Returns::here()))),
         });
         self.submit(Job {
             page: Arc::clone(page),
-            work,
+            task,
         })?;
         match tokio::time::timeout(time_max, answer).await {
-            Ok(Ok(result)) => Ok(result),
+            Ok(Ok(result)) => result,
             Ok(Err(_)) => Err(RenderError::Fault),
             Err(_) => Err(RenderError::Late),
         }
@@ -176,6 +260,7 @@ impl Shared {
         let working = Arc::clone(shared);
         let started = thread::Builder::new()
             .name("page".to_owned())
+            .stack_size(shared.bounds.stack_bytes)
             .spawn(move || Self::work(&working));
         if let Err(error) = started {
             tracing::error!(target: "pages", "a page worker did not start: {error}");
@@ -211,12 +296,18 @@ impl Shared {
                 straggles: false,
             });
             drop(state);
-            let failed = std::panic::catch_unwind(AssertUnwindSafe(job.work)).is_err();
+            let worker = Worker {
+                shared: Arc::clone(shared),
+                task: job.task,
+                ticket,
+            };
+            let run = AssertUnwindSafe(|| worker.task.run(&worker));
+            let failed = std::panic::catch_unwind(run).is_err();
+            // Of a task that failed, with its reply.
+            drop(worker);
             served += 1;
             state = shared.state.lock();
-            let place = state.running.iter().position(|one| one.ticket == ticket);
-            let straggled = place.is_some_and(|place| state.running.swap_remove(place).straggles);
-            if straggled {
+            if state.finish(ticket) {
                 // Another has this one's place already.
                 return;
             }
@@ -291,6 +382,7 @@ mod tests {
             requests_max,
             patience: Duration::from_millis(5),
             stragglers_max: 16,
+            stack_bytes: stack_bytes(0),
         })
     }
 
@@ -299,9 +391,9 @@ mod tests {
     }
 
     /// Runs until it is told to end.
-    fn looping(end: &Arc<AtomicBool>) -> impl FnOnce() + Send + use<> {
+    fn looping(end: &Arc<AtomicBool>) -> impl FnOnce(&Worker) + Send + use<> {
         let end = Arc::clone(end);
-        move || {
+        move |_| {
             while !end.load(Ordering::Relaxed) {
                 thread::yield_now();
             }
@@ -322,7 +414,7 @@ mod tests {
             }));
         }
         for number in 0..100 {
-            let answer = workers.run(&page("quick"), PATIENT, move || number).await;
+            let answer = workers.run(&page("quick"), PATIENT, move |_| number).await;
             assert_eq!(answer, Ok(number));
         }
         end.store(true, Ordering::Relaxed);
@@ -345,7 +437,7 @@ mod tests {
         }
         // Now all of them wait before the one that is quick.
         tokio::task::yield_now().await;
-        assert_eq!(workers.run(&page("quick"), PATIENT, || 1).await, Ok(1));
+        assert_eq!(workers.run(&page("quick"), PATIENT, |_| 1).await, Ok(1));
         end.store(true, Ordering::Relaxed);
         let mut refused = 0;
         for one in loops {
@@ -359,13 +451,13 @@ mod tests {
     async fn a_worker_is_replaced_after_its_requests_and_after_a_panic() {
         let workers = workers(1, 10);
         for _ in 0..25 {
-            assert_eq!(workers.run(&page("a"), PATIENT, || ()).await, Ok(()));
+            assert_eq!(workers.run(&page("a"), PATIENT, |_| ()).await, Ok(()));
         }
         let panics: Result<(), _> = workers
-            .run(&page("a"), PATIENT, || panic!("as meant"))
+            .run(&page("a"), PATIENT, |_| panic!("as meant"))
             .await;
         assert_eq!(panics, Err(RenderError::Fault));
-        assert_eq!(workers.run(&page("a"), PATIENT, || 7).await, Ok(7));
+        assert_eq!(workers.run(&page("a"), PATIENT, |_| 7).await, Ok(7));
         assert_eq!(workers.replaced(), 3);
     }
 

@@ -11,8 +11,11 @@ mod serve;
 
 use std::process::ExitCode;
 
+use gatepost_pages::memory_limit::LimitedAllocator;
+use mimalloc::MiMalloc;
+
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: LimitedAllocator<MiMalloc> = LimitedAllocator(MiMalloc);
 
 fn main() -> ExitCode {
     cli::run()

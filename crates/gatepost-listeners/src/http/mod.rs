@@ -212,6 +212,12 @@ impl HttpContext {
                 self.pages.workers_replaced(),
             ),
             (
+                "gatepost_page_threads_set_aside",
+                "gauge",
+                "Threads lost for good to pages whose values grew far over memory_max.",
+                self.pages.threads_set_aside(),
+            ),
+            (
                 "gatepost_access_log_lines_dropped_total",
                 "counter",
                 "Access log lines lost because the disk was too slow.",

@@ -440,6 +440,102 @@ fn pages_that_loop_hold_up_neither_pages_nor_the_broker_nor_mail() {
     drop((gateway, folder));
 }
 
+/// A page whose values grow by `step` in each of so many turns.
+fn growing(turns: &str, step: &str) -> String {
+    format!(
+        "{{% set ns = namespace(x='0123456789') %}}{{% for n in {turns} %}}{step}{{% endfor %}}"
+    )
+}
+
+#[test]
+fn pages_that_grow_without_end_hold_up_neither_pages_nor_mail() {
+    let doubled = "{% set x = x ~ x %}".repeat(60);
+    let pages = [
+        (
+            "doubled",
+            growing("range(60)", "{% set ns.x = ns.x ~ ns.x %}"),
+        ),
+        (
+            "joined",
+            growing("range(60)", "{% set ns.x = [ns.x, ns.x]|join(ns.x) %}"),
+        ),
+        (
+            "captured",
+            growing(
+                "range(60)",
+                "{% set ns.x %}{{ ns.x }}{{ ns.x }}{% endset %}",
+            ),
+        ),
+        (
+            "listed",
+            growing("range(100000)", "{% set ns.x = (ns.x ~ '0' * 1000000) %}"),
+        ),
+        // Nobody is asked in these: their threads are set aside.
+        (
+            "called",
+            "{% macro m(x) %}{{ m(x ~ x) }}{% endmacro %}{{ m('0123456789' * 1000) }}".to_owned(),
+        ),
+        ("unasked", format!("{{% set x = 'a' %}}{doubled}")),
+        (
+            "replaced",
+            growing("[1] * 60", "{% set ns.x = ns.x|replace('', ns.x) %}"),
+        ),
+        (
+            "constant",
+            format!("{{% set x = {} %}}", ["'a' * 100000000"; 60].join(" ~ ")),
+        ),
+        ("deep", growing("[1] * 10000000", "{% set ns.x = [ns.x] %}")),
+    ];
+    let (gateway, folder) = start(
+        &[(
+            "pages/well.html",
+            "{% for n in range(3) %}{{ n }}{% endfor %}",
+        )],
+        "[pages]\nworkers = 1\ntime_max = \"1m\"\nrecheck = \"always\"\n",
+    );
+    for (name, source) in &pages {
+        write(folder.path(), &[(&format!("pages/{name}.html"), source)]);
+        // A page that was given up is not begun again.
+        for _ in 0..2 {
+            expect(
+                &curl(&gateway, &format!("/{name}"), &[]),
+                &["HTTP/1.1 500 "],
+            );
+        }
+        expect(
+            &curl(&gateway, "/well", &[]),
+            &["HTTP/1.1 200 ", "\r\n\r\n012"],
+        );
+    }
+    expect(
+        &curl(&gateway, "/metrics", &[]),
+        &["\ngatepost_page_threads_set_aside 5\n"],
+    );
+    let server = gateway.address("smtp").to_string();
+    let mail = [
+        "--server",
+        &server,
+        "--from",
+        "anna@example.org",
+        "--to",
+        "alarms+fire@localhost",
+    ];
+    expect(&text_of(&run("swaks", &mail, b"")), &["250 2.0.0"]);
+    expect(
+        &gateway.log(),
+        &[
+            "doubled.html:1: invalid operation: the page's values grew larger than memory_max",
+            "unasked.html:0: its values grew far over memory_max",
+        ],
+    );
+    // Mended, it is made again.
+    write(
+        folder.path(),
+        &[("pages/unasked.html", "{% if 1 %}mended{% endif %}")],
+    );
+    expect(&curl(&gateway, "/unasked", &[]), &["\r\n\r\nmended"]);
+}
+
 #[test]
 fn a_page_that_took_its_time_has_an_empty_place() {
     let (gateway, folder) = start(
