@@ -112,30 +112,68 @@ fn the_client_hears_what_the_next_hop_says() {
     next_hop.await_mail("carla", 1);
     assert_eq!(next_hop.mailbox("bert").len(), 1);
 
-    // The story of each says what the next hop said.
-    let told = |recipient: &str, outcome: &str, said: &str| {
-        let url = gateway.url(&format!("/admin/messages?search={recipient}"));
-        let found = text_of(&run("curl", &["-s", &url], b""));
-        let found: serde_json::Value = serde_json::from_str(&found).expect("JSON");
-        let stories = found["messages"].as_array().expect("messages").clone();
-        let steps = stories.iter().filter_map(|story| {
-            let url = gateway.url(&format!("/admin/messages/{}", story["id"].as_str()?));
-            let story = text_of(&run("curl", &["-s", &url], b""));
-            let story: serde_json::Value = serde_json::from_str(&story).ok()?;
-            Some(story["steps"].as_array()?.clone())
-        });
-        let is_it = |step: &serde_json::Value| {
-            step["client"] == format!("{recipient}@boxes.example")
-                && step["kind"] == "next hop"
-                && step["outcome"] == outcome
-                && step["said"]
-                    .as_str()
-                    .is_some_and(|reply| reply.starts_with(said))
-        };
-        steps.flatten().any(|step| is_it(&step))
-    };
-    assert!(told("anna", "handed_on", "250 2.0.0 Ok: queued as"));
-    assert!(!told("anna", "refused", ""));
+    let steps = steps_at_next_hop(&gateway, "anna");
+    assert_eq!(steps.len(), 1, "{steps:?}");
+    assert_eq!(steps[0].0, "handed_on");
+    assert!(
+        steps[0].1.starts_with("250 2.0.0 Ok: queued as"),
+        "{steps:?}"
+    );
+}
+
+fn json(gateway: &Gateway, path: &str) -> serde_json::Value {
+    let answer = text_of(&run("curl", &["-s", &gateway.url(path)], b""));
+    serde_json::from_str(&answer).unwrap_or_else(|error| panic!("{path}: {error}: {answer}"))
+}
+
+/// What became of a recipient's mail at the next hop, by the stories of the messages: the outcome, and what
+/// the next hop said.
+fn steps_at_next_hop(gateway: &Gateway, recipient: &str) -> Vec<(String, String)> {
+    let found = json(gateway, &format!("/admin/messages?search={recipient}"));
+    let stories = found["messages"].as_array().expect("messages");
+    let mut steps = Vec::new();
+    for story in stories {
+        let id = story["id"].as_str().expect("an id");
+        let story = json(gateway, &format!("/admin/messages/{id}"));
+        for step in story["steps"].as_array().expect("steps") {
+            if step["client"] == format!("{recipient}@boxes.example") {
+                assert_eq!(step["kind"], "next hop");
+                let text = |key: &str| step[key].as_str().expect(key).to_owned();
+                steps.push((text("outcome"), text("said")));
+            }
+        }
+    }
+    steps
+}
+
+#[test]
+fn the_story_of_a_refused_mail_says_so_in_the_next_hops_words() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let next_hop = Postfix::start(
+        "header_checks = regexp:{{/^X-Ask: refuse/ REJECT 5.7.9 not in this house}, \
+         {/^X-Ask: defer/ REJECT 4.7.9 come back later}}\n",
+    );
+    let gateway = gateway(folder.path(), &smtp(&next_hop), "");
+    let server = gateway.address("smtp").to_string();
+    let mut stories = Vec::new();
+    for (recipient, asked, said) in [
+        ("anna", "refuse", "550 5.7.9 not in this house"),
+        ("bert", "defer", "451 4.7.9 come back later"),
+    ] {
+        let to = format!("{recipient}@boxes.example");
+        let transcript = send(&server, &to, &["--header", &format!("X-Ask: {asked}")]);
+        assert!(transcript.contains(&format!("<** {said}")), "{transcript}");
+        stories.push((recipient, said.to_owned()));
+    }
+    for (recipient, said) in stories {
+        let steps = steps_at_next_hop(&gateway, recipient);
+        assert_eq!(steps, [("refused".to_owned(), said.clone())]);
+        let found = json(&gateway, &format!("/admin/messages?search={recipient}"));
+        assert_eq!(
+            found["messages"][0]["reason"],
+            format!("the next hop said {said}")
+        );
+    }
 }
 
 #[test]
