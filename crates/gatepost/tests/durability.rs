@@ -212,3 +212,74 @@ fn terminate_ends_cleanly_while_clients_are_connected() {
     subscriber.await_line("SUBACK");
     assert_eq!(gateway.terminate(), Some(0));
 }
+
+/// A stream of events by curl, whose exit code is 0 only where the stream ended in form.
+fn follow(gateway: &Gateway, path: &str) -> Client {
+    let url = gateway.url(path);
+    let stream = "Accept: text/event-stream";
+    let command = "curl -sN --max-time 120 -H \"$1\" \"$2\"; echo exit $?";
+    let mut client = Client::start("sh", &["-c", command, "sh", stream, &url]);
+    client.await_line("retry:");
+    client
+}
+
+#[test]
+fn streams_of_events_are_finished_before_the_end() {
+    let gateway = Gateway::start(QUICK);
+    let mut readers = [
+        "/topics/jobs/%23",
+        // As the live places of a page ask for theirs.
+        "/topics?filter=jobs/a&filter=jobs/b&since=",
+    ]
+    .map(|path| follow(&gateway, path));
+    let lines: Vec<_> = (0..500).map(|number| format!("number {number}.")).collect();
+    publish_lines(&gateway, "1", &lines);
+    assert_eq!(gateway.terminate(), Some(0));
+    for reader in &mut readers {
+        reader.await_line("exit 0");
+        let seen = reader.seen().concat();
+        for line in &lines {
+            assert!(seen.contains(line), "{line} is missing");
+        }
+    }
+}
+
+#[test]
+fn a_stream_behind_a_full_socket_is_finished_or_cut_when_the_time_is_over() {
+    const MESSAGES: usize = 250;
+    const BYTES: usize = 60_000;
+    let settings = format!("{QUICK}listeners.http.drain_timeout = \"5s\"\n");
+    let gateway = Gateway::start(&settings);
+    let open = || {
+        let mut stream = TcpStream::connect(gateway.address("http")).expect("a connection");
+        let request =
+            "GET /topics/jobs/%23 HTTP/1.1\r\nHost: a\r\nAccept: text/event-stream\r\n\r\n";
+        stream.write_all(request.as_bytes()).expect("it reads");
+        let mut first = [0; 16];
+        stream.read_exact(&mut first).expect("a head");
+        stream
+    };
+    let (mut slow, silent) = (open(), open());
+    let lines: Vec<_> = (0..MESSAGES)
+        .map(|number| format!("{number:0BYTES$}."))
+        .collect();
+    publish_lines(&gateway, "1", &lines);
+    // Both sockets have long been full.
+    gateway.signal("TERM");
+    let reading = std::thread::spawn(move || {
+        let mut all = Vec::new();
+        slow.read_to_end(&mut all).expect("all of the stream");
+        all
+    });
+    assert_eq!(gateway.terminate(), Some(0));
+    let all = reading.join().expect("it reads");
+    let text = String::from_utf8_lossy(&all);
+    let mut rest = &*text;
+    for (number, line) in lines.iter().enumerate() {
+        let place = rest.find(line.as_str());
+        let place = place.unwrap_or_else(|| panic!("no {number} in {} bytes", all.len()));
+        rest = &rest[place..];
+    }
+    assert!(text.ends_with("\r\n0\r\n\r\n"), "it ended in form");
+    drop(silent);
+}

@@ -24,11 +24,10 @@ enum Happened {
     Event(Option<Event>),
     Silence,
     Sent(io::Result<usize>),
-    Drain,
 }
 
 impl Connection {
-    /// Writes events until the broker ends (true), the client goes or a drain begins (false).
+    /// Writes events until the broker ends or a drain begins (true), or the client goes (false).
     pub(super) async fn write_stream(
         &mut self,
         mut subscription: Box<dyn Subscription>,
@@ -57,7 +56,8 @@ impl Connection {
                     event = subscription.next() => Happened::Event(event),
                     sent = self.read_more() => Happened::Sent(sent),
                     () = &mut silence => Happened::Silence,
-                    () = context.drain.begun() => Happened::Drain,
+                    // Asked last: what waits is written before.
+                    () = context.drain.begun() => Happened::Event(None),
                 }
             };
             match event {
@@ -85,7 +85,6 @@ impl Connection {
                     self.flush().await?;
                     return Ok(true);
                 }
-                Happened::Drain => return Ok(false),
                 Happened::Silence => {
                     let due = silent_since + keepalive;
                     if due > Instant::now() {

@@ -5,8 +5,11 @@
 //! task is woken for them. The task writes only what the socket refused, hears the client and keeps
 //! the connection from falling silent.
 //!
-//! Invariants: bytes reach the socket only under `state`'s lock, in the order of the events; while
-//! something waits in `unsent` nothing more is taken, so what waits for a slow reader is bounded by
+//! When the broker ends or a drain begins, the task has what waits in the broker's queue taken too, and ends
+//! the stream in form behind it. How long that may take is bounded by the drain.
+//!
+//! Invariants: bytes reach the socket only under `state`'s lock, in the order of the events, and none behind
+//! the end; while something waits in `unsent` nothing more is taken, so what waits for a slow reader is bounded by
 //! the broker, which tells it what it missed.
 
 use std::collections::VecDeque;
@@ -38,8 +41,8 @@ pub(super) struct LiveStream {
 }
 
 impl Connection {
-    /// Writes events until the broker ends, the client goes or a drain begins. The head has been
-    /// queued.
+    /// Writes events until the client goes, or the broker ends or a drain begins and all is written. The
+    /// head has been queued.
     pub(super) async fn serve_live(mut self, live: LiveStream) -> io::Result<()> {
         let LiveStream {
             mut subscription,
@@ -75,6 +78,7 @@ impl Connection {
                 unsent: VecDeque::new(),
                 wrote_at: Instant::now(),
                 error: None,
+                ended: false,
             }),
         });
         subscription.attach(socket.clone());
@@ -114,6 +118,8 @@ struct State {
     wrote_at: Instant,
     /// Why it takes nothing any more; for the task, which ends the connection.
     error: Option<io::Error>,
+    /// The end has been said.
+    ended: bool,
 }
 
 impl Taker for Socket {
@@ -140,7 +146,7 @@ impl Taker for Socket {
 
 impl State {
     fn has_room(&self) -> bool {
-        self.unsent.is_empty() && self.error.is_none()
+        self.unsent.is_empty() && self.error.is_none() && !self.ended
     }
 }
 
@@ -179,6 +185,7 @@ impl Socket {
     }
 
     fn push_end(&self) {
+        self.state.lock().ended = true;
         if self.format.shape == Shape::NtfyWs {
             self.push(websocket::frame(websocket::CLOSE, &[]).into());
         }
@@ -187,9 +194,8 @@ impl Socket {
         }
     }
 
-    /// Writes what waits; tells whether anything did.
-    fn poll_flush(&self, task: &mut Context<'_>) -> Poll<io::Result<bool>> {
-        let mut any = false;
+    /// Writes what waits.
+    fn poll_flush(&self, task: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             {
                 let mut state = self.state.lock();
@@ -197,9 +203,8 @@ impl Socket {
                     return Poll::Ready(Err(error));
                 }
                 if state.unsent.is_empty() {
-                    return Poll::Ready(Ok(any));
+                    return Poll::Ready(Ok(()));
                 }
-                any = true;
                 let slices: SmallVec<[IoSlice<'_>; EVENTS_PER_WRITE]> = state
                     .unsent
                     .iter()
@@ -253,26 +258,33 @@ impl Reader<'_> {
     }
 
     fn poll(&mut self, task: &mut Context<'_>) -> Poll<io::Result<bool>> {
-        if self.context.drain.is_draining() {
-            return Poll::Ready(Ok(false));
-        }
         // First of all: whoever finds the socket full from here on wakes this task.
-        if self.subscription.poll_ended(task).is_ready() {
-            return Poll::Ready(Ok(true));
-        }
+        let ended = self.subscription.poll_ended(task).is_ready();
+        let ends = ended || self.context.drain.is_draining();
         if let Poll::Ready(gone) = self.poll_hear(task) {
             gone?;
             return Poll::Ready(Ok(self.socket.format.shape == Shape::NtfyWs));
         }
         loop {
-            while let Poll::Ready(wrote) = self.socket.poll_flush(task) {
-                if !wrote? {
-                    break;
+            let is_written = loop {
+                if self.socket.poll_flush(task)?.is_pending() {
+                    break false;
                 }
-                self.subscription.pump();
+                if self.takes_nothing() {
+                    break true;
+                }
+            };
+            if ends && is_written {
+                return Poll::Ready(Ok(true));
             }
             ready!(self.poll_time(task))?;
         }
+    }
+
+    /// Takes what waits in the broker's queue; tells whether nothing is left to be written.
+    fn takes_nothing(&mut self) -> bool {
+        self.subscription.pump();
+        self.socket.state.lock().unsent.is_empty()
     }
 
     /// Reads what the client says; ready when it is gone or says good-bye.

@@ -264,7 +264,9 @@ pub async fn serve(
             drop(alive);
         })
     };
-    service::on_every_worker("http", acceptor, &workers, shutdown, take).await;
+    service::on_every_worker("http", acceptor, &workers, shutdown.clone(), take).await;
     context.drain.begin();
     let _ = tokio::time::timeout(context.settings.drain_timeout.duration(), all_gone.recv()).await;
+    // The server ends when nobody holds one any more.
+    drop(shutdown);
 }

@@ -134,13 +134,15 @@ pub async fn serve(
             }
         })
     };
-    service::on_every_worker("mqtt", acceptor, &workers, shutdown, take).await;
+    service::on_every_worker("mqtt", acceptor, &workers, shutdown.clone(), take).await;
     let drained = async {
         while context.admission.open() > 0 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
     let _ = tokio::time::timeout(DRAIN_TIMEOUT, drained).await;
+    // The server ends when nobody holds one any more.
+    drop(shutdown);
 }
 
 async fn open(accepted: Accepted, peer: Peer, context: Arc<MqttContext>) -> Option<Serving> {
