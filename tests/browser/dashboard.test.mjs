@@ -118,6 +118,34 @@ test("a quarantined message is looked at, learned and released from the dashboar
   await close();
 });
 
+test("the keyboard keeps its place in the quarantine while mail comes and goes", async () => {
+  const long = "A subject that is cut off in its row, " + "and goes on ".repeat(20) + "to its end";
+  for (const subject of ["Below", long]) assert.equal((await server.mail(subject, GTUBE, "kept+offer@localhost")).status, 0);
+  const { page, faults, close } = await open("/#quarantine");
+  const kept = (text) => page.locator("#quarantine-list details", { hasText: text });
+  const focused = (locator) => locator.evaluate((element) => element === document.activeElement);
+  await kept(long).locator("summary").press("Enter");
+  assert.ok(await kept(long).locator(".what b").evaluate((subject) => subject.scrollWidth <= subject.clientWidth), "opened, all of it is read");
+  const learn = kept(long).getByRole("button", { name: "Learn as spam" });
+  await learn.press("Enter");
+  await page.locator("#quarantine-said", { hasText: "Learned: spam." }).waitFor();
+  await page.waitForFunction(() => document.activeElement.textContent === "Learn as spam");
+  await server.mail("Another", GTUBE, "kept+offer@localhost");
+  await kept("Another").waitFor();
+  assert.ok(await focused(learn), "a row that came moves nobody");
+  await kept(long).getByRole("button", { name: "Delete" }).press("Enter");
+  await kept(long).waitFor({ state: "detached" });
+  await page.waitForFunction(() => document.activeElement.matches("summary"));
+  assert.ok(await focused(kept("Below").locator("summary")), "the next one has it");
+  for (const subject of ["Below", "Another"]) {
+    await kept(subject).locator("summary").click();
+    await kept(subject).getByRole("button", { name: "Delete" }).click();
+    await kept(subject).waitFor({ state: "detached" });
+  }
+  assert.deepEqual(faults, []);
+  await close();
+});
+
 test("the story names every subscriber and what became of it there", async () => {
   const client = await mqtt.connectAsync(`mqtt://${server.binds.mqtt}`, { clientId: "hall-display", protocolVersion: 5, reconnectPeriod: 0 });
   await client.subscribeAsync("alarms/#", { qos: 1 });

@@ -5,7 +5,7 @@ import { startAccess, loadUsers } from "./access.js";
 import { SECONDS_SHOWN, showTraffic, showVerdicts, spark } from "./charts.js";
 import { messageRow } from "./messages.js";
 import { $, bytes, cell, element, figure, fill, mono, number, rate, whole } from "./page.js";
-import { loadQuarantine, loadSenders, startQuarantine } from "./quarantine.js";
+import { loadQuarantine, loadSenders, quarantineGrew, startQuarantine } from "./quarantine.js";
 import { loadRules, startRules } from "./rules.js";
 
 const STATS = "$SYS/gatepost/stats";
@@ -204,7 +204,7 @@ function listen() {
     else if (topic === JOURNAL) {
       const entry = JSON.parse(payload);
       waiting.push(entry);
-      if (entry.action === "quarantine") loadQuarantine().catch(() => {});
+      if (entry.action === "quarantine") quarantineGrew();
       if (waiting.length > MESSAGES_KEPT) waiting.shift();
     }
     draw();

@@ -1,6 +1,6 @@
 // A message as a row that opens to its whole story.
 
-import { cell, day, element, known, mono, number, plural, table, time, whole } from "./page.js";
+import { cell, day, element, known, mono, number, plural, table, time, when, whole } from "./page.js";
 
 const OUTCOMES = {
   sent: "sent", waiting: "not yet acknowledged", acknowledged: "acknowledged", away: "away: QoS 0 is for who is there",
@@ -19,7 +19,7 @@ export function messageRow(entry) {
   const score = entry.score == null ? "" : `${entry.score.toFixed(1)} / ${entry.required.toFixed(1)}`;
   const row = element("details", { class: entry.action, "data-id": entry.id },
     element("summary", {},
-      element("time", { datetime: new Date(entry.unix_ms).toISOString() }, time(entry.unix_ms)),
+      element("time", { datetime: new Date(entry.unix_ms).toISOString() }, when(entry.unix_ms)),
       element("span", { class: "badge " + entry.action }, entry.action),
       element("span", { class: "what" }, element("b", {}, what), element("span", {}, below)),
       element("span", { class: "from" }, known(entry.sender, entry.user, entry.client, entry.peer, "") + ""),
@@ -68,6 +68,6 @@ async function showSteps(id, place) {
     [["To"], ["Topic"], ["QoS", "number"], ["What became of it"], ["At", "number"]],
     steps.map((step) => [
       cell(element("span", {}, step.client, element("span", { class: "quiet" }, " " + step.kind))), cell(step.topic ? mono(step.topic) : ""),
-      cell(step.qos ?? "", "number"), cell(outcome(step)), cell(time(step.unix_ms), "number")])));
+      cell(step.qos ?? "", "number"), cell(outcome(step)), cell(when(step.unix_ms), "number")])));
   if (more) place.append(element("p", { class: "quiet" }, `and ${number(more)} more`));
 }

@@ -12,6 +12,8 @@ export const bytes = (value) => short.format(value ?? 0).replace("B", "G").repla
 export const dayAndTime = (unixMs) => new Date(unixMs).toLocaleString("en-GB");
 export const time = (unixMs) => new Date(unixMs).toLocaleTimeString("en-GB");
 export const day = (unixMs) => new Date(unixMs).toLocaleDateString("en-GB");
+/** The time, with the day where that is not today. */
+export const when = (unixMs) => (day(unixMs) === day(Date.now()) ? time(unixMs) : dayAndTime(unixMs).replace(",", ""));
 export const plural = (count, word) => `${number(count)} ${word}${count === 1 ? "" : "s"}`;
 export const known = (...values) => values.find((value) => value != null && value !== "");
 
@@ -56,9 +58,12 @@ export function table(caption, columns, rows) {
 export function button(words, act, more = {}) {
   const made = element("button", { type: "button", ...more }, words);
   made.addEventListener("click", async () => {
+    const held = document.activeElement === made;
     made.disabled = true;
     await act().catch(() => {});
     made.disabled = false;
+    // A button that is disabled loses the keyboard.
+    if (held && document.activeElement === document.body) made.focus();
   });
   return made;
 }

@@ -4,6 +4,8 @@ import { $, ask, button, cell, element, fill, mono, number, plural } from "./pag
 import { messageRow } from "./messages.js";
 
 const SAID = "quarantine-said";
+/** How long to gather what comes in, before the list is asked for anew. */
+const GATHER_MS = 500;
 const LEARNED = { new: "Learned", changed: "Learned anew", before: "Known before", off: "Bayes is switched off" };
 
 function actions(entry) {
@@ -22,12 +24,41 @@ function actions(entry) {
       button("Show text", show("text")),
       button("Show source", show("source")),
       element("a", { class: "button", href: path + "/source", download: entry.id + ".eml" }, "Save source"),
-      button("Release", async () => (await ask(SAID, "POST", path + "/release", undefined, (told) => `Released to ${plural(told.subscribers, "subscriber")}.`)) && loadQuarantine(), { class: "main" }),
+      button("Release", async () => (await ask(SAID, "POST", path + "/release", undefined, (told) => `Released to ${plural(told.subscribers, "subscriber")}.`)) && goOn(entry), { class: "main" }),
       entry.sender ? button("Allow sender", async () => (await ask(SAID, "POST", path + "/allow-sender", undefined, (told) => `Mail from ${told.sender} passes from now on.`)) && loadSenders()) : null,
       button("Learn as spam", learn("spam")),
       button("Learn as ham", learn("ham")),
-      button("Delete", async () => (await ask(SAID, "DELETE", path, undefined, () => "Deleted.")) && loadQuarantine(), { class: "danger" })),
+      button("Delete", async () => (await ask(SAID, "DELETE", path, undefined, () => "Deleted.")) && goOn(entry), { class: "danger" })),
     shown);
+}
+
+/** The message has gone: the keyboard goes on with the one below it. */
+async function goOn(entry) {
+  const row = $("quarantine-list").querySelector(`[data-id="${entry.id}"]`);
+  const next = row?.nextElementSibling ?? row?.previousElementSibling;
+  await loadQuarantine();
+  (next?.querySelector("summary") ?? $("content")).focus();
+}
+
+/** Brings the list into this order. Rows that stay are not touched: somebody may read or use them. */
+function arrange(list, rows) {
+  const stays = new Set(rows);
+  for (const row of [...list.children]) if (!stays.has(row)) row.remove();
+  rows.forEach((row, place) => {
+    if (list.children[place] !== row) list.insertBefore(row, list.children[place] ?? null);
+  });
+}
+
+let isDue = false;
+
+/** Something was kept aside; in a flood the list is asked for once in a while. */
+export function quarantineGrew() {
+  if (isDue) return;
+  isDue = true;
+  setTimeout(() => {
+    isDue = false;
+    loadQuarantine().catch(() => {});
+  }, GATHER_MS);
 }
 
 export async function loadQuarantine() {
@@ -35,7 +66,7 @@ export async function loadQuarantine() {
   if (!answer.ok) return;
   const { messages: kept } = await answer.json();
   const before = new Map([...$("quarantine-list").children].map((row) => [row.dataset.id, row]));
-  $("quarantine-list").replaceChildren(...kept.map((entry) => {
+  arrange($("quarantine-list"), kept.map((entry) => {
     if (before.has(entry.id)) return before.get(entry.id);
     const row = messageRow(entry);
     row.addEventListener("toggle", () => row.querySelector(".story")?.append(actions(entry)), { once: true });
