@@ -341,6 +341,7 @@ test("the first user is made here, and from then on logins and rules hold", asyn
   await anna.locator("summary").click();
   await anna.getByLabel("Topic filter").fill("home/%u/#");
   await anna.getByRole("button", { name: "Add rule" }).click();
+  await page.waitForFunction(() => document.activeElement.matches('#users [data-name="anna"] summary'));
   await anna.locator("td", { hasText: "home/%u/#" }).waitFor();
   const login = { authorization: "Basic " + Buffer.from("anna:other").toString("base64") };
   const publish = async (topic, headers) => (await fetch(`${server.origin}/topics/${topic}`, { method: "POST", body: "x", headers })).status;
@@ -350,6 +351,7 @@ test("the first user is made here, and from then on logins and rules hold", asyn
 
   await anna.getByLabel("What it is for").fill("doorbell");
   await anna.getByRole("button", { name: "Make token" }).click();
+  await page.waitForFunction(() => document.activeElement.matches(".secret code"));
   const token = await anna.locator(".secret code").textContent();
   assert.equal(await publish("home/anna/door", { authorization: "Bearer " + token }), 200);
   await page.screenshot({ path: join(pictures, "access.png"), animations: "disabled" });

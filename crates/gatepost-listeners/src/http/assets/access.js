@@ -14,8 +14,13 @@ const labelled = (words, input) => element("label", {}, element("span", {}, word
 
 /** Changes something of a user, and shows everything anew. */
 async function change(method, path, body, words) {
+  const { name } = document.activeElement.closest("#users details")?.dataset ?? {};
   const told = await ask(SAID, method, path, body, words);
-  if (told) await loadUsers();
+  if (!told) return told;
+  await loadUsers();
+  // What had the keyboard is made anew: it goes on with the same user, where there still is one.
+  const row = [...$("users").children].find((row) => row.dataset.name === name);
+  if (name) (row?.querySelector("summary") ?? $("content")).focus();
   return told;
 }
 
@@ -63,6 +68,7 @@ function tokensOf(user) {
     if (!made) return;
     fresh = { name: user.name, token: made.token };
     await loadUsers();
+    document.querySelector(".secret code")?.focus();
   });
   if (fresh?.name === user.name) {
     secret.append("Copy it now, it is shown this once: ", element("code", { tabindex: "0" }, fresh.token));
