@@ -36,7 +36,9 @@ pub(crate) const fn stack_bytes(memory_bytes: usize) -> usize {
 }
 
 const STACK_BYTES_MIN: usize = 2 * 1024 * 1024;
-const STACK_FACTOR: usize = 16;
+/// A list in a list counts some 200 bytes, and what is stopped holds eight times the limit: this is 800
+/// bytes of stack for each, and unoptimised, where calls take more, four times that.
+const STACK_FACTOR: usize = if cfg!(debug_assertions) { 128 } else { 32 };
 
 /// How many workers, and what they may do.
 #[derive(Debug, Clone, Copy)]

@@ -351,6 +351,7 @@ fn cut_raw(text: &[u8], length_max: usize) -> &[u8] {
 
 /// Chunks of between one and two line lengths that end where a line, tag or word does.
 fn push_chunks(text: &[u8], lines: &mut Lines) {
+    lines.reserve(text.len());
     let mut rest = text;
     if rest.len() <= LINE_LENGTH_MAX {
         lines.push(rest);

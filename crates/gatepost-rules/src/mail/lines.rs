@@ -19,6 +19,11 @@ impl Lines {
         }
     }
 
+    /// Makes room for `length` more bytes.
+    pub(crate) fn reserve(&mut self, length: usize) {
+        self.text.reserve(length);
+    }
+
     /// How many lines there are.
     pub fn len(&self) -> usize {
         self.ends.len()

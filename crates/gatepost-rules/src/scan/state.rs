@@ -41,6 +41,8 @@ pub(crate) struct State {
 struct Tables {
     /// By rule: 0, or how often it hit, or the value of a meta.
     values: Vec<f64>,
+    /// A bit for each rule that has a value: most have none, and their values are not looked at.
+    valued: Vec<u64>,
     /// By rule: in which text it was last tried, and at how many places of it; see [`Tries`].
     tries: Vec<Tries>,
     /// The number of the text that is being looked at. No message before had one as high.
@@ -60,6 +62,7 @@ impl Tables {
         });
         spare.unwrap_or_else(|| Self {
             values: vec![0.0; rules],
+            valued: vec![0; rules.div_ceil(64)],
             tries: vec![Tries::default(); rules],
             text: 0,
         })
@@ -116,15 +119,19 @@ impl State {
                 self.hits.push(rule);
             }
             *known += value;
+            if let Some(valued) = self.tables.valued.get_mut(rule as usize / 64) {
+                *valued |= 1 << (rule % 64);
+            }
         }
     }
 
     pub(crate) fn value(&self, rule: RuleId) -> f64 {
-        self.tables
-            .values
-            .get(rule as usize)
-            .copied()
-            .unwrap_or(0.0)
+        let tables = &self.tables;
+        let valued = tables.valued.get(rule as usize / 64);
+        if valued.is_none_or(|valued| valued & 1 << (rule % 64) == 0) {
+            return 0.0;
+        }
+        tables.values.get(rule as usize).copied().unwrap_or(0.0)
     }
 
     pub(crate) fn limit(&mut self, rule: RuleId) {
@@ -293,6 +300,7 @@ impl Drop for State {
                 *value = 0.0;
             }
         }
+        tables.valued.fill(0);
         SPARE.set(Some(tables));
     }
 }
