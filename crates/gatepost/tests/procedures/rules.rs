@@ -181,14 +181,18 @@ fn rules_are_exchanged_while_mail_is_judged_and_kept_when_the_new_ones_are_broke
             (failed, seen)
         };
         let judges = [scope.spawn(judge), scope.spawn(judge)];
-        for number in 1..=RELOADS {
-            write(&format!("body SET_{number} /word/\nscore SET_{number} 1\n"));
-            reload("\"applied\":true");
-            // At least one message is judged by each set.
+        // At least one message is judged by each set, the first included.
+        let await_judged = || {
             let before = judged.load(Ordering::Relaxed);
             await_some("mail is judged", || {
                 (judged.load(Ordering::Relaxed) > before + 3).then_some(())
             });
+        };
+        await_judged();
+        for number in 1..=RELOADS {
+            write(&format!("body SET_{number} /word/\nscore SET_{number} 1\n"));
+            reload("\"applied\":true");
+            await_judged();
         }
         write("body SET_X /word/\nscore SET_X 1\nbody BROKEN /(word/\nscore BROKEN 1\n");
         let refused = reload("\"possible\":false");
@@ -196,10 +200,7 @@ fn rules_are_exchanged_while_mail_is_judged_and_kept_when_the_new_ones_are_broke
             refused.contains("a.cf:3") && refused.contains("BROKEN"),
             "{refused}"
         );
-        let before = judged.load(Ordering::Relaxed);
-        await_some("mail is judged", || {
-            (judged.load(Ordering::Relaxed) > before + 3).then_some(())
-        });
+        await_judged();
         is_over.store(true, Ordering::Relaxed);
         let both = judges.map(|judge| judge.join().expect("a judge ends"));
         let failed: usize = both.iter().map(|(failed, _)| failed).sum();

@@ -3,12 +3,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Read;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use super::{await_some, text_of};
+use super::{PATIENCE, await_some, text_of};
 
 /// A running Postfix.
 pub(crate) struct Postfix {
@@ -53,10 +54,17 @@ impl Postfix {
         }
         let started = postfix.control("start");
         assert!(started.status.success(), "{}", text_of(&started));
-        await_some("Postfix listens", || {
-            TcpStream::connect(postfix.address()).ok()
-        });
+        await_some("Postfix's greeting", || postfix.greeting());
         postfix
+    }
+
+    /// How it greets: its master listens before the server that answers has come up.
+    fn greeting(&self) -> Option<()> {
+        let mut stream = TcpStream::connect(self.address()).ok()?;
+        stream.set_read_timeout(Some(PATIENCE)).ok()?;
+        let mut code = [0; 3];
+        stream.read_exact(&mut code).ok()?;
+        (&code == b"220").then_some(())
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
