@@ -1,5 +1,6 @@
-//! What SMTP, LMTP and the milter make of a mail alike, whichever of them was told it: the name that
-//! we go by, the message that is judged, and the Received field by which rules know its client.
+//! What SMTP, LMTP and the milter make of a mail alike, whichever of them was told it: the name
+//! that we go by, the message that is judged, and the Received field by which rules know its
+//! client.
 
 use std::fmt;
 

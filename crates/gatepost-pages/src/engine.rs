@@ -1,12 +1,13 @@
 //! Pages that need the template engine: its limits, and the files it reads.
 //!
 //! Each page has an engine of its own, so a change of a file that one page includes reloads that
-//! page alone. Rendering is bounded in steps, in output, in time and in memory, and runs on a page worker, never
-//! on an I/O thread. Compiling computes constants (`"a" * 100000000`), so it has the same limits, on a
-//! thread of its own.
+//! page alone. Rendering is bounded in steps, in output, in time and in memory, and runs on a page
+//! worker, never on an I/O thread. Compiling computes constants (`"a" * 100000000`), so it has the
+//! same limits, on a thread of its own.
 //!
-//! Invariant: an environment belongs to one rendering at a time, and what runs in it that is ours runs
-//! [`unwatched`]. So a rendering that is set aside ([`crate::memory_limit`]) holds no lock of another.
+//! Invariant: an environment belongs to one rendering at a time, and what runs in it that is ours
+//! runs [`unwatched`]. So a rendering that is set aside ([`crate::memory_limit`]) holds no lock of
+//! another.
 
 mod functions;
 mod present;
@@ -226,7 +227,8 @@ fn environment(
     environment
 }
 
-/// Has the engine make what it makes once for the process, behind a lock: the texts of small numbers.
+/// Has the engine make what it makes once for the process, behind a lock: the texts of small
+/// numbers.
 fn prepare() {
     static PREPARED: Once = Once::new();
     PREPARED.call_once(|| {

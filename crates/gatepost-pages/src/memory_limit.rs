@@ -1,38 +1,43 @@
 //! The limit of what a template may hold in memory.
 //!
-//! The template engine offers no hook where values grow: `~`, `*`, a captured block or a filter can each
-//! ask for any amount, and where memory is refused Rust ends the process. So the allocator
-//! itself counts, for a thread that evaluates a template and only while it does. It counts in two steps:
+//! The template engine offers no hook where values grow: `~`, `*`, a captured block or a filter can
+//! each ask for any amount, and where memory is refused Rust ends the process. So the allocator
+//! itself counts, for a thread that evaluates a template and only while it does. It counts in two
+//! steps:
 //!
-//! 1. Over the *limit*, the next place where our own code is asked (an expression that is printed, a turn
-//!    of a `range`, a function) fails the page with an ordinary error, and everything is given back.
-//! 2. What grows to [`STOP_FACTOR`] times as much between two such places is stopped in the allocation
-//!    itself. It must not return (there is no memory to return), must not unwind (undefined for an
-//!    allocator) and must not end the process. So it never returns: the thread is *set aside* for good with
-//!    what it holds, and whoever began the page is told, from here, to answer without it. The page's version
-//!    is not run again, and there are never more than [`SET_ASIDE_MAX`] such threads: then templates
-//!    are refused, while everything else goes on.
+//! 1. Over the *limit*, the next place where our own code is asked (an expression that is printed,
+//!    a turn of a `range`, a function) fails the page with an ordinary error, and everything is
+//!    given back.
+//! 2. What grows to [`STOP_FACTOR`] times as much between two such places is stopped in the
+//!    allocation itself. It must not return (there is no memory to return), must not unwind
+//!    (undefined for an allocator) and must not end the process. So it never returns: the thread is
+//!    *set aside* for good with what it holds, and whoever began the page is told, from here, to
+//!    answer without it. The page's version is not run again. Once there are [`SET_ASIDE_MAX`] such
+//!    threads, templates are refused, while everything else goes on; only those that are under way
+//!    then can add to them.
 //!
-//! Why a thread may stand still in the allocator: it must not hold what another waits for. Counted is only
-//! what runs within [`watched`] and not within [`unwatched`]: the engine's own code. Our functions, writers
-//! and loaders, which lock, log and send, run unwatched. The engine's locks are in an environment and in
-//! values, and each environment and each value that is made belongs to one evaluation; what evaluations share (filters,
-//! compiled instructions, constants) has no locks. What the engine makes once for the process, behind a lock, is made before
-//! the first evaluation (`engine::prepare`). A thread that panics is let through: its hook locks and logs.
-//! The allocator below is asked only after the count, so none of its locks is held either.
+//! Why a thread may stand still in the allocator: it must not hold what another waits for. Counted
+//! is only what runs within [`watched`] and not within [`unwatched`]: the engine's own code. Our
+//! functions, writers and loaders, which lock, log and send, run unwatched. The engine's locks are
+//! in an environment and in values, and each environment and each value that is made belongs to one
+//! evaluation; what evaluations share (filters, compiled instructions, constants) has no locks.
+//! What the engine makes once for the process, behind a lock, is made before the first evaluation
+//! (`engine::prepare`). A thread that panics is let through: its hook locks and logs. The allocator
+//! below is asked only after the count, so none of its locks is held either.
 //!
-//! A thread that watches nothing pays for one test of a thread-local flag. In a program whose global
-//! allocator is not a [`LimitedAllocator`] nothing is counted, and nothing limited.
+//! A thread that watches nothing pays for one test of a thread-local flag. In a program whose
+//! global allocator is not a [`LimitedAllocator`] nothing is counted, and nothing limited.
 //!
-//! Invariant: values that are counted when they are made are counted when they are dropped, and the other way
-//! round; so functions hand over copies that are made watched. The count never falls below zero.
+//! Invariant: values that are counted when they are made are counted when they are dropped, and the
+//! other way round; so functions hand over copies that are made watched. The count never falls
+//! below zero.
 
-// `GlobalAlloc` is unsafe to implement. Each method hands its arguments on to the allocator below, unchanged, and
-// returns what that returns; so whoever keeps the contract with us has kept it there. Between the two
-// there is only the count: it touches plain cells of the thread, which need no initialisation and no
-// drop, and never allocates. It may run `set_aside` first, which does not return, and does not unwind either:
-// what it runs is caught. It may allocate itself, which is an ordinary call from the outside: the flag is
-// down, so it is not counted.
+// `GlobalAlloc` is unsafe to implement. Each method hands its arguments on to the allocator below,
+// unchanged, and returns what that returns; so whoever keeps the contract with us has kept it
+// there. Between the two there is only the count: it touches plain cells of the thread, which need
+// no initialisation and no drop, and never allocates. It may run `set_aside` first, which does not
+// return, and does not unwind either: what it runs is caught. It may allocate itself, which is an
+// ordinary call from the outside: the flag is down, so it is not counted.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout};
@@ -44,8 +49,8 @@ use std::thread;
 /// How often the limit may be held between two places where our own code is asked.
 const STOP_FACTOR: usize = 8;
 
-/// What an allocation counts beside its own bytes: its place in the allocator, and the stack that it takes to drop
-/// what lies in it.
+/// What an allocation counts beside its own bytes: its place in the allocator, and the stack that
+/// it takes to drop what lies in it.
 const OVERHEAD_BYTES: usize = 64;
 
 /// The threads that may be set aside before templates are refused.
@@ -177,8 +182,8 @@ impl Account {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Exhausted;
 
-/// Evaluates with at most `limit` bytes held. When it must be stopped, `stopped` runs on this thread, which then
-/// stands still for good. Not to be nested.
+/// Evaluates with at most `limit` bytes held. When it must be stopped, `stopped` runs on this
+/// thread, which then stands still for good. Not to be nested.
 pub(crate) fn watched<T>(
     limit: usize,
     stopped: impl FnOnce() + 'static,

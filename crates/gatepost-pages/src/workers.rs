@@ -1,17 +1,17 @@
 //! Page workers: the threads that run page code, and one that looks after them.
 //!
-//! Page code is other people's: it may loop, wait or fail. It runs here and nowhere else, so mail, the
-//! broker and pages without code never wait for it. A page that runs longer than `patience` is a
-//! *straggler*: it no longer counts as one of the workers, another worker is started in its
+//! Page code is other people's: it may loop, wait or fail. It runs here and nowhere else, so mail,
+//! the broker and pages without code never wait for it. A page that runs longer than `patience` is
+//! a *straggler*: it no longer counts as one of the workers, another worker is started in its
 //! place, and the scheduler is told to prefer everybody else. The straggler's thread ends with its
 //! page. So looping pages hold up none but themselves, as long as there are fewer than
 //! `stragglers_max`; to keep it so, no single page may have more than a quarter of them.
 //!
-//! A page whose memory must be stopped takes its thread with it ([`crate::memory_limit`]): from within,
-//! [`Worker::set_aside`] answers for it and starts another in its place.
+//! A page whose memory must be stopped takes its thread with it ([`crate::memory_limit`]): from
+//! within, [`Worker::set_aside`] answers for it and starts another in its place.
 //!
-//! Invariants: `workers` threads that are no stragglers are alive, or being started; a thread is replaced after
-//! `requests_max` pages, after a panic, and after it straggled or was set aside.
+//! Invariants: `workers` threads that are no stragglers are alive, or being started; a thread is
+//! replaced after `requests_max` pages, after a panic, and after it straggled or was set aside.
 
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
@@ -28,16 +28,16 @@ use crate::returning::Returns;
 /// What is left over for everybody else: the lowest priority that the scheduler knows.
 const STRAGGLER_NICENESS: i32 = 19;
 
-/// The stack of a thread that evaluates templates whose values hold `memory_bytes`. To drop or print a list in a
-/// list in a list takes stack for each, so it must suffice for as many as that memory can hold. Only
-/// what is used of it is ever there.
+/// The stack of a thread that evaluates templates whose values hold `memory_bytes`. To drop or
+/// print a list in a list in a list takes stack for each, so it must suffice for as many as that
+/// memory can hold. Only what is used of it is ever there.
 pub(crate) const fn stack_bytes(memory_bytes: usize) -> usize {
     STACK_BYTES_MIN + memory_bytes.saturating_mul(STACK_FACTOR)
 }
 
 const STACK_BYTES_MIN: usize = 2 * 1024 * 1024;
-/// A list in a list counts some 200 bytes, and what is stopped holds eight times the limit: this is 800
-/// bytes of stack for each, and unoptimised, where calls take more, four times that.
+/// A list in a list counts some 200 bytes, and what is stopped holds eight times the limit: this is
+/// 800 bytes of stack for each, and unoptimised, where calls take more, four times that.
 const STACK_FACTOR: usize = if cfg!(debug_assertions) { 128 } else { 32 };
 
 /// How many workers, and what they may do.
@@ -134,7 +134,8 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Gives the thread up for good: the task is answered with `error`, and another worker takes its place.
+    /// Gives the thread up for good: the task is answered with `error`, and another worker takes
+    /// its place.
     pub(crate) fn set_aside(&self, error: RenderError) {
         let mut state = self.shared.state.lock();
         let straggled = state.finish(self.ticket);

@@ -3,9 +3,9 @@
 //! A scan keeps a core busy for up to seconds; on a runtime that moves thousands of connections
 //! it would hold all of them up. So it runs here, and the connection's task only waits.
 //!
-//! Of the threads that wait for work the one that worked last is woken: what it needs is still in its
-//! core's cache, and where one message comes after the other, the other cores are left to those who
-//! bring them.
+//! Of the threads that wait for work the one that worked last is woken: what it needs is still in
+//! its core's cache, and where one message comes after the other, the other cores are left to those
+//! who bring them.
 
 use std::collections::VecDeque;
 use std::num::NonZero;

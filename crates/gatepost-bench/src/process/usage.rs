@@ -58,10 +58,10 @@ impl Usage {
         of_process(std::process::id()).unwrap_or_default()
     }
 
-    /// The kernel tells user and system time in whole ticks of 10 ms, of all threads that there ever
-    /// were; its scheduler knows how long each living thread ran, to the nanosecond. Where both agree
-    /// but for what is cut off, that is the better figure; where threads or children that worked have
-    /// ended, only the ticks know of them.
+    /// The kernel tells user and system time in whole ticks of 10 ms, of all threads that there
+    /// ever were; its scheduler knows how long each living thread ran, to the nanosecond. Where
+    /// both agree but for what is cut off, that is the better figure; where threads or children
+    /// that worked have ended, only the ticks know of them.
     fn sharpen(&mut self, running_seconds: f64) {
         let ticks = self.cpu_seconds();
         let tolerance = TICKS_CUT_OFF / clock_ticks_per_second() as f64;

@@ -21,8 +21,8 @@ const GATHER_MIN: Duration = Duration::from_millis(1);
 /// Sends that carry so much are large enough.
 const ENOUGH_BYTES: u64 = 16 * 1024;
 
-/// How long after the beginning of a flush the next read is due, for a batch of so many publications
-/// and payload bytes whose flush took so long; `None` for at once.
+/// How long after the beginning of a flush the next read is due, for a batch of so many
+/// publications and payload bytes whose flush took so long; `None` for at once.
 fn gathering(
     is_awaited: bool,
     messages: u64,

@@ -1,16 +1,16 @@
 //! A stream of events to one reader over HTTP/1.1, for as long as both live.
 //!
 //! Events are encoded and written by the thread that publishes, with one system call for each
-//! reader and batch: the bytes are made once and shared by all readers of that kind, and no reader's
-//! task is woken for them. The task writes only what the socket refused, hears the client and keeps
-//! the connection from falling silent.
+//! reader and batch: the bytes are made once and shared by all readers of that kind, and no
+//! reader's task is woken for them. The task writes only what the socket refused, hears the client
+//! and keeps the connection from falling silent.
 //!
-//! When the broker ends or a drain begins, the task has what waits in the broker's queue taken too, and ends
-//! the stream in form behind it. How long that may take is bounded by the drain.
+//! When the broker ends or a drain begins, the task has what waits in the broker's queue taken too,
+//! and ends the stream in form behind it. How long that may take is bounded by the drain.
 //!
-//! Invariants: bytes reach the socket only under `state`'s lock, in the order of the events, and none behind
-//! the end; while something waits in `unsent` nothing more is taken, so what waits for a slow reader is bounded by
-//! the broker, which tells it what it missed.
+//! Invariants: bytes reach the socket only under `state`'s lock, in the order of the events, and
+//! none behind the end; while something waits in `unsent` nothing more is taken, so what waits for
+//! a slow reader is bounded by the broker, which tells it what it missed.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -41,8 +41,8 @@ pub(super) struct LiveStream {
 }
 
 impl Connection {
-    /// Writes events until the client goes, or the broker ends or a drain begins and all is written. The
-    /// head has been queued.
+    /// Writes events until the client goes, or the broker ends or a drain begins and all is
+    /// written. The head has been queued.
     pub(super) async fn serve_live(mut self, live: LiveStream) -> io::Result<()> {
         let LiveStream {
             mut subscription,

@@ -2,8 +2,8 @@
 //! it. Version 6 with 2 to 4 understood, many messages and clients on a connection.
 //!
 //! The mail server keeps the message and does what we say with it: nothing is published here.
-//! `packet` reads and writes packets, `negotiation` agrees on what is spoken, `session` takes them one
-//! by one, `transaction` gathers a message, `verdicts` makes one of several, `answer` says it,
+//! `packet` reads and writes packets, `negotiation` agrees on what is spoken, `session` takes them
+//! one by one, `transaction` gathers a message, `verdicts` makes one of several, `answer` says it,
 //! `connection` does the I/O.
 
 mod answer;

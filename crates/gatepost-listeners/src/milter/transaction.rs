@@ -94,7 +94,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Takes a packet with a field: name and value; the lines of a folded value are separated by LF.
+    /// Takes a packet with a field: name and value; the lines of a folded value are separated by
+    /// LF.
     pub(super) fn header(
         &mut self,
         data: &[u8],

@@ -1,7 +1,7 @@
 //! The functions that templates call.
 //!
-//! Each looks at the memory that its page holds, does its own work [`unwatched`], and hands over copies
-//! that count as the page's.
+//! Each looks at the memory that its page holds, does its own work [`unwatched`], and hands over
+//! copies that count as the page's.
 
 use std::sync::Arc;
 

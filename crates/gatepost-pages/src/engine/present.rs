@@ -1,7 +1,7 @@
 //! The page that a thread renders at present, which the functions of its template ask about.
 //!
-//! For whom a thread renders is known to the thread and not to the template's context: so functions find
-//! it in macros and includes too, which see no context.
+//! For whom a thread renders is known to the thread and not to the template's context: so functions
+//! find it in macros and includes too, which see no context.
 
 use std::cell::RefCell;
 use std::sync::Arc;

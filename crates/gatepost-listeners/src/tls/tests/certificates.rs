@@ -1,4 +1,5 @@
-//! Which certificate is shown and asked for, when its files change, and what of them cannot be used.
+//! Which certificate is shown and asked for, when its files change, and what of them cannot be
+//! used.
 
 use super::*;
 
