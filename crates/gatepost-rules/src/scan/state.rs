@@ -247,12 +247,14 @@ impl State {
 
     /// Counts the matches of a rule in one text, up to `hits_max`, and adds them to its value.
     pub(crate) fn count(&mut self, rule: RuleId, pattern: &Pattern, text: &[u8], hits_max: u32) {
-        if hits_max > 1
-            && !self.explain
-            && let Some(hits) = pattern.count_plain(text, hits_max)
-        {
-            if hits > 0 {
-                self.hit(rule, f64::from(hits));
+        if hits_max > 1 && !self.explain && pattern.is_plain() {
+            if self.budget.is_spent_by(text.len()) {
+                self.limit(rule);
+            } else {
+                let hits = pattern.count_plain(text, hits_max);
+                if hits > 0 {
+                    self.hit(rule, f64::from(hits));
+                }
             }
             return;
         }
