@@ -2,15 +2,47 @@
 
 use std::fmt;
 
-/// A set of bytes.
+use super::lanes;
+
+/// A set of bytes: for the lower four bits of a byte, below 128 and beyond, one bit for each of the
+/// three bits between. So a processor looks up many bytes at once ([`lanes`]).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub(crate) struct ByteSet([u64; 4]);
+pub(crate) struct ByteSet([u8; 32]);
+
+/// Where the bit of a byte is: the place in the array, and the bit there.
+const fn place(byte: u8) -> (usize, u8) {
+    ((byte >> 7 << 4 | byte & 15) as usize, 1 << (byte >> 4 & 7))
+}
+
+/// Every byte, in order.
+static ALL_BYTES: [u8; 256] = {
+    let mut bytes = [0; 256];
+    let mut at = 0;
+    while at < bytes.len() {
+        bytes[at] = at as u8;
+        at += 1;
+    }
+    bytes
+};
 
 impl ByteSet {
     /// No byte.
-    pub(crate) const EMPTY: Self = Self([0; 4]);
+    pub(crate) const EMPTY: Self = Self([0; 32]);
     /// Every byte.
-    pub(crate) const ALL: Self = Self([u64::MAX; 4]);
+    pub(crate) const ALL: Self = Self([u8::MAX; 32]);
+    /// Letters, digits and the low line: Perl's `\w`, of bytes that are no characters.
+    pub(crate) const WORD: Self = {
+        let mut word = Self::EMPTY;
+        let mut byte = 0;
+        while byte < 128 {
+            if (byte as u8).is_ascii_alphanumeric() || byte as u8 == b'_' {
+                let (at, bit) = place(byte as u8);
+                word.0[at] |= bit;
+            }
+            byte += 1;
+        }
+        word
+    };
 
     /// The set of one byte.
     pub(crate) fn one(byte: u8) -> Self {
@@ -27,34 +59,46 @@ impl ByteSet {
     }
 
     pub(crate) fn insert(&mut self, byte: u8) {
-        self.0[usize::from(byte >> 6)] |= 1 << (byte & 63);
+        let (at, bit) = place(byte);
+        self.0[at] |= bit;
     }
 
     pub(crate) fn contains(&self, byte: u8) -> bool {
-        self.0[usize::from(byte >> 6)] & (1 << (byte & 63)) != 0
+        let (at, bit) = place(byte);
+        self.0[at] & bit != 0
+    }
+
+    /// Which of the first 64 bytes of a text are in the set: a bit for each, the first is the lowest.
+    pub(crate) fn members(&self, text: &[u8]) -> u64 {
+        lanes::members(&self.0, text)
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.0.iter().map(|word| word.count_ones() as usize).sum()
+        self.0.iter().map(|bits| bits.count_ones() as usize).sum()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = u8> + '_ {
-        (0u8..).zip(self.0).flat_map(|(word, mut bits)| {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u8> + use<> {
+        let blocks = [0, 64, 128, 192].map(|start| self.members(&ALL_BYTES[start..]));
+        (0u8..).zip(blocks).flat_map(|(block, mut members)| {
             std::iter::from_fn(move || {
-                let bit = (bits != 0).then(|| bits.trailing_zeros() as u8)?;
-                bits &= bits - 1;
-                Some(word * 64 + bit)
+                let at = (members != 0).then(|| members.trailing_zeros() as u8)?;
+                members &= members - 1;
+                Some(block * 64 + at)
             })
         })
     }
 
     pub(crate) fn union(&self, other: &Self) -> Self {
-        Self(std::array::from_fn(|word| self.0[word] | other.0[word]))
+        Self(std::array::from_fn(|at| self.0[at] | other.0[at]))
+    }
+
+    pub(crate) fn intersection(&self, other: &Self) -> Self {
+        Self(std::array::from_fn(|at| self.0[at] & other.0[at]))
     }
 
     /// Every byte that is not in the set.
     pub(crate) fn complement(&self) -> Self {
-        Self(self.0.map(|word| !word))
+        Self(self.0.map(|bits| !bits))
     }
 
     /// The maximal runs of neighbouring bytes, as first and last.
@@ -124,6 +168,38 @@ mod tests {
         assert_eq!(set.ranges(), [(b'a', b'c'), (b'x', b'x'), (b'z', b'z')]);
         assert_eq!(ByteSet::ALL.ranges(), [(0, 255)]);
         assert_eq!(ByteSet::EMPTY.complement(), ByteSet::ALL);
+    }
+
+    #[test]
+    fn members_are_told_for_sixty_four_bytes() {
+        let texts: [Vec<u8>; 5] = [
+            Vec::new(),
+            (0..=u8::MAX).collect(),
+            (0..=u8::MAX).rev().collect(),
+            b"A short one: \xe9".to_vec(),
+            [b"x".repeat(63), b"\xff".to_vec()].concat(),
+        ];
+        let sets = [
+            ByteSet::EMPTY,
+            ByteSet::ALL,
+            ByteSet::WORD,
+            ByteSet::range(0x78, 0x88),
+            ByteSet::range(0xf0, 0xff),
+            b" :x\x00\x80\xe9".iter().copied().collect(),
+        ];
+        for (text, set) in texts
+            .iter()
+            .flat_map(|text| sets.iter().map(move |set| (text, set)))
+        {
+            for start in 0..=text.len() {
+                let rest = &text[start..];
+                let expected = (0..).zip(rest).take(64).fold(0, |bits, (at, &byte)| {
+                    bits | u64::from(set.contains(byte)) << at
+                });
+                assert_eq!(set.members(rest), expected, "{set:?} in {rest:?}");
+            }
+        }
+        assert_eq!(ByteSet::WORD.len(), 63);
     }
 
     #[test]

@@ -64,8 +64,15 @@ pub fn check_any_pattern(data: &[u8]) {
             first.is_none_or(|first| text.get(start).is_some_and(|&byte| first.contains(byte)));
         assert!(fits, "{:?}", shown());
     }
-    if let Ok((begins, _)) = pattern.begins_at(text, 0..=text.len(), go_on) {
+    if let Ok((begins, _)) = pattern.begins_at(text, 0..=text.len(), &mut go_on) {
         assert_eq!(begins, found.is_some(), "{:?}", shown());
+    }
+    if let Ok(by_lead) = pattern.find(text, 0, &mut go_on) {
+        assert_eq!(by_lead, found, "{:?}", shown());
+    }
+    if pattern.is_plain() {
+        let is_found = pattern.count_plain(text, u32::MAX) > 0;
+        assert_eq!(is_found, found.is_some(), "{:?}", shown());
     }
 }
 
@@ -127,9 +134,11 @@ mod tests {
             letters in 0_u8..64,
             pieces in proptest::collection::vec(0..PIECES.len(), 1..12),
             text in "[abAB1 .\\-\n]{0,24}",
+            // Long enough to be looked at in blocks, and to be read for beginnings.
+            more in "[aB1 \n]{0,140}",
         ) {
             let body: String = pieces.iter().map(|&piece| PIECES[piece]).collect();
-            let line = [&[letters][..], body.as_bytes(), b"\n", text.as_bytes()].concat();
+            let line = [&[letters][..], body.as_bytes(), b"\n", text.as_bytes(), more.as_bytes()].concat();
             check_any_pattern(&line);
         }
     }

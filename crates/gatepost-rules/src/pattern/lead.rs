@@ -7,59 +7,82 @@
 //!
 //! Invariant: where the pattern matches, [`Places`] gives the place.
 
+use std::ops::Range;
+
+use memchr::memmem::Finder;
 use memchr::{memchr, memchr2};
 
 use super::byte_set::ByteSet;
 use super::node::{Assertion, Node};
 use super::plain::{Plain, is_word, is_word_boundary};
-use crate::screen::{Beginnings, BeginningsReader};
+use crate::screen::{Beginnings, BeginningsReader, chance};
+
+/// Where more of all bytes may begin a match than this, the text is read for beginnings instead of asking
+/// at each.
+const ASKED_CHANCE_MAX: f32 = 0.08;
+/// Of so many bytes a word begins or ends at one.
+const BYTES_PER_BOUNDARY: f32 = 3.0;
+/// Fewer places are asked one by one.
+const READ_PLACES_MIN: usize = 48;
+/// Shorter rows of bytes are met too often to be looked for as a whole.
+const ROW_BYTES_MIN: usize = 3;
+/// Bytes of which it is known at once whether one may begin a match.
+const BLOCK_BYTES: usize = 64;
 
 /// With what the matches of a pattern begin.
 #[derive(Debug)]
 pub(super) struct Lead {
-    /// `None` where a match may be empty.
-    first: Option<First>,
+    /// The bytes of which one stands first in every match; `None` where a match may be empty.
+    first: Option<(ByteSet, First)>,
     start: Start,
     /// `None` where nothing is known, or where the pattern is plain.
     beginnings: Option<Beginnings>,
+    /// Whether matches may begin at so many places by their first byte that texts are read for
+    /// beginnings.
+    reads: bool,
     /// The whole pattern, if it is so simple.
     pub(super) plain: Option<Plain>,
 }
 
-/// The bytes of which one stands first in every match.
-#[derive(Debug, Clone, Copy)]
+/// What stands first in every match.
+#[derive(Debug)]
 enum First {
-    /// Looked for many bytes at a time.
+    /// A row of bytes.
+    Row(Box<Finder<'static>>),
     One(u8),
-    /// A letter in either case, for instance; likewise.
+    /// A letter in either case, for instance.
     Two(u8, u8),
-    Set(ByteSet),
+    Set,
 }
 
 impl First {
-    fn of(set: ByteSet) -> Self {
+    fn of(tree: &Node, set: &ByteSet) -> Self {
+        let mut row = Vec::new();
+        add_row(tree, &mut row);
+        if row.len() >= ROW_BYTES_MIN {
+            return Self::Row(Box::new(Finder::new(&row).into_owned()));
+        }
         let mut bytes = set.iter();
         match (bytes.next(), bytes.next(), bytes.next()) {
             (Some(one), None, None) => Self::One(one),
             (Some(one), Some(other), None) => Self::Two(one, other),
-            _ => Self::Set(set),
+            _ => Self::Set,
         }
     }
+}
 
-    fn contains(self, byte: u8) -> bool {
-        match self {
-            Self::One(one) => byte == one,
-            Self::Two(one, other) => byte == one || byte == other,
-            Self::Set(set) => set.contains(byte),
+/// Adds the bytes with which each match of a node begins, in their order. Whether what comes after the node
+/// comes next.
+fn add_row(node: &Node, row: &mut Vec<u8>) -> bool {
+    match node {
+        Node::Empty | Node::Assertion(_) | Node::Look { .. } => true,
+        Node::Byte(set) if set.len() == 1 => {
+            row.extend(set.iter());
+            true
         }
-    }
-
-    fn find(self, text: &[u8]) -> Option<usize> {
-        match self {
-            Self::One(one) => memchr(one, text),
-            Self::Two(one, other) => memchr2(one, other, text),
-            Self::Set(set) => text.iter().position(|&byte| set.contains(byte)),
-        }
+        Node::Concat(parts) => parts.iter().all(|part| add_row(part, row)),
+        Node::Capture { inner, .. } | Node::Atomic(inner) => add_row(inner, row),
+        _ => false,
     }
 }
 
@@ -128,9 +151,18 @@ impl Start {
 impl Lead {
     pub(super) fn of(tree: Node) -> Self {
         let plain = Plain::of(&tree);
+        let first = tree.first_bytes();
+        let start = Start::of(&tree);
+        let chance = first.map_or(1.0, |first| chance(&first));
+        let chance_asked = match start {
+            Start { of_text: true, .. } | Start { of_line: true, .. } => 0.0,
+            Start { at_word: true, .. } => chance / BYTES_PER_BOUNDARY,
+            _ => chance,
+        };
         Self {
-            first: tree.first_bytes().map(First::of),
-            start: Start::of(&tree),
+            first: first.map(|first| (first, First::of(&tree, &first))),
+            start,
+            reads: chance_asked > ASKED_CHANCE_MAX,
             beginnings: if plain.is_some() {
                 None
             } else {
@@ -156,6 +188,8 @@ impl Lead {
             lead: self,
             text,
             beginnings: None,
+            open: 0..0,
+            block: None,
         }
     }
 }
@@ -166,6 +200,10 @@ pub(super) struct Places<'a> {
     text: &'a [u8],
     /// Made for the first place that is asked about.
     beginnings: Option<BeginningsReader<'a>>,
+    /// The places that are left after reading up to the last of them.
+    open: Range<usize>,
+    /// Where the last block begins that was looked at, and at which of its places a match may begin.
+    block: Option<(usize, u64)>,
 }
 
 impl Places<'_> {
@@ -180,29 +218,56 @@ impl Places<'_> {
         }
     }
 
-    /// The next place from `place` to `last` by its first byte, and by what stands before it.
-    pub(super) fn skip(&self, mut place: usize, last: usize) -> Option<usize> {
+    /// The next place from `place` to `last` by its first byte, and by what stands before it. Asked
+    /// for places in their order.
+    pub(super) fn skip(&mut self, mut place: usize, last: usize) -> Option<usize> {
+        let Some(beginnings) = self.lead.beginnings.as_ref().filter(|_| self.lead.reads) else {
+            return self.skip_by_byte(place, last);
+        };
+        while place <= last {
+            if place >= self.open.end {
+                self.open = if last - place < READ_PLACES_MIN {
+                    place..last + 1
+                } else {
+                    beginnings.first_places(self.text, place, last)?
+                };
+            }
+            let open_last = last.min(self.open.end - 1);
+            let next = self.skip_by_byte(place.max(self.open.start), open_last);
+            if next.is_some() {
+                return next;
+            }
+            place = self.open.end;
+        }
+        None
+    }
+
+    fn skip_by_byte(&mut self, mut place: usize, last: usize) -> Option<usize> {
         let Lead { first, start, .. } = self.lead;
         if start.of_text {
             return (place == 0).then_some(0);
-        }
-        if start.at_word
-            && !start.of_line
-            && let Some(first) = first
-        {
-            return self.boundary(*first, place, last);
         }
         while place <= last {
             if start.of_line {
                 place = self.line_start(place).filter(|place| *place <= last)?;
             }
-            if let Some(first) = first {
-                let rest = self.text.get(place..=last).or(self.text.get(place..))?;
-                if !start.of_line {
-                    place += first.find(rest)?;
-                } else if !rest.first().is_some_and(|&byte| first.contains(byte)) {
-                    place += 1;
-                    continue;
+            if let Some((set, first)) = first {
+                let rest = self.text.get(place..)?;
+                if start.of_line {
+                    if !rest.first().is_some_and(|&byte| set.contains(byte)) {
+                        place += 1;
+                        continue;
+                    }
+                } else {
+                    let up_to = |bytes: usize| rest.get(..last - place + bytes).unwrap_or(rest);
+                    match first {
+                        First::Row(row) => place += row.find(up_to(row.needle().len()))?,
+                        First::One(one) if !start.at_word => place += memchr(*one, up_to(1))?,
+                        First::Two(one, other) if !start.at_word => {
+                            place += memchr2(*one, *other, up_to(1))?;
+                        }
+                        _ => return self.skip_by_block(set, place, last),
+                    }
                 }
             }
             if !start.at_word || is_word_boundary(self.text, place) {
@@ -213,17 +278,38 @@ impl Places<'_> {
         None
     }
 
-    /// The next place from `place` to `last` with one of the first bytes, at which a word begins or ends.
-    fn boundary(&self, first: First, place: usize, last: usize) -> Option<usize> {
-        let rest = self.text.get(place..=last).or(self.text.get(place..))?;
+    /// The next place from `place` to `last` with a byte of the set, at which a word begins or ends if
+    /// that is asked.
+    fn skip_by_block(&mut self, set: &ByteSet, mut place: usize, last: usize) -> Option<usize> {
+        while place <= last {
+            let (start, places) = match self.block {
+                Some((start, places)) if (start..start + BLOCK_BYTES).contains(&place) => {
+                    (start, places)
+                }
+                _ => (place, self.block_at(set, place)?),
+            };
+            self.block = Some((start, places));
+            let places = places >> (place - start);
+            if places != 0 {
+                place += places.trailing_zeros() as usize;
+                return (place <= last).then_some(place);
+            }
+            place = start + BLOCK_BYTES;
+        }
+        None
+    }
+
+    /// At which of the places from one on matches may begin.
+    fn block_at(&self, set: &ByteSet, place: usize) -> Option<u64> {
+        let rest = self.text.get(place..).filter(|rest| !rest.is_empty())?;
+        let places = set.members(rest);
+        if places == 0 || !self.lead.start.at_word {
+            return Some(places);
+        }
+        let words = ByteSet::WORD.members(rest);
         let before = place.checked_sub(1).and_then(|at| self.text.get(at));
-        let mut was_word = before.is_some_and(|&byte| is_word(byte));
-        let at = rest.iter().position(|&byte| {
-            let is_boundary = is_word(byte) != was_word;
-            was_word ^= is_boundary;
-            is_boundary && first.contains(byte)
-        })?;
-        Some(place + at)
+        let follows_word = before.is_some_and(|&byte| is_word(byte));
+        Some(places & (words ^ (words << 1 | u64::from(follows_word))))
     }
 
     /// Whether a match may begin at a place that [`Places::skip`] gave.

@@ -13,8 +13,8 @@ mod byte_set;
 mod check;
 mod class;
 mod delimited;
+mod lanes;
 mod lead;
-mod literals;
 mod node;
 mod parser;
 mod pcre;
@@ -66,6 +66,8 @@ pub(crate) struct Pattern {
     modifiers: Modifiers,
     /// Use the automaton for all texts.
     prefers_automaton: bool,
+    /// Made for one message: what only pays for many is left out.
+    is_for_once: bool,
     /// Kept until [`Pattern::take_tree`].
     tree: Option<Box<Node>>,
     /// Searches.
@@ -103,6 +105,7 @@ impl Pattern {
             body: body.into(),
             modifiers,
             prefers_automaton: false,
+            is_for_once: false,
             tree: Some(Box::new(tree)),
             code: OnceLock::new(),
             anchored: OnceLock::new(),
@@ -129,9 +132,17 @@ impl Pattern {
         self.prefers_automaton = true;
     }
 
-    /// Whether the empty text may match; asked before the tree is taken, or slow.
-    pub(crate) fn may_match_nothing(&self) -> bool {
-        self.tree().min_len() == 0
+    /// Says that few texts are searched before the pattern is dropped.
+    pub(crate) fn for_once(self) -> Self {
+        Self {
+            is_for_once: true,
+            ..self
+        }
+    }
+
+    /// The least number of bytes that a match has; asked before the tree is taken, or slow.
+    pub(crate) fn min_len(&self) -> usize {
+        self.tree().min_len()
     }
 
     /// The pattern as a tree.
@@ -175,11 +186,14 @@ impl Pattern {
         start: usize,
         mut go_on: impl FnMut(usize) -> bool,
     ) -> Result<Found, LimitReached> {
+        let is_long = text.len() > LONG_TEXT_BYTES;
+        if self.is_for_once && !is_long {
+            return self.search(text, start, &mut go_on);
+        }
         let lead = self.lead();
         if lead.misses(text, start) {
             return Ok(None);
         }
-        let is_long = text.len() > LONG_TEXT_BYTES;
         if (is_long || self.prefers_automaton)
             && let Some(automaton) = self.automaton()
         {
@@ -273,7 +287,7 @@ impl Pattern {
 
     /// Whether no engine is needed.
     pub(crate) fn is_plain(&self) -> bool {
-        self.lead().plain.is_some()
+        !self.is_for_once && self.lead().plain.is_some()
     }
 
     /// How often a plain pattern matches, up to `hits_max`: one pass, as long as the text; 0 for any
@@ -283,7 +297,10 @@ impl Pattern {
         let Some(plain) = &lead.plain else {
             return 0;
         };
-        let places = lead.places(text);
+        if let Some(count) = plain.count_single(text) {
+            return u32::try_from(count).map_or(hits_max, |count| count.min(hits_max));
+        }
+        let mut places = lead.places(text);
         let (mut at, mut hits) = (0, 0);
         while hits < hits_max
             && let Some(place) = places.skip(at, text.len())

@@ -175,11 +175,12 @@ impl Node {
             Self::Byte(set) => (*set, false),
             Self::Concat(parts) => {
                 let mut first = ByteSet::EMPTY;
+                let ahead = Self::looks_ahead_for(parts);
                 for part in parts {
                     let (bytes, may_be_empty) = part.begins();
                     first = first.union(&bytes);
                     if !may_be_empty {
-                        return (first, false);
+                        return (first.intersection(&ahead), false);
                     }
                 }
                 (first, true)
@@ -202,6 +203,24 @@ impl Node {
             Self::Empty | Self::Assertion(_) | Self::Look { .. } => (ByteSet::EMPTY, true),
             Self::BackReference { .. } | Self::Recurse(_) => (ByteSet::ALL, true),
         }
+    }
+
+    /// The bytes of which these parts ask that one stands where they begin, before they take any.
+    fn looks_ahead_for(parts: &[Self]) -> ByteSet {
+        let takes_nothing =
+            |part: &&Self| matches!(part, Self::Look { .. } | Self::Assertion(_) | Self::Empty);
+        let asked = parts
+            .iter()
+            .take_while(takes_nothing)
+            .filter_map(|part| match part {
+                Self::Look {
+                    behind: false,
+                    negated: false,
+                    inner,
+                } => inner.first_bytes(),
+                _ => None,
+            });
+        asked.fold(ByteSet::ALL, |all, one| all.intersection(&one))
     }
 
     /// Whether a part refers to a group by name or number.

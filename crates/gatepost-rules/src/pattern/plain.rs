@@ -9,10 +9,18 @@ use super::node::{Assertion, Greed, Node};
 /// Rows, and steps of all of them, beyond which a pattern is compiled.
 const ROWS_MAX: usize = 16;
 const STEPS_MAX: usize = 128;
+/// Bytes that are counted at once.
+const BLOCK_BYTES: usize = 64;
 
 /// Rows, tried in their order as Perl tries alternatives.
 #[derive(Debug)]
-pub(super) struct Plain(Box<[Box<[Step]>]>);
+pub(super) struct Plain {
+    rows: Box<[Box<[Step]>]>,
+    /// The bytes that are a row for themselves.
+    single: ByteSet,
+    /// The bytes with which the other rows begin.
+    others: ByteSet,
+}
 
 #[derive(Debug, Clone, Copy)]
 enum Step {
@@ -27,12 +35,43 @@ impl Plain {
         let rows = expanded(tree, vec![Vec::new()])?;
         let takes_bytes = |row: &Vec<Step>| row.iter().any(|step| matches!(step, Step::Byte(_)));
         let never_empty = rows.iter().all(takes_bytes);
-        never_empty.then(|| Self(rows.into_iter().map(Into::into).collect()))
+        never_empty.then(|| {
+            let (mut single, mut others) = (ByteSet::EMPTY, ByteSet::EMPTY);
+            for row in &rows {
+                let mut sets = row.iter().filter_map(|step| match step {
+                    Step::Byte(set) => Some(set),
+                    Step::WordBoundary => None,
+                });
+                let first = sets.next().copied().unwrap_or_default();
+                let all = if row.len() == 1 {
+                    &mut single
+                } else {
+                    &mut others
+                };
+                *all = all.union(&first);
+            }
+            Self {
+                rows: rows.into_iter().map(Into::into).collect(),
+                single,
+                others,
+            }
+        })
+    }
+
+    /// How often it matches, if that is told by single bytes alone.
+    pub(super) fn count_single(&self, text: &[u8]) -> Option<usize> {
+        if self.single.len() == 0 {
+            return None;
+        }
+        text.chunks(BLOCK_BYTES).try_fold(0, |count, block| {
+            let is_single = self.others.len() == 0 || self.others.members(block) == 0;
+            is_single.then(|| count + self.single.members(block).count_ones() as usize)
+        })
     }
 
     /// The end of the match that begins at a place.
     pub(super) fn end_at(&self, text: &[u8], place: usize) -> Option<usize> {
-        self.0.iter().find_map(|row| end_of(row, text, place))
+        self.rows.iter().find_map(|row| end_of(row, text, place))
     }
 }
 
@@ -106,20 +145,10 @@ pub(super) fn is_word_boundary(text: &[u8], at: usize) -> bool {
     is_word(at) != is_word(at.wrapping_sub(1))
 }
 
-/// Perl's `\w`, of bytes that are no characters.
+/// Perl's `\w`.
 pub(super) fn is_word(byte: u8) -> bool {
-    WORD[usize::from(byte)]
+    ByteSet::WORD.contains(byte)
 }
-
-static WORD: [bool; 256] = {
-    let mut word = [false; 256];
-    let mut byte = 0;
-    while byte < word.len() {
-        word[byte] = (byte as u8).is_ascii_alphanumeric() || byte as u8 == b'_';
-        byte += 1;
-    }
-    word
-};
 
 #[cfg(test)]
 mod tests {

@@ -3,10 +3,10 @@
 
 use std::collections::HashMap;
 
-use super::{Modifiers, Pattern, backtracking, literals};
+use super::{Modifiers, Pattern, backtracking};
 
-/// A text that no pattern has by itself, to see where a value would stand.
-const PLACEHOLDER: &[u8] = b"zqxjkzqx";
+/// Stands for a value that is longer than any other text of a pattern, and its length in bytes.
+const LONGEST_VALUE: (&[u8], usize) = (b"(?:x{65000}){65000}", 65_000 * 65_000);
 
 /// The texts that were captured, by group.
 pub(crate) type Captured = HashMap<String, Vec<Vec<u8>>>;
@@ -39,22 +39,13 @@ impl Template {
             modifiers,
             needs_value: false,
         };
-        let names: Vec<String> = template.names().map(str::to_owned).collect();
-        let tried = names
-            .into_iter()
-            .map(|name| (name, vec![PLACEHOLDER.to_vec()]));
-        Some(match template.fill(&tried.collect()) {
-            Some(Err(reason)) => Err(reason),
-            Some(Ok(pattern)) => {
-                let literals = literals::required(&pattern.tree()).map(|literals| literals.0);
-                template.needs_value = literals.is_some_and(|literals| {
-                    let has_it = |text: &Vec<u8>| memchr::memmem::find(text, PLACEHOLDER).is_some();
-                    literals.iter().all(has_it)
-                });
-                Ok(template)
-            }
-            None => Ok(template),
-        })
+        let (longest, length) = LONGEST_VALUE;
+        let body = template.body_with(|_, body| body.extend_from_slice(longest));
+        Some(Pattern::parse_bare(&body, modifiers).map(|pattern| {
+            // So long is a match with a value, and none without.
+            template.needs_value = pattern.min_len() >= length;
+            template
+        }))
     }
 
     /// The groups whose values it holds.
@@ -67,24 +58,36 @@ impl Template {
 
     /// The pattern with its values; `None` if one of them was not captured.
     pub(crate) fn fill(&self, captured: &Captured) -> Option<Result<Pattern, String>> {
+        let values = |name: &str| captured.get(name).filter(|values| !values.is_empty());
+        if !self.names().all(|name| values(name).is_some()) {
+            return None;
+        }
+        let body = self.body_with(|name, body| {
+            for (index, value) in values(name).into_iter().flatten().enumerate() {
+                if index > 0 {
+                    body.push(b'|');
+                }
+                quote(value, body);
+            }
+        });
+        let pattern = Pattern::parse_bare(&body, self.modifiers);
+        Some(pattern.map(Pattern::for_once))
+    }
+
+    /// The pattern with what `add_value` adds for each name.
+    fn body_with(&self, mut add_value: impl FnMut(&str, &mut Vec<u8>)) -> Vec<u8> {
         let mut body = Vec::new();
         for piece in &self.pieces {
             match piece {
                 Piece::Text(text) => body.extend_from_slice(text),
                 Piece::Tag(name) => {
-                    let values = captured.get(name).filter(|values| !values.is_empty())?;
                     body.extend_from_slice(b"(?:");
-                    for (index, value) in values.iter().enumerate() {
-                        if index > 0 {
-                            body.push(b'|');
-                        }
-                        quote(value, &mut body);
-                    }
+                    add_value(name, &mut body);
                     body.push(b')');
                 }
             }
         }
-        Some(Pattern::parse_bare(&body, self.modifiers))
+        body
     }
 
     /// Whether a text could match at all: cheap beside compiling the pattern, and mostly false.
@@ -224,6 +227,16 @@ mod tests {
         assert!(template.fill(&Captured::new()).is_none());
         assert!(template.may_match(b"x A.B@C", &captured));
         assert!(!template.may_match(b"x a.b", &captured));
+        for (pattern, expected) in [
+            (&b"^https?://.{9,}#%{NAME}"[..], true),
+            (b"%{NAME}x?|y%{NAME}", true),
+            (b"%{NAME}|y{60000}", false),
+            (b"(?:%{NAME})?y", false),
+            (b"(?=%{NAME})y", false),
+        ] {
+            let template = Template::parse(pattern, modifiers).unwrap().unwrap();
+            assert_eq!(template.needs_value, expected, "{}", pattern.escape_ascii());
+        }
         assert!(Template::parse(b"no tag", modifiers).is_none());
         assert!(Template::parse(b"%{A}(", modifiers).unwrap().is_err());
     }

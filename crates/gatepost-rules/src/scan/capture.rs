@@ -92,12 +92,9 @@ impl CaptureRules {
 
 impl TemplateRule {
     fn run(&self, captured: &Captured, mail: &Mail<'_>, state: &mut State) {
-        let texts = self.place.texts(mail);
-        if !self.negated
-            && !texts
-                .iter()
-                .any(|text| self.template.may_match(text, captured))
-        {
+        let mut texts = self.place.texts(mail);
+        texts.retain(|text| self.template.may_match(text, captured));
+        if texts.is_empty() && !self.negated {
             return;
         }
         // A value that makes no pattern, such as one too long, is as none.

@@ -44,7 +44,7 @@ impl FieldRules {
         let of_missing = (0u32..)
             .zip(&rules)
             .filter(|(_, rule)| {
-                rule.negated || rule.if_unset.is_some() || rule.pattern.may_match_nothing()
+                rule.negated || rule.if_unset.is_some() || rule.pattern.min_len() == 0
             })
             .map(|(index, _)| index)
             .collect();

@@ -51,7 +51,9 @@ const EMPTY: u64 = u64::MAX;
 /// Looks for the fragments of many patterns at once.
 #[derive(Debug)]
 pub(crate) struct Automaton {
-    positions: Positions,
+    positions: Arc<Positions>,
+    /// What begins at the start of a text may begin at any place.
+    begins_anywhere: bool,
     table: ArcSwap<Table>,
     growth: Mutex<Growth>,
 }
@@ -280,10 +282,20 @@ pub(crate) struct Stopped;
 impl Automaton {
     /// The automaton for what was collected.
     pub(crate) fn new(builder: Builder) -> Self {
-        let positions = builder.finish();
+        Self::of(Arc::new(builder.finish()), false)
+    }
+
+    /// An automaton for the same as another, but for what stands at the start of a text: that is looked
+    /// for everywhere.
+    pub(super) fn anywhere(&self) -> Self {
+        Self::of(Arc::clone(&self.positions), true)
+    }
+
+    fn of(positions: Arc<Positions>, begins_anywhere: bool) -> Self {
         let table = Table::new(STATES_AT_FIRST, positions.classes());
         let automaton = Self {
             positions,
+            begins_anywhere,
             table: ArcSwap::from_pointee(table),
             growth: Mutex::default(),
         };
@@ -361,17 +373,24 @@ impl Automaton {
             }
         }
         let positions = from.map_or(&[][..], |state| &state.positions);
+        let begins_here = number == 0 || self.begins_anywhere;
         let positions = self
             .positions
-            .step(positions, usize::from(class), number == 0);
+            .step(positions, usize::from(class), begins_here);
         let owners = self.positions.owners(&positions);
+        let leads_nowhere = self.positions.are_anchored() && !self.begins_anywhere;
         let marks = match (owners.is_empty(), positions.is_empty()) {
             (false, _) => ENDS,
-            (true, true) if self.positions.are_anchored() => NOWHERE,
+            (true, true) if leads_nowhere => NOWHERE,
             (true, _) => 0,
         };
         current = self.with_room(current, &mut growth);
-        let known = growth.numbers.get(&positions[..]).copied();
+        let known = if positions.is_empty() && self.begins_anywhere {
+            // The next byte begins what it would begin at the start.
+            Some(0)
+        } else {
+            growth.numbers.get(&positions[..]).copied()
+        };
         let next = known.unwrap_or_else(|| {
             // State 0 is not among the numbers.
             let number = growth.numbers.len() as u32 + 1;
@@ -439,5 +458,49 @@ impl Reader<'_> {
             state = to;
         }
         None
+    }
+
+    /// Where the first fragment of a text may begin, and where it ends, if what begins at the start
+    /// may begin anywhere. Where none ends, the second is `None`, and the first is where one may begin
+    /// that goes on behind the end of the text.
+    pub(super) fn first_in(&mut self, text: &[u8]) -> (usize, Option<usize>) {
+        let mut state = self.table.named(0);
+        let mut bytes = text.iter();
+        let class_of = &self.automaton.positions.class_of;
+        while let Some((class, mut to)) = self.table.read_on(class_of, &mut bytes, &mut state) {
+            if to == UNKNOWN {
+                let found = self.automaton.find_out(&self.table, state, class);
+                (self.table, to) = (arc_swap::Guard::from_inner(found.0), found.1);
+            }
+            if to & ENDS != 0 {
+                let end = text.len() - bytes.len();
+                return (
+                    self.first_open(text.get(..end - 1).unwrap_or_default()),
+                    Some(end),
+                );
+            }
+            state = to;
+        }
+        (self.first_open(text), None)
+    }
+
+    /// The first place of a text, of which all steps are known, at which something begins that goes on
+    /// behind its end.
+    fn first_open(&self, text: &[u8]) -> usize {
+        let class_of = &self.automaton.positions.class_of;
+        let start = self.table.named(0);
+        let (mut state, mut first) = (start, 0);
+        for (place, &byte) in text.iter().enumerate() {
+            let to = self.table.step(state, class_of[usize::from(byte)]);
+            if to == UNKNOWN {
+                // The table began anew on the way.
+                return 0;
+            }
+            state = to & !ENDS;
+            if state == start {
+                first = place + 1;
+            }
+        }
+        first
     }
 }

@@ -5,8 +5,15 @@
 //! millisecond to be compiled for it. So the first bytes of all its matches are an automaton too,
 //! made as texts lead there like a screen's, which answers in some nanoseconds.
 //!
+//! Where a pattern could begin at many places by its first byte, asking at each of them costs more
+//! than to read the text once with an automaton that looks for all beginnings anywhere; then only
+//! the places in front of the end of one are asked.
+//!
 //! Invariant: where the pattern matches, the automaton says yes. What it cannot follow (looking
 //! around, references, all beyond its depth) it takes as matched.
+
+use std::ops::Range;
+use std::sync::OnceLock;
 
 use super::automaton::{Automaton, Reader};
 use super::positions::{AT_START, Builder, Owner, Position, in_order};
@@ -23,7 +30,11 @@ const POSITIONS_MAX: usize = 2_000;
 
 /// The beginnings of all matches of a pattern.
 #[derive(Debug)]
-pub(crate) struct Beginnings(Automaton);
+pub(crate) struct Beginnings {
+    at_place: Automaton,
+    /// Made when first needed.
+    anywhere: OnceLock<Automaton>,
+}
 
 impl Beginnings {
     /// `None` if a match may be empty, or if nothing is known of its first bytes.
@@ -46,12 +57,37 @@ impl Beginnings {
             rounds: 1,
         };
         walk.builder.end(&ends, owner);
-        Some(Self(Automaton::new(walk.builder)))
+        Some(Self {
+            at_place: Automaton::new(walk.builder),
+            anywhere: OnceLock::new(),
+        })
     }
 
     /// To ask for many places of texts.
     pub(crate) fn reader(&self) -> BeginningsReader<'_> {
-        BeginningsReader(self.0.reader())
+        BeginningsReader(self.at_place.reader())
+    }
+
+    /// The first places of a text, from `first` to `last`, at which matches may begin, or more; none
+    /// if a match begins at no such place.
+    pub(crate) fn first_places(
+        &self,
+        text: &[u8],
+        first: usize,
+        last: usize,
+    ) -> Option<Range<usize>> {
+        let end = text.len().min(last + 1 + READ_MAX);
+        let read = text.get(first..end)?;
+        let anywhere = self.anywhere.get_or_init(|| self.at_place.anywhere());
+        let (open, found) = anywhere.reader().first_in(read);
+        let places_end = match found {
+            Some(found) => first + found,
+            // Nothing goes on behind the end of the text.
+            None if end == text.len() => return None,
+            None => last + 1,
+        };
+        let places = first + open..places_end.min(last + 1);
+        (!places.is_empty()).then_some(places)
     }
 }
 

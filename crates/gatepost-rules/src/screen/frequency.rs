@@ -23,7 +23,7 @@ const FREQUENCIES: &[(&[u8], u32)] = &[
 const RARE: u32 = 5;
 
 /// The chance that a byte of mail is in the set.
-pub(super) fn chance(set: &ByteSet) -> f32 {
+pub(crate) fn chance(set: &ByteSet) -> f32 {
     let parts: u32 = set
         .iter()
         .map(|byte| u32::from(TABLE[usize::from(byte)]))

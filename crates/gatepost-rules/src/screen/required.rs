@@ -29,10 +29,8 @@ const BITS_MAX: [f32; 3] = [40.0, 24.0, 16.0];
 const START_BITS: f32 = 6.0;
 /// More positions than this that are busy on average multiply the states of the automaton.
 const BUSY_MAX: f32 = 0.9;
-/// Shorter rows are met too often.
-const RUN_BYTES_MIN: usize = 40;
 /// A loop over a set that is met more often than this is a gap.
-const LOOP_CHANCE_MAX: f32 = 0.3;
+const LOOP_CHANCE_MAX: f32 = 0.85;
 
 /// How far before the end of a fragment a match begins, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,45 +80,6 @@ pub(crate) fn required(node: &Node, bits_min: f32) -> Option<Vec<Fragment<'_>>> 
         }
     }
     None
-}
-
-/// A row of bytes of one set, at least so long, that each match holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Run {
-    set: ByteSet,
-    length: usize,
-}
-
-impl Run {
-    /// Whether a text holds such a row. Looks at few bytes: where one is not in the set, the next
-    /// row that may be long enough begins behind it.
-    pub(crate) fn is_in(&self, text: &[u8]) -> bool {
-        let mut start = 0;
-        while let Some(row) = text.get(start..start + self.length) {
-            match row.iter().rposition(|&byte| !self.set.contains(byte)) {
-                Some(at) => start += at + 1,
-                None => return true,
-            }
-        }
-        false
-    }
-}
-
-/// The longest row that each match holds, for patterns that have no fragment of use.
-pub(crate) fn required_run(node: &Node) -> Option<Run> {
-    let pieces = Pieces::of(node, false).list;
-    let runs = pieces.iter().filter_map(|piece| match piece.node {
-        Node::Repeat { inner, min, .. } => match **inner {
-            Node::Byte(set) => Some(Run {
-                set,
-                length: *min as usize,
-            }),
-            _ => None,
-        },
-        _ => None,
-    });
-    runs.filter(|run| run.length >= RUN_BYTES_MIN)
-        .max_by_key(|run| run.length)
 }
 
 /// The least and most bytes that something matches.
@@ -435,6 +394,14 @@ impl Chooser {
         all.bits = -chance.max(f32::MIN_POSITIVE).log2();
         Some(all)
     }
+}
+
+/// What stands one after the other in a node, as far as a fragment may go through it.
+pub(super) fn in_turn(node: &Node) -> impl Iterator<Item = &Node> {
+    Pieces::of(node, false)
+        .list
+        .into_iter()
+        .map(|piece| piece.node)
 }
 
 /// What stands one after the other in a node, down to what is no concatenation.
