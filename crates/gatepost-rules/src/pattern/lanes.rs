@@ -21,17 +21,15 @@ const WIDTH: usize = 64;
 pub(super) fn members(set: &[u8; 32], text: &[u8]) -> u64 {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") {
-        return match text.first_chunk() {
+        let Some(bytes) = text.first_chunk() else {
+            let mut bytes = [0; WIDTH];
+            bytes[..text.len()].copy_from_slice(text);
             // SAFETY: the processor has AVX2.
-            Some(bytes) => unsafe { avx2::members(set, bytes) },
-            None => {
-                let mut bytes = [0; WIDTH];
-                bytes[..text.len()].copy_from_slice(text);
-                // SAFETY: the processor has AVX2.
-                let members = unsafe { avx2::members(set, &bytes) };
-                members & !(u64::MAX << text.len())
-            }
+            let members = unsafe { avx2::members(set, &bytes) };
+            return members & !(u64::MAX << text.len());
         };
+        // SAFETY: the processor has AVX2.
+        return unsafe { avx2::members(set, bytes) };
     }
     one_by_one(set, text)
 }

@@ -460,10 +460,8 @@ impl Reader<'_> {
         None
     }
 
-    /// Where the first fragment of a text may begin, and where it ends, if what begins at the start
-    /// may begin anywhere. Where none ends, the second is `None`, and the first is where one may begin
-    /// that goes on behind the end of the text.
-    pub(super) fn first_in(&mut self, text: &[u8]) -> (usize, Option<usize>) {
+    /// Where the first fragment of a text ends.
+    pub(super) fn first_end(&mut self, text: &[u8]) -> Option<usize> {
         let mut state = self.table.named(0);
         let mut bytes = text.iter();
         let class_of = &self.automaton.positions.class_of;
@@ -473,20 +471,15 @@ impl Reader<'_> {
                 (self.table, to) = (arc_swap::Guard::from_inner(found.0), found.1);
             }
             if to & ENDS != 0 {
-                let end = text.len() - bytes.len();
-                return (
-                    self.first_open(text.get(..end - 1).unwrap_or_default()),
-                    Some(end),
-                );
+                return Some(text.len() - bytes.len());
             }
             state = to;
         }
-        (self.first_open(text), None)
+        None
     }
 
-    /// The first place of a text, of which all steps are known, at which something begins that goes on
-    /// behind its end.
-    fn first_open(&self, text: &[u8]) -> usize {
+    /// The first place of a text that was read at which something begins that goes on behind its end.
+    pub(super) fn first_open(&self, text: &[u8]) -> usize {
         let class_of = &self.automaton.positions.class_of;
         let start = self.table.named(0);
         let (mut state, mut first) = (start, 0);

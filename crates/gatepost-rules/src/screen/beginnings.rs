@@ -34,6 +34,8 @@ pub(crate) struct Beginnings {
     at_place: Automaton,
     /// Made when first needed.
     anywhere: OnceLock<Automaton>,
+    /// Bytes behind its first after which a beginning has ended, one way or the other.
+    read_max: usize,
 }
 
 impl Beginnings {
@@ -44,6 +46,7 @@ impl Beginnings {
             builder: Builder::new(),
             depths: vec![0, 0],
             ends: Vec::new(),
+            loops: false,
         };
         let last = walk.node(&tree, vec![AT_START]);
         walk.ends.extend(last);
@@ -60,6 +63,11 @@ impl Beginnings {
         Some(Self {
             at_place: Automaton::new(walk.builder),
             anywhere: OnceLock::new(),
+            read_max: if walk.loops {
+                READ_MAX
+            } else {
+                DEPTH_MAX as usize
+            },
         })
     }
 
@@ -76,17 +84,18 @@ impl Beginnings {
         first: usize,
         last: usize,
     ) -> Option<Range<usize>> {
-        let end = text.len().min(last + 1 + READ_MAX);
+        let end = text.len().min(last + 1 + self.read_max);
         let read = text.get(first..end)?;
         let anywhere = self.anywhere.get_or_init(|| self.at_place.anywhere());
-        let (open, found) = anywhere.reader().first_in(read);
-        let places_end = match found {
+        let mut reader = anywhere.reader();
+        let places_end = match reader.first_end(read) {
             Some(found) => first + found,
-            // Nothing goes on behind the end of the text.
-            None if end == text.len() => return None,
-            None => last + 1,
+            // Nothing goes on behind the end of the text, or for so long.
+            None if end == text.len() || self.read_max < READ_MAX => return None,
+            None => end + 1,
         };
-        let places = first + open..places_end.min(last + 1);
+        let begun = text.get(first..places_end - 1)?;
+        let places = first + reader.first_open(begun)..places_end.min(last + 1);
         (!places.is_empty()).then_some(places)
     }
 }
@@ -115,6 +124,8 @@ struct Walk {
     depths: Vec<u32>,
     /// Positions behind which a match may end, or is not followed further.
     ends: Vec<Position>,
+    /// Some set may be met any number of times.
+    loops: bool,
 }
 
 impl Walk {
@@ -179,6 +190,7 @@ impl Walk {
             if at.is_empty() {
                 return at;
             }
+            self.loops = true;
             let mut ends = self.byte(at, |builder, before| builder.bytes(set, before));
             if min == 0 {
                 ends.extend(before);

@@ -29,8 +29,8 @@ const BITS_MAX: [f32; 3] = [40.0, 24.0, 16.0];
 const START_BITS: f32 = 6.0;
 /// More positions than this that are busy on average multiply the states of the automaton.
 const BUSY_MAX: f32 = 0.9;
-/// A loop over a set that is met more often than this is a gap.
-const LOOP_CHANCE_MAX: f32 = 0.85;
+/// A loop over a set that is met more often than this is a gap: it may go on to the end of a text.
+const LOOP_CHANCE_MAX: f32 = 0.995;
 
 /// How far before the end of a fragment a match begins, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
