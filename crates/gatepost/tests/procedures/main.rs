@@ -2,13 +2,16 @@
 //! and another config is tried on the messages that came.
 
 #[allow(dead_code)] // Its other home asks more of it.
-#[path = "../../gatepost-rules/tests/network/server.rs"]
+#[path = "../../../gatepost-rules/tests/network/server.rs"]
 mod dns;
-#[path = "procedures/pages.rs"]
-mod pages;
-#[path = "procedures/rules.rs"]
-mod rules;
+#[path = "../support/mod.rs"]
 mod support;
+
+mod page_bounds;
+mod page_files;
+mod page_forms;
+mod pages;
+mod rules;
 
 use std::path::Path;
 
