@@ -1,0 +1,84 @@
+//! Files and folders: of hosts and mounts, and compressed ones beside their original.
+
+use super::*;
+
+#[test]
+fn hosts_and_mounts_have_folders_of_their_own() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for name in ["main", "other", "manual"] {
+        let path = folder.path().join(name);
+        std::fs::create_dir(&path).expect("a folder");
+        std::fs::write(path.join("a.txt"), name).expect("a file");
+    }
+    let at = |name: &str| folder.path().join(name);
+    let settings = PagesSettings {
+        path: at("main"),
+        hosts: [("other.example".to_owned(), at("other"))].into(),
+        mounts: [("/doc/".to_owned(), at("manual"))].into(),
+        listings: true,
+        ..PagesSettings::default()
+    };
+    let pages = Pages::new(settings, Arc::new(Fixed));
+    let text = |host: &str, path: &str| {
+        let entry = pages.site(Some(host.as_bytes())).load(path)?;
+        Some(match &entry.content {
+            Content::File(file) => {
+                String::from_utf8_lossy(file.content.as_ref().expect("cached")).into_owned()
+            }
+            Content::Folder => "folder".to_owned(),
+            Content::Listing(html) => {
+                assert!(html.windows(5).any(|part| part == b"a.txt"));
+                "listing".to_owned()
+            }
+            Content::Page(_) => "page".to_owned(),
+        })
+    };
+    for (host, path, expected) in [
+        ("x", "/a.txt", Some("main")),
+        ("x:80", "/a.txt", Some("main")),
+        ("OTHER.example:8080", "/a.txt", Some("other")),
+        ("other.example", "/doc/a.txt", Some("manual")),
+        ("[::1]:8080", "/doc/a.txt", Some("manual")),
+        ("x", "/doc", Some("folder")),
+        ("x", "/doc/", Some("listing")),
+        ("x", "/", Some("listing")),
+        ("x", "/docs/a.txt", None),
+        ("x", "/doc/../a.txt", None),
+    ] {
+        assert_eq!(text(host, path).as_deref(), expected, "{host}{path}");
+    }
+}
+
+#[test]
+fn compressed_files_beside_the_original_are_found_and_followed() {
+    let folder = Folder::new(Recheck::Always);
+    let css = "p { color: red }\n".repeat(200);
+    folder.write("a.css", &css);
+    let chosen = |accept: &str| {
+        let entry = folder.load("/a.css");
+        let Content::File(file) = &entry.content else {
+            panic!("a file was expected");
+        };
+        let (encoding, file) = file.choose(Some(accept.as_bytes()));
+        (
+            encoding,
+            file.content.clone().expect("cached"),
+            file.etag.clone(),
+        )
+    };
+    let (encoding, plain, etag) = chosen("br");
+    assert_eq!((encoding, plain.as_ref()), (None, css.as_bytes()));
+    let (encoding, gzip, other) = chosen("br, gzip");
+    assert_eq!(encoding, Some(Encoding::Gzip));
+    assert!(gzip.len() < css.len() / 10 && other != etag);
+    folder.write("a.css.br", "brotli");
+    let (encoding, brotli, _) = chosen("br, gzip");
+    assert_eq!(
+        (encoding, brotli.as_ref()),
+        (Some(Encoding::Brotli), &b"brotli"[..])
+    );
+    // Older than the original: not used any more.
+    let file = std::fs::File::open(folder.folder.path().join("a.css.br")).expect("a file");
+    file.set_modified(std::time::UNIX_EPOCH).expect("touched");
+    assert_eq!(chosen("br, gzip").0, Some(Encoding::Gzip));
+}
