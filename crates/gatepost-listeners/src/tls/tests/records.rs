@@ -3,27 +3,36 @@
 
 use super::*;
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_slow_reader_gets_everything_in_order_though_others_write() {
-    const PIECES: u32 = 40_000;
+/// The server's end of a connection after its handshake, and the thread in which the client does
+/// its `part`.
+async fn connected<T: Send + 'static>(
+    part: impl FnOnce(Client) -> T + Send + 'static,
+) -> (Arc<Stream>, std::thread::JoinHandle<T>) {
     let authority = Authority::new();
     authority.sign("localhost");
     let tls = Tls::open(&authority.settings("localhost"), &[]).expect("certificates");
     let (acceptor, port) = acceptor();
     let listening = acceptor.listen().expect("registered");
     let config = authority.client();
-    let reader = std::thread::spawn(move || {
-        let mut client = connect(port, &config, "localhost").expect("connected");
+    let client = std::thread::spawn(move || {
+        let client = connect(port, &config, "localhost").expect("connected");
+        part(client)
+    });
+    let (accepted, peer) = listening.accept().await.expect("a client");
+    let accepted = accepted.open(peer).await.expect("open").0;
+    let stream = tls.accept(accepted).await.expect("a handshake");
+    (Arc::new(stream), client)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_slow_reader_gets_everything_in_order_though_others_write() {
+    const PIECES: u32 = 40_000;
+    let (stream, reader) = connected(|mut client| {
         let mut received = Vec::new();
         client.read_to_end(&mut received).expect("everything");
         received
-    });
-    let (accepted, peer) = listening.accept().await.expect("a client");
-    let stream = tls
-        .accept(accepted.open(peer).await.expect("open").0)
-        .await
-        .expect("a handshake");
-    let stream = Arc::new(stream);
+    })
+    .await;
     // The owner only ever waits to read, as a subscriber's task does; another task writes.
     let owner = tokio::spawn({
         let stream = stream.clone();
@@ -79,27 +88,15 @@ async fn a_slow_reader_gets_everything_in_order_though_others_write() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_last_record_is_sent_by_the_waiting_owner() {
-    let authority = Authority::new();
-    authority.sign("localhost");
-    let tls = Tls::open(&authority.settings("localhost"), &[]).expect("certificates");
-    let (acceptor, port) = acceptor();
-    let listening = acceptor.listen().expect("registered");
-    let config = authority.client();
     let (resume, may_read) = std::sync::mpsc::channel::<usize>();
-    let reader = std::thread::spawn(move || {
-        let mut client = connect(port, &config, "localhost").expect("connected");
+    let (stream, reader) = connected(move |mut client| {
         // Reads nothing before the socket between is full.
         let total = may_read.recv().expect("a count");
         let mut received = vec![0; total];
         client.read_exact(&mut received).expect("everything");
         total
-    });
-    let (accepted, peer) = listening.accept().await.expect("a client");
-    let stream = tls
-        .accept(accepted.open(peer).await.expect("open").0)
-        .await
-        .expect("a handshake");
-    let stream = Arc::new(stream);
+    })
+    .await;
     let owner = tokio::spawn({
         let stream = stream.clone();
         async move {
