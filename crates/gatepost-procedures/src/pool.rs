@@ -119,3 +119,109 @@ impl Queue {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+    use std::time::{Duration, Instant};
+
+    const PATIENCE: Duration = Duration::from_mins(1);
+
+    fn await_that(what: &str, condition: impl Fn() -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        while !condition() {
+            assert!(Instant::now() < deadline, "waited in vain: {what}");
+            thread::yield_now();
+        }
+    }
+
+    /// The numbers of the idle threads, the one that ran out of work last at the end, as soon as
+    /// there are so many. A thread is among them from the moment from which it can be woken.
+    fn await_idle(pool: &Pool, count: usize) -> Vec<usize> {
+        let idle = || pool.0.waiting.lock().idle.clone();
+        await_that("threads without work", || idle().len() == count);
+        idle()
+    }
+
+    /// A job that has begun, and goes on until it is ended.
+    struct Begun {
+        /// The number of its thread.
+        thread: usize,
+        end: mpsc::Sender<()>,
+    }
+
+    fn begin(pool: &Pool) -> Begun {
+        let (told, taken) = mpsc::channel();
+        let (end, ended) = mpsc::channel();
+        let job = move || {
+            let name = thread::current().name().expect("a name").to_owned();
+            told.send(name).expect("awaited");
+            ended.recv().expect("an end");
+        };
+        pool.submit(Box::new(job)).expect("room");
+        let name = taken.recv_timeout(PATIENCE).expect("a thread takes it");
+        let number = name.strip_prefix("judge-").map(str::parse);
+        let thread = number.expect("a judge").expect("a number");
+        Begun { thread, end }
+    }
+
+    #[test]
+    fn one_thread_takes_all_jobs_that_come_one_after_the_other() {
+        let pool = Pool::start(4, 8);
+        let idle = await_idle(&pool, 4);
+        for _ in 0..20 {
+            let job = begin(&pool);
+            assert_eq!(Some(&job.thread), idle.last());
+            job.end.send(()).expect("it runs");
+            assert_eq!(await_idle(&pool, 4), idle);
+        }
+    }
+
+    #[test]
+    fn the_thread_that_worked_last_is_woken_first() {
+        let pool = Pool::start(4, 8);
+        let idle = await_idle(&pool, 4);
+        let jobs = [begin(&pool), begin(&pool), begin(&pool)];
+        let threads = jobs.each_ref().map(|job| job.thread);
+        assert_eq!(threads, [idle[3], idle[2], idle[1]]);
+        // They run out of work in another order.
+        for (idle_before, number) in [2, 0, 1].into_iter().enumerate() {
+            jobs[number].end.send(()).expect("it runs");
+            await_idle(&pool, idle_before + 2);
+        }
+        let expected = [idle[0], threads[2], threads[0], threads[1]];
+        assert_eq!(await_idle(&pool, 4), expected);
+        let job = begin(&pool);
+        assert_eq!(job.thread, threads[1]);
+        job.end.send(()).expect("it runs");
+    }
+
+    #[test]
+    fn a_dropped_pool_finishes_what_waits_and_ends() {
+        let pool = Pool::start(1, 8);
+        let queue = Arc::downgrade(&pool.0);
+        let first = begin(&pool);
+        let (done, finished) = mpsc::channel();
+        for number in 0..5 {
+            let done = done.clone();
+            let job = move || done.send(number).expect("awaited");
+            pool.submit(Box::new(job)).expect("room");
+        }
+        drop((pool, done));
+        first.end.send(()).expect("it runs");
+        let numbers: Vec<i32> =
+            std::iter::from_fn(|| finished.recv_timeout(PATIENCE).ok()).collect();
+        assert_eq!(numbers, [0, 1, 2, 3, 4]);
+        await_that("the end of the thread", || queue.strong_count() == 0);
+    }
+
+    #[test]
+    fn a_dropped_pool_without_work_ends() {
+        let pool = Pool::start(4, 8);
+        let queue = Arc::downgrade(&pool.0);
+        await_idle(&pool, 4);
+        drop(pool);
+        await_that("the end of the threads", || queue.strong_count() == 0);
+    }
+}
