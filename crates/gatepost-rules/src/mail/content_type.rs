@@ -1,4 +1,5 @@
-//! `Content-Type:`, read as mail programs read it rather than as the grammar says.
+//! `Content-Type:`, and the file name of `Content-Disposition:`, read as mail programs read them
+//! rather than as the grammar says.
 
 use super::ascii::{find_ignore_case, is_space, is_word, trim_start};
 
@@ -160,6 +161,24 @@ fn continued_name(text: &[u8]) -> Option<Vec<u8>> {
         found = true;
     }
     found.then_some(name)
+}
+
+/// The file name a `Content-Disposition:` gives.
+pub(crate) fn disposition_name(value: &[u8]) -> Option<Vec<u8>> {
+    let mut from = 0;
+    while let Some(at) = find_ignore_case(value, b"name=", from) {
+        from = at + 1;
+        let rest = trim_start(value.get(at + 5..).unwrap_or_default());
+        let rest = rest.strip_prefix(b"\"").unwrap_or(rest);
+        let end = rest
+            .iter()
+            .position(|byte| matches!(byte, b'"' | b';'))
+            .unwrap_or(rest.len());
+        if end > 0 {
+            return rest.get(..end).map(<[u8]>::to_vec);
+        }
+    }
+    None
 }
 
 #[cfg(test)]

@@ -3,7 +3,11 @@
 //! What ends a head is a blank line; but a mail that lacks it must still be read as its readers'
 //! programs read it, so a MIME boundary ends it too, and so does the fourth line that is no field.
 
-use super::ascii::{find_ignore_case, is_field_name, is_space, lines};
+mod separator;
+
+use separator::split_separator;
+
+use super::ascii::{is_field_name, lines};
 use super::limits::MailLimits;
 use super::words::decode_field;
 use std::borrow::Cow;
@@ -82,7 +86,7 @@ pub(crate) struct Head<'a> {
 impl<'a> Head<'a> {
     /// Reads the head of `message`.
     pub(crate) fn parse(message: &'a [u8], limits: MailLimits) -> Self {
-        let (mbox_separator, text) = split_mbox_separator(message);
+        let (mbox_separator, text) = split_separator(message);
         let crlf = ends_lines_in_crlf(text);
         let mut head = Self {
             fields: Vec::new(),
@@ -242,64 +246,6 @@ impl<'a> Head<'a> {
     }
 }
 
-/// Takes off the line that separates messages in an mbox or MBX file.
-fn split_mbox_separator(message: &[u8]) -> (Option<&[u8]>, &[u8]) {
-    let length = memchr::memchr(b'\n', message).map_or(message.len(), |at| at + 1);
-    let Some((line, rest)) = message.split_at_checked(length) else {
-        return (None, message);
-    };
-    if is_mbox_separator(line) || is_mbx_separator(line) {
-        (Some(line), rest)
-    } else {
-        (None, message)
-    }
-}
-
-fn is_mbox_separator(line: &[u8]) -> bool {
-    let Some(rest) = line.strip_prefix(b"From") else {
-        return false;
-    };
-    let blanks = rest.iter().take_while(|&&byte| is_space(byte)).count();
-    match blanks {
-        0 => false,
-        1 => rest.get(1) != Some(&b':'),
-        _ => true,
-    }
-}
-
-/// `12-Mar-2003 10:11:12 +0000,1234;000000000000-00000000`, of the University of Washington.
-fn is_mbx_separator(line: &[u8]) -> bool {
-    let line = line.strip_suffix(b"\n").unwrap_or(line);
-    let line = line.strip_suffix(b"\r").unwrap_or(line);
-    let Some((head, flags)) = line
-        .len()
-        .checked_sub(21)
-        .and_then(|at| line.split_at_checked(at))
-    else {
-        return false;
-    };
-    let Some(comma) = head.iter().rposition(|&byte| byte == b',') else {
-        return false;
-    };
-    let date: &[u8] = b"99-AAA-9999 99:99:99";
-    head.len() > comma + 1
-        && head.iter().skip(comma + 1).all(u8::is_ascii_digit)
-        && head
-            .iter()
-            .zip(date)
-            .enumerate()
-            .all(|(index, (&byte, &class))| match class {
-                b'9' => byte.is_ascii_digit() || index == 0 && is_space(byte),
-                b'A' => byte.is_ascii_alphabetic(),
-                b' ' => is_space(byte),
-                class => byte == class,
-            })
-        && comma >= date.len()
-        && flags.first() == Some(&b';')
-        && flags.iter().skip(1).take(12).all(u8::is_ascii_hexdigit)
-        && flags.get(13) == Some(&b'-')
-}
-
 /// SpamAssassin looks at the first and the last line only.
 fn ends_lines_in_crlf(text: &[u8]) -> bool {
     let first = text
@@ -337,24 +283,6 @@ fn with_crlf(text: &[u8]) -> Vec<u8> {
         }
     }
     out
-}
-
-/// The file name a `Content-Disposition:` gives.
-pub(crate) fn disposition_name(value: &[u8]) -> Option<Vec<u8>> {
-    let mut from = 0;
-    while let Some(at) = find_ignore_case(value, b"name=", from) {
-        from = at + 1;
-        let rest = super::ascii::trim_start(value.get(at + 5..).unwrap_or_default());
-        let rest = rest.strip_prefix(b"\"").unwrap_or(rest);
-        let end = rest
-            .iter()
-            .position(|byte| matches!(byte, b'"' | b';'))
-            .unwrap_or(rest.len());
-        if end > 0 {
-            return rest.get(..end).map(<[u8]>::to_vec);
-        }
-    }
-    None
 }
 
 #[cfg(test)]

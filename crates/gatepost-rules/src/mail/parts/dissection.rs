@@ -5,8 +5,8 @@
 //! ever a matter of the stack; both are bounded by the limits.
 
 use super::super::ascii::{is_blank, is_space, lines};
-use super::super::content_type::ContentType;
-use super::super::head::{Field, Head, disposition_name};
+use super::super::content_type::{ContentType, disposition_name};
+use super::super::head::{Field, Head};
 use super::super::limits::MailLimits;
 use super::super::line_ends::normalised_body;
 use super::super::multipart::{BoundaryKind, PartReader, boundary_kind, is_part_head_line};
