@@ -5,8 +5,8 @@
 //!
 //! - `sample` takes from the views of a [`Mail`](crate::mail::Mail) what is needed: its tokens
 //!   (`words`, `fields`, `token`), its ids, its time.
-//! - [`Bayes`] judges a sample (`combine`), learns it and forgets it. Its tokens are in memory
-//!   (`table`), read by any number of threads without a lock while one learns.
+//! - [`Bayes`] judges a sample (`classifier`, `combine`), learns it and forgets it (`learning`). Its
+//!   tokens are in memory (`table`), read by any number of threads without a lock while one learns.
 //! - What was learned is handed, fact by fact ([`Record`]), to a [`TokenStore`].
 //! - `expiry` forgets tokens that were of no use for long; `backup` reads and writes the text
 //!   format of `sa-learn --backup`; `autolearn` tells which judged messages are learned by
@@ -23,6 +23,7 @@ mod combine;
 mod expiry;
 mod fields;
 mod interval;
+mod learning;
 mod received_time;
 mod record;
 mod sample;
@@ -35,10 +36,11 @@ mod words;
 
 pub use autolearn::{Autolearn, Points, PointsOf, RuleFlags, RulePlace};
 pub use backup::{BackupError, ImportSummary};
-pub use classifier::{Bayes, BayesLimits, BayesStatistics, Judgement, Learned, Relearn};
+pub use classifier::{Bayes, BayesLimits, BayesStatistics, Judgement};
 pub use combine::{Counts, Totals};
 pub use fields::Field;
 pub use interval::Interval;
+pub use learning::{Learned, Relearn};
 pub use record::{Class, ExpiryRecord, Record, Row};
 pub use sample::{Sample, Sources};
 pub use seen::MessageKey;
