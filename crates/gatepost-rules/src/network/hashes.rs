@@ -1,15 +1,16 @@
 //! Lists that are asked by the hash of an address, a link, a text or a file: SpamAssassin's HashBL.
 
-use std::borrow::Cow;
-use std::fmt::Write as _;
+mod addresses;
+mod written;
 
 use md5::{Digest, Md5};
 use ring::digest;
 
+use written::{base32, hexadecimal};
+
 use super::views::Views;
 use super::wire::{Kind, Question, Record};
-use crate::eval::{addresses_in, without_links, without_quoted};
-use crate::mail::{Mail, Pattern};
+use crate::mail::Pattern;
 
 /// Questions of one rule about one message, unless it says `max=`.
 const QUESTIONS_MAX: usize = 10;
@@ -39,13 +40,6 @@ pub(crate) struct HashTest {
     options: Vec<(String, String)>,
     subtest: Option<Pattern>,
 }
-
-// Addresses of everybody's, unless hashbl_email_welcomelist says which.
-crate::eval::pattern!(
-    NO_PERSON,
-    r"^(?:abuse|support|sales|info|helpdesk|contact|kontakt|(?:post|host|domain)master|undisclosed.*|request-[a-f0-9]{16}|bounced?-|[a-f0-9]{8}(?:\.[a-f0-9]{8}|-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{12})|.+=.+=.+)@",
-    "i"
-);
 
 impl HashTest {
     /// The test of a function, if it is one of these; the error says what is wrong with its call.
@@ -239,181 +233,5 @@ impl HashTest {
                 parts.map(|part| part.decoded().to_vec()).collect()
             }
         }
-    }
-
-    fn addresses(&self, views: &Views<'_, '_>, places: &str, choice: Option<&str>) -> Vec<Vec<u8>> {
-        let mail = views.mail();
-        let configuration = mail.configuration();
-        let settings = &configuration.senders;
-        let choice = choice.map(|name| settings.mail_domain_choices.get(name));
-        let recipients: Vec<Vec<u8>> = [
-            "X-Original-To:addr",
-            "Apparently-To:addr",
-            "Delivered-To:addr",
-            "Envelope-To:addr",
-        ]
-        .iter()
-        .flat_map(|selector| mail.values_of(selector))
-        .map(|address| address.to_ascii_lowercase())
-        .collect();
-        let mut found = Vec::new();
-        for place in places.split('/').map(str::trim) {
-            let addresses: Vec<Vec<u8>> = match place {
-                "ALLFROM" => mail.sender_addresses(),
-                "body" => self.addresses_in_body(mail),
-                header => {
-                    let values = mail.values_of(header);
-                    let all = values
-                        .iter()
-                        .flat_map(|value| hashed_addresses(mail, value));
-                    all.collect()
-                }
-            };
-            let no_person = settings.addresses_not_hashed.as_ref().unwrap_or(&NO_PERSON);
-            for address in addresses {
-                let lower = address.to_ascii_lowercase();
-                if recipients.contains(&lower) || no_person.is_match(&address) {
-                    continue;
-                }
-                let text = String::from_utf8_lossy(&address).into_owned();
-                let Some((user, domain)) = text.rsplit_once('@') else {
-                    continue;
-                };
-                let lower = domain.to_ascii_lowercase();
-                let domain = settings
-                    .mail_domains
-                    .get(&lower)
-                    .map_or(domain, String::as_str);
-                let registered = configuration.boundaries.registered(&lower);
-                let is_meant = if let Some(list) = choice {
-                    list.and_then(|list| list.get(domain)).copied() == Some(true)
-                } else {
-                    let skipped = &configuration.skipped_link_domains;
-                    !skipped.contains(&lower) && !skipped.contains(&registered)
-                };
-                if is_meant {
-                    found.push(self.in_case(self.part_of(user, domain, &registered).as_bytes()));
-                }
-            }
-        }
-        found
-    }
-
-    /// The addresses that links of the text name, and those that stand in it.
-    fn addresses_in_body(&self, mail: &Mail<'_>) -> Vec<Vec<u8>> {
-        let mut found = Vec::new();
-        for link in &mail.uri_list().details {
-            let is_only_linked = link.types.contains(&"a") && !link.types.contains(&"parsed");
-            let scheme = link.raw.get(..7).unwrap_or_default();
-            if is_only_linked && scheme.eq_ignore_ascii_case(b"mailto:") {
-                found.extend(hashed_addresses(
-                    mail,
-                    link.raw.get(7..).unwrap_or_default(),
-                ));
-            }
-        }
-        for line in mail
-            .body()
-            .iter()
-            .filter(|line| memchr::memchr(b'@', line).is_some())
-        {
-            let mut line = Cow::Borrowed(line);
-            if self.has("nouri") {
-                line = Cow::Owned(without_links(&line));
-            }
-            if self.has("noquote") {
-                let places = hashed_places(mail, &line);
-                line = Cow::Owned(without_quoted(&line, places.into_iter()));
-            }
-            found.extend(hashed_addresses(mail, &line));
-        }
-        found
-    }
-
-    /// What of an address is hashed.
-    fn part_of(&self, user: &str, domain: &str, registered: &str) -> String {
-        let mut user = user.to_owned();
-        if self.has("nodot") {
-            user.retain(|letter| letter != '.');
-        }
-        if self.has("notag") {
-            user.truncate(user.find('+').unwrap_or(user.len()));
-        }
-        if self.has("domain") {
-            registered.to_owned()
-        } else if self.has("host") {
-            domain.to_owned()
-        } else if self.has("user") {
-            user
-        } else {
-            format!("{user}@{domain}")
-        }
-    }
-}
-
-/// Where addresses stand, as `hashbl_email_regex` or else SpamAssassin finds them.
-fn hashed_places(mail: &Mail<'_>, text: &[u8]) -> Vec<(usize, usize)> {
-    let configuration = mail.configuration();
-    let Some(chosen) = &configuration.senders.hashed_addresses else {
-        return addresses_in(mail, text)
-            .map(|(start, end, _)| (start, end))
-            .collect();
-    };
-    let is_address = |&(start, end): &(usize, usize)| {
-        let address = text.get(start..end).unwrap_or_default();
-        let domain = address
-            .rsplit(|&byte| byte == b'@')
-            .next()
-            .unwrap_or_default();
-        let domain = String::from_utf8_lossy(domain).to_ascii_lowercase();
-        !chosen.ends_in_domain || configuration.boundaries.is_valid(&domain)
-    };
-    chosen.pattern.spans(text).filter(is_address).collect()
-}
-
-fn hashed_addresses(mail: &Mail<'_>, text: &[u8]) -> Vec<Vec<u8>> {
-    let places = hashed_places(mail, text).into_iter();
-    places
-        .filter_map(|(start, end)| text.get(start..end).map(<[u8]>::to_vec))
-        .collect()
-}
-
-fn hexadecimal(bytes: &[u8]) -> String {
-    let mut text = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
-}
-
-/// RFC 4648 section 6, in lower case and without padding.
-fn base32(bytes: &[u8]) -> String {
-    const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
-    let mut text = String::new();
-    for group in bytes.chunks(5) {
-        let mut bits = 0_u64;
-        for index in 0..5 {
-            bits = bits << 8 | u64::from(group.get(index).copied().unwrap_or_default());
-        }
-        let letters = (group.len() * 8).div_ceil(5);
-        for index in 0..letters {
-            let digit = (bits >> (35 - 5 * index)) as usize & 31;
-            text.push(char::from(LETTERS[digit]));
-        }
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn hashes_are_written_as_lists_know_them() {
-        assert_eq!(base32(b"foobar"), "mzxw6ytboi");
-        assert_eq!(
-            hexadecimal(&Md5::digest(b"abc")),
-            "900150983cd24fb0d6963f7d28e17f72"
-        );
     }
 }
