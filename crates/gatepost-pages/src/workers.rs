@@ -13,6 +13,8 @@
 //! Invariants: `workers` threads that are no stragglers are alive, or being started; a thread is
 //! replaced after `requests_max` pages, after a panic, and after it straggled or was set aside.
 
+mod task;
+
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -20,10 +22,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
-use tokio::sync::oneshot;
 
 use crate::page::RenderError;
-use crate::returning::Returns;
+use task::{Asked, Task};
 
 /// What is left over for everybody else: the lowest priority that the scheduler knows.
 const STRAGGLER_NICENESS: i32 = 19;
@@ -80,49 +81,6 @@ struct State {
 struct Job {
     page: Arc<str>,
     task: Arc<dyn Task>,
-}
-
-/// What is to be done, and for whom.
-trait Task: Send + Sync {
-    fn run(&self, worker: &Worker);
-
-    /// Answers without it.
-    fn fail(&self, error: RenderError);
-}
-
-struct Asked<T, F> {
-    work: Mutex<Option<F>>,
-    reply: Mutex<Option<Reply<T>>>,
-}
-
-type Reply<T> = (oneshot::Sender<Result<T, RenderError>>, Returns);
-
-impl<T: Send + 'static, F> Asked<T, F> {
-    fn answer(&self, result: Result<T, RenderError>) {
-        let reply = self.reply.lock().take();
-        if let Some((reply, returns)) = reply {
-            returns.deliver(move || drop(reply.send(result)));
-        }
-    }
-
-    fn is_awaited(&self) -> bool {
-        let reply = self.reply.lock();
-        reply.as_ref().is_some_and(|(reply, _)| !reply.is_closed())
-    }
-}
-
-impl<T: Send + 'static, F: FnOnce(&Worker) -> T + Send> Task for Asked<T, F> {
-    fn run(&self, worker: &Worker) {
-        let work = self.work.lock().take();
-        // Whoever waited may be gone by the time that a worker is free.
-        if let Some(work) = work.filter(|_| self.is_awaited()) {
-            self.answer(Ok(work(worker)));
-        }
-    }
-
-    fn fail(&self, error: RenderError) {
-        self.answer(Err(error));
-    }
 }
 
 /// The worker that does a task, for the task itself.
@@ -207,14 +165,10 @@ impl Workers {
         time_max: Duration,
         work: impl FnOnce(&Worker) -> T + Send + 'static,
     ) -> Result<T, RenderError> {
-        let (reply, answer) = oneshot::channel();
-        let task = Arc::new(Asked {
-            work: Mutex::new(Some(work)),
-            reply: Mutex::new(Some((reply, Returns::here()))),
-        });
+        let (task, answer) = Asked::new(work);
         self.submit(Job {
             page: Arc::clone(page),
-            task,
+            task: Arc::new(task),
         })?;
         match tokio::time::timeout(time_max, answer).await {
             Ok(Ok(result)) => result,
@@ -372,106 +326,4 @@ impl Shared {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::atomic::{AtomicBool, Ordering};
-
-    const PATIENT: Duration = Duration::from_mins(1);
-
-    fn workers(workers: usize, requests_max: u64) -> Workers {
-        Workers::start(Bounds {
-            workers,
-            queue_max: 100,
-            requests_max,
-            patience: Duration::from_millis(5),
-            stragglers_max: 16,
-            stack_bytes: stack_bytes(0),
-        })
-    }
-
-    fn page(name: &str) -> Arc<str> {
-        name.into()
-    }
-
-    /// Runs until it is told to end.
-    fn looping(end: &Arc<AtomicBool>) -> impl FnOnce(&Worker) + Send + use<> {
-        let end = Arc::clone(end);
-        move |_| {
-            while !end.load(Ordering::Relaxed) {
-                thread::yield_now();
-            }
-        }
-    }
-
-    #[tokio::test]
-    async fn pages_that_loop_hold_up_no_other() {
-        let workers = Arc::new(workers(1, 0));
-        let end = Arc::new(AtomicBool::new(false));
-        let mut loops = Vec::new();
-        for number in 0..12 {
-            let (workers, work) = (Arc::clone(&workers), looping(&end));
-            loops.push(tokio::spawn(async move {
-                workers
-                    .run(&page(&format!("loop{}", number % 3)), PATIENT, work)
-                    .await
-            }));
-        }
-        for number in 0..100 {
-            let answer = workers.run(&page("quick"), PATIENT, move |_| number).await;
-            assert_eq!(answer, Ok(number));
-        }
-        end.store(true, Ordering::Relaxed);
-        for one in loops {
-            assert_eq!(one.await.expect("no panic"), Ok(()));
-        }
-        assert!(workers.replaced() > 0);
-    }
-
-    #[tokio::test]
-    async fn one_page_gets_no_more_than_its_share() {
-        let workers = Arc::new(workers(1, 0));
-        let end = Arc::new(AtomicBool::new(false));
-        let mut loops = Vec::new();
-        for _ in 0..40 {
-            let (workers, work) = (Arc::clone(&workers), looping(&end));
-            loops.push(tokio::spawn(async move {
-                workers.run(&page("loop"), PATIENT, work).await
-            }));
-        }
-        // Now all of them wait before the one that is quick.
-        tokio::task::yield_now().await;
-        assert_eq!(workers.run(&page("quick"), PATIENT, |_| 1).await, Ok(1));
-        end.store(true, Ordering::Relaxed);
-        let mut refused = 0;
-        for one in loops {
-            refused += usize::from(one.await.expect("no panic").is_err());
-        }
-        // A quarter of the stragglers, and the one on the worker's own place.
-        assert!(refused >= 40 - 16 / 4 - 1, "{refused} refused");
-    }
-
-    #[tokio::test]
-    async fn a_worker_is_replaced_after_its_requests_and_after_a_panic() {
-        let workers = workers(1, 10);
-        for _ in 0..25 {
-            assert_eq!(workers.run(&page("a"), PATIENT, |_| ()).await, Ok(()));
-        }
-        let panics: Result<(), _> = workers
-            .run(&page("a"), PATIENT, |_| panic!("as meant"))
-            .await;
-        assert_eq!(panics, Err(RenderError::Fault));
-        assert_eq!(workers.run(&page("a"), PATIENT, |_| 7).await, Ok(7));
-        assert_eq!(workers.replaced(), 3);
-    }
-
-    #[tokio::test]
-    async fn a_page_that_is_late_is_given_up() {
-        let workers = workers(1, 0);
-        let end = Arc::new(AtomicBool::new(false));
-        let late = workers
-            .run(&page("a"), Duration::from_millis(1), looping(&end))
-            .await;
-        end.store(true, Ordering::Relaxed);
-        assert_eq!(late, Err(RenderError::Late));
-    }
-}
+mod tests;

@@ -1,0 +1,66 @@
+//! What a worker is given to do, and who waits for it.
+//!
+//! Invariants: a task is done at most once, and answered at most once: with what it gave, or with
+//! the error for which it was given up from within. Whoever waits for one that is dropped without
+//! an answer is told so by the channel.
+
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+use super::Worker;
+use crate::page::RenderError;
+use crate::returning::Returns;
+
+/// What is to be done, and for whom.
+pub(super) trait Task: Send + Sync {
+    fn run(&self, worker: &Worker);
+
+    /// Answers without it.
+    fn fail(&self, error: RenderError);
+}
+
+/// Work whose outcome is waited for.
+pub(super) struct Asked<T, F> {
+    work: Mutex<Option<F>>,
+    reply: Mutex<Option<Reply<T>>>,
+}
+
+type Reply<T> = (oneshot::Sender<Result<T, RenderError>>, Returns);
+
+impl<T: Send + 'static, F> Asked<T, F> {
+    /// Its outcome comes out of the channel.
+    pub(super) fn new(work: F) -> (Self, oneshot::Receiver<Result<T, RenderError>>) {
+        let (reply, answer) = oneshot::channel();
+        let asked = Self {
+            work: Mutex::new(Some(work)),
+            reply: Mutex::new(Some((reply, Returns::here()))),
+        };
+        (asked, answer)
+    }
+
+    fn answer(&self, result: Result<T, RenderError>) {
+        let reply = self.reply.lock().take();
+        if let Some((reply, returns)) = reply {
+            returns.deliver(move || drop(reply.send(result)));
+        }
+    }
+
+    fn is_awaited(&self) -> bool {
+        let reply = self.reply.lock();
+        reply.as_ref().is_some_and(|(reply, _)| !reply.is_closed())
+    }
+}
+
+impl<T: Send + 'static, F: FnOnce(&Worker) -> T + Send> Task for Asked<T, F> {
+    fn run(&self, worker: &Worker) {
+        let work = self.work.lock().take();
+        // Whoever waited may be gone by the time that a worker is free.
+        if let Some(work) = work.filter(|_| self.is_awaited()) {
+            self.answer(Ok(work(worker)));
+        }
+    }
+
+    fn fail(&self, error: RenderError) {
+        self.answer(Err(error));
+    }
+}
