@@ -1,5 +1,7 @@
 //! The handle that every listener holds: letting peers in.
 
+mod scram_login;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -16,12 +18,13 @@ use crate::identity::Ground;
 use crate::jwt::{self, Issuers};
 use crate::record;
 use crate::refusals::{Counted, Refusals};
-use crate::scram::{ClientFirst, Exchange, Proof, ScramKeys};
 use crate::snapshot::{Snapshot, User};
 use crate::{
     AccessSettings, AnonymousAccess, Credentials, Denied, Identity, Origin, PASSWORD_BYTES_MAX,
     Secret, UsersError, password, random, token,
 };
+
+pub use scram_login::{ScramLogin, ScramStep};
 
 /// How soon a change made by another process is seen.
 const FOLLOW_EVERY: Duration = Duration::from_secs(1);
@@ -115,15 +118,6 @@ impl Users {
             );
         }
         outcome
-    }
-
-    /// Begins a login by SCRAM-SHA-256 (RFC 7677).
-    pub fn scram(&self, origin: Origin) -> ScramLogin {
-        ScramLogin {
-            users: self.clone(),
-            origin,
-            exchange: Exchange::Start,
-        }
     }
 
     /// Whether anybody could log in: there is a user, or an issuer of tokens is believed. From the
@@ -348,72 +342,4 @@ fn pepper(store: &Store) -> Result<[u8; 32], UsersError> {
         value: pepper.to_vec().into(),
     }])?;
     Ok(pepper)
-}
-
-/// One login by SCRAM-SHA-256, driven by the listener: SMTP's AUTH, MQTT 5's AUTH packets.
-pub struct ScramLogin {
-    users: Users,
-    origin: Origin,
-    exchange: Exchange,
-}
-
-/// What to do after a message of the client's.
-#[derive(Debug)]
-pub enum ScramStep {
-    /// Send this and wait for the client's next message.
-    Challenge(Vec<u8>),
-    /// The client is in. `last` goes to the client: with MQTT in CONNACK's authentication data,
-    /// with SMTP as one more challenge that the client answers with an empty line.
-    Done {
-        /// The server's proof.
-        last: Vec<u8>,
-        /// Who it is.
-        identity: Identity,
-    },
-}
-
-impl ScramLogin {
-    /// The mechanism's name in SASL and in MQTT's Authentication Method.
-    pub const MECHANISM: &str = "SCRAM-SHA-256";
-
-    /// Takes the client's next message, as bare bytes (SMTP: after base64). After an error or
-    /// [`ScramStep::Done`] the login is over.
-    pub fn step(&mut self, message: &[u8]) -> Result<ScramStep, Denied> {
-        match std::mem::replace(&mut self.exchange, Exchange::Over) {
-            Exchange::Start => self.challenge(message),
-            Exchange::Proof(proof) => self.verify(&proof, message),
-            Exchange::Over => Err(Denied::Malformed("the login is over")),
-        }
-    }
-
-    fn challenge(&mut self, message: &[u8]) -> Result<ScramStep, Denied> {
-        let first = ClientFirst::parse(message)?;
-        self.users.may_try(self.origin.peer, Some(&first.user))?;
-        let shared = &self.users.shared;
-        let keys = self
-            .users
-            .user(&first.user)
-            .and_then(|user| user.scram.clone());
-        let keys = keys.unwrap_or_else(|| {
-            let iterations = shared.settings.scram_iterations;
-            ScramKeys::decoy(&shared.pepper, &first.user, iterations)
-        });
-        let (proof, answer) = Proof::challenge(&first, keys);
-        self.exchange = Exchange::Proof(Box::new(proof));
-        Ok(ScramStep::Challenge(answer))
-    }
-
-    fn verify(&self, proof: &Proof, message: &[u8]) -> Result<ScramStep, Denied> {
-        let last = proof.verify(message).inspect_err(|denied| {
-            let guard = &self.users.shared.guard;
-            guard.failed(self.origin.peer, Some(&proof.user));
-            tracing::info!(
-                target: "users", listener = %self.origin.listener, peer = %self.origin.peer, %denied,
-                "login refused"
-            );
-        })?;
-        let user = self.users.user(&proof.user).ok_or(Denied::Credentials)?;
-        let identity = self.users.admit(&user, &self.origin)?;
-        Ok(ScramStep::Done { last, identity })
-    }
 }
