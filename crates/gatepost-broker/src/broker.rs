@@ -7,7 +7,7 @@ use gatepost_message::{MessageId, Publication, TopicFilter};
 use gatepost_store::{Store, StoreError, Ticket};
 use parking_lot::Mutex;
 
-use crate::attachment::{ConnectError, ConnectOptions, Connected, Welcome};
+use crate::connect::{ConnectError, ConnectOptions, Connected, Welcome};
 use crate::core::Core;
 use crate::figures::MoreFigures;
 use crate::limits::Limit;

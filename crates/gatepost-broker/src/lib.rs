@@ -21,6 +21,7 @@
 mod acknowledged;
 mod attachment;
 mod broker;
+mod connect;
 mod core;
 mod counters;
 mod encoder;
@@ -47,10 +48,9 @@ mod subscription;
 mod trace;
 
 pub use acknowledged::StrayAcknowledgement;
-pub use attachment::{
-    Attachment, Close, ConnectError, ConnectOptions, Connected, SubscribeError, Welcome,
-};
+pub use attachment::{Attachment, Close, SubscribeError};
 pub use broker::Broker;
+pub use connect::{ConnectError, ConnectOptions, Connected, Welcome};
 pub use counters::DropCause;
 pub use encoder::{Alias, Encoder, Format, FrameOptions, Sink, Unencodable};
 pub use filter::{FilterError, RequestedFilter, RetainHandling, Share, SubscribeOptions};

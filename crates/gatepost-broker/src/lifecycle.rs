@@ -9,7 +9,8 @@ use gatepost_message::{MessageId, TopicFilter};
 use gatepost_store::{StoreError, Ticket};
 use smallvec::SmallVec;
 
-use crate::attachment::{Attachment, Close, ConnectError, ConnectOptions, Connected, Welcome};
+use crate::attachment::{Attachment, Close};
+use crate::connect::{ConnectError, ConnectOptions, Connected, Welcome};
 use crate::core::Core;
 use crate::counters::Counters;
 use crate::limits::Limit;
