@@ -7,10 +7,11 @@
 //!
 //! Invariant: where the pattern matches, [`Places`] gives the place.
 
-use std::ops::Range;
+use std::ops::{Mul, Range};
 
 use memchr::memmem::Finder;
 use memchr::{memchr, memchr2};
+use smallvec::SmallVec;
 
 use super::byte_set::ByteSet;
 use super::node::{Assertion, Node};
@@ -19,7 +20,7 @@ use crate::screen::{Beginnings, BeginningsReader, chance};
 
 /// Where more of all bytes may begin a match than this, the text is read for beginnings instead of asking
 /// at each.
-const ASKED_CHANCE_MAX: f32 = 0.08;
+const ASKED_CHANCE_MAX: f32 = 0.15;
 /// Of so many bytes a word begins or ends at one.
 const BYTES_PER_BOUNDARY: f32 = 3.0;
 /// Fewer places are asked one by one.
@@ -28,12 +29,16 @@ const READ_PLACES_MIN: usize = 48;
 const ROW_BYTES_MIN: usize = 3;
 /// Bytes of which it is known at once whether one may begin a match.
 const BLOCK_BYTES: usize = 64;
+/// Bytes behind the first that are looked at together with it.
+const NEXT_BYTES: usize = 2;
 
 /// With what the matches of a pattern begin.
 #[derive(Debug)]
 pub(super) struct Lead {
     /// The bytes of which one stands first in every match; `None` where a match may be empty.
     first: Option<(ByteSet, First)>,
+    /// What stands behind it in every match: fewer, where that tells nothing, or nothing is known.
+    next: SmallVec<[ByteSet; NEXT_BYTES]>,
     start: Start,
     /// `None` where nothing is known, or where the pattern is plain.
     beginnings: Option<Beginnings>,
@@ -152,22 +157,29 @@ impl Lead {
     pub(super) fn of(tree: Node) -> Self {
         let plain = Plain::of(&tree);
         let first = tree.first_bytes();
+        let first = first.map(|set| (set, First::of(&tree, &set)));
         let start = Start::of(&tree);
-        let chance = first.map_or(1.0, |first| chance(&first));
+        let beginnings = match plain {
+            Some(_) => None,
+            None => Beginnings::of(tree),
+        };
+        let known = beginnings
+            .as_ref()
+            .map(|beginnings| beginnings.first_bytes(1 + NEXT_BYTES));
+        let next: SmallVec<[ByteSet; NEXT_BYTES]> = known.into_iter().flatten().skip(1).collect();
+        let chance_first = first.as_ref().map_or(1.0, |(set, _)| chance(set));
+        let chance_all = next.iter().map(chance).fold(chance_first, f32::mul);
         let chance_asked = match start {
             Start { of_text: true, .. } | Start { of_line: true, .. } => 0.0,
-            Start { at_word: true, .. } => chance / BYTES_PER_BOUNDARY,
-            _ => chance,
+            Start { at_word: true, .. } => chance_all / BYTES_PER_BOUNDARY,
+            _ => chance_all,
         };
         Self {
-            first: first.map(|first| (first, First::of(&tree, &first))),
+            first,
+            next,
             start,
+            beginnings,
             reads: chance_asked > ASKED_CHANCE_MAX,
-            beginnings: if plain.is_some() {
-                None
-            } else {
-                Beginnings::of(tree)
-            },
             plain,
         }
     }
@@ -302,7 +314,13 @@ impl Places<'_> {
     /// At which of the places from one on matches may begin.
     fn block_at(&self, set: &ByteSet, place: usize) -> Option<u64> {
         let rest = self.text.get(place..).filter(|rest| !rest.is_empty())?;
-        let places = set.members(rest);
+        let mut places = set.members(rest);
+        for (behind, next) in (1..).zip(&self.lead.next) {
+            if places == 0 {
+                break;
+            }
+            places &= next.members(rest.get(behind..).unwrap_or_default());
+        }
         if places == 0 || !self.lead.start.at_word {
             return Some(places);
         }

@@ -10,6 +10,7 @@ use crate::pattern::Pattern;
 const SCREENED: Worth = Worth {
     patterns_min: 2,
     bits_min: 2.5,
+    loop_chance_max: 0.995,
 };
 
 /// A rule that compares a field with a pattern.

@@ -7,6 +7,7 @@ use crate::pattern::Pattern;
 const SCREENED: Worth = Worth {
     patterns_min: 6,
     bits_min: 6.0,
+    loop_chance_max: 0.3,
 };
 
 /// A rule that looks for a pattern in each line.

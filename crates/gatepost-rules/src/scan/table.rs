@@ -25,6 +25,9 @@ pub(crate) struct Worth {
     pub(crate) patterns_min: usize,
     /// How seldom fragments must be met, as a power of 2: the longer the texts, the more seldom.
     pub(crate) bits_min: f32,
+    /// How often bytes of a set are met that a fragment may hold any number of times: in short texts such
+    /// a loop ends soon.
+    pub(crate) loop_chance_max: f32,
 }
 
 impl Table {
@@ -38,7 +41,8 @@ impl Table {
         let is_screened = patterns.len() >= worth.patterns_min && screens_are_on();
         for (index, (pattern, must_run)) in (0u32..).zip(patterns) {
             let tree = widen(pattern.take_tree());
-            let fragments = required(&tree, worth.bits_min).filter(|_| is_screened && !must_run);
+            let fragments = required(&tree, worth.bits_min, worth.loop_chance_max);
+            let fragments = fragments.filter(|_| is_screened && !must_run);
             let Some(fragments) = fragments else {
                 let run = required_run(&tree).filter(|_| !must_run && screens_are_on());
                 always.push((index, run));

@@ -25,6 +25,7 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 
 use super::positions::{Builder, Owner, Position, Positions};
+use crate::pattern::ByteSet;
 
 /// States of a new table.
 const STATES_AT_FIRST: usize = 32;
@@ -289,6 +290,11 @@ impl Automaton {
     /// for everywhere.
     pub(super) fn anywhere(&self) -> Self {
         Self::of(Arc::clone(&self.positions), true)
+    }
+
+    /// The bytes that fragments at the start of a text have there and in the places behind it.
+    pub(super) fn first_bytes(&self, places: usize) -> Vec<ByteSet> {
+        self.positions.first_bytes(places)
     }
 
     fn of(positions: Arc<Positions>, begins_anywhere: bool) -> Self {

@@ -52,7 +52,7 @@ mod tests {
         let mut builder = Builder::new();
         for (index, pattern) in (0u32..).zip(patterns) {
             let tree = widen(Pattern::parse(pattern.as_bytes()).unwrap().take_tree());
-            for fragment in required(&tree, 6.0).expect(pattern) {
+            for fragment in required(&tree, 6.0, 0.9).expect(pattern) {
                 builder.add(index, &fragment);
             }
         }
@@ -147,7 +147,7 @@ mod tests {
             r"/(\w+) \1/",
         ] {
             let tree = widen(Pattern::parse(pattern.as_bytes()).unwrap().take_tree());
-            assert!(required(&tree, 6.0).is_none(), "{pattern}");
+            assert!(required(&tree, 6.0, 0.9).is_none(), "{pattern}");
         }
     }
 

@@ -329,6 +329,33 @@ impl Positions {
         word.unwrap_or(0) & (1 << (class % 64)) != 0
     }
 
+    /// The bytes that fragments at the start of a text have there and in the places behind it, at most so
+    /// many: as far as none has ended.
+    pub(super) fn first_bytes(&self, places: usize) -> Vec<ByteSet> {
+        let mut first = Vec::with_capacity(places);
+        let mut at = in_order(self.begins_at_start.items.clone());
+        while first.len() < places && !at.is_empty() {
+            let sets = at.iter().filter_map(|&position| {
+                let set = self.set_of.get(position as usize)?;
+                self.class_sets.get(usize::from(*set))
+            });
+            let classes = sets.fold([0; 4], |all: [u64; 4], set| {
+                std::array::from_fn(|word| all[word] | set[word])
+            });
+            let fits = |byte: &u8| {
+                let class = usize::from(self.class_of[usize::from(*byte)]);
+                classes[class / 64] & 1 << (class % 64) != 0
+            };
+            first.push((0..=u8::MAX).filter(fits).collect());
+            if !self.owners(&at).is_empty() {
+                break;
+            }
+            let follow = |&position: &Position| self.follow.get(position as usize);
+            at = in_order(at.iter().flat_map(follow).copied().collect());
+        }
+        first
+    }
+
     /// Whose fragments end in a set of positions.
     pub(super) fn owners(&self, positions: &[Position]) -> Vec<Owner> {
         let rows = positions

@@ -29,9 +29,6 @@ const BITS_MAX: [f32; 3] = [40.0, 24.0, 16.0];
 const START_BITS: f32 = 6.0;
 /// More positions than this that are busy on average multiply the states of the automaton.
 const BUSY_MAX: f32 = 0.9;
-/// A loop over a set that is met more often than this is a gap: it may go on to the end of a text.
-const LOOP_CHANCE_MAX: f32 = 0.995;
-
 /// How far before the end of a fragment a match begins, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Window {
@@ -56,7 +53,14 @@ pub(crate) struct Fragment<'n> {
 
 /// Fragments of which each match of `node` contains one; `None` if there are none of use: none that
 /// are met less often than once in 2 to the power of `bits_min` bytes.
-pub(crate) fn required(node: &Node, bits_min: f32) -> Option<Vec<Fragment<'_>>> {
+///
+/// A loop over a set of which bytes are met more often than `loop_chance_max` is a gap. Behind a rare word it
+/// says much, but it goes on for long, and multiplies the states of what is looked for beside it.
+pub(crate) fn required(
+    node: &Node,
+    bits_min: f32,
+    loop_chance_max: f32,
+) -> Option<Vec<Fragment<'_>>> {
     let skips = !node.refers_to_groups();
     let of_use = |choice: &Choice<'_>| choice.bits >= bits_min && choice.busy <= BUSY_MAX;
     // A pattern of rounds is screened by one of them.
@@ -67,6 +71,7 @@ pub(crate) fn required(node: &Node, bits_min: f32) -> Option<Vec<Fragment<'_>>> 
     for bits_max in BITS_MAX {
         let chooser = Chooser {
             bits_max,
+            loop_chance_max,
             has_too_many: Cell::new(false),
         };
         // What is left out of the front of the first round leaves a match of as many rounds.
@@ -132,6 +137,7 @@ struct Choice<'n> {
 #[derive(Debug)]
 struct Chooser {
     bits_max: f32,
+    loop_chance_max: f32,
     /// Something was left out because all its fragments have too many positions.
     has_too_many: Cell<bool>,
 }
@@ -173,7 +179,7 @@ impl Weight {
 }
 
 /// The weight of a node; `None` if it cannot be part of a fragment.
-fn weigh(node: &Node) -> Option<Weight> {
+fn weigh(node: &Node, loop_chance_max: f32) -> Option<Weight> {
     Some(match node {
         Node::Empty | Node::Assertion(_) | Node::Look { .. } => Weight::NOTHING,
         Node::Byte(set) => {
@@ -184,16 +190,16 @@ fn weigh(node: &Node) -> Option<Weight> {
                 busy: chance,
             }
         }
-        Node::Concat(parts) => parts
-            .iter()
-            .try_fold(Weight::NOTHING, |all, part| Some(all.then(weigh(part)?)))?,
+        Node::Concat(parts) => parts.iter().try_fold(Weight::NOTHING, |all, part| {
+            Some(all.then(weigh(part, loop_chance_max)?))
+        })?,
         Node::Alternate(branches) | Node::BranchReset(branches) => {
             let mut all = Weight {
                 chance: 0.0,
                 ..Weight::NOTHING
             };
             for branch in branches {
-                let weight = weigh(branch)?;
+                let weight = weigh(branch, loop_chance_max)?;
                 all.chance += weight.chance;
                 all.positions = all.positions.saturating_add(weight.positions);
                 // Branches that are words seldom go on for long at the same time.
@@ -204,17 +210,21 @@ fn weigh(node: &Node) -> Option<Weight> {
         }
         Node::Repeat {
             inner, min, max, ..
-        } => weigh_repeat(inner, *min, *max)?,
-        Node::Capture { inner, .. } | Node::Atomic(inner) => weigh(inner)?,
+        } => weigh_repeat(inner, (*min, *max), loop_chance_max)?,
+        Node::Capture { inner, .. } | Node::Atomic(inner) => weigh(inner, loop_chance_max)?,
         Node::BackReference { .. } | Node::Recurse(_) | Node::Conditional { .. } => return None,
     })
     .filter(|weight| weight.positions <= FRAGMENT_POSITIONS_MAX)
 }
 
-fn weigh_repeat(inner: &Node, min: u32, max: Option<u32>) -> Option<Weight> {
-    let once = weigh(inner)?;
+fn weigh_repeat(
+    inner: &Node,
+    (min, max): (u32, Option<u32>),
+    loop_chance_max: f32,
+) -> Option<Weight> {
+    let once = weigh(inner, loop_chance_max)?;
     let is_loop = max.is_none();
-    if is_loop && !(matches!(inner, Node::Byte(_)) && once.chance <= LOOP_CHANCE_MAX) {
+    if is_loop && !(matches!(inner, Node::Byte(_)) && once.chance <= loop_chance_max) {
         return None;
     }
     let rounds = max.unwrap_or(min + 1);
@@ -270,7 +280,7 @@ impl Chooser {
         skips: bool,
         nesting: u32,
     ) -> Option<Choice<'n>> {
-        let pieces = Pieces::of(node, skips).list;
+        let pieces = Pieces::of(node, skips, self.loop_chance_max).list;
         let is_anchored = starts_anchored(node);
         let mut best_choice = None;
         let mut before = before;
@@ -398,7 +408,7 @@ impl Chooser {
 
 /// What stands one after the other in a node, as far as a fragment may go through it.
 pub(super) fn in_turn(node: &Node) -> impl Iterator<Item = &Node> {
-    Pieces::of(node, false)
+    Pieces::of(node, false, 0.0)
         .list
         .into_iter()
         .map(|piece| piece.node)
@@ -411,13 +421,15 @@ pub(super) fn in_turn(node: &Node) -> impl Iterator<Item = &Node> {
 struct Pieces<'n> {
     list: Vec<Piece<'n>>,
     skips: bool,
+    loop_chance_max: f32,
 }
 
 impl<'n> Pieces<'n> {
-    fn of(node: &'n Node, skips: bool) -> Self {
+    fn of(node: &'n Node, skips: bool, loop_chance_max: f32) -> Self {
         let mut pieces = Self {
             list: Vec::new(),
             skips,
+            loop_chance_max,
         };
         pieces.add(node);
         pieces
@@ -438,7 +450,10 @@ impl<'n> Pieces<'n> {
                 min,
                 max,
                 greed,
-            } if weigh(node).is_none() && *min > 0 && self.list.len() < PIECES_MAX => {
+            } if weigh(node, self.loop_chance_max).is_none()
+                && *min > 0
+                && self.list.len() < PIECES_MAX =>
+            {
                 self.skips &= *greed != Greed::Possessive;
                 let rounds = (*min).min(ROUNDS_MAX);
                 (0..rounds).for_each(|_| self.add(inner));
@@ -451,7 +466,7 @@ impl<'n> Pieces<'n> {
                 };
                 self.push(node, length, None);
             }
-            _ => self.push(node, Length::of(node), weigh(node)),
+            _ => self.push(node, Length::of(node), weigh(node, self.loop_chance_max)),
         }
     }
 
