@@ -10,7 +10,7 @@ use super::lanes;
 pub(crate) struct ByteSet([u8; 32]);
 
 /// Where the bit of a byte is: the place in the array, and the bit there.
-const fn place(byte: u8) -> (usize, u8) {
+pub(super) const fn place(byte: u8) -> (usize, u8) {
     ((byte >> 7 << 4 | byte & 15) as usize, 1 << (byte >> 4 & 7))
 }
 
@@ -26,6 +26,8 @@ static ALL_BYTES: [u8; 256] = {
 };
 
 impl ByteSet {
+    /// Bytes of a text that [`ByteSet::members`] looks at.
+    pub(crate) const BLOCK_BYTES: usize = 64;
     /// No byte.
     pub(crate) const EMPTY: Self = Self([0; 32]);
     /// Every byte.
@@ -68,7 +70,8 @@ impl ByteSet {
         self.0[at] & bit != 0
     }
 
-    /// Which of the first 64 bytes of a text are in the set: a bit for each, the first is the lowest.
+    /// Which of the first [`ByteSet::BLOCK_BYTES`] bytes of a text are in the set: a bit for each, the
+    /// first is the lowest.
     pub(crate) fn members(&self, text: &[u8]) -> u64 {
         lanes::members(&self.0, text)
     }

@@ -12,11 +12,12 @@
 // are as long, at any alignment.
 #![allow(unsafe_code)]
 
-/// Bytes that are answered for at once.
-const WIDTH: usize = 64;
+use super::byte_set::{ByteSet, place};
 
-/// A bit for each of the first 64 bytes of `text` that is in a set of this layout: see
-/// [`ByteSet`](super::ByteSet).
+/// Bytes that are answered for at once.
+const WIDTH: usize = ByteSet::BLOCK_BYTES;
+
+/// A bit for each of the first 64 bytes of `text` that is in a set of this layout: see [`ByteSet`].
 #[inline]
 pub(super) fn members(set: &[u8; 32], text: &[u8]) -> u64 {
     #[cfg(target_arch = "x86_64")]
@@ -37,8 +38,8 @@ pub(super) fn members(set: &[u8; 32], text: &[u8]) -> u64 {
 fn one_by_one(set: &[u8; 32], text: &[u8]) -> u64 {
     let bytes = (0..).zip(text.iter().take(WIDTH));
     bytes.fold(0, |members, (at, &byte)| {
-        let row = set[usize::from(byte >> 7 << 4 | byte & 15)];
-        members | u64::from(row >> (byte >> 4 & 7) & 1) << at
+        let (row, bit) = place(byte);
+        members | u64::from(set[row] & bit != 0) << at
     })
 }
 

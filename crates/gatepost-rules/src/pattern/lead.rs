@@ -27,8 +27,6 @@ const BYTES_PER_BOUNDARY: f32 = 3.0;
 const READ_PLACES_MIN: usize = 48;
 /// Shorter rows of bytes are met too often to be looked for as a whole.
 const ROW_BYTES_MIN: usize = 3;
-/// Bytes of which it is known at once whether one may begin a match.
-const BLOCK_BYTES: usize = 64;
 /// Bytes behind the first that are looked at together with it.
 const NEXT_BYTES: usize = 2;
 
@@ -295,7 +293,7 @@ impl Places<'_> {
     fn skip_by_block(&mut self, set: &ByteSet, mut place: usize, last: usize) -> Option<usize> {
         while place <= last {
             let (start, places) = match self.block {
-                Some((start, places)) if (start..start + BLOCK_BYTES).contains(&place) => {
+                Some((start, places)) if (start..start + ByteSet::BLOCK_BYTES).contains(&place) => {
                     (start, places)
                 }
                 _ => (place, self.block_at(set, place)?),
@@ -306,7 +304,7 @@ impl Places<'_> {
                 place += places.trailing_zeros() as usize;
                 return (place <= last).then_some(place);
             }
-            place = start + BLOCK_BYTES;
+            place = start + ByteSet::BLOCK_BYTES;
         }
         None
     }

@@ -9,8 +9,6 @@ use super::node::{Assertion, Greed, Node};
 /// Rows, and steps of all of them, beyond which a pattern is compiled.
 const ROWS_MAX: usize = 16;
 const STEPS_MAX: usize = 128;
-/// Bytes that are counted at once.
-const BLOCK_BYTES: usize = 64;
 
 /// Rows, tried in their order as Perl tries alternatives.
 #[derive(Debug)]
@@ -63,10 +61,11 @@ impl Plain {
         if self.single.len() == 0 {
             return None;
         }
-        text.chunks(BLOCK_BYTES).try_fold(0, |count, block| {
-            let is_single = self.others.len() == 0 || self.others.members(block) == 0;
-            is_single.then(|| count + self.single.members(block).count_ones() as usize)
-        })
+        text.chunks(ByteSet::BLOCK_BYTES)
+            .try_fold(0, |count, block| {
+                let is_single = self.others.len() == 0 || self.others.members(block) == 0;
+                is_single.then(|| count + self.single.members(block).count_ones() as usize)
+            })
     }
 
     /// The end of the match that begins at a place.

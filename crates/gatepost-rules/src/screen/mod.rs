@@ -18,6 +18,7 @@ mod positions;
 mod required;
 mod run;
 mod sample;
+mod weight;
 mod widen;
 
 pub(crate) use automaton::{Automaton, Visitor};

@@ -8,8 +8,6 @@ use crate::pattern::{ByteSet, Node};
 
 /// Shorter rows are met too often.
 const RUN_BYTES_MIN: usize = 40;
-/// Bytes that are looked at together.
-const BLOCK_BYTES: usize = 64;
 
 /// A row that each match holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,8 +55,8 @@ fn holds_words(text: &[u8], set: &ByteSet, word_min: u32, length: usize) -> bool
     let members = |block: usize| text.get(block..).map_or(0, |rest| set.members(rest));
     let mut free_from = 0;
     let (mut ends_in_word, mut here) = (0, members(0));
-    for block in (0..text.len()).step_by(BLOCK_BYTES) {
-        let next = members(block + BLOCK_BYTES);
+    for block in (0..text.len()).step_by(ByteSet::BLOCK_BYTES) {
+        let next = members(block + ByteSet::BLOCK_BYTES);
         let starts = here & !(here << 1 | ends_in_word);
         let mut short = starts & !begin_rows(u128::from(here) | u128::from(next) << 64, word_min);
         while short != 0 {
