@@ -85,51 +85,23 @@ fn a_form_publishes_and_is_taken_from_its_page_only() {
     subscriber.await_line("visitors/book|as it is|text/plain; charset=utf-8");
 
     let same = format!("Origin: {}", gateway.url(""));
+    let book = |more: &[&str]| {
+        let form = ["-b", &jar, "-d", &field];
+        curl(&gateway, "/book", &[&form, more].concat())
+    };
     let refused = [
         // Without the field, without the cookie, on another page, or sent by another site.
         curl(&gateway, "/book", &["-b", &jar, "-d", "name=x"]),
         curl(&gateway, "/book", &["-d", &field]),
         curl(&gateway, "/ask", &["-b", &jar, "-d", &field]),
-        curl(
-            &gateway,
-            "/book",
-            &[
-                "-b",
-                &jar,
-                "-d",
-                &field,
-                "-H",
-                "Origin: https://example.org",
-            ],
-        ),
-        curl(
-            &gateway,
-            "/book",
-            &[
-                "-b",
-                &jar,
-                "-d",
-                &field,
-                "-H",
-                &same,
-                "-H",
-                "Sec-Fetch-Site: cross-site",
-            ],
-        ),
-        curl(
-            &gateway,
-            "/book",
-            &["-b", &jar, "-d", &field, "-e", "https://example.org/a"],
-        ),
+        book(&["-H", "Origin: https://example.org"]),
+        book(&["-H", &same, "-H", "Sec-Fetch-Site: cross-site"]),
+        book(&["-e", "https://example.org/a"]),
     ];
     for answer in refused {
         expect(&answer, &["HTTP/1.1 403 Forbidden\r\n"]);
     }
     let own = [
-        "-b",
-        &jar,
-        "-d",
-        &field,
         "-H",
         &same,
         "-H",
@@ -137,7 +109,7 @@ fn a_form_publishes_and_is_taken_from_its_page_only() {
         "-d",
         "payload=last",
     ];
-    expect(&curl(&gateway, "/book", &own), &["HTTP/1.1 303 "]);
+    expect(&book(&own), &["HTTP/1.1 303 "]);
     subscriber.await_line("visitors/book|last");
     assert_eq!(
         subscriber
