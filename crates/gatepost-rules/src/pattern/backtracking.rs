@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use super::byte_set::ByteSet;
 use super::node::{Assertion, Greed, Group, Node};
 use super::pcre::{Code, Error, Use};
-use super::sharing::{self, Shared};
+use super::sharing::Shared;
 
 /// Only a line feed ends a line.
 const LINE_ENDS: &str = "(*LF)";
@@ -17,10 +17,7 @@ const LINE_ENDS: &str = "(*LF)";
 pub(super) fn compile(node: &Node, purpose: Use) -> Result<Code, String> {
     let build = |shared: &Shared<'_>| Code::compile(&print(node, shared), purpose);
     let outcome = match build(&Shared::default()) {
-        Err(Error::TOO_LARGE) => {
-            let shared = sharing::find(node);
-            build(&shared)
-        }
+        Err(Error::TOO_LARGE) => build(&Shared::of(node)),
         outcome => outcome,
     };
     outcome.map_err(|error| error.to_string())
@@ -54,14 +51,12 @@ fn print(node: &Node, shared: &Shared<'_>) -> String {
         groups: node.refers_to_groups(),
     };
     printer.node(node);
-    if !shared.is_empty() {
+    if !shared.parts().is_empty() {
         // Branches of the pattern itself end before the definitions.
         printer.out.insert_str(LINE_ENDS.len(), "(?:");
         printer.out.push(')');
     }
-    let mut definitions: Vec<_> = shared.iter().collect();
-    definitions.sort_by_key(|(_, number)| **number);
-    for (part, number) in definitions {
+    for (number, part) in shared.parts().iter().enumerate() {
         let _ = write!(printer.out, "(?(DEFINE)(?<{SHARED_PREFIX}{number}>");
         printer.node(part);
         printer.out.push_str("))");
@@ -82,7 +77,7 @@ struct Printer<'n> {
 impl Printer<'_> {
     /// Prints a call if the part is shared.
     fn call(&mut self, node: &Node) -> bool {
-        let number = self.shared.get(node);
+        let number = self.shared.number(node);
         if let Some(number) = number {
             let _ = write!(self.out, "(?&{SHARED_PREFIX}{number})");
         }

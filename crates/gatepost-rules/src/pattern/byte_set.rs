@@ -81,14 +81,18 @@ impl ByteSet {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = u8> + use<> {
-        let blocks = [0, 64, 128, 192].map(|start| self.members(&ALL_BYTES[start..]));
-        (0u8..).zip(blocks).flat_map(|(block, mut members)| {
+        (0u8..).zip(self.blocks()).flat_map(|(block, mut members)| {
             std::iter::from_fn(move || {
                 let at = (members != 0).then(|| members.trailing_zeros() as u8)?;
                 members &= members - 1;
                 Some(block * 64 + at)
             })
         })
+    }
+
+    /// A bit for each byte, in their order.
+    fn blocks(&self) -> [u64; 4] {
+        [0, 64, 128, 192].map(|start| self.members(&ALL_BYTES[start..]))
     }
 
     pub(crate) fn union(&self, other: &Self) -> Self {
@@ -106,12 +110,13 @@ impl ByteSet {
 
     /// The maximal runs of neighbouring bytes, as first and last.
     pub(crate) fn ranges(&self) -> Vec<(u8, u8)> {
-        let mut ranges: Vec<(u8, u8)> = Vec::new();
-        for byte in self.iter() {
-            match ranges.last_mut() {
-                Some((_, last)) if *last + 1 == byte => *last = byte,
-                _ => ranges.push((byte, byte)),
-            }
+        let members = self.blocks();
+        let others = members.map(|block| !block);
+        let mut ranges = Vec::new();
+        let mut from = 0;
+        while let Some(first) = next_one(&members, from) {
+            from = next_one(&others, first).unwrap_or(256);
+            ranges.push((first as u8, (from - 1) as u8));
         }
         ranges
     }
@@ -150,6 +155,19 @@ impl fmt::Debug for ByteSet {
         }
         formatter.write_str("]")
     }
+}
+
+/// The first bit that is set, from a place on.
+fn next_one(blocks: &[u64; 4], from: usize) -> Option<usize> {
+    let mut hidden = u64::MAX << (from % 64);
+    for (number, block) in blocks.iter().enumerate().skip(from / 64) {
+        let left = block & hidden;
+        if left != 0 {
+            return Some(number * 64 + left.trailing_zeros() as usize);
+        }
+        hidden = u64::MAX;
+    }
+    None
 }
 
 /// The other case of a Latin-1 letter whose both cases are one byte.

@@ -9,18 +9,22 @@
 
 mod table;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use hashbrown::HashMap;
 use parking_lot::Mutex;
 
 use self::table::{ENDS, NOWHERE, State, Table, UNKNOWN};
 use super::positions::{Builder, Owner, Position, Positions};
 use crate::pattern::ByteSet;
 
-/// States of a new table.
+/// A new table has room for one state of so many positions, and for as many as this at least: mail leads
+/// to more of the former, and each growth copies all rows.
+const POSITIONS_PER_STATE: usize = if cfg!(test) { usize::MAX } else { 4 };
 const STATES_AT_FIRST: usize = 32;
+/// How many times as large a table grows.
+const GROWTH: usize = 4;
 /// States beyond which a table begins anew; tests meet it.
 const STATES_MAX: usize = if cfg!(test) { 1024 } else { 64 * 1024 };
 
@@ -73,7 +77,7 @@ impl Automaton {
     }
 
     fn of(positions: Arc<Positions>, begins_anywhere: bool) -> Self {
-        let table = Table::new(STATES_AT_FIRST, positions.classes());
+        let table = new_table(&positions);
         let automaton = Self {
             positions,
             begins_anywhere,
@@ -201,9 +205,9 @@ impl Automaton {
             return table;
         }
         let next = if table.states.len() < STATES_MAX {
-            table.grown()
+            table.grown(GROWTH)
         } else {
-            let empty = Table::new(STATES_AT_FIRST, table.row_length);
+            let empty = new_table(&self.positions);
             Self::add_first_state(&empty, growth);
             empty
         };
@@ -211,6 +215,11 @@ impl Automaton {
         self.table.store(Arc::clone(&next));
         next
     }
+}
+
+fn new_table(positions: &Positions) -> Table {
+    let states = (positions.len() / POSITIONS_PER_STATE).clamp(STATES_AT_FIRST, STATES_MAX);
+    Table::new(states, positions.classes())
 }
 
 /// Asks an automaton of fragments that stand at the start of a text.

@@ -4,7 +4,7 @@
 //! positions". Fragments that begin alike share positions. Position 0 is before any byte; position 1
 //! is before the first byte of a text.
 
-use std::collections::HashMap;
+use hashbrown::HashMap;
 
 use super::frequency::chance;
 use super::required::{Fragment, Window, loop_set};
@@ -266,11 +266,13 @@ pub(super) fn in_order(mut positions: Vec<Position>) -> Vec<Position> {
 fn classes(sets: &[ByteSet]) -> ([u8; 256], Vec<u8>) {
     let mut class_of = [0u8; 256];
     for set in sets {
-        let mut numbers: HashMap<(u8, bool), u8> = HashMap::new();
+        // By class: the new class of its bytes outside the set, and of those in it.
+        let mut numbers = [[None; 2]; 256];
+        let mut next = 0..=u8::MAX;
         for byte in 0..=u8::MAX {
             let class = &mut class_of[usize::from(byte)];
-            let next = numbers.len() as u8;
-            *class = *numbers.entry((*class, set.contains(byte))).or_insert(next);
+            let number = &mut numbers[usize::from(*class)][usize::from(set.contains(byte))];
+            *class = *number.get_or_insert_with(|| next.next().unwrap_or_default());
         }
     }
     let mut members: Vec<ByteSet> = Vec::new();
@@ -299,6 +301,11 @@ impl Positions {
     pub(super) fn classes(&self) -> usize {
         let last = self.class_of.iter().max().copied().unwrap_or_default();
         usize::from(last) + 1
+    }
+
+    /// How many positions there are.
+    pub(super) fn len(&self) -> usize {
+        self.set_of.len()
     }
 
     /// Whether all fragments stand at the start of a text.
