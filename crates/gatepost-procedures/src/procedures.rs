@@ -268,7 +268,7 @@ impl Procedures {
         answer.await.map_err(|_| CallError::Busy)
     }
 
-    /// What `/spamcheck` says of a report that [`Procedures::scan`] made.
+    /// What `/spamcheck` says of a report that [`Procedures::scan`] made, without the report's fields.
     pub fn verdict_of(&self, report: &Report) -> Verdict {
         verdict(&self.0.set.load().configuration.table.spamcheck, report)
     }

@@ -76,8 +76,12 @@ impl Procedure for Spamcheck {
             return Ok(Verdict::accept().into());
         }
         let report = scan(&self.rules, call.message);
+        let verdict = Verdict {
+            tags: report.header_fields(),
+            ..verdict(&self.settings, &report)
+        };
         Ok(Answer {
-            verdict: verdict(&self.settings, &report),
+            verdict,
             report: Some(Arc::new(report)),
             ..Answer::default()
         })
@@ -104,7 +108,7 @@ pub(crate) fn scan(rules: &RuleSet, message: &Message) -> Report {
     report
 }
 
-/// What the settings make of a report.
+/// What the settings make of a report, without the fields that the report adds.
 pub(crate) fn verdict(settings: &SpamcheckSettings, report: &Report) -> Verdict {
     let score = Score {
         value: report.score,
@@ -115,7 +119,6 @@ pub(crate) fn verdict(settings: &SpamcheckSettings, report: &Report) -> Verdict 
         score: hit.score,
     };
     let action = settings.action_at(score);
-    let tags = report.header_fields();
     Verdict {
         action,
         score: Some(score),
@@ -126,7 +129,7 @@ pub(crate) fn verdict(settings: &SpamcheckSettings, report: &Report) -> Verdict 
             reason(score, report)
         },
         procedure: String::new(),
-        tags,
+        tags: Vec::new(),
         authentication: report.authentication.clone(),
         edits: Vec::new(),
     }

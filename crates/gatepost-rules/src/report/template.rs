@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
+use std::sync::LazyLock;
 
 use super::wrap::wrap;
 use super::{Hit, Report};
@@ -94,7 +95,7 @@ fn value<'r>(name: &str, argument: Option<&'r str>, report: &'r Report) -> Optio
         "SUMMARY" => summary(report).into(),
         "REPORT" => format!("\n{}", terse(report)).into(),
         "PREVIEW" => wrap(&report.preview, 18, "   ", 75).into(),
-        "HOSTNAME" if options.report_hostname.is_empty() => host_name().into(),
+        "HOSTNAME" if options.report_hostname.is_empty() => HOST_NAME.as_str().into(),
         "HOSTNAME" => options.report_hostname.as_str().into(),
         "CONTACTADDRESS" => options.report_contact.as_str().into(),
         "VERSION" => format!("{LANGUAGE_VERSION_TEXT}{}", options.version_tag).into(),
@@ -222,13 +223,14 @@ fn terse(report: &Report) -> String {
     table
 }
 
-fn host_name() -> String {
+/// The machine's own name, as it was when first asked for.
+static HOST_NAME: LazyLock<String> = LazyLock::new(|| {
     std::fs::read_to_string("/proc/sys/kernel/hostname")
         .map(|name| name.trim().to_owned())
         .ok()
         .filter(|name| !name.is_empty())
         .unwrap_or_else(|| "localhost".to_owned())
-}
+});
 
 #[cfg(test)]
 mod tests {
