@@ -7,16 +7,15 @@
 //!
 //! Invariant: where the pattern matches, [`Places`] gives the place.
 
-use std::ops::{Mul, Range};
+use std::ops::Range;
 
 use memchr::memmem::Finder;
 use memchr::{memchr, memchr2};
-use smallvec::SmallVec;
 
 use super::byte_set::ByteSet;
 use super::node::{Assertion, Node};
 use super::plain::{Plain, is_word, is_word_boundary};
-use crate::screen::{Beginnings, BeginningsReader, chance};
+use crate::screen::{Beginnings, BeginningsReader, Openings};
 
 /// Where more of all bytes may begin a match than this, the text is read for beginnings instead of asking
 /// at each.
@@ -27,16 +26,14 @@ const BYTES_PER_BOUNDARY: f32 = 3.0;
 const READ_PLACES_MIN: usize = 48;
 /// Shorter rows of bytes are met too often to be looked for as a whole.
 const ROW_BYTES_MIN: usize = 3;
-/// Bytes behind the first that are looked at together with it.
-const NEXT_BYTES: usize = 2;
 
 /// With what the matches of a pattern begin.
 #[derive(Debug)]
 pub(super) struct Lead {
     /// The bytes of which one stands first in every match; `None` where a match may be empty.
     first: Option<(ByteSet, First)>,
-    /// What stands behind it in every match: fewer, where that tells nothing, or nothing is known.
-    next: SmallVec<[ByteSet; NEXT_BYTES]>,
+    /// What stands first, and behind it; as little as the first byte, where no more is known.
+    openings: Option<Openings>,
     start: Start,
     /// `None` where nothing is known, or where the pattern is plain.
     beginnings: Option<Beginnings>,
@@ -161,12 +158,11 @@ impl Lead {
             Some(_) => None,
             None => Beginnings::of(tree),
         };
-        let known = beginnings
-            .as_ref()
-            .map(|beginnings| beginnings.first_bytes(1 + NEXT_BYTES));
-        let next: SmallVec<[ByteSet; NEXT_BYTES]> = known.into_iter().flatten().skip(1).collect();
-        let chance_first = first.as_ref().map_or(1.0, |(set, _)| chance(set));
-        let chance_all = next.iter().map(chance).fold(chance_first, f32::mul);
+        let openings = first.as_ref().map(|(set, _)| match &beginnings {
+            Some(beginnings) => beginnings.openings().begin_with(set),
+            None => Openings::of(*set),
+        });
+        let chance_all = openings.as_ref().map_or(1.0, Openings::chance);
         let chance_asked = match start {
             Start { of_text: true, .. } | Start { of_line: true, .. } => 0.0,
             Start { at_word: true, .. } => chance_all / BYTES_PER_BOUNDARY,
@@ -174,7 +170,7 @@ impl Lead {
         };
         Self {
             first,
-            next,
+            openings,
             start,
             beginnings,
             reads: chance_asked > ASKED_CHANCE_MAX,
@@ -276,7 +272,7 @@ impl Places<'_> {
                         First::Two(one, other) if !start.at_word => {
                             place += memchr2(*one, *other, up_to(1))?;
                         }
-                        _ => return self.skip_by_block(set, place, last),
+                        _ => return self.skip_by_block(place, last),
                     }
                 }
             }
@@ -288,15 +284,15 @@ impl Places<'_> {
         None
     }
 
-    /// The next place from `place` to `last` with a byte of the set, at which a word begins or ends if
-    /// that is asked.
-    fn skip_by_block(&mut self, set: &ByteSet, mut place: usize, last: usize) -> Option<usize> {
+    /// The next place from `place` to `last` at which a match may open, and a word begins or ends if that
+    /// is asked.
+    fn skip_by_block(&mut self, mut place: usize, last: usize) -> Option<usize> {
         while place <= last {
             let (start, places) = match self.block {
                 Some((start, places)) if (start..start + ByteSet::BLOCK_BYTES).contains(&place) => {
                     (start, places)
                 }
-                _ => (place, self.block_at(set, place)?),
+                _ => (place, self.block_at(place)?),
             };
             self.block = Some((start, places));
             let places = places >> (place - start);
@@ -310,15 +306,9 @@ impl Places<'_> {
     }
 
     /// At which of the places from one on matches may begin.
-    fn block_at(&self, set: &ByteSet, place: usize) -> Option<u64> {
+    fn block_at(&self, place: usize) -> Option<u64> {
         let rest = self.text.get(place..).filter(|rest| !rest.is_empty())?;
-        let mut places = set.members(rest);
-        for (behind, next) in (1..).zip(&self.lead.next) {
-            if places == 0 {
-                break;
-            }
-            places &= next.members(rest.get(behind..).unwrap_or_default());
-        }
+        let places = self.lead.openings.as_ref()?.places(rest);
         if places == 0 || !self.lead.start.at_word {
             return Some(places);
         }

@@ -16,8 +16,8 @@ use hashbrown::HashMap;
 use parking_lot::Mutex;
 
 use self::table::{ENDS, NOWHERE, State, Table, UNKNOWN};
+use super::openings::Openings;
 use super::positions::{Builder, Owner, Position, Positions};
-use crate::pattern::ByteSet;
 
 /// A new table has room for one state of so many positions, and for as many as this at least: mail leads
 /// to more of the former, and each growth copies all rows.
@@ -71,9 +71,9 @@ impl Automaton {
         Self::of(Arc::clone(&self.positions), true)
     }
 
-    /// The bytes that fragments at the start of a text have there and in the places behind it.
-    pub(super) fn first_bytes(&self, places: usize) -> Vec<ByteSet> {
-        self.positions.first_bytes(places)
+    /// With which bytes fragments at the start of a text open.
+    pub(super) fn openings(&self) -> Openings {
+        Openings::at_start(&self.positions)
     }
 
     fn of(positions: Arc<Positions>, begins_anywhere: bool) -> Self {

@@ -16,9 +16,10 @@ use std::ops::Range;
 use std::sync::OnceLock;
 
 use super::automaton::{Automaton, Reader};
+use super::openings::Openings;
 use super::positions::{AT_START, Builder, Owner, Position, in_order};
 use super::widen;
-use crate::pattern::{ByteSet, Node};
+use crate::pattern::Node;
 
 /// Bytes of a match that are looked at.
 const DEPTH_MAX: u32 = 8;
@@ -71,10 +72,9 @@ impl Beginnings {
         })
     }
 
-    /// The bytes that matches have at their first places, at most so many: fewer, where one may be
-    /// shorter.
-    pub(crate) fn first_bytes(&self, places: usize) -> Vec<ByteSet> {
-        self.at_place.first_bytes(places)
+    /// With which bytes matches open.
+    pub(crate) fn openings(&self) -> Openings {
+        self.at_place.openings()
     }
 
     /// To ask for many places of texts.
@@ -263,22 +263,6 @@ mod tests {
                 let may_begin = beginnings.reader().may_begin(text, 0);
                 assert_eq!(may_begin, expected, "{pattern}");
             }
-        }
-    }
-
-    #[test]
-    fn first_bytes_are_told_as_far_as_nothing_ends() {
-        for (pattern, expected) in [
-            ("/ab[cd]e/", &["[a]", "[b]", "[c-d]"][..]),
-            ("/a(?:b|cd)/", &["[a]", "[b-c]"]),
-            ("/x[a-z]*1/", &["[x]", "[1a-z]"]),
-            ("/(?:ab|b?c)d/", &["[a-c]", "[b-d]"]),
-            ("/q|ab/", &["[aq]"]),
-        ] {
-            let beginnings = beginnings(pattern).expect(pattern);
-            let first = beginnings.first_bytes(3);
-            let first: Vec<_> = first.iter().map(|set| format!("{set:?}")).collect();
-            assert_eq!(first, expected, "{pattern}");
         }
     }
 

@@ -24,11 +24,12 @@ const RARE: u32 = 5;
 
 /// The chance that a byte of mail is in the set.
 pub(crate) fn chance(set: &ByteSet) -> f32 {
-    let parts: u32 = set
-        .iter()
-        .map(|byte| u32::from(TABLE[usize::from(byte)]))
-        .sum();
-    (parts as f32 / 100_000.0).min(1.0)
+    set.iter().map(chance_of).sum::<f32>().min(1.0)
+}
+
+/// The chance that a byte of mail is this one.
+pub(super) fn chance_of(byte: u8) -> f32 {
+    f32::from(TABLE[usize::from(byte)]) / 100_000.0
 }
 
 static TABLE: [u16; 256] = table();

@@ -14,6 +14,7 @@
 mod automaton;
 mod beginnings;
 mod frequency;
+mod openings;
 mod positions;
 mod required;
 mod run;
@@ -24,6 +25,7 @@ mod widen;
 pub(crate) use automaton::{Automaton, Visitor};
 pub(crate) use beginnings::{Beginnings, BeginningsReader};
 pub(crate) use frequency::chance;
+pub(crate) use openings::Openings;
 pub(crate) use positions::{Builder, Owner};
 pub(crate) use required::{Fragment, Window, required};
 pub(crate) use run::{Run, required_run};

@@ -42,8 +42,8 @@ pub(crate) struct Builder {
 pub(super) struct Positions {
     /// By byte: bytes of one class are in the same sets.
     pub(super) class_of: [u8; 256],
-    /// By set: the classes in it, as bits.
-    class_sets: Vec<[u64; 4]>,
+    /// By set: the classes in it.
+    class_sets: Vec<Classes>,
     /// By position.
     set_of: Vec<u16>,
     follow: Rows<Position>,
@@ -52,6 +52,9 @@ pub(super) struct Positions {
     begins: Rows<Position>,
     begins_at_start: Rows<Position>,
 }
+
+/// Classes of bytes, a bit for each.
+pub(super) type Classes = [u64; 4];
 
 /// Lists of different lengths in one.
 #[derive(Debug)]
@@ -320,7 +323,7 @@ impl Positions {
             to.extend_from_slice(self.begins_at_start.get(class));
         }
         for &position in from {
-            for &next in self.follow.get(position as usize) {
+            for &next in self.follow(position) {
                 if self.takes(next, class) {
                     to.push(next);
                 }
@@ -336,31 +339,34 @@ impl Positions {
         word.unwrap_or(0) & (1 << (class % 64)) != 0
     }
 
-    /// The bytes that fragments at the start of a text have there and in the places behind it, at most so
-    /// many: as far as none has ended.
-    pub(super) fn first_bytes(&self, places: usize) -> Vec<ByteSet> {
-        let mut first = Vec::with_capacity(places);
-        let mut at = in_order(self.begins_at_start.items.clone());
-        while first.len() < places && !at.is_empty() {
-            let sets = at.iter().filter_map(|&position| {
-                let set = self.set_of.get(position as usize)?;
-                self.class_sets.get(usize::from(*set))
-            });
-            let classes = sets.fold([0; 4], |all: [u64; 4], set| {
-                std::array::from_fn(|word| all[word] | set[word])
-            });
-            let fits = |byte: &u8| {
-                let class = usize::from(self.class_of[usize::from(*byte)]);
-                classes[class / 64] & 1 << (class % 64) != 0
-            };
-            first.push((0..=u8::MAX).filter(fits).collect());
-            if !self.owners(&at).is_empty() {
-                break;
-            }
-            let follow = |&position: &Position| self.follow.get(position as usize);
-            at = in_order(at.iter().flat_map(follow).copied().collect());
-        }
-        first
+    /// The positions in which the first byte of a text may be, where a fragment stands there.
+    pub(super) fn begins(&self) -> Vec<Position> {
+        in_order(self.begins_at_start.items.clone())
+    }
+
+    /// What may follow a position.
+    pub(super) fn follow(&self, position: Position) -> &[Position] {
+        self.follow.get(position as usize)
+    }
+
+    /// The classes of bytes that lead to one of some positions.
+    pub(super) fn classes_of(&self, positions: &[Position]) -> Classes {
+        let sets = positions.iter().filter_map(|&position| {
+            let set = self.set_of.get(position as usize)?;
+            self.class_sets.get(usize::from(*set))
+        });
+        sets.fold([0; 4], |all, set| {
+            std::array::from_fn(|word| all[word] | set[word])
+        })
+    }
+
+    /// The bytes of some classes.
+    pub(super) fn bytes_of(&self, classes: &Classes) -> ByteSet {
+        let fits = |byte: &u8| {
+            let class = usize::from(self.class_of[usize::from(*byte)]);
+            classes[class / 64] & 1 << (class % 64) != 0
+        };
+        (0..=u8::MAX).filter(fits).collect()
     }
 
     /// Whose fragments end in a set of positions.
