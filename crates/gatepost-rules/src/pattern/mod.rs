@@ -35,6 +35,8 @@ pub(crate) use parser::Modifiers;
 use pcre::{Error, Use};
 pub(crate) use template::{Captured, Groups, Template};
 
+/// A pattern of so many bytes takes milliseconds to compile.
+const LARGE_PATTERN_BYTES: usize = 32 * 1024;
 /// Texts from this length on are searched in linear time, bytes.
 pub(crate) const LONG_TEXT_BYTES: usize = 16 * 1024;
 /// Where only backtracking is possible, a long text is searched in slices of so many bytes, and for
@@ -164,6 +166,14 @@ impl Pattern {
         self.code()
             .map(|_| ())
             .map_err(|LimitReached(reason)| reason)
+    }
+
+    /// Compiles a pattern now for which the first message that needs it would wait noticeably.
+    pub(crate) fn compile_if_large(&self) {
+        if self.body.len() >= LARGE_PATTERN_BYTES {
+            // What is wrong with it is told where it is needed.
+            let _ = self.anchored();
+        }
     }
 
     fn code(&self) -> Result<&pcre::Code, LimitReached> {

@@ -93,12 +93,16 @@ impl RuleSet {
     }
 
     /// Runs the rules on a message about which nobody wants to know anything: nothing is learned from
-    /// it, and nobody is asked about it.
+    /// it, and nobody is asked about it. Then compiles the patterns that are too large to be waited for,
+    /// whether or not the message led to them.
     pub(crate) fn run_unheard(&self, mail: &Mail<'_>) {
         let (compiled, _) = self.begin(mail);
         let context = ScanContext::default();
         let time = self.time_max;
         compiled.program.run(mail, None, time, &context, None);
+        for (_, pattern) in compiled.program.patterns() {
+            pattern.compile_if_large();
+        }
     }
 
     /// Everything that is told of a message whose rules have run.
