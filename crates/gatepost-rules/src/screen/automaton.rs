@@ -205,7 +205,7 @@ impl Automaton {
             return table;
         }
         let next = if table.states.len() < STATES_MAX {
-            table.grown(GROWTH)
+            table.grown((table.states.len() * GROWTH).min(STATES_MAX))
         } else {
             let empty = new_table(&self.positions);
             Self::add_first_state(&empty, growth);

@@ -211,10 +211,10 @@ impl Table {
         self.steps.is_empty() || scattered < self.steps.len() / 2
     }
 
-    /// A table of several times the size that knows the same. The states without a row stay without one: a
+    /// A table with room for more states that knows the same. The states without a row stay without one: a
     /// table has scattered steps only when it has all its rows.
-    pub(super) fn grown(&self, times: usize) -> Self {
-        let larger = Self::new(self.states.len() * times, self.row_length);
+    pub(super) fn grown(&self, states: usize) -> Self {
+        let larger = Self::new(states, self.row_length);
         let rows = larger.rows.iter().skip(larger.first_row as usize);
         let known = self.rows.iter().skip(self.first_row as usize);
         for (new, old) in rows.zip(known) {
