@@ -6,6 +6,7 @@ mod listening;
 mod machine;
 mod network;
 mod pinning;
+mod running_time;
 mod sampler;
 mod usage;
 mod watched;

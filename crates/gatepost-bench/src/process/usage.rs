@@ -1,14 +1,12 @@
 //! One look at a process and its descendants, from `/proc`.
 
 use super::Watched;
+use super::running_time::running_seconds;
 use super::watched::usage_of_group;
 use rustix::param::clock_ticks_per_second;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fs;
-
-/// Of user and of system time up to one, and one for what is used between two looks.
-const TICKS_CUT_OFF: f64 = 3.0;
 
 /// What a process and its descendants have used up to now.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
@@ -56,22 +54,6 @@ impl Usage {
     /// Of this process alone.
     pub fn of_self() -> Self {
         of_process(std::process::id()).unwrap_or_default()
-    }
-
-    /// The kernel tells user and system time in whole ticks of 10 ms, of all threads that there
-    /// ever were; its scheduler knows how long each living thread ran, to the nanosecond. Where
-    /// both agree but for what is cut off, that is the better figure; where threads or children
-    /// that worked have ended, only the ticks know of them.
-    fn sharpen(&mut self, running_seconds: f64) {
-        let ticks = self.cpu_seconds();
-        let tolerance = TICKS_CUT_OFF / clock_ticks_per_second() as f64;
-        if running_seconds <= 0.0 || (running_seconds - ticks).abs() > tolerance {
-            return;
-        }
-        if ticks > 0.0 {
-            self.user_seconds *= running_seconds / ticks;
-        }
-        self.system_seconds = running_seconds - self.user_seconds;
     }
 
     fn add(&mut self, other: Self) {
@@ -175,15 +157,22 @@ pub(super) fn tree_of(pid: u32) -> Vec<u32> {
 
 pub(super) fn of_process(pid: u32) -> Option<Usage> {
     let stat = stat_of(pid)?;
+    // Ticks tell how the time is shared between program and kernel, the clock how much it was.
+    let (user, system) = (stat.times.user, stat.times.system);
+    let running = running_seconds(pid).unwrap_or(user + system);
+    let user = if system > 0.0 {
+        running * user / (user + system)
+    } else {
+        running
+    };
     let mut usage = Usage {
-        user_seconds: stat.times.user + stat.times.child_user,
-        system_seconds: stat.times.system + stat.times.child_system,
+        user_seconds: user + stat.times.child_user,
+        system_seconds: running - user + stat.times.child_system,
         threads: stat.threads,
         ..Usage::default()
     };
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     usage.resident_bytes = field_of_status(&status, "VmRSS:") * 1024;
-    let mut running_seconds = 0.0;
     // Switches are counted by thread.
     for thread in fs::read_dir(format!("/proc/{pid}/task"))
         .into_iter()
@@ -191,16 +180,9 @@ pub(super) fn of_process(pid: u32) -> Option<Usage> {
         .flatten()
     {
         let status = fs::read_to_string(thread.path().join("status")).unwrap_or_default();
-        let scheduled = fs::read_to_string(thread.path().join("schedstat")).unwrap_or_default();
-        let nanoseconds = scheduled
-            .split(' ')
-            .next()
-            .and_then(|text| text.parse::<f64>().ok());
-        running_seconds += nanoseconds.unwrap_or(0.0) / 1e9;
         usage.voluntary_switches += field_of_status(&status, "voluntary_ctxt_switches:");
         usage.involuntary_switches += field_of_status(&status, "nonvoluntary_ctxt_switches:");
     }
-    usage.sharpen(running_seconds);
     Some(usage)
 }
 
@@ -244,8 +226,7 @@ mod tests {
         let worker = std::thread::spawn(|| while own_seconds() < 0.1 {});
         worker.join().expect("a thread");
         let used = Usage::of_self().cpu_seconds() - before;
-        // Cut off at both looks.
-        assert!(used >= 0.1 - 2.0 * 0.03, "{used}");
+        assert!(used >= 0.1, "{used}");
     }
 
     #[test]
