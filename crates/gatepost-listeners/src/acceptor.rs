@@ -231,12 +231,17 @@ impl Accepted {
     /// does the TLS handshake, each where the address asks for it. Gives the peer behind the
     /// proxy.
     pub async fn open(self, peer: Peer) -> io::Result<(Stream, Peer)> {
-        let stream = if self.is_tcp {
+        let entry = self.entry.clone();
+        entry.open(self.register()?, peer).await
+    }
+
+    /// Registers the socket with the reactor of the present worker, and no more: for one that is plain.
+    pub(crate) fn register(self) -> io::Result<Stream> {
+        Ok(if self.is_tcp {
             Stream::Tcp(TcpStream::from_std(StdTcpStream::from(self.socket))?)
         } else {
             Stream::Unix(UnixStream::from_std(StdUnixStream::from(self.socket))?)
-        };
-        self.entry.open(stream, peer).await
+        })
     }
 
     /// Whether its bytes are the protocol's from the first one on: no proxy, no TLS.

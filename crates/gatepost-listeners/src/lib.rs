@@ -7,6 +7,7 @@ pub mod entry;
 pub mod forward;
 pub mod gateway;
 pub mod http;
+mod late;
 mod mail;
 pub mod marks;
 pub mod milter;

@@ -1,7 +1,7 @@
 //! The spamd listener: SPAMC/SPAMD 1.5, so that spamc, Exim and whatever else asks SpamAssassin's
 //! daemon can ask Gatepost instead.
 //!
-//! A connection carries one request, as the protocol has it. The rules judge on the judge threads;
+//! A connection carries one request, as the protocol has it. The rules judge on the judge threads, which answer too;
 //! where a scope names this listener, its verdict decides what counts as spam, and the report is
 //! still the rules'.
 
@@ -9,18 +9,18 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use gatepost_message::{Action, Edit, Envelope, Format, Listener, Message, Peer, edit};
+use gatepost_message::{Action, Edit, Envelope, Format, Listener, Message, Peer, Verdict, edit};
 use gatepost_procedures::{Answer, CallError};
 use gatepost_rules::{Report, TeachError, Teaching};
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::acceptor::Acceptor;
-use crate::admission::Admission;
+use crate::acceptor::{Accepted, Acceptor};
+use crate::admission::{Admission, Admitted, Refusal};
 use crate::gateway::Gateway;
-use crate::service::{self, Arrival};
-use crate::stream::Stream;
-use crate::wire;
+use crate::late::LateStream;
+use crate::service;
 use crate::workers::Workers;
 
 mod answer;
@@ -31,6 +31,9 @@ mod settings;
 use answer::{Failure, Told};
 pub use request::{Command, Head, HeadError, Targets, Version};
 pub use settings::SpamdSettings;
+
+/// For a message that was announced room is made at once, but no more than this before it has come.
+const ANNOUNCED_BYTES_MAX: u64 = 1024 * 1024;
 
 /// What all connections share.
 pub struct SpamdContext {
@@ -65,67 +68,101 @@ pub async fn serve(
     workers: Workers,
     shutdown: watch::Receiver<bool>,
 ) {
-    let admission = context.admission.clone();
-    let connection = move |arrival| serve_connection(arrival, Arc::clone(&context));
-    service::accept("spamd", acceptor, workers, admission, shutdown, connection).await;
+    acceptor.defer_until_first_bytes();
+    let down = shutdown.clone();
+    let take = move |accepted: Accepted, peer: Peer| {
+        let admitted = context.admission.admit(peer);
+        let (context, shutdown) = (Arc::clone(&context), shutdown.clone());
+        Some(async move {
+            let served = serve_connection(accepted, (peer, admitted), context, shutdown).await;
+            if let Err(error) = served {
+                note_broken(peer, &error);
+            }
+        })
+    };
+    service::on_every_worker("spamd", acceptor, &workers, down, take).await;
 }
 
-async fn serve_connection(arrival: Arrival, context: Arc<SpamdContext>) {
-    let Arrival {
+async fn serve_connection(
+    accepted: Accepted,
+    (peer, admitted): (Peer, Result<Admitted, Refusal>),
+    context: Arc<SpamdContext>,
+    shutdown: watch::Receiver<bool>,
+) -> io::Result<()> {
+    let (stream, client) = LateStream::open(accepted, peer).await?;
+    let (place, refusal) = match context.admission.behind(admitted, peer, client) {
+        Ok(place) => (Some(place), None),
+        Err(refusal) => (None, Some(refusal)),
+    };
+    let mut connection = Connection {
         stream,
-        peer,
-        admitted,
-        shutdown: _held_until_the_end,
-    } = arrival;
-    let connection = Connection {
-        stream,
-        peer,
+        peer: client,
         context,
+        _place: place,
+        _shutdown: shutdown,
     };
-    let answer = match &admitted {
-        Ok(_place) => connection.request().await,
-        Err(refusal) => Ok(Failure::temporary(&refusal.to_string()).bytes()),
+    let reply = match refusal {
+        None => connection.request().await?,
+        Some(refusal) => Reply::Now(Failure::temporary(&refusal.to_string()).bytes()),
     };
-    let written = match answer {
-        Ok(answer) => connection.write(&answer).await,
-        Err(error) => Err(error),
-    };
-    if let Err(error) = written {
-        tracing::debug!(target: "spamd", %peer, "the connection broke off: {error}");
+    match reply {
+        Reply::Now(answer) => connection.write(&answer).await,
+        Reply::Scanned(head, message) => {
+            connection.scan(head, message);
+            Ok(())
+        }
     }
 }
 
+fn note_broken(peer: Peer, error: &io::Error) {
+    tracing::debug!(target: "spamd", %peer, "the connection broke off: {error}");
+}
+
 struct Connection {
-    stream: Stream,
+    stream: LateStream,
     peer: Peer,
     context: Arc<SpamdContext>,
+    /// Its place among the connections.
+    _place: Option<Admitted>,
+    /// The listener ends after its connections.
+    _shutdown: watch::Receiver<bool>,
+}
+
+/// What is said to a request.
+enum Reply {
+    Now(Vec<u8>),
+    /// What the rules find in the message.
+    Scanned(Head, Arc<Message>),
 }
 
 impl Connection {
-    /// Reads the request and makes its answer.
-    async fn request(&self) -> io::Result<Vec<u8>> {
+    /// Reads the request, and answers it as far as that needs no judge.
+    async fn request(&mut self) -> io::Result<Reply> {
         let deadline = Instant::now() + self.context.settings.request_time_max.duration();
-        match self.answer(deadline).await {
-            Ok(answer) => Ok(answer),
-            Err(Broken::Told(failure)) => {
-                tracing::info!(target: "spamd", peer = %self.peer, "{}", failure.text);
-                Ok(failure.bytes())
-            }
+        match self.reply(deadline).await {
+            Ok(reply) => Ok(reply),
+            Err(Broken::Told(failure)) => Ok(Reply::Now(self.failed(&failure))),
             Err(Broken::Lost(error)) if error.kind() == io::ErrorKind::TimedOut => {
-                Ok(Failure::timeout("the request did not arrive in time").bytes())
+                let failure = Failure::timeout("the request did not arrive in time");
+                Ok(Reply::Now(failure.bytes()))
             }
             Err(Broken::Lost(error)) => Err(error),
         }
     }
 
-    async fn answer(&self, deadline: Instant) -> Result<Vec<u8>, Broken> {
+    fn failed(&self, failure: &Failure) -> Vec<u8> {
+        tracing::info!(target: "spamd", peer = %self.peer, "{}", failure.text);
+        failure.bytes()
+    }
+
+    async fn reply(&mut self, deadline: Instant) -> Result<Reply, Broken> {
         let mut input = BytesMut::new();
         let Some(head) = self.head(&mut input, deadline).await? else {
-            return Ok(Vec::new()); // connected, and said nothing
+            return Ok(Reply::Now(Vec::new())); // connected, and said nothing
         };
         match head.command {
-            Command::Ping => return Ok(answer::PONG.to_vec()),
-            Command::Skip => return Ok(Vec::new()),
+            Command::Ping => return Ok(Reply::Now(answer::PONG.to_vec())),
+            Command::Skip => return Ok(Reply::Now(Vec::new())),
             _ => {}
         }
         let body = self.body(&head, input, deadline).await?;
@@ -136,11 +173,17 @@ impl Connection {
         let message = Message::new(self.envelope(&head), None, Format::Mail, body);
         let message = Arc::new(message);
         if let Some(teaching) = teaching {
-            return self.tell(message, teaching).await;
+            return self.tell(message, teaching).await.map(Reply::Now);
+        }
+        let procedures = self.context.gateway.procedures();
+        if procedures.scope_for(Listener::Spamd, None, &[]).is_none() {
+            return Ok(Reply::Scanned(head, message));
         }
         let (report, is_spam, edits) = self.judge(&message).await?;
         let body = edit::apply(&message.body, &edits);
-        Ok(answer::of_report(&head, &report, is_spam, &body))
+        Ok(Reply::Now(answer::of_report(
+            &head, &report, is_spam, &body,
+        )))
     }
 
     /// What TELL asks for; `None` where only others' collections are meant, to which nothing is
@@ -192,7 +235,11 @@ impl Connection {
         }
     }
 
-    async fn head(&self, input: &mut BytesMut, deadline: Instant) -> Result<Option<Head>, Broken> {
+    async fn head(
+        &mut self,
+        input: &mut BytesMut,
+        deadline: Instant,
+    ) -> Result<Option<Head>, Broken> {
         let bytes_max = self.context.settings.head_max.as_usize();
         let mut ended = false;
         loop {
@@ -201,7 +248,7 @@ impl Connection {
                 Ok(None) => {}
                 Err(error) => return Err(Failure::protocol(&error.to_string()).into()),
             }
-            ended = wire::read(&self.stream, input, deadline).await? == 0;
+            ended = self.stream.read(input, deadline).await? == 0;
             if ended && input.is_empty() {
                 return Ok(None);
             }
@@ -210,7 +257,7 @@ impl Connection {
 
     /// The message: as many bytes as the head says, or all up to the end of the stream.
     async fn body(
-        &self,
+        &mut self,
         head: &Head,
         mut input: BytesMut,
         deadline: Instant,
@@ -224,9 +271,11 @@ impl Connection {
         if expected.is_some_and(|length| length > size_max.bytes()) {
             return Err(too_large());
         }
+        let announced = expected.unwrap_or(0).min(ANNOUNCED_BYTES_MAX) as usize;
+        input.reserve(announced.saturating_sub(input.len()));
         let is_short =
             |input: &BytesMut| expected.is_none_or(|length| (input.len() as u64) < length);
-        while is_short(&input) && wire::read(&self.stream, &mut input, deadline).await? > 0 {
+        while is_short(&input) && self.stream.read(&mut input, deadline).await? > 0 {
             if input.len() as u64 > size_max.bytes() {
                 return Err(too_large());
             }
@@ -243,46 +292,87 @@ impl Connection {
         Ok(input.freeze())
     }
 
-    /// What the rules found, whether it counts as spam, and what a scope changes of the message.
+    /// Has the judge thread that scans a message answer it too: nobody has to be woken for that.
+    fn scan(self, head: Head, message: Arc<Message>) {
+        let started = Instant::now();
+        let worker = Handle::current();
+        let context = Arc::clone(&self.context);
+        let scanned = Arc::clone(&message);
+        let then = move |report: Result<Report, CallError>| {
+            let answer = self.scanned(&head, &message, report, started);
+            let answer = answer.unwrap_or_else(|failure| self.failed(&failure));
+            self.write_from_anywhere(&answer, &worker);
+        };
+        context.gateway.procedures().scan_then(scanned, then);
+    }
+
+    fn scanned(
+        &self,
+        head: &Head,
+        message: &Message,
+        report: Result<Report, CallError>,
+        started: Instant,
+    ) -> Result<Vec<u8>, Failure> {
+        let report = report.map_err(|error| Failure::temporary(&error.to_string()))?;
+        let verdict = self.context.gateway.procedures().verdict_of(&report);
+        self.note(message, &verdict, started)?;
+        let body = edit::apply(&message.body, &verdict.edits);
+        Ok(answer::of_report(head, &report, report.is_spam(), &body))
+    }
+
+    /// What a scope says of a message: what the rules found, whether it counts as spam, and what is to be
+    /// changed.
     async fn judge(
         &self,
         message: &Arc<Message>,
     ) -> Result<(Arc<Report>, bool, Vec<Edit>), Broken> {
         let started = Instant::now();
         let procedures = self.context.gateway.procedures();
-        let scan = || async {
-            let scanned = procedures.scan(Arc::clone(message)).await;
-            scanned.map_err(|error: CallError| Failure::temporary(&error.to_string()))
+        let Answer {
+            verdict, report, ..
+        } = procedures.judge_and_report(message).await;
+        // A scope that runs the rules is not to run them twice: they learn from each scan.
+        let report = match report {
+            Some(report) => report,
+            None => {
+                let scanned = procedures.scan(Arc::clone(message)).await;
+                Arc::new(scanned.map_err(|error| Failure::temporary(&error.to_string()))?)
+            }
         };
-        let (report, verdict, is_spam) =
-            if procedures.scope_for(Listener::Spamd, None, &[]).is_some() {
-                let Answer {
-                    verdict, report, ..
-                } = procedures.judge_and_report(message).await;
-                // A scope that runs the rules is not to run them twice: they learn from each scan.
-                let report = match report {
-                    Some(report) => report,
-                    None => Arc::new(scan().await?),
-                };
-                let is_spam = !verdict.action.delivers();
-                (report, verdict, is_spam)
-            } else {
-                let report = scan().await?;
-                let verdict = procedures.verdict_of(&report);
-                let is_spam = report.is_spam();
-                (Arc::new(report), verdict, is_spam)
-            };
-        let gateway = &self.context.gateway;
-        gateway.note(message, &verdict, started.elapsed());
-        if verdict.action == Action::Defer {
-            return Err(Failure::temporary(&verdict.reason).into());
-        }
-        Ok((report, is_spam, verdict.edits))
+        self.note(message, &verdict, started)?;
+        Ok((report, !verdict.action.delivers(), verdict.edits))
     }
 
-    async fn write(&self, answer: &[u8]) -> io::Result<()> {
+    /// Notes what became of a message; an error where the client is to come again.
+    fn note(&self, message: &Message, verdict: &Verdict, started: Instant) -> Result<(), Failure> {
+        let gateway = &self.context.gateway;
+        gateway.note(message, verdict, started.elapsed());
+        if verdict.action == Action::Defer {
+            return Err(Failure::temporary(&verdict.reason));
+        }
+        Ok(())
+    }
+
+    /// Writes an answer on a thread that has no reactor; what the socket does not take at once is left to
+    /// the worker.
+    fn write_from_anywhere(mut self, answer: &[u8], worker: &Handle) {
+        match self.stream.write_now(answer) {
+            Ok([]) => {}
+            Ok(rest) => {
+                let rest = rest.to_vec();
+                worker.spawn(async move {
+                    if let Err(error) = self.write(&rest).await {
+                        note_broken(self.peer, &error);
+                    }
+                });
+            }
+            Err(error) => note_broken(self.peer, &error),
+        }
+    }
+
+    async fn write(&mut self, answer: &[u8]) -> io::Result<()> {
         let deadline = Instant::now() + self.context.settings.answer_time_max.duration();
-        wire::write(&self.stream, answer, deadline).await
+        self.stream.write(answer, deadline).await
     }
 }
 

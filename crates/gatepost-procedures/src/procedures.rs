@@ -2,6 +2,7 @@
 
 mod rebuild;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,6 +11,7 @@ use std::time::Instant;
 use arc_swap::ArcSwap;
 use gatepost_message::{Listener, Message, Verdict};
 use gatepost_rules::{Report, RuleSet, TeachError, Teaching};
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::builtin::{scan, verdict};
@@ -38,7 +40,7 @@ pub(crate) struct Inner {
     pub(crate) statistics: Statistics,
     pub(crate) host: Host,
     /// One rebuild at a time: a reload of the config and a changed Luau file may meet.
-    rebuilding: parking_lot::Mutex<()>,
+    rebuilding: Mutex<()>,
 }
 
 impl Inner {
@@ -49,7 +51,7 @@ impl Inner {
             pool,
             statistics,
             host,
-            rebuilding: parking_lot::Mutex::default(),
+            rebuilding: Mutex::default(),
         }
     }
 }
@@ -250,6 +252,33 @@ impl Procedures {
         });
         self.0.pool.submit(job).map_err(|_| CallError::Busy)?;
         answer.await.map_err(|_| CallError::Busy)
+    }
+
+    /// Runs the rules alone, and has the judge thread do with the report what follows, such as to answer: for
+    /// who is not to be woken for that. Where no judge has time, that is told at once, on this thread.
+    pub fn scan_then(
+        &self,
+        message: Arc<Message>,
+        then: impl FnOnce(Result<Report, CallError>) + Send + 'static,
+    ) {
+        let rules = Arc::clone(&self.0.set.load().rules);
+        // Whoever takes it first has it: the judge, or this thread if no judge will.
+        let then = Arc::new(Mutex::new(Some(then)));
+        let of_judge = Arc::clone(&then);
+        let job = Box::new(move || {
+            // A panic is a defect, but somebody waits for an answer nevertheless.
+            let scanned = catch_unwind(AssertUnwindSafe(|| scan(&rules, &message)));
+            let then = of_judge.lock().take();
+            if let Some(then) = then {
+                then(scanned.map_err(|_| CallError::Busy));
+            }
+        });
+        if self.0.pool.submit(job).is_err() {
+            let then = then.lock().take();
+            if let Some(then) = then {
+                then(Err(CallError::Busy));
+            }
+        }
     }
 
     /// Has the rules learn or forget a message; true if that changed anything, and it is on disk.
