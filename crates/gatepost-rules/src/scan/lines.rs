@@ -1,8 +1,15 @@
 //! The rules of one view that is a list of lines: body, rawbody, uri; and full, which is one line.
 
+use smallvec::SmallVec;
+
 use super::state::{RuleId, State};
-use super::table::{Table, Worth};
+use super::table::{Screened, Table, Worth};
 use crate::pattern::Pattern;
+use crate::screen::Owner;
+
+/// Lines are looked at together until there are so many bytes or lines of them.
+const BATCH_BYTES: usize = 64 * 1024;
+const BATCH_LINES: usize = 256;
 
 const SCREENED: Worth = Worth {
     patterns_min: 6,
@@ -52,31 +59,73 @@ impl LineRules {
 
     /// Runs all rules on lines that lie end to end in `text`.
     pub(crate) fn scan(&self, text: &[u8], ends: &[usize], state: &mut State) {
-        let mut line_start = 0;
-        for (line, &end) in ends.iter().enumerate() {
-            let content = text.get(line_start..end).unwrap_or_default();
-            line_start = end;
-            let in_time = self.table.screen(content, state, |state, owner, end| {
-                if let Some(rule) = self.rules.get(owner.pattern as usize)
-                    && !(line == 0 && rule.skips_first)
-                {
-                    let what = (rule.rule, &rule.pattern, rule.hits_max);
-                    state.candidate(what, content, owner, end);
-                }
-            });
-            if !in_time {
+        let mut start = 0;
+        let mut lines = ends.iter().map(|&end| {
+            let line = text.get(start..end).unwrap_or_default();
+            start = end;
+            line
+        });
+        let (mut batch, mut number): (SmallVec<[&[u8]; 32]>, _) = (SmallVec::new(), 0);
+        loop {
+            batch.clear();
+            let mut bytes = 0;
+            while bytes < BATCH_BYTES
+                && batch.len() < BATCH_LINES
+                && let Some(line) = lines.next()
+            {
+                bytes += line.len();
+                batch.push(line);
+            }
+            if batch.is_empty() {
+                return;
+            }
+            if !self.scan_lines(number, &batch, state) {
                 for rule in &self.rules {
                     state.limit(rule.rule);
                 }
                 return;
             }
-            for index in self.table.others(content) {
-                if let Some(rule) = self.rules.get(index as usize)
-                    && !(line == 0 && rule.skips_first)
+            number += batch.len();
+        }
+    }
+
+    /// Runs all rules on lines, of which the first has this number. False if the time was over.
+    fn scan_lines(&self, number: usize, lines: &[&[u8]], state: &mut State) -> bool {
+        let ends = match self.table.screen_together(lines, state) {
+            Screened::Ends(ends) => Some(ends),
+            Screened::OneByOne => None,
+            Screened::OutOfTime => return false,
+        };
+        let mut ends = ends.as_deref();
+        for (of_batch, line) in (0u32..).zip(lines) {
+            let is_first = number == 0 && of_batch == 0;
+            let candidate = |state: &mut State, owner: Owner, end: usize| {
+                if let Some(rule) = self.rules.get(owner.pattern as usize)
+                    && !(is_first && rule.skips_first)
                 {
-                    state.count_up_to(rule.rule, &rule.pattern, content, rule.hits_max);
+                    let what = (rule.rule, &rule.pattern, rule.hits_max);
+                    state.candidate(what, line, owner, end);
+                }
+            };
+            if let Some(left) = &mut ends {
+                state.begin_text();
+                while let Some((end, rest)) = left.split_first()
+                    && end.text == of_batch
+                {
+                    candidate(state, end.owner, end.end as usize);
+                    *left = rest;
+                }
+            } else if !self.table.screen(line, state, candidate) {
+                return false;
+            }
+            for index in self.table.others(line) {
+                if let Some(rule) = self.rules.get(index as usize)
+                    && !(is_first && rule.skips_first)
+                {
+                    state.count_up_to(rule.rule, &rule.pattern, line, rule.hits_max);
                 }
             }
         }
+        true
     }
 }

@@ -8,6 +8,7 @@
 //! How the table is laid out, so that a byte costs two loads, is told in [`table`].
 
 mod table;
+mod together;
 
 use std::sync::Arc;
 
@@ -18,6 +19,11 @@ use parking_lot::Mutex;
 use self::table::{ENDS, NOWHERE, State, Table, UNKNOWN};
 use super::openings::Openings;
 use super::positions::{Builder, Owner, Position, Positions};
+
+pub(crate) use self::together::End;
+
+/// The state in the middle of a text in which no fragment has begun.
+const MIDDLE: u32 = 1;
 
 /// A new table has room for one state of so many positions, and for as many as this at least: mail leads
 /// to more of the former, and each growth copies all rows.
@@ -84,19 +90,20 @@ impl Automaton {
             table: ArcSwap::from_pointee(table),
             growth: Mutex::default(),
         };
-        Self::add_first_state(&automaton.table.load(), &mut automaton.growth.lock());
+        Self::add_first_states(&automaton.table.load(), &mut automaton.growth.lock());
         automaton
     }
 
-    /// State 0 is before the first byte of a text.
-    fn add_first_state(table: &Table, growth: &mut Growth) {
+    /// State 0 is before the first byte of a text, and 1 in its middle.
+    fn add_first_states(table: &Table, growth: &mut Growth) {
         growth.numbers.clear();
+        growth.numbers.insert(Arc::new([]), MIDDLE);
         growth.steps = 0;
-        let state = State {
-            positions: Arc::new([]),
-            owners: Box::default(),
-        };
-        if let Some(place) = table.states.first() {
+        for place in table.states.iter().take(2) {
+            let state = State {
+                positions: Arc::new([]),
+                owners: Box::default(),
+            };
             let _ = place.set(Arc::new(state));
         }
     }
@@ -208,7 +215,7 @@ impl Automaton {
             table.grown((table.states.len() * GROWTH).min(STATES_MAX))
         } else {
             let empty = new_table(&self.positions);
-            Self::add_first_state(&empty, growth);
+            Self::add_first_states(&empty, growth);
             empty
         };
         let next = Arc::new(next);

@@ -22,7 +22,7 @@ mod sample;
 mod weight;
 mod widen;
 
-pub(crate) use automaton::{Automaton, Visitor};
+pub(crate) use automaton::{Automaton, End, Visitor};
 pub(crate) use beginnings::{Beginnings, BeginningsReader};
 pub(crate) use frequency::chance;
 pub(crate) use openings::Openings;
@@ -36,6 +36,7 @@ pub(crate) use widen::widen;
 mod tests {
     use super::*;
     use crate::pattern::Pattern;
+    use proptest::prelude::*;
 
     /// Each owner with the end of its fragment.
     #[derive(Default)]
@@ -164,6 +165,68 @@ mod tests {
             .collect();
         assert_eq!(all, [(2, 4), (0, 9), (1, 9)]);
         assert!(found(&automaton, b"yxx v").is_empty());
+    }
+
+    /// What is told of texts that are read together, as [`found`] tells it; `None` where they are not.
+    fn found_together(automaton: &Automaton, texts: &[&[u8]]) -> Option<Vec<Vec<(Owner, usize)>>> {
+        let mut ends = Vec::new();
+        let is_done = automaton.search_together(texts, &mut || true, &mut ends);
+        let mut all = vec![Vec::new(); texts.len()];
+        for end in &ends {
+            all[end.text as usize].push((end.owner, end.end as usize));
+        }
+        assert!(ends.is_sorted_by_key(|end| (end.text, end.end)));
+        is_done.unwrap().then_some(all)
+    }
+
+    proptest! {
+        /// Pieces, their joints and the order of what they find show nowhere.
+        #[test]
+        fn texts_read_together_are_found_to_hold_the_same(
+            texts in prop::collection::vec("[ab x1]{0,400}", 1..6),
+            times in 1..8_usize,
+        ) {
+            let automaton = screen(&[
+                "/aab/", "/b[ab]{6}x/", "/x1+x/", "/^a ?b1/", "/1 {3,40}b/", "/ab1|ba1|xx1/", "/x[ab]*1/",
+            ]);
+            let texts: Vec<String> = texts.iter().map(|text| text.repeat(times)).collect();
+            let texts: Vec<&[u8]> = texts.iter().map(String::as_bytes).collect();
+            let expected: Vec<_> = texts.iter().map(|text| found(&automaton, text)).collect();
+            // The table may have to grow for what pieces begin with.
+            let together = (0..8).find_map(|_| found_together(&automaton, &texts));
+            let count: usize = expected.iter().map(Vec::len).sum();
+            prop_assert_eq!(together.is_some(), count <= 4096);
+            if let Some(together) = together {
+                prop_assert_eq!(together, expected);
+            }
+        }
+    }
+
+    #[test]
+    fn texts_are_read_one_by_one_where_reading_together_does_not_do() {
+        // The table grows on the way.
+        let automaton = screen(&["/b[ab]{12}x/", "/aab/"]);
+        let mut random = 1u64;
+        let text = std::iter::repeat_with(|| {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            b"ab"[(random >> 63) as usize]
+        });
+        let text: Vec<u8> = text.take(2_000).collect();
+        assert_eq!(found_together(&automaton, &[&text]), None);
+        // All fragments stand at the start.
+        let automaton = screen(&["/^aab/"]);
+        assert_eq!(found_together(&automaton, &[&text]), None);
+        // The ends are too many.
+        let automaton = screen(&["/aab/"]);
+        let many = b"aab".repeat(5_000);
+        assert_eq!(found(&automaton, &many).len(), 5_000);
+        assert_eq!(found_together(&automaton, &[&many]), None);
+        assert_eq!(
+            found_together(&automaton, &[&many[..9_000]]).map(|all| all[0].len()),
+            Some(3_000)
+        );
     }
 
     /// Beyond its bound the table begins anew; all threads go on with what they had.

@@ -40,7 +40,7 @@ const EMPTY: u64 = u64::MAX;
 pub(super) struct Table {
     /// Where each class leads from each of the first states: a state (see [`Table::named`]), with
     /// [`ENDS`] and [`NOWHERE`].
-    rows: Box<[AtomicU32]>,
+    pub(super) rows: Box<[AtomicU32]>,
     /// Where the first row begins: rows begin where cache lines do.
     first_row: u32,
     /// Places in a row.

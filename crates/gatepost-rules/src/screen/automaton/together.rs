@@ -1,0 +1,310 @@
+//! Reading several texts at once, a block of each in turn.
+//!
+//! A step needs the step before it: the processor waits for a row to come from the cache before it knows
+//! where the next byte is to be looked up. Steps of different texts need nothing of each other, so it can
+//! wait for four of them at a time. A long text is cut into pieces that are read like texts of their own.
+//!
+//! A piece within a text begins as if nothing stood before it, so fragments that began in the piece before
+//! it are missed at first. From where the state is the one that the piece before it leads to, all that
+//! follows is the same, and that is soon: most fragments are lost within a few bytes. The first states of such a
+//! piece are remembered; afterwards the piece before it is read on until it meets them ([`Reading::join`]).
+//!
+//! Invariant: what is told is what [`Automaton::search`] tells, in the same order.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use arc_swap::Guard;
+use smallvec::SmallVec;
+
+use super::table::{ENDS, NOWHERE, Table, UNKNOWN};
+use super::{Automaton, MIDDLE, Stopped};
+use crate::screen::positions::Owner;
+
+/// Texts that are read at a time: more of them need more registers than there are.
+const LANES: usize = 4;
+/// Bytes of each text that are read without a look at how many are left.
+const BLOCK_BYTES: usize = 16;
+/// A text is not cut into shorter pieces, and of a shorter one nobody waits for the others.
+const PIECE_BYTES_MIN: usize = if cfg!(test) { 24 } else { 256 };
+/// Longer pieces would leave the last of them to be read alone.
+const PIECE_BYTES_MAX: usize = 4096;
+/// States that are remembered of the beginning of a piece.
+const TRACE_BYTES: usize = 8;
+
+/// Ends that are kept, 1.5 MB: mail has some hundreds.
+const ENDS_MAX: usize = if cfg!(test) { 4096 } else { 64 * 1024 };
+
+/// Where a fragment ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct End {
+    /// The text's number.
+    pub(crate) text: u32,
+    /// Behind the fragment's last byte.
+    pub(crate) end: u32,
+    pub(crate) owner: Owner,
+}
+
+/// Why reading ends before its time.
+enum Interrupted {
+    Stopped,
+    /// The ends are too many to be kept, or states are named otherwise now.
+    OneByOne,
+}
+
+/// A text, or a part of it.
+struct Piece<'t> {
+    text: u32,
+    /// Where it begins in the text.
+    start: usize,
+    bytes: &'t [u8],
+    /// The state before the first byte; once it was read, the one after the last.
+    state: u32,
+    /// The states after each of the first bytes, of a piece within a text.
+    trace: SmallVec<[u32; TRACE_BYTES]>,
+    ends: Vec<End>,
+}
+
+/// A piece that is being read.
+struct Lane<'t> {
+    piece: usize,
+    bytes: &'t [u8],
+    state: u32,
+    /// The next byte leads to more than a row.
+    is_due: bool,
+}
+
+impl Automaton {
+    /// Whether texts of so many bytes in all are worth being read together.
+    pub(crate) fn is_worth(bytes: usize) -> bool {
+        bytes >= 2 * PIECE_BYTES_MIN
+    }
+
+    /// Adds all ends of fragments in texts, in the order of the texts and then of the ends. False where they
+    /// are to be searched one by one: there are too many ends to be kept, or the table was replaced.
+    pub(crate) fn search_together(
+        &self,
+        texts: &[&[u8]],
+        goes_on: &mut dyn FnMut() -> bool,
+        ends: &mut Vec<End>,
+    ) -> Result<bool, Stopped> {
+        if self.positions.are_anchored() {
+            return Ok(false);
+        }
+        let table = self.table.load();
+        let mut pieces = pieces(&table, texts);
+        let mut reading = Reading {
+            automaton: self,
+            table: &table,
+            goes_on,
+            ends_left: ENDS_MAX.saturating_sub(ends.len()),
+        };
+        match reading.read(&mut pieces) {
+            Ok(()) => {
+                ends.extend(pieces.iter().flat_map(|piece| &piece.ends));
+                Ok(true)
+            }
+            Err(Interrupted::OneByOne) => Ok(false),
+            Err(Interrupted::Stopped) => Err(Stopped),
+        }
+    }
+}
+
+/// Cuts texts so that there is something for each lane.
+fn pieces<'t>(table: &Table, texts: &[&'t [u8]]) -> Vec<Piece<'t>> {
+    let bytes: usize = texts.iter().map(|text| text.len()).sum();
+    let piece_bytes = (bytes / LANES).clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX);
+    let mut pieces = Vec::with_capacity(texts.len() + bytes / piece_bytes);
+    for (number, text) in (0..).zip(texts) {
+        let count = text.len().div_ceil(piece_bytes).max(1);
+        let mut start = 0;
+        for bytes in text.chunks(text.len().div_ceil(count).max(1)) {
+            pieces.push(Piece {
+                text: number,
+                start,
+                bytes,
+                state: table.named(if start == 0 { 0 } else { MIDDLE }),
+                trace: SmallVec::new(),
+                ends: Vec::new(),
+            });
+            start += bytes.len();
+        }
+    }
+    pieces
+}
+
+struct Reading<'r> {
+    automaton: &'r Automaton,
+    table: &'r Guard<Arc<Table>>,
+    goes_on: &'r mut dyn FnMut() -> bool,
+    ends_left: usize,
+}
+
+impl Reading<'_> {
+    fn read(&mut self, pieces: &mut [Piece<'_>]) -> Result<(), Interrupted> {
+        self.read_pieces(pieces)?;
+        for number in 1..pieces.len() {
+            if let Some(([.., before], [piece, ..])) = pieces.split_at_mut_checked(number)
+                && piece.start > 0
+            {
+                self.join(before, piece)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn read_pieces(&mut self, pieces: &mut [Piece<'_>]) -> Result<(), Interrupted> {
+        let mut lanes: SmallVec<[Lane<'_>; LANES]> = SmallVec::new();
+        let mut next = 0;
+        loop {
+            while lanes.len() < LANES
+                && let Some(piece) = pieces.get_mut(next)
+            {
+                let bytes = self.begin(piece)?;
+                let state = piece.state;
+                lanes.push(Lane {
+                    piece: next,
+                    bytes,
+                    state,
+                    is_due: false,
+                });
+                next += 1;
+            }
+            match &mut lanes[..] {
+                [] => return Ok(()),
+                [a] => self.read_blocks([a]),
+                [a, b] => self.read_blocks([a, b]),
+                [a, b, c] => self.read_blocks([a, b, c]),
+                [a, b, c, d, ..] => self.read_blocks([a, b, c, d]),
+            }
+            for lane in &mut lanes {
+                if let Some(piece) = pieces.get_mut(lane.piece) {
+                    if lane.is_due {
+                        self.step(lane, piece)?;
+                        lane.is_due = false;
+                    }
+                    if lane.bytes.len() < BLOCK_BYTES {
+                        while !lane.bytes.is_empty() {
+                            self.step(lane, piece)?;
+                        }
+                        piece.state = lane.state;
+                    }
+                }
+            }
+            lanes.retain(|lane| !lane.bytes.is_empty());
+        }
+    }
+
+    /// Reads the first bytes of a piece within a text, and remembers where they lead. Gives the rest.
+    fn begin<'t>(&mut self, piece: &mut Piece<'t>) -> Result<&'t [u8], Interrupted> {
+        let mut lane = Lane {
+            piece: 0,
+            bytes: piece.bytes,
+            state: piece.state,
+            is_due: false,
+        };
+        if piece.start > 0 {
+            while piece.trace.len() < TRACE_BYTES && !lane.bytes.is_empty() {
+                self.step(&mut lane, piece)?;
+                piece.trace.push(lane.state);
+            }
+            piece.state = lane.state;
+        }
+        Ok(lane.bytes)
+    }
+
+    /// Reads whole blocks of all lanes, up to a byte that leads to something in one of them.
+    fn read_blocks<const N: usize>(&self, lanes: [&mut Lane<'_>; N]) {
+        let class_of = &self.automaton.positions.class_of;
+        let rows = &*self.table.rows;
+        let mut places: [usize; N] = std::array::from_fn(|lane| lanes[lane].state as usize);
+        let blocks: [&[[u8; BLOCK_BYTES]]; N] =
+            std::array::from_fn(|lane| lanes[lane].bytes.as_chunks().0);
+        let count = blocks.iter().map(|blocks| blocks.len()).min().unwrap_or(0);
+        let (mut read, mut due) = (count * BLOCK_BYTES, [false; N]);
+        'blocks: for number in 0..count {
+            let block: [&[u8; BLOCK_BYTES]; N] = std::array::from_fn(|lane| &blocks[lane][number]);
+            for at in 0..BLOCK_BYTES {
+                let steps: [u32; N] = std::array::from_fn(|lane| {
+                    let class = class_of[usize::from(block[lane][at])];
+                    let step = rows.get(places[lane].wrapping_add(usize::from(class)));
+                    step.map_or(UNKNOWN, |step| step.load(Ordering::Acquire))
+                });
+                // Marks are the highest bits: where none has one, none does together.
+                if steps.iter().fold(0, |all, step| all | step) >= NOWHERE {
+                    read = number * BLOCK_BYTES + at;
+                    due = steps.map(|step| step >= NOWHERE);
+                    break 'blocks;
+                }
+                places = steps.map(|step| step as usize);
+            }
+        }
+        for ((lane, place), is_due) in lanes.into_iter().zip(places).zip(due) {
+            lane.bytes = lane.bytes.get(read..).unwrap_or_default();
+            lane.state = place as u32;
+            lane.is_due = is_due;
+        }
+    }
+
+    /// Reads one byte, if one is left.
+    fn step(&mut self, lane: &mut Lane<'_>, piece: &mut Piece<'_>) -> Result<(), Interrupted> {
+        let Some((&byte, rest)) = lane.bytes.split_first() else {
+            return Ok(());
+        };
+        let class = self.automaton.positions.class_of[usize::from(byte)];
+        let mut to = self.table.step(lane.state, class);
+        if to == UNKNOWN {
+            if !(self.goes_on)() {
+                return Err(Interrupted::Stopped);
+            }
+            let found = self.automaton.find_out(self.table, lane.state, class);
+            if !Arc::ptr_eq(&found.0, self.table) {
+                return Err(Interrupted::OneByOne);
+            }
+            to = found.1;
+        }
+        lane.state = to & !ENDS;
+        lane.bytes = rest;
+        if to & ENDS != 0 {
+            let text = piece.text;
+            let end = (piece.start + piece.bytes.len() - rest.len()) as u32;
+            let state = self.table.state(self.table.number(lane.state));
+            let owners = state.map_or(&[][..], |state| &state.owners);
+            let left = self.ends_left.checked_sub(owners.len());
+            self.ends_left = left.ok_or(Interrupted::OneByOne)?;
+            let ends = owners.iter().map(|&owner| End { text, end, owner });
+            piece.ends.extend(ends);
+        }
+        Ok(())
+    }
+
+    /// Reads on from the end of the piece before this one, until both are in the same state.
+    fn join(&mut self, before: &Piece<'_>, piece: &mut Piece<'_>) -> Result<(), Interrupted> {
+        let mut lane = Lane {
+            piece: 0,
+            bytes: piece.bytes,
+            state: before.state,
+            is_due: false,
+        };
+        let told = std::mem::take(&mut piece.ends);
+        let first = self.table.named(MIDDLE);
+        let trace = std::mem::take(&mut piece.trace);
+        let mut of_piece = std::iter::once(&first).chain(&trace);
+        let is_met = loop {
+            match of_piece.next() {
+                Some(&state) if lane.state == state => break true,
+                None if lane.bytes.is_empty() => break false,
+                _ => self.step(&mut lane, piece)?,
+            }
+        };
+        if is_met {
+            // An end is behind the byte that was read: those up to here are told again.
+            let read = piece.start + piece.bytes.len() - lane.bytes.len();
+            let left = told.into_iter().filter(|end| end.end as usize > read);
+            piece.ends.extend(left);
+        } else {
+            piece.state = lane.state;
+        }
+        Ok(())
+    }
+}
