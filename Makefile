@@ -56,8 +56,8 @@ $(CALL): $(shell find crates/gatepost-call/src -type f) Cargo.lock
 benchmarks: build ## Measure against the installed peers, and renew BENCHMARKS.md (25 min; SHORT=1: 10)
 	BENCH_GATEPOST_CALL=$(CURDIR)/$(CALL) benchmarks/measure
 
-dist: ## Build what is shipped: fat LTO, one codegen unit
-	$(CARGO) build --profile dist --locked -p gatepost
+dist: ## Build what is shipped: fat LTO, one codegen unit, guided by a profile (20 min)
+	@benchmarks/build-dist
 	$(CARGO) $(BUILD_CALL)
 
 clean: ## Remove what was built
