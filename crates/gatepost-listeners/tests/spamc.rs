@@ -265,6 +265,22 @@ async fn ask_bytes(address: SocketAddr, request: &[u8]) -> String {
     answer
 }
 
+/// What the socket does not take from the judge at once goes on at the worker.
+#[tokio::test]
+async fn a_long_answer_arrives_whole() {
+    let world = World::new();
+    let address = world.listen("spamd", "message_max = \"64MiB\"");
+    let message = format!("{HAM}{}", "a line of a long message\r\n".repeat(1_000_000));
+    let length = message.len();
+    let request = format!("PROCESS SPAMC/1.5\r\nContent-length: {length}\r\n\r\n{message}");
+    let answer = ask(address, &request).await;
+    assert!(answer.starts_with("SPAMD/1.1 0 EX_OK\r\n"));
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+    let announced = format!("Content-length: {}\r\n", body.len());
+    assert!(format!("{head}\r\n").contains(&announced), "{head}");
+    assert!(body.len() > length && body.ends_with("a line of a long message\r\n"));
+}
+
 /// Debian's spamc is built without zlib; this is what it would send.
 #[tokio::test]
 async fn a_message_may_be_compressed() {

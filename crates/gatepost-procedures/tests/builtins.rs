@@ -4,11 +4,12 @@ mod support;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
 use gatepost_message::{Action, edit};
-use gatepost_procedures::{DedupeSettings, Severity};
+use gatepost_procedures::{CallError, DedupeSettings, Severity};
 use gatepost_settings::{Bind, Period};
 use support::{PATIENCE, World, judge, mail, payload, until};
 
@@ -372,4 +373,36 @@ async fn the_status_is_mailed_on_its_schedule() {
         text.contains("last 24 hours") && text.contains("/spamcheck"),
         "{text}"
     );
+}
+
+#[test]
+fn a_judge_does_what_follows_a_scan_and_a_full_queue_is_told_at_once() {
+    let mut world = World::new();
+    world.configuration.procedures.judges = 1;
+    world.configuration.procedures.queue_max = 1;
+    let procedures = world.start();
+    let message = || Arc::new(mail("Subject: hello\r\n\r\nhello\r\n"));
+    let (told, heard) = channel();
+    let (end, ended) = channel::<()>();
+    let begun = told.clone();
+    procedures.scan_then(message(), move |report| {
+        let thread = thread::current().name().map(str::to_owned);
+        begun.send((thread, report.is_ok())).expect("awaited");
+        let _ = ended.recv();
+    });
+    let first = heard.recv_timeout(PATIENCE).expect("a judge has time");
+    assert_eq!(first, (Some("judge-0".to_owned()), true));
+    // One is scanned still, one waits.
+    let waiting = told.clone();
+    procedures.scan_then(message(), move |report| {
+        waiting.send((None, report.is_ok())).expect("awaited");
+    });
+    procedures.scan_then(message(), move |report| {
+        let is_busy = report.err() == Some(CallError::Busy);
+        told.send((None, !is_busy)).expect("awaited");
+    });
+    assert_eq!(heard.try_recv().ok(), Some((None, false)));
+    end.send(()).expect("it waits");
+    let second = heard.recv_timeout(PATIENCE).expect("the judge has time");
+    assert_eq!(second, (None, true));
 }
