@@ -332,12 +332,11 @@ impl Connection {
             verdict, report, ..
         } = procedures.judge_and_report(message).await;
         // A scope that runs the rules is not to run them twice: they learn from each scan.
-        let report = match report {
-            Some(report) => report,
-            None => {
-                let scanned = procedures.scan(Arc::clone(message)).await;
-                Arc::new(scanned.map_err(|error| Failure::temporary(&error.to_string()))?)
-            }
+        let report = if let Some(report) = report {
+            report
+        } else {
+            let scanned = procedures.scan(Arc::clone(message)).await;
+            Arc::new(scanned.map_err(|error| Failure::temporary(&error.to_string()))?)
         };
         self.note(message, &verdict, started)?;
         Ok((report, !verdict.action.delivers(), verdict.edits))

@@ -112,7 +112,7 @@ impl LineRules {
                 while let Some((end, rest)) = left.split_first()
                     && end.text == of_batch
                 {
-                    candidate(state, end.owner, end.end as usize);
+                    candidate(state, end.owner, end.place as usize);
                     *left = rest;
                 }
             } else if !self.table.screen(line, state, candidate) {

@@ -173,9 +173,9 @@ mod tests {
         let is_done = automaton.search_together(texts, &mut || true, &mut ends);
         let mut all = vec![Vec::new(); texts.len()];
         for end in &ends {
-            all[end.text as usize].push((end.owner, end.end as usize));
+            all[end.text as usize].push((end.owner, end.place as usize));
         }
-        assert!(ends.is_sorted_by_key(|end| (end.text, end.end)));
+        assert!(ends.is_sorted_by_key(|end| (end.text, end.place)));
         is_done.unwrap().then_some(all)
     }
 

@@ -41,7 +41,7 @@ pub(crate) struct End {
     /// The text's number.
     pub(crate) text: u32,
     /// Behind the fragment's last byte.
-    pub(crate) end: u32,
+    pub(crate) place: u32,
     pub(crate) owner: Owner,
 }
 
@@ -221,9 +221,10 @@ impl Reading<'_> {
         let blocks: [&[[u8; BLOCK_BYTES]]; N] =
             std::array::from_fn(|lane| lanes[lane].bytes.as_chunks().0);
         let count = blocks.iter().map(|blocks| blocks.len()).min().unwrap_or(0);
-        let (mut read, mut due) = (count * BLOCK_BYTES, [false; N]);
-        'blocks: for number in 0..count {
-            let block: [&[u8; BLOCK_BYTES]; N] = std::array::from_fn(|lane| &blocks[lane][number]);
+        let (mut read, mut due) = (0, [false; N]);
+        'blocks: while read < count * BLOCK_BYTES {
+            let block: [&[u8; BLOCK_BYTES]; N] =
+                std::array::from_fn(|lane| &blocks[lane][read / BLOCK_BYTES]);
             for at in 0..BLOCK_BYTES {
                 let steps: [u32; N] = std::array::from_fn(|lane| {
                     let class = class_of[usize::from(block[lane][at])];
@@ -232,12 +233,13 @@ impl Reading<'_> {
                 });
                 // Marks are the highest bits: where none has one, none does together.
                 if steps.iter().fold(0, |all, step| all | step) >= NOWHERE {
-                    read = number * BLOCK_BYTES + at;
+                    read += at;
                     due = steps.map(|step| step >= NOWHERE);
                     break 'blocks;
                 }
                 places = steps.map(|step| step as usize);
             }
+            read += BLOCK_BYTES;
         }
         for ((lane, place), is_due) in lanes.into_iter().zip(places).zip(due) {
             lane.bytes = lane.bytes.get(read..).unwrap_or_default();
@@ -267,12 +269,12 @@ impl Reading<'_> {
         lane.bytes = rest;
         if to & ENDS != 0 {
             let text = piece.text;
-            let end = (piece.start + piece.bytes.len() - rest.len()) as u32;
+            let place = (piece.start + piece.bytes.len() - rest.len()) as u32;
             let state = self.table.state(self.table.number(lane.state));
             let owners = state.map_or(&[][..], |state| &state.owners);
             let left = self.ends_left.checked_sub(owners.len());
             self.ends_left = left.ok_or(Interrupted::OneByOne)?;
-            let ends = owners.iter().map(|&owner| End { text, end, owner });
+            let ends = owners.iter().map(|&owner| End { text, place, owner });
             piece.ends.extend(ends);
         }
         Ok(())
@@ -300,7 +302,7 @@ impl Reading<'_> {
         if is_met {
             // An end is behind the byte that was read: those up to here are told again.
             let read = piece.start + piece.bytes.len() - lane.bytes.len();
-            let left = told.into_iter().filter(|end| end.end as usize > read);
+            let left = told.into_iter().filter(|end| end.place as usize > read);
             piece.ends.extend(left);
         } else {
             piece.state = lane.state;
