@@ -2,7 +2,6 @@
 
 mod rebuild;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +10,6 @@ use std::time::Instant;
 use arc_swap::ArcSwap;
 use gatepost_message::{Listener, Message, Verdict};
 use gatepost_rules::{Report, RuleSet, TeachError, Teaching};
-use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::builtin::{scan, verdict};
@@ -40,7 +38,7 @@ pub(crate) struct Inner {
     pub(crate) statistics: Statistics,
     pub(crate) host: Host,
     /// One rebuild at a time: a reload of the config and a changed Luau file may meet.
-    rebuilding: Mutex<()>,
+    rebuilding: parking_lot::Mutex<()>,
 }
 
 impl Inner {
@@ -51,7 +49,7 @@ impl Inner {
             pool,
             statistics,
             host,
-            rebuilding: Mutex::default(),
+            rebuilding: parking_lot::Mutex::default(),
         }
     }
 }
@@ -262,23 +260,13 @@ impl Procedures {
         then: impl FnOnce(Result<Report, CallError>) + Send + 'static,
     ) {
         let rules = Arc::clone(&self.0.set.load().rules);
-        // Whoever takes it first has it: the judge, or this thread if no judge will.
-        let then = Arc::new(Mutex::new(Some(then)));
-        let of_judge = Arc::clone(&then);
+        let then = Unanswered(Some(then));
         let job = Box::new(move || {
-            // A panic is a defect, but somebody waits for an answer nevertheless.
-            let scanned = catch_unwind(AssertUnwindSafe(|| scan(&rules, &message)));
-            let then = of_judge.lock().take();
-            if let Some(then) = then {
-                then(scanned.map_err(|_| CallError::Busy));
-            }
+            let report = scan(&rules, &message);
+            then.answer(Ok(report));
         });
-        if self.0.pool.submit(job).is_err() {
-            let then = then.lock().take();
-            if let Some(then) = then {
-                then(Err(CallError::Busy));
-            }
-        }
+        // A job that is refused is dropped, and what follows with it: that is told.
+        let _ = self.0.pool.submit(job);
     }
 
     /// Has the rules learn or forget a message; true if that changed anything, and it is on disk.
@@ -332,6 +320,26 @@ impl Procedures {
             return failed(BUSY);
         }
         answer.await.unwrap_or_else(|_| failed(BROKEN))
+    }
+}
+
+/// What follows a scan. Somebody waits for it: where it is dropped, since no judge has time or one broke off,
+/// it is told so.
+struct Unanswered<F: FnOnce(Result<Report, CallError>)>(Option<F>);
+
+impl<F: FnOnce(Result<Report, CallError>)> Unanswered<F> {
+    fn answer(mut self, report: Result<Report, CallError>) {
+        if let Some(then) = self.0.take() {
+            then(report);
+        }
+    }
+}
+
+impl<F: FnOnce(Result<Report, CallError>)> Drop for Unanswered<F> {
+    fn drop(&mut self) {
+        if let Some(then) = self.0.take() {
+            then(Err(CallError::Busy));
+        }
     }
 }
 
