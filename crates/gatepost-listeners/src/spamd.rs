@@ -5,35 +5,25 @@
 //! where a scope names this listener, its verdict decides what counts as spam, and the report is
 //! still the rules'.
 
-use std::io;
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
-use gatepost_message::{Action, Edit, Envelope, Format, Listener, Message, Peer, Verdict, edit};
-use gatepost_procedures::{Answer, CallError};
-use gatepost_rules::{Report, TeachError, Teaching};
-use tokio::runtime::Handle;
+use gatepost_message::Peer;
 use tokio::sync::watch;
-use tokio::time::Instant;
 
 use crate::acceptor::{Accepted, Acceptor};
-use crate::admission::{Admission, Admitted, Refusal};
+use crate::admission::Admission;
 use crate::gateway::Gateway;
-use crate::late::LateStream;
 use crate::service;
 use crate::workers::Workers;
 
 mod answer;
+mod connection;
 mod inflate;
 mod request;
 mod settings;
 
-use answer::{Failure, Told};
 pub use request::{Command, Head, HeadError, Targets, Version};
 pub use settings::SpamdSettings;
-
-/// For a message that was announced room is made at once, but no more than this before it has come.
-const ANNOUNCED_BYTES_MAX: u64 = 1024 * 1024;
 
 /// What all connections share.
 pub struct SpamdContext {
@@ -74,323 +64,11 @@ pub async fn serve(
         let admitted = context.admission.admit(peer);
         let (context, shutdown) = (Arc::clone(&context), shutdown.clone());
         Some(async move {
-            let served = serve_connection(accepted, (peer, admitted), context, shutdown).await;
+            let served = connection::serve(accepted, (peer, admitted), context, shutdown).await;
             if let Err(error) = served {
-                note_broken(peer, &error);
+                connection::note_broken(peer, &error);
             }
         })
     };
     service::on_every_worker("spamd", acceptor, &workers, down, take).await;
-}
-
-async fn serve_connection(
-    accepted: Accepted,
-    (peer, admitted): (Peer, Result<Admitted, Refusal>),
-    context: Arc<SpamdContext>,
-    shutdown: watch::Receiver<bool>,
-) -> io::Result<()> {
-    let (stream, client) = LateStream::open(accepted, peer).await?;
-    let (place, refusal) = match context.admission.behind(admitted, peer, client) {
-        Ok(place) => (Some(place), None),
-        Err(refusal) => (None, Some(refusal)),
-    };
-    let mut connection = Connection {
-        stream,
-        peer: client,
-        context,
-        _place: place,
-        _shutdown: shutdown,
-    };
-    let reply = match refusal {
-        None => connection.request().await?,
-        Some(refusal) => Reply::Now(Failure::temporary(&refusal.to_string()).bytes()),
-    };
-    match reply {
-        Reply::Now(answer) => connection.write(&answer).await,
-        Reply::Scanned(head, message) => {
-            connection.scan(head, message);
-            Ok(())
-        }
-    }
-}
-
-fn note_broken(peer: Peer, error: &io::Error) {
-    tracing::debug!(target: "spamd", %peer, "the connection broke off: {error}");
-}
-
-struct Connection {
-    stream: LateStream,
-    peer: Peer,
-    context: Arc<SpamdContext>,
-    /// Its place among the connections.
-    _place: Option<Admitted>,
-    /// The listener ends after its connections.
-    _shutdown: watch::Receiver<bool>,
-}
-
-/// What is said to a request.
-enum Reply {
-    Now(Vec<u8>),
-    /// What the rules find in the message.
-    Scanned(Head, Arc<Message>),
-}
-
-impl Connection {
-    /// Reads the request, and answers it as far as that needs no judge.
-    async fn request(&mut self) -> io::Result<Reply> {
-        let deadline = Instant::now() + self.context.settings.request_time_max.duration();
-        match self.reply(deadline).await {
-            Ok(reply) => Ok(reply),
-            Err(Broken::Told(failure)) => Ok(Reply::Now(self.failed(&failure))),
-            Err(Broken::Lost(error)) if error.kind() == io::ErrorKind::TimedOut => {
-                let failure = Failure::timeout("the request did not arrive in time");
-                Ok(Reply::Now(failure.bytes()))
-            }
-            Err(Broken::Lost(error)) => Err(error),
-        }
-    }
-
-    fn failed(&self, failure: &Failure) -> Vec<u8> {
-        tracing::info!(target: "spamd", peer = %self.peer, "{}", failure.text);
-        failure.bytes()
-    }
-
-    async fn reply(&mut self, deadline: Instant) -> Result<Reply, Broken> {
-        let mut input = BytesMut::new();
-        let Some(head) = self.head(&mut input, deadline).await? else {
-            return Ok(Reply::Now(Vec::new())); // connected, and said nothing
-        };
-        match head.command {
-            Command::Ping => return Ok(Reply::Now(answer::PONG.to_vec())),
-            Command::Skip => return Ok(Reply::Now(Vec::new())),
-            _ => {}
-        }
-        let body = self.body(&head, input, deadline).await?;
-        let teaching = match head.command {
-            Command::Tell => Some(self.teaching(&head)?),
-            _ => None,
-        };
-        let message = Message::new(self.envelope(&head), None, Format::Mail, body);
-        let message = Arc::new(message);
-        if let Some(teaching) = teaching {
-            return self.tell(message, teaching).await.map(Reply::Now);
-        }
-        let procedures = self.context.gateway.procedures();
-        if procedures.scope_for(Listener::Spamd, None, &[]).is_none() {
-            return Ok(Reply::Scanned(head, message));
-        }
-        let (report, is_spam, edits) = self.judge(&message).await?;
-        let body = edit::apply(&message.body, &edits);
-        Ok(Reply::Now(answer::of_report(
-            &head, &report, is_spam, &body,
-        )))
-    }
-
-    /// What TELL asks for; `None` where only others' collections are meant, to which nothing is
-    /// reported from here.
-    fn teaching(&self, head: &Head) -> Result<Option<Teaching>, Broken> {
-        if !self.context.settings.allow_tell {
-            return Err(Failure::unavailable("TELL is not allowed here").into());
-        }
-        if head.set.meets(head.remove) {
-            let reason = "Set and Remove name the same place";
-            return Err(Failure::protocol(reason).into());
-        }
-        match (head.set.local, head.remove.local, head.class) {
-            (true, _, Some(class)) => Ok(Some(Teaching::Learn(class))),
-            (true, _, None) => Err(Failure::protocol("Set needs a Message-class").into()),
-            (false, true, _) => Ok(Some(Teaching::Forget)),
-            (false, false, _) => Ok(None),
-        }
-    }
-
-    /// Teaches, and tells whether that changed anything once it is on disk.
-    async fn tell(
-        &self,
-        message: Arc<Message>,
-        teaching: Option<Teaching>,
-    ) -> Result<Vec<u8>, Broken> {
-        let Some(teaching) = teaching else {
-            return Ok(answer::of_tell(Told::Nothing));
-        };
-        let procedures = self.context.gateway.procedures();
-        let taught = procedures.teach(message, teaching).await;
-        let taught = taught.map_err(|error| Failure::temporary(&error.to_string()))?;
-        let changed = taught.map_err(|error| match error {
-            TeachError::Off => Failure::unavailable(&error.to_string()),
-            TeachError::NotKept(_) => Failure::temporary(&error.to_string()),
-        })?;
-        tracing::info!(target: "spamd", peer = %self.peer, changed, "told: {teaching:?}");
-        Ok(answer::of_tell(match (changed, teaching) {
-            (false, _) => Told::Nothing,
-            (true, Teaching::Learn(_)) => Told::Learned,
-            (true, Teaching::Forget) => Told::Forgotten,
-        }))
-    }
-
-    fn envelope(&self, head: &Head) -> Envelope {
-        Envelope {
-            user: head.user.clone(),
-            ..Envelope::new(Listener::Spamd, self.peer)
-        }
-    }
-
-    async fn head(
-        &mut self,
-        input: &mut BytesMut,
-        deadline: Instant,
-    ) -> Result<Option<Head>, Broken> {
-        let bytes_max = self.context.settings.head_max.as_usize();
-        let mut ended = false;
-        loop {
-            match Head::take(input, bytes_max, ended) {
-                Ok(Some(head)) => return Ok(Some(head)),
-                Ok(None) => {}
-                Err(error) => return Err(Failure::protocol(&error.to_string()).into()),
-            }
-            ended = self.stream.read(input, deadline).await? == 0;
-            if ended && input.is_empty() {
-                return Ok(None);
-            }
-        }
-    }
-
-    /// The message: as many bytes as the head says, or all up to the end of the stream.
-    async fn body(
-        &mut self,
-        head: &Head,
-        mut input: BytesMut,
-        deadline: Instant,
-    ) -> Result<Bytes, Broken> {
-        let size_max = self.context.settings.message_max;
-        let too_large = || {
-            let reason = format!("the message is larger than the {size_max} taken here");
-            Broken::from(Failure::protocol(&reason))
-        };
-        let expected = head.content_length;
-        if expected.is_some_and(|length| length > size_max.bytes()) {
-            return Err(too_large());
-        }
-        let announced = expected.unwrap_or(0).min(ANNOUNCED_BYTES_MAX) as usize;
-        input.reserve(announced.saturating_sub(input.len()));
-        let is_short =
-            |input: &BytesMut| expected.is_none_or(|length| (input.len() as u64) < length);
-        while is_short(&input) && self.stream.read(&mut input, deadline).await? > 0 {
-            if input.len() as u64 > size_max.bytes() {
-                return Err(too_large());
-            }
-        }
-        let got = input.len() as u64;
-        if let Some(length) = expected.filter(|length| *length != got) {
-            let reason = format!("Content-length is {length}, and {got} bytes came");
-            return Err(Failure::protocol(&reason).into());
-        }
-        if head.compressed {
-            return inflate::inflate(&input, size_max.as_usize())
-                .map_err(|error| Failure::protocol(&error.to_string()).into());
-        }
-        Ok(input.freeze())
-    }
-
-    /// Has the judge thread that scans a message answer it too: nobody has to be woken for that.
-    fn scan(self, head: Head, message: Arc<Message>) {
-        let started = Instant::now();
-        let worker = Handle::current();
-        let context = Arc::clone(&self.context);
-        let scanned = Arc::clone(&message);
-        let then = move |report: Result<Report, CallError>| {
-            let answer = self.scanned(&head, &message, report, started);
-            let answer = answer.unwrap_or_else(|failure| self.failed(&failure));
-            self.write_from_anywhere(&answer, &worker);
-        };
-        context.gateway.procedures().scan_then(scanned, then);
-    }
-
-    fn scanned(
-        &self,
-        head: &Head,
-        message: &Message,
-        report: Result<Report, CallError>,
-        started: Instant,
-    ) -> Result<Vec<u8>, Failure> {
-        let report = report.map_err(|error| Failure::temporary(&error.to_string()))?;
-        let verdict = self.context.gateway.procedures().verdict_of(&report);
-        self.note(message, &verdict, started)?;
-        let body = edit::apply(&message.body, &verdict.edits);
-        Ok(answer::of_report(head, &report, report.is_spam(), &body))
-    }
-
-    /// What a scope says of a message: what the rules found, whether it counts as spam, and what is to be
-    /// changed.
-    async fn judge(
-        &self,
-        message: &Arc<Message>,
-    ) -> Result<(Arc<Report>, bool, Vec<Edit>), Broken> {
-        let started = Instant::now();
-        let procedures = self.context.gateway.procedures();
-        let Answer {
-            verdict, report, ..
-        } = procedures.judge_and_report(message).await;
-        // A scope that runs the rules is not to run them twice: they learn from each scan.
-        let report = if let Some(report) = report {
-            report
-        } else {
-            let scanned = procedures.scan(Arc::clone(message)).await;
-            Arc::new(scanned.map_err(|error| Failure::temporary(&error.to_string()))?)
-        };
-        self.note(message, &verdict, started)?;
-        Ok((report, !verdict.action.delivers(), verdict.edits))
-    }
-
-    /// Notes what became of a message; an error where the client is to come again.
-    fn note(&self, message: &Message, verdict: &Verdict, started: Instant) -> Result<(), Failure> {
-        let gateway = &self.context.gateway;
-        gateway.note(message, verdict, started.elapsed());
-        if verdict.action == Action::Defer {
-            return Err(Failure::temporary(&verdict.reason));
-        }
-        Ok(())
-    }
-
-    /// Writes an answer on a thread that has no reactor; what the socket does not take at once is left to
-    /// the worker.
-    fn write_from_anywhere(mut self, answer: &[u8], worker: &Handle) {
-        match self.stream.write_now(answer) {
-            Ok([]) => {}
-            Ok(rest) => {
-                let rest = rest.to_vec();
-                worker.spawn(async move {
-                    if let Err(error) = self.write(&rest).await {
-                        note_broken(self.peer, &error);
-                    }
-                });
-            }
-            Err(error) => note_broken(self.peer, &error),
-        }
-    }
-
-    async fn write(&mut self, answer: &[u8]) -> io::Result<()> {
-        let deadline = Instant::now() + self.context.settings.answer_time_max.duration();
-        self.stream.write(answer, deadline).await
-    }
-}
-
-/// Why there is no answer of the usual kind.
-enum Broken {
-    /// The client is told.
-    Told(Failure),
-    /// Nobody is there to be told.
-    Lost(io::Error),
-}
-
-impl From<Failure> for Broken {
-    fn from(failure: Failure) -> Self {
-        Self::Told(failure)
-    }
-}
-
-impl From<io::Error> for Broken {
-    fn from(error: io::Error) -> Self {
-        Self::Lost(error)
-    }
 }
