@@ -65,11 +65,16 @@ struct Piece<'t> {
     ends: Vec<End>,
 }
 
-/// A piece that is being read.
-struct Lane<'t> {
-    piece: usize,
+/// Where reading has come to.
+struct Cursor<'t> {
     bytes: &'t [u8],
     state: u32,
+}
+
+/// A piece that is being read, one of several.
+struct Lane<'t> {
+    piece: usize,
+    cursor: Cursor<'t>,
     /// The next byte leads to more than a row.
     is_due: bool,
 }
@@ -160,12 +165,9 @@ impl Reading<'_> {
             while lanes.len() < LANES
                 && let Some(piece) = pieces.get_mut(next)
             {
-                let bytes = self.begin(piece)?;
-                let state = piece.state;
                 lanes.push(Lane {
                     piece: next,
-                    bytes,
-                    state,
+                    cursor: self.begin(piece)?,
                     is_due: false,
                 });
                 next += 1;
@@ -179,47 +181,44 @@ impl Reading<'_> {
             }
             for lane in &mut lanes {
                 if let Some(piece) = pieces.get_mut(lane.piece) {
+                    let cursor = &mut lane.cursor;
                     if lane.is_due {
-                        self.step(lane, piece)?;
+                        self.step(cursor, piece)?;
                         lane.is_due = false;
                     }
-                    if lane.bytes.len() < BLOCK_BYTES {
-                        while !lane.bytes.is_empty() {
-                            self.step(lane, piece)?;
+                    if cursor.bytes.len() < BLOCK_BYTES {
+                        while !cursor.bytes.is_empty() {
+                            self.step(cursor, piece)?;
                         }
-                        piece.state = lane.state;
+                        piece.state = cursor.state;
                     }
                 }
             }
-            lanes.retain(|lane| !lane.bytes.is_empty());
+            lanes.retain(|lane| !lane.cursor.bytes.is_empty());
         }
     }
 
-    /// Reads the first bytes of a piece within a text, and remembers where they lead. Gives the rest.
-    fn begin<'t>(&mut self, piece: &mut Piece<'t>) -> Result<&'t [u8], Interrupted> {
-        let mut lane = Lane {
-            piece: 0,
+    /// Reads the first bytes of a piece within a text, and remembers where they lead. Gives the place from
+    /// which to read on.
+    fn begin<'t>(&mut self, piece: &mut Piece<'t>) -> Result<Cursor<'t>, Interrupted> {
+        let mut cursor = Cursor {
             bytes: piece.bytes,
             state: piece.state,
-            is_due: false,
         };
-        if piece.start > 0 {
-            while piece.trace.len() < TRACE_BYTES && !lane.bytes.is_empty() {
-                self.step(&mut lane, piece)?;
-                piece.trace.push(lane.state);
-            }
-            piece.state = lane.state;
+        while piece.start > 0 && piece.trace.len() < TRACE_BYTES && !cursor.bytes.is_empty() {
+            self.step(&mut cursor, piece)?;
+            piece.trace.push(cursor.state);
         }
-        Ok(lane.bytes)
+        Ok(cursor)
     }
 
     /// Reads whole blocks of all lanes, up to a byte that leads to something in one of them.
     fn read_blocks<const N: usize>(&self, lanes: [&mut Lane<'_>; N]) {
         let class_of = &self.automaton.positions.class_of;
         let rows = &*self.table.rows;
-        let mut places: [usize; N] = std::array::from_fn(|lane| lanes[lane].state as usize);
+        let mut places: [usize; N] = std::array::from_fn(|lane| lanes[lane].cursor.state as usize);
         let blocks: [&[[u8; BLOCK_BYTES]]; N] =
-            std::array::from_fn(|lane| lanes[lane].bytes.as_chunks().0);
+            std::array::from_fn(|lane| lanes[lane].cursor.bytes.as_chunks().0);
         let count = blocks.iter().map(|blocks| blocks.len()).min().unwrap_or(0);
         let (mut read, mut due) = (0, [false; N]);
         'blocks: while read < count * BLOCK_BYTES {
@@ -242,35 +241,35 @@ impl Reading<'_> {
             read += BLOCK_BYTES;
         }
         for ((lane, place), is_due) in lanes.into_iter().zip(places).zip(due) {
-            lane.bytes = lane.bytes.get(read..).unwrap_or_default();
-            lane.state = place as u32;
+            lane.cursor.bytes = lane.cursor.bytes.get(read..).unwrap_or_default();
+            lane.cursor.state = place as u32;
             lane.is_due = is_due;
         }
     }
 
     /// Reads one byte, if one is left.
-    fn step(&mut self, lane: &mut Lane<'_>, piece: &mut Piece<'_>) -> Result<(), Interrupted> {
-        let Some((&byte, rest)) = lane.bytes.split_first() else {
+    fn step(&mut self, cursor: &mut Cursor<'_>, piece: &mut Piece<'_>) -> Result<(), Interrupted> {
+        let Some((&byte, rest)) = cursor.bytes.split_first() else {
             return Ok(());
         };
         let class = self.automaton.positions.class_of[usize::from(byte)];
-        let mut to = self.table.step(lane.state, class);
+        let mut to = self.table.step(cursor.state, class);
         if to == UNKNOWN {
             if !(self.goes_on)() {
                 return Err(Interrupted::Stopped);
             }
-            let found = self.automaton.find_out(self.table, lane.state, class);
+            let found = self.automaton.find_out(self.table, cursor.state, class);
             if !Arc::ptr_eq(&found.0, self.table) {
                 return Err(Interrupted::OneByOne);
             }
             to = found.1;
         }
-        lane.state = to & !ENDS;
-        lane.bytes = rest;
+        cursor.state = to & !ENDS;
+        cursor.bytes = rest;
         if to & ENDS != 0 {
             let text = piece.text;
             let place = (piece.start + piece.bytes.len() - rest.len()) as u32;
-            let state = self.table.state(self.table.number(lane.state));
+            let state = self.table.state(self.table.number(cursor.state));
             let owners = state.map_or(&[][..], |state| &state.owners);
             let left = self.ends_left.checked_sub(owners.len());
             self.ends_left = left.ok_or(Interrupted::OneByOne)?;
@@ -282,11 +281,9 @@ impl Reading<'_> {
 
     /// Reads on from the end of the piece before this one, until both are in the same state.
     fn join(&mut self, before: &Piece<'_>, piece: &mut Piece<'_>) -> Result<(), Interrupted> {
-        let mut lane = Lane {
-            piece: 0,
+        let mut cursor = Cursor {
             bytes: piece.bytes,
             state: before.state,
-            is_due: false,
         };
         let told = std::mem::take(&mut piece.ends);
         let first = self.table.named(MIDDLE);
@@ -294,18 +291,18 @@ impl Reading<'_> {
         let mut of_piece = std::iter::once(&first).chain(&trace);
         let is_met = loop {
             match of_piece.next() {
-                Some(&state) if lane.state == state => break true,
-                None if lane.bytes.is_empty() => break false,
-                _ => self.step(&mut lane, piece)?,
+                Some(&state) if cursor.state == state => break true,
+                None if cursor.bytes.is_empty() => break false,
+                _ => self.step(&mut cursor, piece)?,
             }
         };
         if is_met {
             // An end is behind the byte that was read: those up to here are told again.
-            let read = piece.start + piece.bytes.len() - lane.bytes.len();
+            let read = piece.start + piece.bytes.len() - cursor.bytes.len();
             let left = told.into_iter().filter(|end| end.place as usize > read);
             piece.ends.extend(left);
         } else {
-            piece.state = lane.state;
+            piece.state = cursor.state;
         }
         Ok(())
     }
