@@ -12,13 +12,15 @@ mod together;
 
 use std::sync::Arc;
 
+use std::hash::BuildHasher;
+
 use arc_swap::ArcSwap;
-use hashbrown::HashMap;
+use hashbrown::{DefaultHashBuilder, HashTable};
 use parking_lot::Mutex;
 
 use self::table::{ENDS, NOWHERE, State, Table, UNKNOWN};
 use super::openings::Openings;
-use super::positions::{Builder, Owner, Position, Positions};
+use super::positions::{Builder, Owner, Position, Positions, SomePositions};
 
 pub(crate) use self::together::End;
 
@@ -56,9 +58,39 @@ pub(crate) trait Visitor {
 /// What is needed to find out more.
 #[derive(Debug, Default)]
 struct Growth {
-    numbers: HashMap<Arc<[Position]>, u32>,
+    /// The states but for the first, each with the hash of its positions.
+    numbers: HashTable<(u64, u32)>,
+    hasher: DefaultHashBuilder,
     /// How many scattered steps the table holds.
     steps: usize,
+}
+
+impl Growth {
+    /// The state that stands for these positions.
+    fn number(&self, table: &Table, positions: &[Position]) -> Option<u32> {
+        let hash = self.hasher.hash_one(positions);
+        let is_same = |&(of, number): &(u64, u32)| {
+            of == hash
+                && table
+                    .state(number)
+                    .is_some_and(|state| state.positions[..] == *positions)
+        };
+        let known = self.numbers.find(hash, is_same);
+        known.map(|&(_, number)| number)
+    }
+
+    /// Adds a state to the table, which has room for it.
+    fn add(&mut self, table: &Table, state: State) -> u32 {
+        // State 0 is not among the numbers.
+        let number = self.numbers.len() as u32 + 1;
+        let hash = self.hasher.hash_one(&state.positions[..]);
+        self.numbers
+            .insert_unique(hash, (hash, number), |&(hash, _)| hash);
+        if let Some(place) = table.states.get(number as usize) {
+            let _ = place.set(Arc::new(state));
+        }
+        number
+    }
 }
 
 /// The visitor wanted no more.
@@ -97,15 +129,11 @@ impl Automaton {
     /// State 0 is before the first byte of a text, and 1 in its middle.
     fn add_first_states(table: &Table, growth: &mut Growth) {
         growth.numbers.clear();
-        growth.numbers.insert(Arc::new([]), MIDDLE);
         growth.steps = 0;
-        for place in table.states.iter().take(2) {
-            let state = State {
-                positions: Arc::new([]),
-                owners: Box::default(),
-            };
-            let _ = place.set(Arc::new(state));
+        if let Some(first) = table.states.first() {
+            let _ = first.set(Arc::default());
         }
+        growth.add(table, State::default());
     }
 
     /// Tells the visitor of each fragment in `text`, in order of their ends.
@@ -164,44 +192,34 @@ impl Automaton {
                 return (current, to);
             }
         }
-        let positions = from.map_or(&[][..], |state| &state.positions);
         let begins_here = number == 0 || self.begins_anywhere;
-        let positions = self
-            .positions
-            .step(positions, usize::from(class), begins_here);
-        let owners = self.positions.owners(&positions);
-        let leads_nowhere = self.positions.are_anchored() && !self.begins_anywhere;
-        let marks = match (owners.is_empty(), positions.is_empty()) {
-            (false, _) => ENDS,
-            (true, true) if leads_nowhere => NOWHERE,
-            (true, _) => 0,
-        };
+        let from = from.map_or(&[][..], |state| &state.positions);
+        let positions = self.positions.step(from, usize::from(class), begins_here);
         current = self.with_room(current, &mut growth);
-        let known = if positions.is_empty() && self.begins_anywhere {
-            // The next byte begins what it would begin at the start.
-            Some(0)
-        } else {
-            growth.numbers.get(&positions[..]).copied()
-        };
-        let next = known.unwrap_or_else(|| {
-            // State 0 is not among the numbers.
-            let number = growth.numbers.len() as u32 + 1;
-            let positions: Arc<[Position]> = positions.into();
-            if let Some(place) = current.states.get(number as usize) {
-                let _ = place.set(Arc::new(State {
-                    positions: Arc::clone(&positions),
-                    owners: owners.into(),
-                }));
-            }
-            growth.numbers.insert(positions, number);
-            number
-        });
+        let (next, marks) = self.state(&current, &mut growth, positions);
         let to = current.named(next) | marks;
         if is_known(&current) && current.insert(current.named(number), class, to) {
             growth.steps += 1;
         }
         drop(growth);
         (current, to)
+    }
+
+    /// The number of the state that stands for some positions, and how steps that lead there are marked.
+    fn state(&self, table: &Table, growth: &mut Growth, positions: SomePositions) -> (u32, u32) {
+        if positions.is_empty() {
+            let leads_nowhere = self.positions.are_anchored() && !self.begins_anywhere;
+            // Where anything begins anywhere, the next byte begins what it would begin at the start.
+            let number = if self.begins_anywhere { 0 } else { MIDDLE };
+            return (number, if leads_nowhere { NOWHERE } else { 0 });
+        }
+        let number = growth.number(table, &positions).unwrap_or_else(|| {
+            let owners = self.positions.owners(&positions);
+            growth.add(table, State { positions, owners })
+        });
+        let is_end = |state: &Arc<State>| !state.owners.is_empty();
+        let ends = table.state(number).is_some_and(is_end);
+        (number, if ends { ENDS } else { 0 })
     }
 
     /// The table, or a new one if it has no room for one more state or step.

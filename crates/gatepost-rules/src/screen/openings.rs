@@ -107,7 +107,7 @@ impl ChanceOfClasses {
                 break;
             }
             let follow = at.iter().flat_map(|&position| positions.follow(position));
-            at = in_order(follow.copied().collect());
+            at = in_order(follow.collect());
         }
         self.with_chance(sets)
     }

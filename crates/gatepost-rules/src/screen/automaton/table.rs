@@ -15,7 +15,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::super::positions::{Owner, Position};
+use super::super::positions::{Owner, SomePositions};
 
 /// States that have a row.
 const ROWS_MAX: usize = if cfg!(test) { 64 } else { 2048 };
@@ -55,9 +55,9 @@ pub(super) struct Table {
 }
 
 /// What a state stands for.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct State {
-    pub(super) positions: Arc<[Position]>,
+    pub(super) positions: SomePositions,
     pub(super) owners: Box<[Owner]>,
 }
 
