@@ -20,9 +20,10 @@ use super::answer::{self, Failure, Told};
 use super::inflate;
 use super::request::{Command, Head};
 
-/// For a message that was announced room is made at once, but no more than this before it has come: who
-/// announces much and sends nothing shall not hold more.
-const ANNOUNCED_BYTES_MAX: u64 = 64 * 1024;
+/// For a message that was announced room is made at once, but no more than this before it has come, and
+/// then so many times what has: who announces much and sends little shall not hold more.
+const ANNOUNCED_BYTES_MAX: usize = 64 * 1024;
+const ANNOUNCED_PER_BYTE_MAX: usize = 8;
 
 pub(super) async fn serve(
     accepted: Accepted,
@@ -212,11 +213,13 @@ impl Connection {
         if expected.is_some_and(|length| length > size_max.bytes()) {
             return Err(too_large());
         }
-        let announced = expected.unwrap_or(0).min(ANNOUNCED_BYTES_MAX) as usize;
-        input.reserve(announced.saturating_sub(input.len()));
         let is_short =
             |input: &BytesMut| expected.is_none_or(|length| (input.len() as u64) < length);
-        while is_short(&input) && self.stream.read(&mut input, deadline).await? > 0 {
+        while is_short(&input) {
+            reserve_ahead(&mut input, expected);
+            if self.stream.read(&mut input, deadline).await? == 0 {
+                break;
+            }
             if input.len() as u64 > size_max.bytes() {
                 return Err(too_large());
             }
@@ -314,6 +317,14 @@ impl Connection {
         let deadline = Instant::now() + self.context.settings.answer_time_max.duration();
         self.stream.write(answer, deadline).await
     }
+}
+
+/// Makes room for what is announced and has not come, once and not each time that a part comes.
+fn reserve_ahead(input: &mut BytesMut, announced: Option<u64>) {
+    let most = ANNOUNCED_BYTES_MAX.max(input.len().saturating_mul(ANNOUNCED_PER_BYTE_MAX));
+    let announced = announced.and_then(|length| usize::try_from(length).ok());
+    let wanted = announced.unwrap_or(0).min(most);
+    input.reserve(wanted.saturating_sub(input.len()));
 }
 
 /// Why there is no answer of the usual kind.

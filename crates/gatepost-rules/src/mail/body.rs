@@ -91,7 +91,7 @@ pub(crate) fn part_text<'a>(
     })
 }
 
-/// The lines of a `body` view: the subject, then the texts of all parts with white space collapsed, a
+/// The lines of a `body` view: the subject, which ends with a line feed or is empty, then the texts of all parts with white space collapsed, a
 /// line a paragraph.
 pub(crate) fn body_lines<'a>(
     subject: &[u8],
@@ -100,10 +100,8 @@ pub(crate) fn body_lines<'a>(
 ) -> Lines {
     let parts: Vec<Option<PartText<'_>>> = parts.collect();
     let characters = parts.iter().flatten().any(|part| part.characters);
-    let mut text = Collapser::new(
-        parts.iter().flatten().map(|part| part.text.len()).sum(),
-        characters,
-    );
+    let length = parts.iter().flatten().map(|part| part.text.len()).sum();
+    let mut text = Collapser::after(subject, length, characters);
     for part in &parts {
         if !text.is_untouched() {
             text.push("\n");
@@ -112,12 +110,10 @@ pub(crate) fn body_lines<'a>(
             text.push(cut(&part.text, part_length_max));
         }
     }
-    let mut lines = Lines::with_capacity(subject.len() + text.len());
-    let text = text.finish();
     // The subject ends its line, so that the first paragraph starts one.
-    push_short_lines(subject, &mut lines);
-    push_short_lines(&text, &mut lines);
-    lines
+    let text = text.finish();
+    let ends = short_lines(&text);
+    Lines::cut(text, ends)
 }
 
 /// Cuts a text at its limit, in characters, or a little after it at the end of a line or word.
@@ -147,19 +143,22 @@ fn nth_character(text: &str, count: usize) -> Option<usize> {
     text.char_indices().nth(count).map(|(at, _)| at)
 }
 
-/// Adds the lines of `text`, breaking long ones after a blank.
-fn push_short_lines(text: &[u8], lines: &mut Lines) {
+/// Where the lines of `text` end, of which long ones are broken after a blank.
+fn short_lines(text: &[u8]) -> Vec<usize> {
+    let (mut ends, mut end) = (Vec::new(), 0);
     for line in super::ascii::lines(text) {
         let mut rest = line;
         while rest.len() > LINE_LENGTH_MAX {
             let window = rest.get(..=LINE_LENGTH_MAX).unwrap_or_default();
             let length = memchr::memrchr(b' ', window).map_or(LINE_LENGTH_MAX, |at| at + 1);
-            let (head, tail) = rest.split_at(length);
-            lines.push(head);
-            rest = tail;
+            end += length;
+            ends.push(end);
+            rest = rest.get(length..).unwrap_or_default();
         }
-        lines.push(rest);
+        end += rest.len();
+        ends.push(end);
     }
+    ends
 }
 
 /// The chunks of a `rawbody` view: decoded text parts as they are.

@@ -11,12 +11,10 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// No line yet, with room for `length` bytes.
-    pub(crate) fn with_capacity(length: usize) -> Self {
-        Self {
-            text: Vec::with_capacity(length),
-            ends: Vec::new(),
-        }
+    /// Cuts a text at ends that rise to its length.
+    pub(crate) fn cut(text: Vec<u8>, ends: Vec<usize>) -> Self {
+        debug_assert!(ends.is_sorted() && ends.last().copied().unwrap_or(0) == text.len());
+        Self { text, ends }
     }
 
     /// Makes room for `length` more bytes.

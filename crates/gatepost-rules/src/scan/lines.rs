@@ -5,10 +5,10 @@ use smallvec::SmallVec;
 use super::state::{RuleId, State};
 use super::table::{Screened, Table, Worth};
 use crate::pattern::Pattern;
-use crate::screen::Owner;
+use crate::screen::{End, Owner};
 
 /// Lines are looked at together until there are so many bytes or lines of them.
-const BATCH_BYTES: usize = 64 * 1024;
+const BATCH_BYTES: usize = 16 * 1024;
 const BATCH_LINES: usize = 256;
 
 const SCREENED: Worth = Worth {
@@ -96,7 +96,9 @@ impl LineRules {
             Screened::OneByOne => None,
             Screened::OutOfTime => return false,
         };
-        let mut ends = ends.as_deref();
+        let mut left: Option<SmallVec<[&[End]; 2]>> = ends
+            .as_ref()
+            .map(|screens| screens.iter().map(Vec::as_slice).collect());
         for (of_batch, line) in (0u32..).zip(lines) {
             let is_first = number == 0 && of_batch == 0;
             let candidate = |state: &mut State, owner: Owner, end: usize| {
@@ -107,13 +109,15 @@ impl LineRules {
                     state.candidate(what, line, owner, end);
                 }
             };
-            if let Some(left) = &mut ends {
+            if let Some(screens) = &mut left {
                 state.begin_text();
-                while let Some((end, rest)) = left.split_first()
-                    && end.text == of_batch
-                {
-                    candidate(state, end.owner, end.place as usize);
-                    *left = rest;
+                for ends in screens {
+                    while let Some((end, rest)) = ends.split_first()
+                        && end.text == of_batch
+                    {
+                        candidate(state, end.owner, end.place as usize);
+                        *ends = rest;
+                    }
                 }
             } else if !self.table.screen(line, state, candidate) {
                 return false;

@@ -1,5 +1,7 @@
 //! Patterns that look at the same kind of text: those that can be screened, and the others.
 
+use smallvec::SmallVec;
+
 use super::state::State;
 use crate::pattern::Pattern;
 use crate::screen::{
@@ -97,8 +99,8 @@ impl Table {
 
 /// What came of looking at several texts together.
 pub(crate) enum Screened {
-    /// Where screened patterns may match, text by text.
-    Ends(Vec<End>),
+    /// Where screened patterns may match, text by text; a list for each screen.
+    Ends(SmallVec<[Vec<End>; 2]>),
     /// Each text is to be screened by itself.
     OneByOne,
     /// The time was over before the end.
@@ -112,19 +114,16 @@ impl Table {
         if !Automaton::is_worth(bytes) {
             return Screened::OneByOne;
         }
-        let mut ends = Vec::new();
+        let mut all = SmallVec::new();
         let mut goes_on = || !state.budget.is_spent(1);
         for screen in &self.screens {
-            match screen.search_together(texts, &mut goes_on, &mut ends) {
-                Ok(true) => {}
-                Ok(false) => return Screened::OneByOne,
+            match screen.search_together(texts, &mut goes_on) {
+                Ok(Some(ends)) => all.push(ends),
+                Ok(None) => return Screened::OneByOne,
                 Err(_stopped) => return Screened::OutOfTime,
             }
         }
-        if self.screens.len() > 1 {
-            ends.sort_by_key(|end| end.text);
-        }
-        Screened::Ends(ends)
+        Screened::Ends(all)
     }
 }
 

@@ -169,14 +169,13 @@ mod tests {
 
     /// What is told of texts that are read together, as [`found`] tells it; `None` where they are not.
     fn found_together(automaton: &Automaton, texts: &[&[u8]]) -> Option<Vec<Vec<(Owner, usize)>>> {
-        let mut ends = Vec::new();
-        let is_done = automaton.search_together(texts, &mut || true, &mut ends);
+        let ends = automaton.search_together(texts, &mut || true).unwrap()?;
         let mut all = vec![Vec::new(); texts.len()];
         for end in &ends {
             all[end.text as usize].push((end.owner, end.place as usize));
         }
         assert!(ends.is_sorted_by_key(|end| (end.text, end.place)));
-        is_done.unwrap().then_some(all)
+        Some(all)
     }
 
     proptest! {

@@ -4,6 +4,7 @@ mod doors;
 mod encryption;
 mod error;
 mod host;
+mod huge_pages;
 mod listening;
 mod logging;
 mod metrics;

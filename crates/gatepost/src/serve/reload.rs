@@ -19,6 +19,7 @@ use parking_lot::RwLock;
 use serde::Serialize;
 use tokio::sync::{mpsc, oneshot};
 
+use super::huge_pages;
 use crate::cli::ConfigSource;
 use crate::config::Config;
 use crate::learning::{Learner, Lessons};
@@ -34,7 +35,8 @@ pub(super) fn load_rules(
     learner: &Learner,
 ) -> (Arc<RuleSet>, Arc<[Problem]>) {
     let started = Instant::now();
-    let (rules, problems) = RuleSet::load(&settings.paths, settings);
+    let load = || RuleSet::load(&settings.paths, settings);
+    let (rules, problems) = huge_pages::used_while(load);
     let is_error = |problem: &&Problem| problem.severity == Severity::Error;
     for problem in problems.iter().filter(is_error).take(ERRORS_LOGGED) {
         tracing::warn!(target: "rules", "{problem}");
@@ -53,7 +55,7 @@ pub(super) fn load_rules(
 pub(super) fn warm_up(rules: Arc<RuleSet>) {
     let warm_up = move || {
         let started = Instant::now();
-        rules.warm_up();
+        huge_pages::used_while(|| rules.warm_up());
         let took = started.elapsed().as_millis();
         tracing::info!(target: "rules", "warmed up in {took} ms");
     };
@@ -155,7 +157,7 @@ impl Reloader<'_> {
         }
         if config.rules.warm_up && !only_checks {
             // Before they are swapped: until then messages meet the old ones, which are warm.
-            rules.warm_up();
+            huge_pages::used_while(|| rules.warm_up());
         }
         let before = self.procedures.rules();
         let told = |problems: &[gatepost_procedures::Problem]| -> Vec<String> {

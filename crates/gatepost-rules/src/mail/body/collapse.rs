@@ -22,9 +22,12 @@ struct Run {
 }
 
 impl Collapser {
-    pub(super) fn new(capacity: usize, characters: bool) -> Self {
+    /// Adds to a text that stays as it is; with room for `length` bytes more.
+    pub(super) fn after(text: &[u8], length: usize, characters: bool) -> Self {
+        let mut out = Vec::with_capacity(text.len() + length + 16);
+        out.extend_from_slice(text);
         Self {
-            out: Vec::with_capacity(capacity + 16),
+            out,
             characters,
             run: Run::default(),
             touched: false,
@@ -33,10 +36,6 @@ impl Collapser {
 
     pub(super) fn is_untouched(&self) -> bool {
         !self.touched
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.out.len()
     }
 
     pub(super) fn push(&mut self, text: &str) {

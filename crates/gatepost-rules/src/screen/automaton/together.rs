@@ -85,16 +85,15 @@ impl Automaton {
         bytes >= 2 * PIECE_BYTES_MIN
     }
 
-    /// Adds all ends of fragments in texts, in the order of the texts and then of the ends. False where they
+    /// All ends of fragments in texts, in the order of the texts and then of the ends. `None` where they
     /// are to be searched one by one: there are too many ends to be kept, or the table was replaced.
     pub(crate) fn search_together(
         &self,
         texts: &[&[u8]],
         goes_on: &mut dyn FnMut() -> bool,
-        ends: &mut Vec<End>,
-    ) -> Result<bool, Stopped> {
+    ) -> Result<Option<Vec<End>>, Stopped> {
         if self.positions.are_anchored() {
-            return Ok(false);
+            return Ok(None);
         }
         let table = self.table.load();
         let mut pieces = pieces(&table, texts);
@@ -102,14 +101,17 @@ impl Automaton {
             automaton: self,
             table: &table,
             goes_on,
-            ends_left: ENDS_MAX.saturating_sub(ends.len()),
+            ends_left: ENDS_MAX,
         };
         match reading.read(&mut pieces) {
             Ok(()) => {
+                // The sum is known, so one block of memory is taken; a growing list would take many.
+                let count = pieces.iter().map(|piece| piece.ends.len()).sum();
+                let mut ends = Vec::with_capacity(count);
                 ends.extend(pieces.iter().flat_map(|piece| &piece.ends));
-                Ok(true)
+                Ok(Some(ends))
             }
-            Err(Interrupted::OneByOne) => Ok(false),
+            Err(Interrupted::OneByOne) => Ok(None),
             Err(Interrupted::Stopped) => Err(Stopped),
         }
     }
