@@ -129,7 +129,8 @@ impl Table {
     }
 
     /// Reads on from `state` as long as steps lead from row to row and say no more than that. Gives the
-    /// class of the byte whose step does, and the step; `state` is then the one before that byte.
+    /// class of the byte whose step does, and the step; `state` is then the one before that byte, or behind
+    /// the last.
     #[inline]
     pub(super) fn read_on(
         &self,
@@ -153,6 +154,7 @@ impl Table {
             }
             row = to as usize;
         }
+        *state = row as u32;
         None
     }
 
