@@ -76,8 +76,6 @@ struct Lane<'t> {
     piece: usize,
     cursor: Cursor<'t>,
     is_running_up: bool,
-    /// The next byte leads to more than a row.
-    is_due: bool,
 }
 
 impl<'t> Lane<'t> {
@@ -94,7 +92,6 @@ impl<'t> Lane<'t> {
                 state: piece.first,
             },
             is_running_up,
-            is_due: false,
         }
     }
 }
@@ -196,80 +193,100 @@ impl Reading<'_> {
             }
             match &mut lanes[..] {
                 [] => return Ok(()),
-                [a] => self.read_blocks([a]),
-                [a, b] => self.read_blocks([a, b]),
-                [a, b, c] => self.read_blocks([a, b, c]),
-                [a, b, c, d, ..] => self.read_blocks([a, b, c, d]),
+                [a] => self.read_blocks([a], pieces)?,
+                [a, b] => self.read_blocks([a, b], pieces)?,
+                [a, b, c] => self.read_blocks([a, b, c], pieces)?,
+                [a, b, c, d, ..] => self.read_blocks([a, b, c, d], pieces)?,
             }
             for lane in &mut lanes {
-                if let Some(piece) = pieces.get_mut(lane.piece) {
-                    self.read_singly(lane, piece)?;
+                if lane.cursor.bytes.len() < BLOCK_BYTES
+                    && let Some(piece) = pieces.get_mut(lane.piece)
+                {
+                    self.read_rest(lane, piece)?;
                 }
             }
             lanes.retain(|lane| !lane.cursor.bytes.is_empty());
         }
     }
 
-    /// Reads of a lane what blocks leave over: a byte that is due, and a rest that is shorter than they.
-    fn read_singly<'t>(
+    /// Reads of a lane what is less than a block.
+    fn read_rest<'t>(
         &mut self,
         lane: &mut Lane<'t>,
         piece: &mut Piece<'t>,
     ) -> Result<(), Interrupted> {
         let cursor = &mut lane.cursor;
-        if lane.is_due {
-            lane.is_due = false;
-            self.step(cursor, piece)?;
-        }
-        if cursor.bytes.len() < BLOCK_BYTES {
-            self.read_alone(cursor, piece)?;
-            if lane.is_running_up {
-                lane.is_running_up = false;
-                piece.first = cursor.state;
-                // What ended in the run-up is told with the piece before.
-                self.ends_left += piece.ends.len();
-                piece.ends.clear();
-                cursor.bytes = piece.bytes;
-            } else {
-                piece.last = cursor.state;
-            }
+        self.read_alone(cursor, piece)?;
+        if lane.is_running_up {
+            lane.is_running_up = false;
+            piece.first = cursor.state;
+            // What ended in the run-up is told with the piece before.
+            self.ends_left += piece.ends.len();
+            piece.ends.clear();
+            cursor.bytes = piece.bytes;
+        } else {
+            piece.last = cursor.state;
         }
         Ok(())
     }
 
-    /// Reads whole blocks of all lanes, up to a byte that leads to something in one of them.
-    fn read_blocks<const N: usize>(&self, lanes: [&mut Lane<'_>; N]) {
+    /// Reads all lanes side by side, up to where one of them has no whole block left.
+    fn read_blocks<const N: usize>(
+        &mut self,
+        lanes: [&mut Lane<'_>; N],
+        pieces: &mut [Piece<'_>],
+    ) -> Result<(), Interrupted> {
         let class_of = &self.automaton.positions.class_of;
         let rows = &*self.table.rows;
-        let mut places: [usize; N] = std::array::from_fn(|lane| lanes[lane].cursor.state as usize);
+        let mut states: [u32; N] = std::array::from_fn(|lane| lanes[lane].cursor.state);
         let blocks: [&[[u8; BLOCK_BYTES]]; N] =
             std::array::from_fn(|lane| lanes[lane].cursor.bytes.as_chunks().0);
         let count = blocks.iter().map(|blocks| blocks.len()).min().unwrap_or(0);
-        let (mut read, mut due) = (0, [false; N]);
-        'blocks: while read < count * BLOCK_BYTES {
-            let block: [&[u8; BLOCK_BYTES]; N] =
-                std::array::from_fn(|lane| &blocks[lane][read / BLOCK_BYTES]);
+        for number in 0..count {
+            let block: [&[u8; BLOCK_BYTES]; N] = std::array::from_fn(|lane| &blocks[lane][number]);
             for at in 0..BLOCK_BYTES {
                 let steps: [u32; N] = std::array::from_fn(|lane| {
                     let class = class_of[usize::from(block[lane][at])];
-                    let step = rows.get(places[lane].wrapping_add(usize::from(class)));
+                    let step = rows.get(states[lane] as usize + usize::from(class));
                     step.map_or(UNKNOWN, |step| step.load(Ordering::Acquire))
                 });
                 // Marks are the highest bits: where none has one, none does together.
-                if steps.iter().fold(0, |all, step| all | step) >= NOWHERE {
-                    read += at;
-                    due = steps.map(|step| step >= NOWHERE);
-                    break 'blocks;
-                }
-                places = steps.map(|step| step as usize);
+                states = if steps.iter().fold(0, |all, step| all | step) < NOWHERE {
+                    steps
+                } else {
+                    let read = number * BLOCK_BYTES + at;
+                    self.arrive_together(&lanes, pieces, read, (states, steps))?
+                };
             }
-            read += BLOCK_BYTES;
         }
-        for ((lane, place), is_due) in lanes.into_iter().zip(places).zip(due) {
-            lane.cursor.bytes = lane.cursor.bytes.get(read..).unwrap_or_default();
-            lane.cursor.state = place as u32;
-            lane.is_due = is_due;
+        for (lane, state) in lanes.into_iter().zip(states) {
+            let left = lane.cursor.bytes.get(count * BLOCK_BYTES..);
+            lane.cursor.bytes = left.unwrap_or_default();
+            lane.cursor.state = state;
         }
+        Ok(())
+    }
+
+    /// Where one byte of each lane leads, of which one at least leads to more than a row.
+    #[inline(never)]
+    fn arrive_together<const N: usize>(
+        &mut self,
+        lanes: &[&mut Lane<'_>; N],
+        pieces: &mut [Piece<'_>],
+        read: usize,
+        (states, mut steps): ([u32; N], [u32; N]),
+    ) -> Result<[u32; N], Interrupted> {
+        for ((lane, state), step) in lanes.iter().zip(states).zip(&mut steps) {
+            if *step >= NOWHERE
+                && let Some(piece) = pieces.get_mut(lane.piece)
+            {
+                let bytes = lane.cursor.bytes.get(read..).unwrap_or_default();
+                let mut cursor = Cursor { bytes, state };
+                self.step(&mut cursor, piece)?;
+                *step = cursor.state;
+            }
+        }
+        Ok(steps)
     }
 
     /// Reads to the end of what is left.
