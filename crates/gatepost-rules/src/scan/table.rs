@@ -5,12 +5,13 @@ use smallvec::SmallVec;
 use super::state::State;
 use crate::pattern::Pattern;
 use crate::screen::{
-    Automaton, Builder, End, Fragment, Owner, Run, Visitor, required, required_run, widen,
+    Automaton, Builder, End, Fragment, Owner, Run, Visitor, rare_run, required, required_run, widen,
 };
 
 /// Fragments of which more positions than this are busy on average are looked for apart: together
-/// with others they would multiply the states, each of which would then be met seldom.
-const BUSY_TOGETHER_MAX: f32 = 0.25;
+/// with others they would multiply the states, each of which would then be met seldom. That is a pass of
+/// its own over every text.
+const BUSY_TOGETHER_MAX: f32 = 0.3;
 
 /// The patterns of a list, by their index in it.
 #[derive(Debug, Default)]
@@ -52,10 +53,13 @@ impl Table {
             };
             // All fragments of a pattern are told of in their order.
             let is_busy = |fragment: &Fragment<'_>| fragment.busy > BUSY_TOGETHER_MAX;
-            let builder = if fragments.iter().any(is_busy) {
-                &mut busy
-            } else {
+            let builder = if !fragments.iter().any(is_busy) {
                 &mut builder
+            } else if let Some(run) = rare_run(&tree) {
+                always.push((index, Some(run)));
+                continue;
+            } else {
+                &mut busy
             };
             for fragment in &fragments {
                 builder.add(index, fragment);

@@ -3,11 +3,16 @@
 //! Some patterns are made of nothing but common letters: `[^\n]{50,}`, or `(?:[a-z]{8,}\s+){6}`. That a
 //! text has no row so long, or not so many long words one after the other, is seen at a glance.
 
+use super::frequency::chance;
 use super::required::in_turn;
 use crate::pattern::{ByteSet, Node};
 
-/// Shorter rows are met too often.
+/// Shorter rows are met too often, unless their set is rare.
 const RUN_BYTES_MIN: usize = 40;
+/// A row of a rare set is met less often than once in 2 to the power of so many bytes.
+const RARE_BITS_MIN: f32 = 16.0;
+/// Rows up to this length are looked for in each block of a text, longer ones in strides.
+const BLOCK_ROW_BYTES_MAX: usize = 32;
 
 /// A row that each match holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,9 +42,13 @@ impl Run {
     }
 }
 
-/// Looks at few bytes: where one is not in the set, the next row that may be long enough begins
-/// behind it.
+/// Whether so many bytes in a row are in a set.
 fn holds_bytes(text: &[u8], set: &ByteSet, length: usize) -> bool {
+    if length <= BLOCK_ROW_BYTES_MAX {
+        let blocks = blocks(text, set).map(|(here, next)| rows_begin(here, next, length as u32));
+        return blocks.into_iter().any(|begin| begin != 0);
+    }
+    // Looks at few bytes: where one is not in the set, the next row that may be long enough begins behind it.
     let mut start = 0;
     while let Some(row) = text.get(start..start + length) {
         match row.iter().rposition(|&byte| !set.contains(byte)) {
@@ -52,13 +61,10 @@ fn holds_bytes(text: &[u8], set: &ByteSet, length: usize) -> bool {
 
 /// Whether so many bytes hold no byte of a word that is too short.
 fn holds_words(text: &[u8], set: &ByteSet, word_min: u32, length: usize) -> bool {
-    let members = |block: usize| text.get(block..).map_or(0, |rest| set.members(rest));
-    let mut free_from = 0;
-    let (mut ends_in_word, mut here) = (0, members(0));
-    for block in (0..text.len()).step_by(ByteSet::BLOCK_BYTES) {
-        let next = members(block + ByteSet::BLOCK_BYTES);
+    let (mut free_from, mut ends_in_word) = (0, 0);
+    for (block, (here, next)) in (0..).step_by(ByteSet::BLOCK_BYTES).zip(blocks(text, set)) {
         let starts = here & !(here << 1 | ends_in_word);
-        let mut short = starts & !begin_rows(u128::from(here) | u128::from(next) << 64, word_min);
+        let mut short = starts & !rows_begin(here, next, word_min);
         while short != 0 {
             let start = block + short.trailing_zeros() as usize;
             if start - free_from >= length {
@@ -67,13 +73,26 @@ fn holds_words(text: &[u8], set: &ByteSet, word_min: u32, length: usize) -> bool
             free_from = start + 1;
             short &= short - 1;
         }
-        (ends_in_word, here) = (here >> 63, next);
+        ends_in_word = here >> 63;
     }
     text.len() - free_from >= length
 }
 
-/// The bits from which on so many are set, at most 64; only the lower half is told.
-fn begin_rows(mut bits: u128, length: u32) -> u64 {
+/// Which bytes of each block of a text are in a set, and which of the block behind it.
+fn blocks(text: &[u8], set: &ByteSet) -> impl Iterator<Item = (u64, u64)> {
+    let members = |block: usize| text.get(block..).map_or(0, |rest| set.members(rest));
+    let mut here = members(0);
+    (0..text.len())
+        .step_by(ByteSet::BLOCK_BYTES)
+        .map(move |block| {
+            let next = members(block + ByteSet::BLOCK_BYTES);
+            (std::mem::replace(&mut here, next), next)
+        })
+}
+
+/// The bits of a block from which on so many are set, at most 64.
+fn rows_begin(here: u64, next: u64, length: u32) -> u64 {
+    let mut bits = u128::from(here) | u128::from(next) << 64;
     let mut known = 1;
     while known < length {
         let more = known.min(length - known);
@@ -85,20 +104,43 @@ fn begin_rows(mut bits: u128, length: u32) -> u64 {
 
 /// The longest row that each match holds.
 pub(crate) fn required_run(node: &Node) -> Option<Run> {
-    let bytes = in_turn(node).filter_map(|part| match part {
-        Node::Repeat { inner, min, .. } => match **inner {
-            Node::Byte(set) => Some((set, *min as usize)),
-            _ => None,
-        },
-        _ => None,
-    });
-    let longest = bytes
+    let longest = rows(node)
         .filter(|(_, length)| *length >= RUN_BYTES_MIN)
         .max_by_key(|(_, length)| *length);
     longest.map_or_else(
         || required_words(node),
         |(set, length)| Some(Run::Bytes { set, length }),
     )
+}
+
+/// A row that each match holds, and that mail hardly ever does.
+pub(crate) fn rare_run(node: &Node) -> Option<Run> {
+    let bits = |(set, length): &(ByteSet, usize)| -chance(set).log2() * *length as f32;
+    let rarest = rows(node).max_by(|one, other| bits(one).total_cmp(&bits(other)));
+    let (set, length) = rarest.filter(|row| bits(row) >= RARE_BITS_MIN)?;
+    Some(Run::Bytes { set, length })
+}
+
+/// The repeated bytes of a pattern: their set, and how many there are at least.
+fn rows(node: &Node) -> impl Iterator<Item = (ByteSet, usize)> {
+    in_turn(node).filter_map(|part| match part {
+        Node::Repeat { inner, min, .. } => Some((only_byte(inner)?, *min as usize)),
+        _ => None,
+    })
+}
+
+/// The set of a node that takes one byte, whatever it looks at besides.
+fn only_byte(node: &Node) -> Option<ByteSet> {
+    match node {
+        Node::Byte(set) => Some(*set),
+        Node::Concat(parts) => {
+            let mut takes = parts.iter().filter(|part| part.max_len() != Some(0));
+            let only = takes.next()?;
+            takes.next().is_none().then(|| only_byte(only))?
+        }
+        Node::Capture { inner, .. } | Node::Atomic(inner) => only_byte(inner),
+        _ => None,
+    }
 }
 
 /// The words of a pattern that is nothing but `(?:[a-z]{8,}\s+){6}`, and what takes no bytes.
@@ -169,6 +211,23 @@ mod tests {
         ] {
             assert_eq!(run.is_in(text.as_bytes()), expected, "{text:?}");
         }
+    }
+
+    /// Wherever the blocks begin, and whatever is looked at beside each byte.
+    #[test]
+    fn rows_of_a_rare_set() {
+        let rare =
+            |pattern: &[u8]| rare_run(&Pattern::parse(pattern).expect("a pattern").take_tree());
+        let run = rare(br"/\s[a-z]{0,10}(?:(?!--)[-0-9a-f]){10,64}\s/").expect("a row");
+        for before in 0..130 {
+            let text =
+                |row: &str| "fade in ".repeat(before / 8) + &"x".repeat(before % 8) + row + " fee";
+            assert!(!run.is_in(text("012345678").as_bytes()), "{before}");
+            assert!(run.is_in(text("0123456789").as_bytes()), "{before}");
+            assert!(run.is_in(text("0123-4567-cafe").as_bytes()), "{before}");
+        }
+        assert_eq!(rare(br"/[a-z]{10}/"), None);
+        assert_eq!(rare(br"/(?:[0-9]{2}x){10}/"), None);
     }
 
     #[test]

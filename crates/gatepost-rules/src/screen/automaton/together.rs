@@ -17,7 +17,7 @@ use arc_swap::Guard;
 use smallvec::SmallVec;
 
 use super::table::{ENDS, NOWHERE, Table, UNKNOWN};
-use super::{Automaton, MIDDLE, Stopped};
+use super::{Automaton, MIDDLE, Stopped, Visitor};
 use crate::screen::positions::Owner;
 
 /// Texts that are read at a time: more of them need more registers than there are.
@@ -110,7 +110,7 @@ impl Automaton {
         goes_on: &mut dyn FnMut() -> bool,
     ) -> Result<Option<Vec<End>>, Stopped> {
         if self.positions.are_anchored() {
-            return Ok(None);
+            return self.search_starts(texts, goes_on).map(Some);
         }
         let table = self.table.load();
         let mut pieces = pieces(&table, texts);
@@ -131,6 +131,45 @@ impl Automaton {
             Err(Interrupted::OneByOne) => Ok(None),
             Err(Interrupted::Stopped) => Err(Stopped),
         }
+    }
+
+    /// Where all fragments stand at the start of a text, no text is read far.
+    fn search_starts(
+        &self,
+        texts: &[&[u8]],
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Vec<End>, Stopped> {
+        let mut told = Told {
+            text: 0,
+            ends: Vec::new(),
+            goes_on,
+        };
+        for (number, text) in (0..).zip(texts) {
+            told.text = number;
+            self.search(text, &mut told)?;
+        }
+        Ok(told.ends)
+    }
+}
+
+/// Keeps what is told of texts.
+struct Told<'v> {
+    text: u32,
+    ends: Vec<End>,
+    goes_on: &'v mut dyn FnMut() -> bool,
+}
+
+impl Visitor for Told<'_> {
+    fn ended(&mut self, owner: Owner, end: usize) {
+        self.ends.push(End {
+            text: self.text,
+            place: end as u32,
+            owner,
+        });
+    }
+
+    fn goes_on(&mut self) -> bool {
+        (self.goes_on)()
     }
 }
 
