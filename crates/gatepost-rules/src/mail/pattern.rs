@@ -1,14 +1,18 @@
 //! Patterns that rule files give to views and eval functions: `/…/i`, `m{…}`, or bare.
 
-use pcre2::bytes::{Regex, RegexBuilder};
+use crate::pattern::{Code, Use};
+use std::borrow::Cow;
+use std::ffi::CString;
 use std::sync::Arc;
 
 /// Steps a pattern may take on one text; beyond that it counts as not matching.
 const MATCH_STEPS_MAX: u32 = 300_000;
+/// The first groups, which can be asked for by number.
+const GROUPS: usize = 4;
 
 /// A compiled pattern in Perl's notation. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(crate) struct Pattern(Arc<Regex>);
+pub(crate) struct Pattern(Arc<Code>);
 
 impl Pattern {
     /// Compiles a pattern with delimiters and flags, or, without delimiters, as it stands.
@@ -19,58 +23,63 @@ impl Pattern {
 
     /// Compiles a pattern that has no delimiters.
     pub(crate) fn with_flags(body: &str, flags: &str) -> Result<Self, String> {
-        let mut builder = RegexBuilder::new();
-        builder.jit_if_available(true);
-        builder.caseless(flags.contains('i'));
-        builder.multi_line(flags.contains('m'));
-        builder.dotall(flags.contains('s'));
-        builder.extended(flags.contains('x'));
-        let limited = format!("(*LIMIT_MATCH={MATCH_STEPS_MAX}){body}");
-        builder
-            .build(&limited)
-            .map(|regex| Self(Arc::new(regex)))
+        let known: String = flags
+            .chars()
+            .filter(|flag| "imsx".contains(*flag))
+            .collect();
+        let pattern = match &known[..] {
+            "" => Cow::Borrowed(body),
+            known => Cow::Owned(format!("(?{known}){body}")),
+        };
+        Code::compile(&pattern, Use::AsWritten)
+            .map(|code| Self(Arc::new(code)))
             .map_err(|error| error.to_string())
     }
 
     /// Whether it matches anywhere in `text`.
     pub(crate) fn is_match(&self, text: &[u8]) -> bool {
-        self.0.is_match(text).unwrap_or(false)
+        self.find(text, 0).is_some()
+    }
+
+    fn find(&self, text: &[u8], start: usize) -> Option<(usize, usize)> {
+        self.0.search(text, start, MATCH_STEPS_MAX).ok()?
     }
 
     /// What its group `index` matched at its first match; group 0 is the whole.
     pub(crate) fn group<'t>(&self, text: &'t [u8], index: usize) -> Option<&'t [u8]> {
-        let mut locations = self.0.capture_locations();
-        self.0.captures_read(&mut locations, text).ok()??;
-        locations
-            .get(index)
-            .and_then(|(start, end)| text.get(start..end))
+        let groups = self.groups::<GROUPS>(text)?;
+        groups.get(index).copied().flatten()
     }
 
-    /// What its first `N` groups matched at its first match.
+    /// What its first `N` groups matched at its first match; group 0 is the whole.
     pub(crate) fn groups<'t, const N: usize>(
         &self,
         text: &'t [u8],
     ) -> Option<[Option<&'t [u8]>; N]> {
-        let mut locations = self.0.capture_locations();
-        self.0.captures_read(&mut locations, text).ok()??;
-        Some(std::array::from_fn(|index| {
-            locations
-                .get(index)
-                .and_then(|(start, end)| text.get(start..end))
-        }))
+        let found = self.0.search_groups::<N>(text, 0, MATCH_STEPS_MAX).ok()?;
+        let whole = found.first().copied().flatten();
+        whole.map(|_| found.map(|span| span.and_then(|(from, to)| text.get(from..to))))
     }
 
-    /// The names of its groups; `None` for those without.
-    pub(crate) fn group_names(&self) -> &[Option<String>] {
-        self.0.capture_names()
+    /// The number of a named group.
+    pub(crate) fn group_number(&self, name: &str) -> Option<usize> {
+        self.0.group_number(&CString::new(name).ok()?)
     }
 
-    /// The spans of all its matches.
+    /// The spans of all its matches. An empty one behind another is left out.
     pub(crate) fn spans<'t>(&'t self, text: &'t [u8]) -> impl Iterator<Item = (usize, usize)> + 't {
-        self.0
-            .find_iter(text)
-            .map_while(Result::ok)
-            .map(|found| (found.start(), found.end()))
+        let (mut start, mut last_end) = (0, None);
+        std::iter::from_fn(move || {
+            loop {
+                let (from, to) = self.find(text, start)?;
+                start = if from == to { to + 1 } else { to };
+                if from == to && last_end == Some(to) {
+                    continue;
+                }
+                last_end = Some(to);
+                return Some((from, to));
+            }
+        })
     }
 }
 
@@ -129,5 +138,19 @@ mod tests {
         let pattern = Pattern::compile("/u=(.*?)(?:&|$)/i").expect("it is a pattern");
         assert_eq!(pattern.group(b"x?U=ab&c", 1), Some(&b"ab"[..]));
         assert_eq!(pattern.group(b"x", 1), None);
+    }
+
+    #[test]
+    fn spans_follow_each_other() {
+        let spans = |pattern: &str, text: &[u8]| {
+            let pattern = Pattern::compile(pattern).expect("it is a pattern");
+            pattern.spans(text).collect::<Vec<_>>()
+        };
+        assert_eq!(spans("/a+/", b"aab a"), [(0, 2), (4, 5)]);
+        assert_eq!(spans("/a*/", b"aab"), [(0, 2), (3, 3)]);
+        assert_eq!(spans("/./", b"a\nb"), [(0, 1), (2, 3)]);
+        assert_eq!(spans("/./s", b"a\n"), [(0, 1), (1, 2)]);
+        assert_eq!(spans("/^B/im", b"a\nb"), [(2, 3)]);
+        assert!(spans("/a/", b"").is_empty());
     }
 }

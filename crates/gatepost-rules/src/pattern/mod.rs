@@ -32,7 +32,8 @@ pub use check::check_any_pattern;
 use lead::Lead;
 pub(crate) use node::{Assertion, Greed, Node};
 pub(crate) use parser::Modifiers;
-use pcre::{Error, Use};
+use pcre::Error;
+pub(crate) use pcre::{Code, Use};
 pub(crate) use template::{Captured, Groups, Template};
 
 /// A pattern of so many bytes takes milliseconds to compile.
@@ -73,9 +74,9 @@ pub(crate) struct Pattern {
     /// Kept until [`Pattern::take_tree`].
     tree: Option<Box<Node>>,
     /// Searches.
-    code: OnceLock<Result<pcre::Code, Box<str>>>,
+    code: OnceLock<Result<Code, Box<str>>>,
     /// Matches at one place.
-    anchored: OnceLock<Result<pcre::Code, Box<str>>>,
+    anchored: OnceLock<Result<Code, Box<str>>>,
     /// With what matches begin.
     lead: OnceLock<Box<Lead>>,
     /// Whether searches do without the lead: matches may begin nearly anywhere.
@@ -176,7 +177,7 @@ impl Pattern {
         }
     }
 
-    fn code(&self) -> Result<&pcre::Code, LimitReached> {
+    fn code(&self) -> Result<&Code, LimitReached> {
         self.code
             .get_or_init(|| backtracking::compile(&self.read(), Use::Search).map_err(Into::into))
             .as_ref()
@@ -357,7 +358,7 @@ impl Pattern {
         self.lead.get_or_init(|| Box::new(Lead::of(self.read())))
     }
 
-    fn anchored(&self) -> Result<&pcre::Code, LimitReached> {
+    fn anchored(&self) -> Result<&Code, LimitReached> {
         let make = || backtracking::compile(&self.read(), Use::MatchAtPlace).map_err(Into::into);
         let made = self.anchored.get_or_init(make);
         made.as_ref()
@@ -367,7 +368,7 @@ impl Pattern {
 
 /// The match that begins at a place. Where that takes many steps, `go_on` is asked.
 fn try_place(
-    code: &pcre::Code,
+    code: &Code,
     text: &[u8],
     place: usize,
     go_on: &mut impl FnMut(usize) -> bool,

@@ -1,7 +1,7 @@
 //! PCRE2, called so that a search costs no more than the search.
 //!
 //! A scan makes some hundred short searches. What a search needs besides the pattern (the match
-//! block, the match context, the stack of compiled code) is therefore made once for each thread and
+//! blocks, the match context, the stack of compiled code) is therefore made once for each thread and
 //! serves all patterns, and compiled code is entered directly.
 //!
 //! Invariants, on which the `unsafe` blocks rest:
@@ -21,14 +21,18 @@ use pcre2_sys as sys;
 const HEAP_KIB_MAX: u32 = 20_000;
 /// The stack of compiled patterns, per thread, in bytes: at first, and at most.
 const STACK_BYTES: (usize, usize) = (32 * 1024, 1024 * 1024);
+/// Marks a group that took no part in a match.
+const UNSET: usize = usize::MAX;
 /// Where an empty text lies: native code looks at whole blocks of memory.
 static NOTHING: [u8; 64] = [0; 64];
+/// Groups that can be asked for, the whole match among them.
+const GROUPS_MAX: usize = 16;
 /// The longest text of an error.
 const ERROR_BYTES_MAX: usize = 256;
 
 /// A compiled pattern.
 #[derive(Debug)]
-pub(super) struct Code {
+pub(crate) struct Code {
     code: NonNull<sys::pcre2_code_8>,
     is_native: bool,
 }
@@ -40,7 +44,7 @@ unsafe impl Sync for Code {}
 
 /// PCRE2's number of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Error(i32);
+pub(crate) struct Error(i32);
 
 impl Error {
     const MEMORY: Self = Self(sys::PCRE2_ERROR_NOMEMORY);
@@ -64,7 +68,9 @@ impl std::fmt::Display for Error {
 
 /// What a pattern is compiled for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Use {
+pub(crate) enum Use {
+    /// The first match at or after a place, of a pattern that says of itself what `.` means.
+    AsWritten,
     /// The first match at or after a place.
     Search,
     /// A match that begins at a place.
@@ -72,13 +78,14 @@ pub(super) enum Use {
 }
 
 impl Code {
-    pub(super) fn compile(pattern: &str, purpose: Use) -> Result<Self, Error> {
+    pub(crate) fn compile(pattern: &str, purpose: Use) -> Result<Self, Error> {
         let (mut error, mut offset) = (0, 0);
-        let anchored = match purpose {
-            Use::Search => 0,
-            Use::MatchAtPlace => sys::PCRE2_ANCHORED,
+        let options = match purpose {
+            Use::AsWritten => 0,
+            Use::Search => sys::PCRE2_DOTALL,
+            Use::MatchAtPlace => sys::PCRE2_DOTALL | sys::PCRE2_ANCHORED,
         };
-        let options = sys::PCRE2_DOTALL | sys::PCRE2_NEVER_UTF | anchored;
+        let options = options | sys::PCRE2_NEVER_UTF;
         // SAFETY: the pattern is valid for its length; the two places outlive the call; a null
         // context means the defaults.
         let code = unsafe {
@@ -103,19 +110,50 @@ impl Code {
 
     /// The first match that begins at or after `start`, or just at `start`. At each place at most
     /// `steps_max` steps of backtracking are taken.
-    pub(super) fn search(
+    pub(crate) fn search(
         &self,
         text: &[u8],
         start: usize,
         steps_max: u32,
     ) -> Result<Option<(usize, usize)>, Error> {
+        let [whole] = self.search_for(text, start, steps_max, |scratch| scratch.whole)?;
+        Ok(whole)
+    }
+
+    /// The same with the groups of the match; group 0 is the whole. There is room for [`GROUPS_MAX`].
+    pub(crate) fn search_groups<const N: usize>(
+        &self,
+        text: &[u8],
+        start: usize,
+        steps_max: u32,
+    ) -> Result<[Option<(usize, usize)>; N], Error> {
+        const { assert!(N <= GROUPS_MAX) };
+        self.search_for(text, start, steps_max, |scratch| scratch.groups)
+    }
+
+    fn search_for<const N: usize>(
+        &self,
+        text: &[u8],
+        start: usize,
+        steps_max: u32,
+        found: impl Fn(&Scratch) -> MatchBlock,
+    ) -> Result<[Option<(usize, usize)>; N], Error> {
         if start > text.len() {
-            return Ok(None);
+            return Ok([None; N]);
         }
         SCRATCH.with(|scratch| match scratch {
-            Some(scratch) => scratch.search(self, text, start, steps_max),
+            Some(scratch) => scratch.search(self, text, start, steps_max, found(scratch)),
             None => Err(Error::MEMORY),
         })
+    }
+
+    /// The number of a named group.
+    pub(crate) fn group_number(&self, name: &std::ffi::CStr) -> Option<usize> {
+        // SAFETY: the pattern is alive, and the name ends with a NUL.
+        let number = unsafe {
+            sys::pcre2_substring_number_from_name_8(self.code.as_ptr(), name.as_ptr().cast())
+        };
+        usize::try_from(number).ok()
     }
 }
 
@@ -130,9 +168,15 @@ thread_local! {
     static SCRATCH: Option<Scratch> = Scratch::new();
 }
 
+/// Where PCRE2 writes what it found.
+type MatchBlock = NonNull<sys::pcre2_match_data_8>;
+
 /// What a thread needs to search.
 struct Scratch {
-    found: NonNull<sys::pcre2_match_data_8>,
+    /// Room for one pair: where a match begins and ends.
+    whole: MatchBlock,
+    /// Room for [`GROUPS_MAX`] pairs.
+    groups: MatchBlock,
     context: NonNull<sys::pcre2_match_context_8>,
     stack: NonNull<sys::pcre2_jit_stack_8>,
 }
@@ -142,8 +186,13 @@ impl Scratch {
         // SAFETY: null contexts mean the defaults; each result is checked before it is used; what
         // was made before a failure is small and lost once for a thread at most.
         unsafe {
-            // One pair: where a match begins and ends. Groups are not asked for.
-            let found = NonNull::new(sys::pcre2_match_data_create_8(1, ptr::null_mut()))?;
+            let room = |pairs: usize| {
+                NonNull::new(sys::pcre2_match_data_create_8(
+                    pairs as u32,
+                    ptr::null_mut(),
+                ))
+            };
+            let (whole, groups) = (room(1)?, room(GROUPS_MAX)?);
             let context = NonNull::new(sys::pcre2_match_context_create_8(ptr::null_mut()))?;
             let (least, most) = STACK_BYTES;
             let stack = sys::pcre2_jit_stack_create_8(least, most, ptr::null_mut());
@@ -151,21 +200,24 @@ impl Scratch {
             sys::pcre2_jit_stack_assign_8(context.as_ptr(), None, stack.as_ptr().cast());
             sys::pcre2_set_heap_limit_8(context.as_ptr(), HEAP_KIB_MAX);
             Some(Self {
-                found,
+                whole,
+                groups,
                 context,
                 stack,
             })
         }
     }
 
-    /// `start` lies in the text or at its end.
-    fn search(
+    /// The pairs of the first match, as far as `found` has room for them; `None` for a group that took
+    /// no part, and for all without a match. `start` lies in the text or at its end.
+    fn search<const N: usize>(
         &self,
         code: &Code,
         text: &[u8],
         start: usize,
         steps_max: u32,
-    ) -> Result<Option<(usize, usize)>, Error> {
+        found: MatchBlock,
+    ) -> Result<[Option<(usize, usize)>; N], Error> {
         let search = if code.is_native {
             sys::pcre2_jit_match_8
         } else {
@@ -187,24 +239,27 @@ impl Scratch {
                 text.len(),
                 start,
                 0,
-                self.found.as_ptr(),
+                found.as_ptr(),
                 self.context.as_ptr(),
             )
         };
         if outcome == sys::PCRE2_ERROR_NOMATCH {
-            return Ok(None);
+            return Ok([None; N]);
         }
-        // 0 says that there were more groups than there is room for.
         if outcome < 0 {
             return Err(Error(outcome));
         }
-        // SAFETY: after a match the block's first pair is set.
-        let (from, to) = unsafe {
-            let pair = sys::pcre2_get_ovector_pointer_8(self.found.as_ptr());
-            (*pair, *pair.add(1))
+        // SAFETY: the block has room for as many pairs as it says. After a match those up to the last group that
+        // took part are written, with a mark for each that did not; 0 says that there was no room for all.
+        let pairs = unsafe {
+            let room = sys::pcre2_get_ovector_count_8(found.as_ptr()) as usize;
+            let count = if outcome == 0 { room } else { outcome as usize };
+            let pairs = sys::pcre2_get_ovector_pointer_8(found.as_ptr());
+            std::slice::from_raw_parts(pairs.cast::<[usize; 2]>(), count.min(room))
         };
         // With `\K` in a look ahead the start may lie behind the end.
-        Ok(Some((from.min(to), to)))
+        let pair = |&[from, to]: &[usize; 2]| (to != UNSET).then_some((from.min(to), to));
+        Ok(std::array::from_fn(|group| pairs.get(group).and_then(pair)))
     }
 }
 
@@ -213,7 +268,8 @@ impl Drop for Scratch {
         // SAFETY: all three are owned; the context, which knows the stack, goes first.
         unsafe {
             sys::pcre2_match_context_free_8(self.context.as_ptr());
-            sys::pcre2_match_data_free_8(self.found.as_ptr());
+            sys::pcre2_match_data_free_8(self.whole.as_ptr());
+            sys::pcre2_match_data_free_8(self.groups.as_ptr());
             sys::pcre2_jit_stack_free_8(self.stack.as_ptr());
         }
     }
@@ -233,6 +289,31 @@ mod tests {
         let code = Code::compile(pattern, Use::MatchAtPlace).unwrap();
         assert_eq!(code.search(b"xa cb b", 1, 1000), Ok(Some((1, 2))));
         assert_eq!(code.search(b"xa cb b", 2, 1000), Ok(None));
+    }
+
+    #[test]
+    fn groups_that_took_no_part_are_none() {
+        let code = Code::compile("(?<first>a)?(b)(?:(c)|(?<last>d))", Use::AsWritten).unwrap();
+        let found = |text: &[u8]| code.search_groups::<6>(text, 0, 1000).unwrap();
+        assert_eq!(
+            found(b"xbd"),
+            [Some((1, 3)), None, Some((1, 2)), None, Some((2, 3)), None]
+        );
+        assert_eq!(
+            found(b"abc"),
+            [
+                Some((0, 3)),
+                Some((0, 1)),
+                Some((1, 2)),
+                Some((2, 3)),
+                None,
+                None
+            ]
+        );
+        assert_eq!(found(b"ab"), [None; 6]);
+        assert_eq!(code.search(b"xbd", 0, 1000), Ok(Some((1, 3))));
+        assert_eq!(code.group_number(c"last"), Some(4));
+        assert_eq!(code.group_number(c"other"), None);
     }
 
     #[test]

@@ -78,9 +78,7 @@ fn expand(template: &str) -> String {
 impl Shape {
     fn compile(&(needs, template, extra): &Row) -> Self {
         let pattern = compile_pattern(&expand(template));
-        let names = pattern.group_names();
-        let fields =
-            FIELDS.map(|field| names.iter().position(|name| name.as_deref() == Some(field)));
+        let fields = FIELDS.map(|field| pattern.group_number(field));
         Self {
             needs,
             pattern,

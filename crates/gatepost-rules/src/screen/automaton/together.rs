@@ -281,8 +281,10 @@ impl Reading<'_> {
         let blocks: [&[[u8; BLOCK_BYTES]]; N] =
             std::array::from_fn(|lane| lanes[lane].cursor.bytes.as_chunks().0);
         let count = blocks.iter().map(|blocks| blocks.len()).min().unwrap_or(0);
-        for number in 0..count {
-            let block: [&[u8; BLOCK_BYTES]; N] = std::array::from_fn(|lane| &blocks[lane][number]);
+        let mut read = 0;
+        while read < count * BLOCK_BYTES {
+            let block: [&[u8; BLOCK_BYTES]; N] =
+                std::array::from_fn(|lane| &blocks[lane][read / BLOCK_BYTES]);
             for at in 0..BLOCK_BYTES {
                 let steps: [u32; N] = std::array::from_fn(|lane| {
                     let class = class_of[usize::from(block[lane][at])];
@@ -293,13 +295,13 @@ impl Reading<'_> {
                 states = if steps.iter().fold(0, |all, step| all | step) < NOWHERE {
                     steps
                 } else {
-                    let read = number * BLOCK_BYTES + at;
-                    self.arrive_together(&lanes, pieces, read, (states, steps))?
+                    self.arrive_together(&lanes, pieces, read + at, (states, steps))?
                 };
             }
+            read += BLOCK_BYTES;
         }
         for (lane, state) in lanes.into_iter().zip(states) {
-            let left = lane.cursor.bytes.get(count * BLOCK_BYTES..);
+            let left = lane.cursor.bytes.get(read..);
             lane.cursor.bytes = left.unwrap_or_default();
             lane.cursor.state = state;
         }
