@@ -114,7 +114,7 @@ impl Action {
 fn keys(mail: &Mail<'_>) -> Vec<Vec<u8>> {
     let mut keys = Vec::new();
     for address in mail.sender_addresses() {
-        let (user, domain) = match memchr::memchr(b'@', &address) {
+        let (user, domain) = match memchr::memchr(b'@', address) {
             Some(at) => (address.get(..at), address.get(at + 1..)),
             None => (Some(&address[..]), None),
         };

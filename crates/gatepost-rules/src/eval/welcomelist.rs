@@ -166,16 +166,13 @@ fn sender_from(mail: &Mail<'_>, list: &[(Pattern, String)]) -> i32 {
     let relays = handing_relays(mail);
     let mut verdict = 0;
     for address in mail.sender_addresses() {
-        for (_, host) in list
-            .iter()
-            .filter(|(pattern, _)| pattern.is_match(&address))
-        {
+        for (_, host) in list.iter().filter(|(pattern, _)| pattern.is_match(address)) {
             if relays.iter().any(|relay| relay_fits(relay, host)) {
                 return 1;
             }
             verdict = -1;
         }
-        if verdict < 0 && is_in(mail, "welcomelist_allow_relays", &address) {
+        if verdict < 0 && is_in(mail, "welcomelist_allow_relays", address) {
             verdict = 0;
         }
     }

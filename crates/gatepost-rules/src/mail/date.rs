@@ -97,10 +97,9 @@ pub(crate) fn parse(text: &[u8]) -> Option<i64> {
 }
 
 fn month_of(word: &str) -> Option<i64> {
-    let lower = word.to_ascii_lowercase();
     MONTHS
         .iter()
-        .position(|month| *month == lower)
+        .position(|month| word.eq_ignore_ascii_case(month))
         .map(|index| index as i64 + 1)
 }
 

@@ -90,6 +90,8 @@ pub struct Mail<'a> {
     uris: OnceCell<UriList>,
     relays: OnceCell<Relays>,
     envelope_from: OnceCell<Option<Vec<u8>>>,
+    senders: OnceCell<Vec<Vec<u8>>>,
+    recipients: OnceCell<Vec<Vec<u8>>>,
     findings: crate::eval::Findings,
 }
 
@@ -124,6 +126,8 @@ impl<'a> Mail<'a> {
             uris: OnceCell::new(),
             relays: OnceCell::new(),
             envelope_from: OnceCell::new(),
+            senders: OnceCell::new(),
+            recipients: OnceCell::new(),
             findings: crate::eval::Findings::default(),
         }
     }

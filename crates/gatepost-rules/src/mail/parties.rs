@@ -7,7 +7,16 @@ use std::collections::HashSet;
 
 impl Mail<'_> {
     /// All addresses the message claims to come from, in lower case.
-    pub(crate) fn sender_addresses(&self) -> Vec<Vec<u8>> {
+    pub(crate) fn sender_addresses(&self) -> &[Vec<u8>] {
+        self.senders.get_or_init(|| self.find_senders())
+    }
+
+    /// All addresses the message goes to.
+    pub(crate) fn recipient_addresses(&self) -> &[Vec<u8>] {
+        self.recipients.get_or_init(|| self.find_recipients())
+    }
+
+    fn find_senders(&self) -> Vec<Vec<u8>> {
         let resent = self.values_of("Resent-From:first:addr");
         let found = if resent.is_empty() {
             [
@@ -35,8 +44,7 @@ impl Mail<'_> {
         )
     }
 
-    /// All addresses the message goes to.
-    pub(crate) fn recipient_addresses(&self) -> Vec<Vec<u8>> {
+    fn find_recipients(&self) -> Vec<Vec<u8>> {
         let resent: Vec<_> = ["Resent-To:first:addr", "Resent-Cc:first:addr"]
             .iter()
             .flat_map(|name| self.values_of(name))

@@ -108,7 +108,7 @@ impl<'m, 'a> Views<'m, 'a> {
                 .into_iter()
                 .collect()
         } else {
-            self.mail.sender_addresses()
+            self.mail.sender_addresses().to_vec()
         };
         let mut hosts = Vec::new();
         for address in addresses {

@@ -38,7 +38,7 @@ impl HashTest {
         let mut found = Vec::new();
         for place in places.split('/').map(str::trim) {
             let addresses: Vec<Vec<u8>> = match place {
-                "ALLFROM" => mail.sender_addresses(),
+                "ALLFROM" => mail.sender_addresses().to_vec(),
                 "body" => self.addresses_in_body(mail),
                 header => {
                     let values = mail.values_of(header);
