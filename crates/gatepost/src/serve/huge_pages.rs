@@ -8,20 +8,17 @@
 //!
 //! Where the kernel gives none, or whoever started the program has forbidden them, nothing changes.
 
+use std::sync::LazyLock;
+
 use parking_lot::Mutex;
 use rustix::thread::{disable_transparent_huge_pages, transparent_huge_pages_are_disabled};
 
-struct State {
-    /// Before it was asked, the kernel may give huge pages or not.
-    is_ours: Option<bool>,
-    /// How many rule sets are being made.
-    makers: usize,
-}
+/// Whether the kernel may give any, asked before it is told not to.
+static ARE_ALLOWED: LazyLock<bool> =
+    LazyLock::new(|| matches!(transparent_huge_pages_are_disabled(), Ok(false)));
 
-static STATE: Mutex<State> = Mutex::new(State {
-    is_ours: None,
-    makers: 0,
-});
+/// How many rule sets are being made.
+static MAKERS: Mutex<usize> = Mutex::new(0);
 
 /// Lets the kernel use huge pages while rules are made, and afterwards small ones.
 pub(super) fn used_while<T>(make: impl FnOnce() -> T) -> T {
@@ -33,28 +30,25 @@ struct Making;
 
 impl Making {
     fn begin() -> Self {
-        let mut state = STATE.lock();
-        state.makers += 1;
-        let is_ours = *state
-            .is_ours
-            .get_or_insert_with(|| matches!(transparent_huge_pages_are_disabled(), Ok(false)));
-        set(is_ours, true);
+        let mut makers = MAKERS.lock();
+        *makers += 1;
+        set(true);
         Self
     }
 }
 
 impl Drop for Making {
     fn drop(&mut self) {
-        let mut state = STATE.lock();
-        state.makers -= 1;
-        if state.makers == 0 {
-            set(state.is_ours == Some(true), false);
+        let mut makers = MAKERS.lock();
+        *makers -= 1;
+        if *makers == 0 {
+            set(false);
         }
     }
 }
 
-fn set(is_ours: bool, are_used: bool) {
-    if is_ours && let Err(error) = disable_transparent_huge_pages(!are_used) {
+fn set(are_used: bool) {
+    if *ARE_ALLOWED && let Err(error) = disable_transparent_huge_pages(!are_used) {
         tracing::debug!(target: "rules", %error, "huge pages cannot be chosen");
     }
 }
