@@ -91,8 +91,8 @@ pub(crate) fn part_text<'a>(
     })
 }
 
-/// The lines of a `body` view: the subject, which ends with a line feed or is empty, then the texts of all parts with white space collapsed, a
-/// line a paragraph.
+/// The lines of a `body` view: the subject, which ends with a line feed or is empty, then the texts of all
+/// parts with white space collapsed, a line a paragraph.
 pub(crate) fn body_lines<'a>(
     subject: &[u8],
     parts: impl Iterator<Item = Option<PartText<'a>>>,

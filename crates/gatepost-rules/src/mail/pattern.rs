@@ -47,6 +47,7 @@ impl Pattern {
 
     /// What its group `index` matched at its first match; group 0 is the whole.
     pub(crate) fn group<'t>(&self, text: &'t [u8], index: usize) -> Option<&'t [u8]> {
+        debug_assert!(index < GROUPS);
         let groups = self.groups::<GROUPS>(text)?;
         groups.get(index).copied().flatten()
     }

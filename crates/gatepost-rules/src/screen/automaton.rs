@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::hash::BuildHasher;
 
 use arc_swap::ArcSwap;
+use hashbrown::hash_table::Entry;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use parking_lot::Mutex;
 
@@ -66,30 +67,32 @@ struct Growth {
 }
 
 impl Growth {
-    /// The state that stands for these positions.
-    fn number(&self, table: &Table, positions: &[Position]) -> Option<u32> {
-        let hash = self.hasher.hash_one(positions);
-        let is_same = |&(of, number): &(u64, u32)| {
-            of == hash
-                && table
-                    .state(number)
-                    .is_some_and(|state| state.positions[..] == *positions)
-        };
-        let known = self.numbers.find(hash, is_same);
-        known.map(|&(_, number)| number)
-    }
-
-    /// Adds a state to the table, which has room for it.
-    fn add(&mut self, table: &Table, state: State) -> u32 {
+    /// The number of the state that stands for some positions. A new one is added to the table, which has room
+    /// for it.
+    fn number(
+        &mut self,
+        table: &Table,
+        positions: SomePositions,
+        owners: impl FnOnce(&[Position]) -> Box<[Owner]>,
+    ) -> u32 {
         // State 0 is not among the numbers.
         let number = self.numbers.len() as u32 + 1;
-        let hash = self.hasher.hash_one(&state.positions[..]);
-        self.numbers
-            .insert_unique(hash, (hash, number), |&(hash, _)| hash);
-        if let Some(place) = table.states.get(number as usize) {
-            let _ = place.set(Arc::new(state));
+        let hash = self.hasher.hash_one(&positions[..]);
+        let is_same = |&(of, number): &(u64, u32)| {
+            let state = table.state(number);
+            of == hash && state.is_some_and(|state| state.positions == positions)
+        };
+        match self.numbers.entry(hash, is_same, |&(hash, _)| hash) {
+            Entry::Occupied(known) => known.get().1,
+            Entry::Vacant(place) => {
+                place.insert((hash, number));
+                let owners = owners(&positions);
+                if let Some(place) = table.states.get(number as usize) {
+                    let _ = place.set(Arc::new(State { positions, owners }));
+                }
+                number
+            }
         }
-        number
     }
 }
 
@@ -133,7 +136,7 @@ impl Automaton {
         if let Some(first) = table.states.first() {
             let _ = first.set(Arc::default());
         }
-        growth.add(table, State::default());
+        growth.number(table, SomePositions::new(), |_| Box::default());
     }
 
     /// Tells the visitor of each fragment in `text`, in order of their ends.
@@ -213,9 +216,8 @@ impl Automaton {
             let number = if self.begins_anywhere { 0 } else { MIDDLE };
             return (number, if leads_nowhere { NOWHERE } else { 0 });
         }
-        let number = growth.number(table, &positions).unwrap_or_else(|| {
-            let owners = self.positions.owners(&positions);
-            growth.add(table, State { positions, owners })
+        let number = growth.number(table, positions, |positions| {
+            self.positions.owners(positions)
         });
         let is_end = |state: &Arc<State>| !state.owners.is_empty();
         let ends = table.state(number).is_some_and(is_end);

@@ -45,8 +45,8 @@ impl Run {
 /// Whether so many bytes in a row are in a set.
 fn holds_bytes(text: &[u8], set: &ByteSet, length: usize) -> bool {
     if length <= BLOCK_ROW_BYTES_MAX {
-        let blocks = blocks(text, set).map(|(here, next)| rows_begin(here, next, length as u32));
-        return blocks.into_iter().any(|begin| begin != 0);
+        let begins = |(here, next)| rows_begin(here, next, length as u32) != 0;
+        return blocks(text, set).any(begins);
     }
     // Looks at few bytes: where one is not in the set, the next row that may be long enough begins behind it.
     let mut start = 0;
