@@ -1,18 +1,18 @@
-/* Asks Gatepost about each message that Exim receives, by the call protocol (docs/calling.md).
+/* Lets Gatepost judge each message that Exim receives, with the call protocol (docs/calling.md).
  *
- * Exim loads it by local_scan_path and calls local_scan() when it has received a whole message, before it answers the
- * sender. So a refusal is said in the SMTP dialogue, no process is started and no file is written:
- * envelope, client and message go over one connection to listeners.call.
+ * Exim loads it by local_scan_path and calls local_scan() when it has received a complete message, before it
+ * replies to the sender. So a rejection is part of the SMTP dialogue, no process is started and no file is
+ * written: envelope, client and message are sent over one connection to listeners.call.
  *
  *   verdict     what Exim does
- *   accept      takes the message
- *   tag         takes it, with the header fields of the answer
- *   quarantine  takes it and freezes it in its queue, where `exim -bp` shows it
- *   drop        takes it and delivers it to nobody
- *   reject      550 and the reason
- *   defer       450 and the reason
+ *   accept      accepts the message
+ *   tag         accepts it, with the header fields of the response
+ *   quarantine  accepts it and freezes it in its queue, where `exim -bp` lists it
+ *   drop        accepts and discards it
+ *   reject      replies 550 with the reason
+ *   defer       replies 450 with the reason
  *
- * Without an answer the sender is told to come again, unless ON_FAILURE says otherwise.
+ * Without a response the message is deferred, unless ON_FAILURE selects another result.
  *
  * Build:  cc -O2 -Wall -shared -fPIC -I/usr/include/exim4 -o local_scan.so local_scan.c
  * Settings are macros: -DPROCEDURE='"/mail"' -DPORT=7887 -DON_FAILURE=LOCAL_SCAN_ACCEPT

@@ -10,7 +10,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use gatepost_message::{Listener, Peer};
 use gatepost_store::Store;
 use gatepost_users::{
-    AccessSettings, Credentials, JwtAlgorithm, JwtSettings, Origin, ScramStep, Secret, Users,
+    AccessSettings, Credentials, JwtAlgorithm, JwtSettings, LoginOrigin, ScramStep, Secret, Users,
 };
 use libfuzzer_sys::fuzz_target;
 use ring::hmac;
@@ -47,7 +47,7 @@ fn signed(claims: &[u8]) -> String {
 
 fuzz_target!(|bytes: &[u8]| {
     let text = String::from_utf8_lossy(bytes);
-    let origin = || Origin::new(Listener::Mqtt, Peer::Local);
+    let origin = || LoginOrigin::new(Listener::Mqtt, Peer::Local);
     let _ = Credentials::from_authorization(&text);
     for token in [text.clone().into_owned(), signed(bytes)] {
         let credentials = Credentials::Bearer(Secret::new(token));

@@ -1,7 +1,8 @@
 //! A Received line, and what trust makes of it.
 #![no_main]
 
-use gatepost_rules::mail::{Configuration, HeaderSelector, Mail};
+use gatepost_rules::Configuration;
+use gatepost_rules::mail::{HeaderSelector, Mail};
 use libfuzzer_sys::fuzz_target;
 use std::sync::LazyLock;
 
@@ -13,7 +14,7 @@ static CONFIGURATION: LazyLock<Configuration> = LazyLock::new(|| {
 
 fuzz_target!(|data: &[u8]| {
     let message = [&b"Received: from "[..], data, b"\n\n"].concat();
-    let mail = Mail::parse_with(&message, &CONFIGURATION);
+    let mail = Mail::parse_with(&message, &CONFIGURATION.views);
     let _ = (mail.body(), mail.visible_body(), mail.invisible_body(), mail.rawbody(), mail.uris());
     for selector in ["ALL", "ALL:raw", "From:addr", "To:name", "X-Spam-Relays-Untrusted", "EnvelopeFrom"] {
         let _ = mail.header(&HeaderSelector::parse(selector));

@@ -3,4 +3,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| gatepost_rules::check_any_pattern(data));
+fuzz_target!(|data: &[u8]| gatepost_pattern::check_any_pattern(data));

@@ -335,7 +335,7 @@ test("the first user is made here, and from then on logins and rules hold", asyn
   assert.equal((await fetch(server.origin + "/")).status, 401);
 
   await page.getByLabel("Name").fill("anna");
-  await page.locator("#new-password").fill("other");
+  await page.locator("#new-password").fill("others");
   await page.getByRole("button", { name: "Add user" }).click();
   const anna = page.locator('#users details[data-name="anna"]');
   await anna.locator("summary").click();
@@ -343,7 +343,7 @@ test("the first user is made here, and from then on logins and rules hold", asyn
   await anna.getByRole("button", { name: "Add rule" }).click();
   await page.waitForFunction(() => document.activeElement.matches('#users [data-name="anna"] summary'));
   await anna.locator("td", { hasText: "home/%u/#" }).waitFor();
-  const login = { authorization: "Basic " + Buffer.from("anna:other").toString("base64") };
+  const login = { authorization: "Basic " + Buffer.from("anna:others").toString("base64") };
   const publish = async (topic, headers) => (await fetch(`${server.origin}/topics/${topic}`, { method: "POST", body: "x", headers })).status;
   assert.equal(await publish("home/anna/door", login), 200);
   assert.equal(await publish("home/otto/door", login), 403);

@@ -1,7 +1,8 @@
 //! The command line, shared by `gatepost bench` and `gatepost-bench`.
 
-use crate::agent::{AgentArguments, HostArguments};
+use crate::agent::AgentArguments;
 use crate::compare::CompareArguments;
+use crate::hosts::HostArguments;
 use crate::process::Pinning;
 use crate::record::{RecordArguments, TablesArguments, TrendArguments};
 use crate::report::ReportArguments;
@@ -94,7 +95,7 @@ pub enum BenchCommand {
         #[command(flatten)]
         series: SeriesArguments,
     },
-    /// Mail comes in over a few sessions
+    /// Mail received over a few sessions
     Smtp {
         /// Settings.
         #[command(flatten)]
@@ -183,7 +184,7 @@ pub enum BenchCommand {
     },
 }
 
-/// What is measured, how often, and where the result goes.
+/// Targets, number of runs and destination of the results.
 #[derive(Debug, Clone, Args)]
 pub struct SeriesArguments {
     /// Targets: URLs (mqtt://HOST:PORT, http://…, spamd://…) or commands in quotes
@@ -195,7 +196,7 @@ pub struct SeriesArguments {
     /// A folder of further peer definitions
     #[arg(long, value_name = "DIR", help_heading = "Targets and runs")]
     pub peers: Option<PathBuf>,
-    /// Which of a peer's offers to use, where it has several: mqtt5, ws, sse
+    /// Which protocol of a peer to use, if it has several: mqtt5, ws, sse
     #[arg(long, value_name = "WAY", help_heading = "Targets and runs")]
     pub over: Option<String>,
     /// Runs of each target [default: 1, of SCAN 20 as the original made]
@@ -207,7 +208,7 @@ pub struct SeriesArguments {
     /// Processors of the servers that the bench starts, and of the bench: "0:1", "0,1:2-3"
     #[arg(long, value_name = "SERVER:BENCH", help_heading = "Targets and runs")]
     pub pin: Option<Pinning>,
-    /// The server's process, where it cannot be found by its port
+    /// The server's process, if it cannot be found by its port
     #[arg(long, help_heading = "Targets and runs")]
     pub pid: Option<u32>,
     /// The server's control group, such as a container's: a folder below /sys/fs/cgroup

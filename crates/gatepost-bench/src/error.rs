@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-/// Why a scenario could not be run. What goes wrong *while* measuring is a figure, not an error.
+/// Why a scenario could not be run. Failures *during* a measurement are figures, not errors.
 #[derive(Debug, thiserror::Error)]
 pub enum BenchError {
     /// The target is none of the scenario's kind.
@@ -49,7 +49,7 @@ pub enum BenchError {
         program: String,
         /// The other folders searched.
         searched: String,
-        /// How it can be had, if the definition says.
+        /// How to install it, if the definition says so.
         hint: String,
     },
     /// A peer definition is malformed.
@@ -65,7 +65,7 @@ pub enum BenchError {
     NotReady {
         /// The peer's name.
         peer: String,
-        /// What happened, with the end of what it printed.
+        /// The failure, with the end of its output.
         reason: String,
     },
     /// The server refused or broke off before the measurement.

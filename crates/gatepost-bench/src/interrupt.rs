@@ -1,4 +1,4 @@
-//! Ctrl-C: the first keeps what was measured so far, the second ends the process.
+//! Ctrl-C: the first ends the run and keeps its results so far, the second ends the process.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,7 +36,7 @@ pub fn is_signalled() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
 }
 
-/// Stops the run that this process has a part in, or lets the next one go on.
+/// Stops the current run of this process, or permits the next one.
 pub(crate) fn stop_run(stopped: bool) {
     RUN_STOPPED.store(stopped, Ordering::Relaxed);
 }

@@ -5,7 +5,7 @@ use hdrhistogram::Histogram;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Largest span told apart; longer ones count as this.
+/// The longest span that is recorded exactly; longer ones count as this one.
 const LONGEST: Nanoseconds = 3_600 * crate::clock::SECOND;
 /// Three significant digits: every figure is right to 0.1 %.
 const DIGITS: u8 = 3;

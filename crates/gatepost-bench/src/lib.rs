@@ -1,21 +1,21 @@
-//! The bench: runs the five scenarios of the older systems that Gatepost takes the place of,
-//! against Gatepost or any other server of the same kind, and says which is better and how
-//! surely.
+//! Benchmarks: the scenarios of the older systems that Gatepost replaces, run against Gatepost or
+//! any other server of the same kind, with statistics that say which is better and how certainly.
 //!
-//! How it is arranged: a [`scenario::Scenario`] measures one [`target::Target`] once and gives an
-//! [`outcome::Outcome`]; [`series`] runs it against all targets in turn, starting the
-//! [`peer`]s that it is asked to; [`report`] shows and keeps the result. The generators are built
-//! on [`load`], an epoll loop of its own, because a generator must cost far less than the server.
+//! A [`scenario::Scenario`] measures one [`target::Target`] once and returns an
+//! [`outcome::Outcome`]. [`series`] runs it against all targets in turn and starts the requested
+//! [`peer`]s; [`report`] prints and stores the result. The load generators use [`load`], an epoll
+//! loop of this crate, because a generator must cost far less than the server.
 //!
-//! Invariants: nothing here knows any part of Gatepost but the public protocols, so every server
-//! is measured alike; a latency counts from the moment at which the message *should* have been
-//! sent; what was lost, doubled or reordered is counted from numbers inside the payloads.
+//! Invariants: this crate knows only Gatepost's public protocols, so every server is measured in
+//! the same way. A latency starts when the message *should* have been sent. Loss, duplicates and
+//! reordering are counted from numbers inside the payloads.
 
 pub mod agent;
 pub mod arguments;
 pub mod clock;
 pub mod compare;
 pub mod error;
+pub mod hosts;
 pub mod interrupt;
 pub mod latency;
 pub mod load;

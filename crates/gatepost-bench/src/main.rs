@@ -1,4 +1,4 @@
-//! The bench on its own, without the gateway.
+//! The benchmark program without the gateway.
 
 use clap::Parser;
 use gatepost_bench::BenchArguments;

@@ -1,4 +1,4 @@
-//! What one run of a scenario gives: named figures, latencies, what it cost, what to mistrust.
+//! The result of one run of a scenario: named figures, latencies, costs and warnings.
 
 use crate::latency::{Buckets, Latencies, LatencySummary};
 use crate::process::{Costs, Load, Noise, ProcessRecord};
@@ -6,7 +6,7 @@ use crate::statistics::{Steadiness, steadiness};
 use crate::sweep::Point;
 use serde::{Deserialize, Serialize};
 
-/// Counts of so many parts of a second tell whether a run was steady.
+/// Parts of a second whose counts decide whether a run was steady.
 pub(crate) const PARTS_PER_SECOND: u64 = 10;
 
 /// Which way a figure improves.
@@ -74,7 +74,7 @@ pub struct Outcome {
     pub warnings: Vec<String>,
     /// Whether the user stopped it before its time.
     pub interrupted: bool,
-    /// What it did, and how often: what costs were divided by. Not stored: figures tell it.
+    /// The operation and its count, by which costs were divided. Not stored, since figures contain it.
     #[serde(skip)]
     pub operations: Operations,
 }
@@ -272,7 +272,7 @@ impl Outcome {
 /// A figure that the original benchmark published.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Headline {
-    /// The figure of ours that it stands beside.
+    /// The figure that it is compared with.
     pub figure: String,
     /// Its value, in the same unit.
     pub value: f64,

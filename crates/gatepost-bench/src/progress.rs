@@ -10,7 +10,7 @@ use std::cell::Cell;
 const STEPS: u64 = 1_000;
 /// Time between two changes of the line.
 const REFRESH: Nanoseconds = clock::SECOND / 5;
-/// The time left is told once so large a part is done.
+/// The remaining time is shown once this part is done.
 const ENOUGH_TO_TELL: f64 = 0.02;
 
 /// The others that run the same scenario at the same time, on other hosts.
@@ -18,7 +18,7 @@ pub trait Meeting {
     /// Tells them how far this part is, 0 to 1, and what is measured at the moment.
     fn tell(&self, done: f64, message: String);
 
-    /// Waits until all have come as far.
+    /// Waits until all hosts have reached this point.
     fn wait(&self) -> Result<(), BenchError>;
 }
 
@@ -43,7 +43,7 @@ struct Pace {
 }
 
 impl Pace {
-    /// Goes on, or begins again where the run went back: connecting is a phase of its own.
+    /// Advances, or restarts if the run went back: connecting is a separate phase.
     fn step(mut self, now: Nanoseconds, done: f64) -> Self {
         if self.begun == 0 || done < self.done {
             (self.begun, self.from) = (now, done);
@@ -52,7 +52,7 @@ impl Pace {
         self
     }
 
-    /// Seconds left at this pace; `None` while too little is done to tell.
+    /// Seconds left at this pace; `None` while too little is done for an estimate.
     fn seconds_left(self, now: Nanoseconds) -> Option<f64> {
         let share = self.done - self.from;
         let elapsed = clock::seconds(now.saturating_sub(self.begun));
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_left_is_told_once_it_can_be() {
+    fn the_time_left_is_shown_once_it_can_be_estimated() {
         let second = clock::SECOND;
         let pace = Pace::default().step(10 * second, 0.0);
         assert_eq!(pace.seconds_left(10 * second), None);

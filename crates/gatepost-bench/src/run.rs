@@ -1,12 +1,13 @@
-//! From the command line to what it asks for.
+//! Executes the subcommand of the command line.
 
 use crate::arguments::{BenchArguments, BenchCommand, SeriesArguments};
 use crate::error::BenchError;
 use crate::outcome::Outcome;
 use crate::report::{Report, TargetReport};
-use crate::scenario::{self, Scenario};
+use crate::scenario::{self, Scenario, fanout::Fanout};
+use crate::series::Points;
 use crate::sweep::{self, Point, Sweepable};
-use crate::{agent, compare, interrupt, load, peer, record, report, series};
+use crate::{agent, compare, hosts, interrupt, load, peer, record, report, series};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -15,10 +16,7 @@ const FAILED: u8 = 1;
 /// Exit code where the user stopped it (128 + SIGINT); what was measured was kept.
 const INTERRUPTED: u8 = 130;
 
-/// A scenario with the values of its swept settings.
-pub(crate) type Points = Vec<(Point, Box<dyn Scenario>)>;
-
-/// Runs what the command line asks for.
+/// Executes the subcommand.
 pub fn run(arguments: BenchArguments) -> ExitCode {
     interrupt::install();
     load::raise_descriptor_limit();
@@ -47,7 +45,11 @@ fn dispatch(command: BenchCommand) -> Result<(), BenchError> {
             swept(&scenario, &series, here(scenario::scan::Scan::new))
         }
         BenchCommand::Fanout { scenario, series } => {
-            swept(&*scenario, &series, here(scenario::fanout::Fanout::new))
+            if scenario.hosts.is_several() {
+                let new = |arguments| Fanout::executed_by(arguments, agent::conduct);
+                return swept(&*scenario, &series, here(new));
+            }
+            swept(&*scenario, &series, here(Fanout::new))
         }
         BenchCommand::Subscribe {
             scenario,
@@ -131,15 +133,15 @@ fn here<A, S: Scenario + 'static>(
     move |arguments| Ok(Box::new(new(arguments)?))
 }
 
-/// The same, or one whose clients are at other hosts.
-fn placed<A: Into<agent::Part>, S: Scenario + 'static>(
-    hosts: &agent::HostArguments,
+/// The same, or a scenario whose clients are on other hosts.
+fn placed<A: Into<agent::Workload>, S: Scenario + 'static>(
+    hosts: &hosts::HostArguments,
     new: impl Fn(A) -> Result<S, BenchError>,
 ) -> impl Fn(A) -> Result<Box<dyn Scenario>, BenchError> {
     move |arguments| {
         if hosts.is_several() {
-            let part = arguments.into();
-            return Ok(Box::new(agent::Spread::new(hosts.clone(), part)?));
+            let workload = arguments.into();
+            return Ok(Box::new(agent::Distributed::new(hosts.clone(), workload)?));
         }
         Ok(Box::new(new(arguments)?))
     }
@@ -170,7 +172,7 @@ fn run_series(points: &Points, arguments: &SeriesArguments) -> Result<(), BenchE
         arguments.csv.as_deref(),
         arguments.html.as_deref(),
     )?;
-    // What a failure cut short is shown, and given to who asked for a file, but never recorded.
+    // An incomplete result is printed and written to requested files, but never recorded.
     match (failure, &arguments.record) {
         (Some(failure), _) => Err(failure),
         (None, Some(folder)) => record::keep(folder, report).map(drop),

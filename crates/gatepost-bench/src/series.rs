@@ -9,13 +9,15 @@ use crate::peer::{Definition, Definitions, Running, version};
 use crate::process::{Watched, count_system_calls, listener_of_port};
 use crate::progress::Progress;
 use crate::report::{FloorFigure, Report, TargetReport, print_run};
-use crate::run::Points;
 use crate::scenario::{Scenario, floor};
 use crate::sweep::Point;
 use crate::target::{Endpoint, Target};
 use std::fmt::Write as _;
 
-/// What a target is before its run: given, or a peer that is started for each run.
+/// A scenario with the values of its swept settings.
+pub(crate) type Points = Vec<(Point, Box<dyn Scenario>)>;
+
+/// A target before its run: given, or a peer that is started for each run.
 enum Candidate {
     Given(Target),
     Peer(Peer),
@@ -161,7 +163,7 @@ fn candidates(
     Ok(candidates)
 }
 
-/// The server's processes: as told, or found by its port where it is on this machine.
+/// The server's processes: as given, or found by its port if it is on this machine.
 fn watched(endpoint: &Endpoint, arguments: &SeriesArguments) -> Option<Watched> {
     if let Some(folder) = &arguments.cgroup {
         return Some(Watched::Group(folder.clone()));

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-/// Steps of a range, unless told.
+/// Default number of steps of a range.
 pub const DEFAULT_STEPS: usize = 5;
 /// A range over at least this factor is walked in equal ratios, a narrower one in equal steps.
 const RATIO_FOR_GEOMETRIC: f64 = 10.0;
@@ -84,7 +84,7 @@ impl<T: Number> Swept<T> {
     }
 }
 
-/// A range in so many steps, both ends included.
+/// Divides a range into this number of steps, both ends included.
 fn walk<T: Number>(from: T, to: T, steps: usize) -> Vec<f64> {
     let (from, to, steps) = (from.to_f64(), to.to_f64(), steps.max(2));
     let geometric = from > 0.0 && to / from >= RATIO_FOR_GEOMETRIC;

@@ -155,7 +155,7 @@ fn split_words(text: &str) -> Option<Vec<String>> {
     quote.is_none().then_some(words)
 }
 
-/// One thing under test, ready to be used.
+/// A running server or command under test.
 #[derive(Debug, Clone)]
 pub struct Target {
     /// A peer's name, or the endpoint as given.
@@ -164,7 +164,7 @@ pub struct Target {
     pub endpoint: Endpoint,
     /// Where publishers go, if not to the same place.
     pub publish: Option<Endpoint>,
-    /// Its process or group, where it is on this machine and could be found.
+    /// Its process or control group, if it is on this machine and was found.
     pub watched: Option<Watched>,
     /// How long it took from its start until it was ready, where we started it.
     pub start_seconds: Option<f64>,
@@ -182,9 +182,9 @@ impl Target {
         }
     }
 
-    /// What the server has used up to now, where it can be watched.
+    /// Resources used by the server so far, if it can be monitored.
     pub fn usage(&self) -> Option<Usage> {
-        self.watched.as_ref().and_then(Usage::of)
+        self.watched.as_ref().and_then(Watched::usage)
     }
 
     /// The URL, if it is one of these schemes.

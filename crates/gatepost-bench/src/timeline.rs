@@ -21,7 +21,7 @@ impl Timeline {
         }
     }
 
-    /// Counts; what lies before the beginning is left out.
+    /// Counts events; those before the beginning are ignored.
     #[inline]
     pub fn add(&mut self, now: Nanoseconds, count: u64) {
         let Some(span) = now.checked_sub(self.begin) else {

@@ -143,7 +143,7 @@ fn shares_add_up_and_what_is_dropped_on_any_host_is_counted() {
         None => assert!(
             run.warnings
                 .iter()
-                .any(|warning| warning.contains("left out")),
+                .any(|warning| warning.contains("omitted")),
             "{run:?}"
         ),
     }

@@ -10,14 +10,18 @@ use std::time::Duration;
 use bytes::BytesMut;
 use gatepost_message::{MessageId, Publication, TopicFilter};
 use gatepost_store::{StoreError, Ticket};
+use smallvec::SmallVec;
 
-use crate::acknowledged::{Acknowledged, StrayAcknowledgement};
-use crate::core::Core;
+use crate::acknowledged::{Acknowledged, Receipt, StrayAcknowledgement};
+use crate::authorization::Authorization;
+use crate::connect::Close;
 use crate::filter::{RequestedFilter, RetainHandling, SubscribeOptions};
-use crate::keeping::Gathering;
 use crate::limits::Limit;
+use crate::persistence::ChangeBatch;
 use crate::publisher::Publisher;
-use crate::session::{Ended, Session};
+use crate::session::{DisconnectCause, Session};
+use crate::session_table::SessionTable;
+use crate::shared::Shared;
 use crate::subscription::{Member, Subscription, Target};
 
 /// Why a subscription is refused.
@@ -31,32 +35,69 @@ pub enum SubscribeError {
     BeyondLimits,
 }
 
-/// How a connection ends.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Close {
-    /// Whether the will is due: the client did not say goodbye, or asked for it.
-    pub with_will: bool,
-    /// How long the session goes on, where that changed at the end.
-    pub expiry: Option<Duration>,
+/// A connection that has its session.
+pub struct Connected {
+    /// The hold on it.
+    pub attachment: Attachment,
+    /// Whether state of an earlier connection is there.
+    pub session_present: bool,
+    /// What must be durable before the client is greeted: its session, where that is to outlive
+    /// the server, and the end of an earlier one. Nothing is written to it before
+    /// [`Attachment::begin`], which the broker has called where there is nothing to wait for.
+    pub promises: SmallVec<[Result<Ticket, StoreError>; 2]>,
+}
+
+/// Tells a session what became of exactly-once publications that were judged. It may outlive the
+/// connection that they came by.
+#[derive(Clone)]
+pub struct Verdicts {
+    sessions: Arc<SessionTable>,
+    session: Arc<Session>,
+}
+
+impl Verdicts {
+    /// The publication was judged. One that was taken is received, whether it was published or
+    /// not, so that its repetition is known for one; of one that was not nothing is known.
+    pub fn settle(&self, packet_id: NonZeroU16, message: MessageId, is_taken: bool) {
+        let pending = self.sessions.shared().receipts.take(message);
+        if !is_taken {
+            self.session.unreceive(packet_id);
+        } else if pending.is_some() {
+            self.session.keep_received(packet_id);
+        }
+        // A repetition by a later connection may wait for this.
+        self.session.lock().wake_owner();
+    }
 }
 
 /// A connection's hold on its session. Dropped without [`Attachment::close`], the connection
 /// counts as lost and the will is due.
 pub struct Attachment {
-    core: Arc<Core>,
+    sessions: Arc<SessionTable>,
     session: Arc<Session>,
     epoch: u64,
+    /// Whether the client was greeted: before that its will is not due.
+    is_begun: bool,
     is_closed: bool,
 }
 
 impl Attachment {
-    pub(crate) const fn new(core: Arc<Core>, session: Arc<Session>, epoch: u64) -> Self {
+    pub(crate) const fn new(
+        sessions: Arc<SessionTable>,
+        session: Arc<Session>,
+        epoch: u64,
+    ) -> Self {
         Self {
-            core,
+            sessions,
             session,
             epoch,
+            is_begun: false,
             is_closed: false,
         }
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        self.sessions.shared()
     }
 
     /// The session.
@@ -66,11 +107,12 @@ impl Attachment {
 
     /// A publisher that is known to be this session's, for no-local subscriptions.
     pub fn publisher(&self) -> Publisher {
-        Publisher::new(self.core.clone(), Some(self.session.clone()))
+        Publisher::new(self.shared().clone(), Some(self.session.clone()))
     }
 
-    /// Lets the greeting, and what follows it, be written at the next flush.
-    pub fn begin(&self) {
+    /// Permits the first frame, and what follows it, to be written at the next flush.
+    pub fn begin(&mut self) {
+        self.is_begun = true;
         let mut state = self.session.lock();
         if self.is_current() {
             state.begin();
@@ -79,7 +121,7 @@ impl Attachment {
 
     /// Notes that the client was heard, for the keep alive.
     pub fn heard(&self) {
-        let now = self.core.now_seconds.load(Ordering::Relaxed);
+        let now = self.shared().clock.now_seconds();
         if self.session.heard_seconds.load(Ordering::Relaxed) != now {
             self.session.heard_seconds.store(now, Ordering::Relaxed);
         }
@@ -95,19 +137,19 @@ impl Attachment {
         &self,
         context: &mut Context<'_>,
         poll_writable: impl FnMut(&mut Context<'_>) -> Poll<io::Result<()>>,
-    ) -> Poll<Ended> {
+    ) -> Poll<DisconnectCause> {
         let mut state = self.session.lock();
         if !self.is_current() {
-            return Poll::Ready(Ended::TakenOver);
+            return Poll::Ready(DisconnectCause::TakenOver);
         }
-        let around = self.core.around();
+        let broker = self.shared().view();
         self.session
-            .poll_owner(&mut state, context, poll_writable, around)
+            .poll_owner(&mut state, context, poll_writable, broker)
     }
 
     /// Whether the socket's stream of frames ends at a boundary, so that a last frame of the
     /// connection's own may follow.
-    pub fn may_say_goodbye(&self) -> bool {
+    pub fn may_send_last_frame(&self) -> bool {
         let state = self.session.lock();
         if self.is_current() {
             state.outbox.is_empty()
@@ -125,20 +167,20 @@ impl Attachment {
 
     /// Writes what waits, as far as the socket takes it.
     pub fn flush(&self) {
-        self.session.flush(self.core.around());
+        self.session.flush(self.shared().view());
     }
 
     /// Whether the session outlives its connection and the server, so that what changes in it must
-    /// be durable before the client is told.
+    /// be durable before the client is answered.
     pub fn is_kept(&self) -> bool {
         self.session.lock().is_kept()
     }
 
     /// Hands what changed in the session to the store: to be called once for what one read gave,
     /// after the publisher's flush. The ticket, where there is one, is for what must be durable
-    /// before the client is told of it: subscriptions, and the steps of exactly-once deliveries.
+    /// before it is acknowledged: subscriptions, and the steps of exactly-once deliveries.
     pub fn submit(&self) -> Option<Result<Ticket, StoreError>> {
-        let store = self.core.store.as_ref()?;
+        let store = self.shared().store.as_ref()?;
         if self.is_current() {
             self.session.submit(store)
         } else {
@@ -148,7 +190,7 @@ impl Attachment {
 
     /// Adds a subscription, or replaces the one of the same filter \[MQTT-3.8.4-3\]. Returns
     /// what the topics kept for it; to be handed to [`Attachment::deliver_retained`] when the
-    /// client has been told of its success.
+    /// SUBACK has been sent.
     pub fn subscribe(
         &self,
         requested: &RequestedFilter,
@@ -157,27 +199,33 @@ impl Attachment {
         if !self.is_current() {
             return Ok(Vec::new());
         }
-        if !self.core.is_within_limits(requested.text.as_str()) {
-            self.core.reached(Limit::Topic, self.session.client_id());
+        if !self.shared().is_within_limits(requested.text.as_str()) {
+            self.shared()
+                .reached(Limit::Topic, self.session.client_id());
             return Err(SubscribeError::BeyondLimits);
         }
         let is_new = {
+            let settings = &self.shared().settings;
+            let (count_max, bytes_max) = (
+                settings.subscriptions_per_session_max,
+                settings.subscription_bytes_per_session_max.as_usize(),
+            );
             let mut filters = self.session.filters.lock();
-            let is_full = filters.len() >= self.core.settings.subscriptions_per_session_max;
-            if is_full && !filters.contains(&requested.text) {
-                drop(filters);
-                self.core
+            let inserted = filters.insert(&requested.text, count_max, bytes_max);
+            drop(filters);
+            let Some(is_new) = inserted else {
+                self.shared()
                     .reached(Limit::Subscriptions, self.session.client_id());
                 return Err(SubscribeError::TooMany);
-            }
-            filters.insert(requested.text.clone())
+            };
+            is_new
         };
         self.session.keep_subscription(&requested.text, *options);
         let member = Member::new(self.session.clone(), *options);
-        let index = &self.core.index;
+        let index = &self.shared().index;
         if let Some(share) = &requested.share {
             index.join(&share.filter, &share.name, member);
-            return Ok(Vec::new()); // § 4.8.2: shared subscriptions get no retained messages.
+            return Ok(Vec::new()); // section 4.8.2: shared subscriptions get no retained messages.
         }
         if is_new {
             index.insert(&requested.text, Subscription::Session(member));
@@ -194,7 +242,7 @@ impl Attachment {
             RetainHandling::DoNotSend => false,
         };
         Ok(if wants_retained {
-            self.core.retained.matching(&requested.text)
+            self.shared().retained.matching(&requested.text)
         } else {
             Vec::new()
         })
@@ -205,11 +253,20 @@ impl Attachment {
         self.session.filters.lock().iter().cloned().collect()
     }
 
-    /// Removes a subscription; tells whether there was one.
+    /// Rights have changed, or another login has taken place: what waits for the client is asked
+    /// about again before it leaves.
+    pub fn set_authorization(&self, authorization: Option<Arc<dyn Authorization>>) {
+        let mut state = self.session.lock();
+        if self.is_current() {
+            state.set_authorization(authorization);
+        }
+    }
+
+    /// Removes a subscription; returns whether there was one.
     pub fn unsubscribe(&self, text: &TopicFilter) -> bool {
         let existed = self.is_current()
             && self.session.filters.lock().remove(text)
-            && self.core.remove_subscription(&self.session, text);
+            && self.shared().index.remove_session(&self.session, text);
         if existed {
             self.session.forget_subscription(text);
         }
@@ -219,19 +276,17 @@ impl Attachment {
     /// Delivers what topics kept, as [`Attachment::subscribe`] returned it.
     pub fn deliver_retained(&self, kept: &[Arc<Publication>], options: &SubscribeOptions) {
         let target = Target::from(&Member::new(self.session.clone(), *options));
-        let around = self.core.around();
-        let mut gathering = Gathering::default();
+        let broker = self.shared().view();
+        let mut batch = ChangeBatch::default();
         let session = &self.session;
         for publication in kept {
-            session.deliver(publication, &target, true, &mut gathering, around);
+            session.deliver(publication, &target.options, true, &mut batch, broker);
         }
-        if let Some(store) = &self.core.store
-            && !gathering.changes.is_empty()
+        if let Some(store) = &self.shared().store
+            && !batch.changes.is_empty()
         {
-            session.lock().submit_with(&mut gathering, store);
-            session.go_on(around, &mut gathering.changes);
-            // Removals only; refused, the next start makes them.
-            let _ = store.submit_all(&mut gathering.changes);
+            session.lock().submit_with(&mut batch, store);
+            session.go_on(broker, Some(store));
         }
     }
 
@@ -262,13 +317,13 @@ impl Attachment {
         if !self.is_current() {
             return Ok(());
         }
-        self.session.with_acknowledged(self.core.around(), act)
+        self.session.with_acknowledged(self.shared().view(), act)
     }
 
     /// Whether a QoS 2 publication of this identifier was received and not released: it is the
-    /// same again \[MQTT-4.3.3-10\]. [`Publisher::note_received`] tells of new ones.
-    pub fn is_received(&self, packet_id: NonZeroU16) -> bool {
-        self.session.is_received(packet_id)
+    /// same again \[MQTT-4.3.3-10\]. [`Publisher::note_received`] notes new ones.
+    pub fn receipt(&self, packet_id: NonZeroU16) -> Receipt {
+        self.session.receipt(packet_id)
     }
 
     /// QoS 2 publications of the client that it has not released.
@@ -278,27 +333,22 @@ impl Attachment {
 
     /// Notes that a QoS 2 publication was received that is yet to be judged. Published under this
     /// message id, it becomes durable together with the identifier; otherwise
-    /// [`Attachment::settle_received`] tells what became of it.
+    /// [`Attachment::verdicts`] settles it.
     pub fn expect_received(&self, packet_id: NonZeroU16, message: MessageId) {
-        self.session.receive_for_now(packet_id);
-        if self.is_kept() {
-            let claim = (self.session.clone(), packet_id);
-            self.core.claims.insert(message, claim);
+        self.session.begin_judging(packet_id);
+        let receipt = (self.session.clone(), packet_id);
+        self.shared().receipts.insert(message, receipt);
+    }
+
+    /// What settles publications that are being judged, for as long as that takes.
+    pub fn verdicts(&self) -> Verdicts {
+        Verdicts {
+            sessions: self.sessions.clone(),
+            session: self.session.clone(),
         }
     }
 
-    /// The judged publication was not published: it was taken all the same (its repetition is
-    /// known for one), or refused.
-    pub fn settle_received(&self, packet_id: NonZeroU16, message: MessageId, is_taken: bool) {
-        let claim = self.core.claims.take(message);
-        if !is_taken {
-            self.session.unreceive(packet_id);
-        } else if let Some((session, packet_id)) = claim {
-            session.keep_received(packet_id);
-        }
-    }
-
-    /// PUBREL: the identifier is free again; tells whether it was in use.
+    /// PUBREL: the identifier is free again; returns whether it was in use.
     pub fn note_released(&self, packet_id: NonZeroU16) -> bool {
         self.is_current() && self.session.unreceive(packet_id)
     }
@@ -311,7 +361,7 @@ impl Attachment {
     /// Ends the connection.
     pub fn close(mut self, close: &Close) {
         self.is_closed = true;
-        self.core.close(&self.session, self.epoch, close);
+        self.sessions.close(&self.session, self.epoch, close);
     }
 }
 
@@ -319,10 +369,10 @@ impl Drop for Attachment {
     fn drop(&mut self) {
         if !self.is_closed {
             let lost = Close {
-                with_will: true,
+                with_will: self.is_begun,
                 expiry: None,
             };
-            self.core.close(&self.session, self.epoch, &lost);
+            self.sessions.close(&self.session, self.epoch, &lost);
         }
     }
 }

@@ -6,26 +6,37 @@ use bytes::BytesMut;
 use gatepost_message::{MessageId, Publication, TopicFilter};
 use gatepost_store::{Store, StoreError, Ticket};
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
-use crate::connect::{ConnectError, ConnectOptions, Connected, Welcome};
-use crate::core::Core;
-use crate::figures::MoreFigures;
+use crate::attachment::{Attachment, Connected};
+use crate::connect::{ConnectError, ConnectOptions, Welcome};
+use crate::figures::Figures;
+use crate::housekeeping::Housekeeper;
 use crate::limits::Limit;
-use crate::publisher::{Delivery, Publisher};
+use crate::publisher::{PublishOutcome, Publisher};
 use crate::reader::{Reader, ReaderOptions};
-use crate::session::Ended;
+use crate::recovery;
+use crate::session::DisconnectCause;
+use crate::session_table::SessionTable;
 use crate::settings::BrokerSettings;
-use crate::trace::{StepOutcome, TraceStep};
+use crate::shared::Shared;
+use crate::stats::{self, BrokerStats};
+use crate::trace::{StepOutcome, TraceStep, Traces};
 
-/// Publishers that wait for their next use by those who publish now and then.
+/// Idle publishers that are kept for the next single publication.
 const IDLE_PUBLISHERS_MAX: usize = 16;
 
 /// The broker. Cheap to clone.
 #[derive(Clone)]
-pub struct Broker {
-    core: Arc<Core>,
+pub struct Broker(Arc<Inner>);
+
+struct Inner {
+    shared: Arc<Shared>,
+    sessions: Arc<SessionTable>,
+    traces: Traces,
+    figures: Figures,
     /// Their topics stay known from one use to the next.
-    idle_publishers: Arc<Mutex<Vec<Publisher>>>,
+    idle_publishers: Mutex<Vec<Publisher>>,
 }
 
 impl Broker {
@@ -42,75 +53,78 @@ impl Broker {
         let history = store.history(per_topic, total.min(100_000))?;
         let broker = Self::with(settings, Some(store));
         for publication in retained {
-            broker.core.retained.keep(&Arc::new(publication));
+            broker.0.shared.retained.keep(&Arc::new(publication), None);
         }
         for publication in history {
             let publication = Arc::new(publication);
-            let record = broker.core.recent.record(&publication.topic);
-            broker.core.recent.push(&record, &publication);
+            let record = broker.0.shared.recent.record(&publication.topic);
+            // Of a record just made; nothing else is running yet.
+            let _ = broker.0.shared.recent.push(&record, &publication, || true);
         }
-        crate::recovery::take_back_sessions(&broker.core)?;
+        recovery::restore_sessions(&broker.0.sessions)?;
         Ok(broker)
     }
 
     fn with(settings: BrokerSettings, store: Option<Store>) -> Self {
-        Self {
-            core: Arc::new(Core::new(settings, store)),
-            idle_publishers: Arc::default(),
-        }
-    }
-
-    pub(crate) const fn core(&self) -> &Arc<Core> {
-        &self.core
+        let traces = Traces::new(settings.traced_messages_max);
+        let shared = Arc::new(Shared::new(settings, store));
+        Self(Arc::new(Inner {
+            sessions: Arc::new(SessionTable::new(shared.clone())),
+            shared,
+            traces,
+            figures: Figures::new(),
+            idle_publishers: Mutex::default(),
+        }))
     }
 
     /// The settings that it runs with.
     pub fn settings(&self) -> &BrokerSettings {
-        &self.core.settings
+        &self.0.shared.settings
     }
 
     /// A publisher for a connection of its own.
     pub fn publisher(&self) -> Publisher {
-        Publisher::new(self.core.clone(), None)
+        Publisher::new(self.0.shared.clone(), None)
     }
 
     /// Publishes one message at once. The ticket is for what must be durable before the sender
-    /// is told of success; `None` where nothing needs to be.
+    /// is answered with success; `None` where nothing needs to be.
     pub fn publish_now(
         &self,
         publication: Publication,
-    ) -> (Delivery, Option<Result<Ticket, StoreError>>) {
+    ) -> (PublishOutcome, Option<Result<Ticket, StoreError>>) {
         self.with_publisher(|publisher| publisher.publish(publication))
     }
 
     fn with_publisher(
         &self,
-        publish: impl FnOnce(&mut Publisher) -> Delivery,
-    ) -> (Delivery, Option<Result<Ticket, StoreError>>) {
-        let idle = self.idle_publishers.lock().pop();
+        publish: impl FnOnce(&mut Publisher) -> PublishOutcome,
+    ) -> (PublishOutcome, Option<Result<Ticket, StoreError>>) {
+        let idle = self.0.idle_publishers.lock().pop();
         let mut publisher = idle.unwrap_or_else(|| self.publisher());
         let delivery = publish(&mut publisher);
         let ticket = publisher.flush();
-        let mut idle = self.idle_publishers.lock();
+        publisher.forget_order();
+        let mut idle = self.0.idle_publishers.lock();
         if idle.len() < IDLE_PUBLISHERS_MAX {
             idle.push(publisher);
         }
         (delivery, ticket)
     }
 
-    /// As [`Broker::publish_now`], remembering to whom it goes and what becomes of it there, under
+    /// As [`Broker::publish_now`], recording its subscribers and the outcome at each, under
     /// the id of `message`.
     pub fn publish_traced(
         &self,
         publication: Publication,
         message: MessageId,
-    ) -> (Delivery, Option<Result<Ticket, StoreError>>) {
-        let trace = self.core.traces.begin(message);
+    ) -> (PublishOutcome, Option<Result<Ticket, StoreError>>) {
+        let trace = self.0.traces.begin(message);
         self.with_publisher(|publisher| publisher.publish_traced(publication, trace))
     }
 
     /// Remembers what became of a message elsewhere than at a subscriber: in whose mailbox it lies, or
-    /// what the next hop `said`.
+    /// the reply of the next hop (`said`).
     pub fn note_elsewhere(
         &self,
         message: MessageId,
@@ -119,19 +133,19 @@ impl Broker {
         outcome: StepOutcome,
         said: Option<&str>,
     ) {
-        if let Some(trace) = self.core.traces.begin(message) {
+        if let Some(trace) = self.0.traces.begin(message) {
             trace.elsewhere(whom, kind, outcome, said);
         }
     }
 
-    /// To whom a message went and what became of it there, with how many subscribers there were
+    /// The subscribers of a message and the outcome at each, with how many subscribers there were
     /// beyond those named; `None` where that is not remembered.
     pub fn trace(&self, message: MessageId) -> Option<(Vec<TraceStep>, u64)> {
-        self.core.traces.of(message)
+        self.0.traces.of(message)
     }
 
     /// Publishes one message, and returns when it is durable where it must be.
-    pub async fn publish(&self, publication: Publication) -> Result<Delivery, StoreError> {
+    pub async fn publish(&self, publication: Publication) -> Result<PublishOutcome, StoreError> {
         let (delivery, ticket) = self.publish_now(publication);
         if let Some(ticket) = ticket {
             ticket?.committed().await?;
@@ -141,22 +155,27 @@ impl Broker {
 
     /// A subscriber within this process.
     pub fn subscribe_stream(&self, filters: &[TopicFilter], options: ReaderOptions) -> Reader {
-        Reader::new(self.core.clone(), filters, options)
+        Reader::new(self.0.shared.clone(), filters, options)
     }
 
     /// The topic's last publication that is remembered.
     pub fn latest(&self, topic: &str) -> Option<Arc<Publication>> {
-        self.core.recent.latest(topic)
+        self.0.shared.recent.latest(topic)
     }
 
     /// The last `count` publications under `filter` that are remembered, oldest first.
     pub fn history(&self, filter: &TopicFilter, count: usize) -> Vec<Arc<Publication>> {
-        self.core.recent.history(filter, count)
+        self.history_of(std::slice::from_ref(filter), count)
+    }
+
+    /// The same under any of several filters.
+    pub fn history_of(&self, filters: &[TopicFilter], count: usize) -> Vec<Arc<Publication>> {
+        self.0.shared.recent.history(filters, count)
     }
 
     /// The retained messages under `filter`.
     pub fn retained(&self, filter: &TopicFilter) -> Vec<Arc<Publication>> {
-        self.core.retained.matching(filter)
+        self.0.shared.retained.matching(filter)
     }
 
     /// Gives a client its session: a new one, or the one that waits for it. A connection that
@@ -167,66 +186,70 @@ impl Broker {
         options: ConnectOptions,
         greet: impl FnOnce(Welcome<'_>, &mut BytesMut),
     ) -> Result<Connected, ConnectError> {
-        self.core.connect(options, greet)
-    }
-
-    /// Ends the connection of a client; tells whether there was one.
-    pub fn disconnect(&self, client_id: &str) -> bool {
-        let session = self.core.sessions.lock().get(client_id).cloned();
-        session.is_some_and(|session| {
-            session.end(Ended::Administrative);
-            session.is_connected()
+        let attached = self.0.sessions.connect(options, greet)?;
+        let mut attachment =
+            Attachment::new(self.0.sessions.clone(), attached.session, attached.epoch);
+        if attached.promises.is_empty() {
+            attachment.begin();
+        }
+        Ok(Connected {
+            attachment,
+            session_present: attached.session_present,
+            promises: attached.promises,
         })
     }
 
     /// Has further figures published under `$SYS/broker/`, by these names; the first call counts.
     pub fn add_figures(&self, figures: impl Fn() -> Vec<(String, u64)> + Send + Sync + 'static) {
-        let _ = self.core.more_figures.set(MoreFigures(Box::new(figures)));
+        self.0.figures.add(figures);
     }
 
     /// Counts a bound that a listener saw reached, by this client or address.
     pub fn note_limit(&self, limit: Limit, client: &str) {
-        self.core.reached(limit, client);
+        self.0.shared.reached(limit, client);
     }
 
-    /// Whose session this is, where its client logged in.
-    pub fn owner_of(&self, client_id: &str) -> Option<Arc<str>> {
-        let sessions = self.core.sessions.lock();
-        sessions.get(client_id)?.lock().user.clone()
+    /// Ends the sessions of this client id, of whichever user, connected or not, and all that they
+    /// have; returns how many there were. Their wills are published \[MQTT-3.1.2-8\].
+    pub fn forget(&self, client_id: &str) -> usize {
+        self.0.sessions.forget(client_id)
     }
 
-    /// Ends a session, connected or not, and all that it has; tells whether there was one. Its
-    /// will is published \[MQTT-3.1.2-8\].
-    pub fn forget(&self, client_id: &str) -> bool {
-        let session = self.core.sessions.lock().remove(client_id);
-        let Some(session) = session else {
-            return false;
+    /// The figures, with at most `topics` topics and `sessions` sessions. Walks over all of
+    /// them: for once a second, not for a hot path.
+    pub fn stats(&self, topics: usize, sessions: usize) -> BrokerStats {
+        stats::collect(&self.0.sessions, topics, sessions)
+    }
+
+    /// Does the housekeeping until `shutdown` becomes true. To be run once for each broker.
+    pub async fn run(self, shutdown: watch::Receiver<bool>) {
+        let housekeeper = Housekeeper {
+            shared: &self.0.shared,
+            sessions: &self.0.sessions,
+            figures: &self.0.figures,
         };
-        let aftermath = self.core.end_session(&session);
-        // Nobody waits for it.
-        let _ = self.core.settle(vec![aftermath]);
-        true
+        housekeeper.run(shutdown).await;
+        self.shut_down();
     }
 
-    /// Wakes the task of every connection, so that it looks at what has changed around it, such
-    /// as what its user may do.
+    /// Wakes the task of every connection and reader, so that it checks what has changed, such as
+    /// the rights of its user.
     pub fn wake_connections(&self) {
-        let sessions: Vec<_> = self.core.sessions.lock().values().cloned().collect();
-        for session in sessions {
+        for session in self.0.sessions.all() {
             session.lock().wake_owner();
         }
+        for stream in self.0.shared.live_streams() {
+            stream.wake();
+        }
     }
 
-    /// Tells all connections and readers to end, when the server goes down.
+    /// Ends all connections and readers, when the server goes down.
     pub fn shut_down(&self) {
-        let sessions: Vec<_> = self.core.sessions.lock().values().cloned().collect();
-        for session in sessions {
-            session.end(Ended::ShuttingDown);
+        for session in self.0.sessions.all() {
+            session.end(DisconnectCause::ShuttingDown);
         }
-        for reader in self.core.readers.lock().drain(..) {
-            if let Some(reader) = reader.upgrade() {
-                reader.close();
-            }
+        for stream in self.0.shared.live_streams() {
+            stream.close();
         }
     }
 }

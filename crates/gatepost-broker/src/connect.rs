@@ -1,12 +1,9 @@
-//! What a client asks for when it connects, and what it gets.
+//! What a client asks for when it connects, and how its connection may end.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use gatepost_store::{StoreError, Ticket};
-use smallvec::SmallVec;
-
-use crate::attachment::Attachment;
+use crate::authorization::Authorization;
 use crate::encoder::{Format, Sink};
 use crate::session::Will;
 use crate::settings::SlowSubscriber;
@@ -15,8 +12,10 @@ use crate::settings::SlowSubscriber;
 pub struct ConnectOptions {
     /// Its name; `None` for one that the broker makes.
     pub client_id: Option<String>,
-    /// Who logged in, if anybody did; the session is theirs from then on.
+    /// The user that logged in, if any; it owns the session from then on.
     pub user: Option<Arc<str>>,
+    /// What it may do; `None` where no login is needed.
+    pub authorization: Option<Arc<dyn Authorization>>,
     /// What it is, for the list of sessions: `mqtt`, `websocket`.
     pub kind: &'static str,
     /// Whether earlier state is forgotten.
@@ -42,7 +41,7 @@ pub struct ConnectOptions {
     pub sink: Arc<dyn Sink>,
 }
 
-/// What the greeting of a new connection tells.
+/// What the first frame of a new connection must contain.
 #[derive(Debug, Clone, Copy)]
 pub struct Welcome<'a> {
     /// Whether state of an earlier connection is there.
@@ -51,18 +50,6 @@ pub struct Welcome<'a> {
     pub client_id: &'a str,
     /// Whether the broker chose it.
     pub was_assigned: bool,
-}
-
-/// A connection that has its session.
-pub struct Connected {
-    /// The hold on it.
-    pub attachment: Attachment,
-    /// Whether state of an earlier connection is there.
-    pub session_present: bool,
-    /// What must be durable before the client is greeted: its session, where that is to outlive
-    /// the server, and the end of an earlier one. Nothing is written to it before
-    /// [`Attachment::begin`], which the broker has called where there is nothing to wait for.
-    pub promises: SmallVec<[Result<Ticket, StoreError>; 2]>,
 }
 
 /// Why a client gets no session.
@@ -80,7 +67,13 @@ pub enum ConnectError {
     /// The server takes nothing in until it has memory again.
     #[error("the server is out of memory")]
     OutOfMemory,
-    /// There is a session of this name, and it is another user's.
-    #[error("the session is another user's")]
-    OtherUser(Arc<str>),
+}
+
+/// How a connection ends.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Close {
+    /// Whether the will is due: the client did not say goodbye, or asked for it.
+    pub with_will: bool,
+    /// How long the session goes on, where that changed at the end.
+    pub expiry: Option<Duration>,
 }

@@ -18,17 +18,19 @@ pub enum DropCause {
     TooLarge,
     /// It expired before it could be delivered.
     Expired,
-    /// A reader by SSE or JSON lines was too slow; it is told of the gap.
+    /// A reader by SSE or JSON lines was too slow; it gets a gap event in their place.
     StreamFull,
-    /// The disk refused it; whoever published was told so.
+    /// The disk refused it, and the publisher got a failure.
     NotStored,
+    /// The client may no longer receive it.
+    Denied,
     /// A newer one of its topic took its place, and the policy is to keep the newest.
     Superseded,
 }
 
 impl DropCause {
     /// Every cause, in the order of their numbers.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::OutboxFull,
         Self::QueueFull,
         Self::Stalled,
@@ -37,6 +39,7 @@ impl DropCause {
         Self::Expired,
         Self::StreamFull,
         Self::NotStored,
+        Self::Denied,
         Self::Superseded,
     ];
 
@@ -51,6 +54,7 @@ impl DropCause {
             Self::Expired => "expired",
             Self::StreamFull => "stream_full",
             Self::NotStored => "not_stored",
+            Self::Denied => "denied",
             Self::Superseded => "superseded",
         }
     }

@@ -51,7 +51,7 @@ pub trait Encoder: Send + Sync {
     /// A unique name: sessions whose formats have equal names share bytes.
     fn name(&self) -> &'static str;
 
-    /// Appends the frame, and tells where in it the packet identifier lies (0 if nowhere).
+    /// Appends the frame, and returns where in it the packet identifier lies (0 if nowhere).
     /// A failure leaves `out` as it was.
     fn encode(
         &self,

@@ -2,29 +2,49 @@
 //! drops, limits and slow sessions, which others keep to themselves.
 
 use std::fmt::Write;
-use std::sync::Arc;
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use bytes::Bytes;
 use gatepost_message::{Publication, Topic};
+use parking_lot::Mutex;
 
-use crate::core::Core;
-use crate::limits;
-use crate::load;
+use crate::load::{self, Loads};
+use crate::memory;
 use crate::publisher::Publisher;
-use crate::stats::{BrokerStats, SessionStats};
+use crate::session_table::SessionTable;
+use crate::shared::Shared;
+use crate::stats::{self, BrokerStats, SessionStats};
 
 /// Sessions in `$SYS/broker/sessions/slowest`.
 const SLOWEST_SHOWN: usize = 20;
 
-/// Asks other rooms for their figures.
-pub(crate) struct MoreFigures(pub(crate) Box<dyn Fn() -> Vec<(String, u64)> + Send + Sync>);
+/// Figures of other parts of the server, by their names below `$SYS/broker/`.
+type MoreFigures = Box<dyn Fn() -> Vec<(String, u64)> + Send + Sync>;
 
-impl Core {
-    pub(crate) fn publish_figures(self: &Arc<Self>) {
-        let stats = self.stats_without_lists();
-        let mut figures = self.figures_of_the_server(&stats);
+/// What must be remembered from one publication of the figures to the next.
+pub(crate) struct Figures {
+    loads: Mutex<Loads>,
+    more: OnceLock<MoreFigures>,
+}
+
+impl Figures {
+    pub(crate) fn new() -> Self {
+        Self {
+            loads: Mutex::new(Loads::new(Instant::now())),
+            more: OnceLock::new(),
+        }
+    }
+
+    /// Adds figures; the first call counts.
+    pub(crate) fn add(&self, figures: impl Fn() -> Vec<(String, u64)> + Send + Sync + 'static) {
+        let _ = self.more.set(Box::new(figures));
+    }
+
+    pub(crate) fn publish(&self, sessions: &SessionTable) {
+        let stats = stats::without_lists(sessions);
+        let mut figures = server_figures(&stats, sessions.shared());
         for (cause, count) in &stats.dropped {
             figures.push((
                 format!("publish/messages/dropped/{}", cause.name()),
@@ -35,19 +55,18 @@ impl Core {
             figures.push((format!("limits/{}", limit.name()), count.to_string()));
         }
         figures.extend(self.loads(&stats));
-        if let Some(MoreFigures(more)) = self.more_figures.get() {
+        if let Some(more) = self.more.get() {
             let more = more().into_iter();
             figures.extend(more.map(|(name, number)| (name, number.to_string())));
         }
-        let slowest: Vec<String> = self
-            .longest_queues(SLOWEST_SHOWN)
+        let slowest: Vec<String> = stats::longest_queues(sessions, SLOWEST_SHOWN)
             .iter()
             .filter(|session| session.queued > 0 || session.dropped > 0)
             .map(session_json)
             .collect();
         let slowest = format!("[{}]", slowest.join(","));
         figures.push(("sessions/slowest".to_owned(), slowest));
-        let mut publisher = Publisher::new(self.clone(), None);
+        let mut publisher = Publisher::new(sessions.shared().clone(), None);
         for (name, value) in figures {
             let Ok(topic) = Topic::new(&format!("$SYS/broker/{name}")) else {
                 continue;
@@ -84,50 +103,50 @@ impl Core {
         }
         figures
     }
+}
 
-    fn figures_of_the_server(&self, stats: &BrokerStats) -> Vec<(String, String)> {
-        let sessions = stats.sessions as u64;
-        let connected = stats.sessions_connected;
-        let maximum = self
-            .counters
-            .connected_max
-            .fetch_max(connected, Ordering::Relaxed)
-            .max(connected);
-        let texts = [
-            (
-                "version",
-                format!("gatepost version {}", env!("CARGO_PKG_VERSION")),
-            ),
-            (
-                "uptime",
-                format!("{} seconds", self.started.elapsed().as_secs()),
-            ),
-        ];
-        let numbers = [
-            ("clients/connected", connected),
-            ("clients/disconnected", sessions.saturating_sub(connected)),
-            ("clients/maximum", maximum),
-            ("clients/total", sessions),
-            ("messages/received", stats.messages_in),
-            ("messages/sent", stats.deliveries),
-            ("messages/stored", stats.stored),
-            ("publish/messages/received", stats.messages_in),
-            ("publish/messages/sent", stats.deliveries),
-            ("publish/messages/dropped", stats.dropped_total()),
-            ("publish/bytes/received", stats.bytes_in),
-            ("publish/bytes/sent", stats.bytes_out),
-            ("retained messages/count", stats.retained as u64),
-            ("retained messages/bytes", stats.retained_bytes as u64),
-            ("subscriptions/count", stats.subscriptions as u64),
-            (
-                "memory/resident",
-                limits::resident_bytes().unwrap_or(0) as u64,
-            ),
-        ];
-        let texts = texts.map(|(name, text)| (name.to_owned(), text));
-        let numbers = numbers.map(|(name, number)| (name.to_owned(), number.to_string()));
-        texts.into_iter().chain(numbers).collect()
-    }
+fn server_figures(stats: &BrokerStats, shared: &Shared) -> Vec<(String, String)> {
+    let sessions = stats.sessions as u64;
+    let connected = stats.sessions_connected;
+    let maximum = shared
+        .counters
+        .connected_max
+        .fetch_max(connected, Ordering::Relaxed)
+        .max(connected);
+    let texts = [
+        (
+            "version",
+            format!("gatepost version {}", env!("CARGO_PKG_VERSION")),
+        ),
+        (
+            "uptime",
+            format!("{} seconds", shared.clock.started().elapsed().as_secs()),
+        ),
+    ];
+    let numbers = [
+        ("clients/connected", connected),
+        ("clients/disconnected", sessions.saturating_sub(connected)),
+        ("clients/maximum", maximum),
+        ("clients/total", sessions),
+        ("messages/received", stats.messages_in),
+        ("messages/sent", stats.deliveries),
+        ("messages/stored", stats.stored),
+        ("publish/messages/received", stats.messages_in),
+        ("publish/messages/sent", stats.deliveries),
+        ("publish/messages/dropped", stats.dropped_total()),
+        ("publish/bytes/received", stats.bytes_in),
+        ("publish/bytes/sent", stats.bytes_out),
+        ("retained messages/count", stats.retained as u64),
+        ("retained messages/bytes", stats.retained_bytes as u64),
+        ("subscriptions/count", stats.subscriptions as u64),
+        (
+            "memory/resident",
+            memory::resident_bytes().unwrap_or(0) as u64,
+        ),
+    ];
+    let texts = texts.map(|(name, text)| (name.to_owned(), text));
+    let numbers = numbers.map(|(name, number)| (name.to_owned(), number.to_string()));
+    texts.into_iter().chain(numbers).collect()
 }
 
 /// One session as JSON, by hand: nothing else here writes any.

@@ -3,8 +3,9 @@
 use std::num::NonZeroU32;
 
 use gatepost_message::{Qos, TopicError, TopicFilter};
+use smallvec::SmallVec;
 
-/// How a subscription is served (MQTT 5 § 3.8.3.1).
+/// How a subscription is served (MQTT 5 section 3.8.3.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SubscribeOptions {
     /// The highest level to deliver at.
@@ -32,6 +33,26 @@ impl SubscribeOptions {
     }
 }
 
+/// What all subscriptions of one session that match a topic ask of a delivery together.
+#[derive(Debug, Clone)]
+pub(crate) struct DeliveryOptions {
+    pub(crate) qos: Qos,
+    pub(crate) no_local: bool,
+    pub(crate) retain_as_published: bool,
+    pub(crate) identifiers: SmallVec<[u32; 2]>,
+}
+
+impl DeliveryOptions {
+    /// Adds another subscription: the highest level counts \[MQTT-3.3.4-2\], and a delivery
+    /// carries all identifiers \[MQTT-3.3.4-3\].
+    pub(crate) fn merge(&mut self, other: &Self) {
+        self.qos = self.qos.max(other.qos);
+        self.no_local &= other.no_local;
+        self.retain_as_published |= other.retain_as_published;
+        self.identifiers.extend_from_slice(&other.identifiers);
+    }
+}
+
 /// When a subscription is sent retained messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RetainHandling {
@@ -48,7 +69,7 @@ pub enum RetainHandling {
 pub struct RequestedFilter {
     /// The whole text.
     pub text: TopicFilter,
-    /// The share name, where it is shared (§ 4.8.2).
+    /// The share name, where it is shared (section 4.8.2).
     pub share: Option<Share>,
 }
 

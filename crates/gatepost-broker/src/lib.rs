@@ -1,11 +1,11 @@
-//! The broker: who subscribes to what, and how everything that is published gets to them.
+//! The broker: the subscriptions, and how publications reach the subscribers.
 //!
 //! It knows no protocol. A listener hands over how publications are written (an [`Encoder`]) and
 //! where to (a [`Sink`]), holds a session by its [`Attachment`], and publishes by a
 //! [`Publisher`]. Subscribers within the process take a [`Reader`].
 //!
 //! The way of a publication: [`Publisher::publish_at`] finds the route of its topic (kept from
-//! the last time, `route.rs`), writes the frame once for each wire format, and gathers; at
+//! the last time, `route.rs`), writes the frame once for each wire format, and collects; at
 //! [`Publisher::flush`] each subscriber's [`Session`] gets the shared bytes and the publisher's
 //! own task writes them to the socket (`session.rs`, `outbox.rs`).
 //!
@@ -15,49 +15,59 @@
 //! - Of one publisher's publications every subscriber sees the same order.
 //! - What is acknowledged to a publisher is first in the store: [`Publisher::flush`] gives the
 //!   ticket to wait for. Sessions that outlive their connection are in it with their queues
-//!   (`keeping.rs`) and come back from it at the next start (`recovery.rs`).
+//!   (`persistence.rs`) and come back from it at the next start (`recovery.rs`).
 //! - No lock is held across an await; locks of sessions are never held together.
 
 mod acknowledged;
 mod attachment;
+mod authorization;
 mod broker;
+mod clock;
 mod connect;
-mod core;
 mod counters;
 mod encoder;
 mod figures;
 mod filter;
 mod housekeeping;
 mod index;
-mod keeping;
-mod lifecycle;
 mod limits;
 mod load;
+mod memory;
 mod newest;
 mod outbox;
+mod persistence;
 mod publisher;
 mod reader;
+mod receipts;
 mod recent;
 mod recovery;
 mod retained;
 mod route;
 mod session;
+mod session_table;
 mod settings;
+mod shared;
 mod stats;
+mod stream_queue;
 mod subscription;
 mod trace;
+mod unsettled;
+mod weight;
 
-pub use acknowledged::StrayAcknowledgement;
-pub use attachment::{Attachment, Close, SubscribeError};
+pub use acknowledged::{Receipt, StrayAcknowledgement};
+pub use attachment::{Attachment, Connected, SubscribeError, Verdicts};
+pub use authorization::Authorization;
 pub use broker::Broker;
-pub use connect::{ConnectError, ConnectOptions, Connected, Welcome};
+pub use connect::{Close, ConnectError, ConnectOptions, Welcome};
 pub use counters::DropCause;
 pub use encoder::{Alias, Encoder, Format, FrameOptions, Sink, Unencodable};
 pub use filter::{FilterError, RequestedFilter, RetainHandling, Share, SubscribeOptions};
 pub use limits::Limit;
-pub use publisher::{Delivery, EnterError, Publisher, Refused, TopicSlot};
-pub use reader::{Event, Reader, ReaderOptions, Since, Taker};
-pub use session::{Ended, Session, Will};
+pub use publisher::{EnterError, PublishOutcome, PublishRefusal, Publisher, TopicSlot};
+pub use reader::{Reader, ReaderOptions};
+pub use recent::{Remembered, Since};
+pub use session::{DisconnectCause, Session, Will};
 pub use settings::{BrokerSettings, SlowSubscriber};
 pub use stats::{BrokerStats, SessionStats, TopicStats};
+pub use stream_queue::{Event, Taker};
 pub use trace::{StepOutcome, TraceStep};

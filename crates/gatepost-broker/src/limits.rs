@@ -1,8 +1,10 @@
-//! The bounds that are answered in the protocol's words: which were reached, how often, and one
-//! log line for each now and then.
+//! The limits that are answered with the protocol's own codes: which were reached, how often, and
+//! a rate-limited log line for each.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+use crate::memory;
 
 /// A bound that was reached. Each is a setting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,16 +78,32 @@ struct Reached {
     told: AtomicU32,
 }
 
-/// How often each bound was reached.
-#[derive(Debug, Default)]
+/// How often each limit was reached.
+#[derive(Debug)]
 pub(crate) struct Limits {
     reached: [Reached; Limit::ALL.len()],
+    memory_share_bytes: usize,
     /// Whether the process has more memory than it may.
     is_out_of_memory: AtomicBool,
 }
 
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            reached: Default::default(),
+            memory_share_bytes: memory::memory_share_bytes(),
+            is_out_of_memory: AtomicBool::new(false),
+        }
+    }
+}
+
 impl Limits {
-    /// Counts, and tells the log now and then.
+    /// The share of the machine's memory that the process may use where no setting says it.
+    pub(crate) const fn memory_share_bytes(&self) -> usize {
+        self.memory_share_bytes
+    }
+
+    /// Counts, and logs at a bounded rate.
     pub(crate) fn reached(&self, limit: Limit, client: &str, now_seconds: u32) {
         let reached = &self.reached[limit as usize];
         reached.count.fetch_add(1, Ordering::Relaxed);
@@ -144,25 +162,6 @@ impl Rate {
     }
 }
 
-/// The resident memory of this process in bytes; `None` where `/proc` is not to be had.
-pub(crate) fn resident_bytes() -> Option<usize> {
-    let text = std::fs::read_to_string("/proc/self/status").ok()?;
-    kibibytes(&text, "VmRSS:")
-}
-
-/// Three quarters of the memory of this machine.
-pub(crate) fn memory_share_bytes() -> usize {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    kibibytes(&text, "MemTotal:").map_or(usize::MAX, |bytes| bytes / 4 * 3)
-}
-
-/// Lines of these files read `Name:   123 kB`.
-fn kibibytes(text: &str, name: &str) -> Option<usize> {
-    let line = text.lines().find(|line| line.starts_with(name))?;
-    let number: usize = line.split_whitespace().nth(1)?.parse().ok()?;
-    number.checked_mul(1024)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -176,15 +175,5 @@ mod tests {
         assert_eq!(taken(&mut rate, start + Duration::from_millis(250)), 2);
         assert_eq!(taken(&mut rate, start + Duration::from_mins(1)), 10);
         assert!(Rate::new(0).is_none());
-    }
-
-    #[test]
-    fn memory_is_read_in_bytes() {
-        assert_eq!(
-            kibibytes("A: 1 kB\nVmRSS:\t  20 kB\n", "VmRSS:"),
-            Some(20 * 1024)
-        );
-        assert_eq!(kibibytes("A: 1 kB", "VmRSS:"), None);
-        assert!(resident_bytes().is_some_and(|bytes| bytes > 0));
     }
 }

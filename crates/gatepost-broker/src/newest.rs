@@ -1,4 +1,4 @@
-//! For subscribers who want each topic's newest message and no other, once they are too slow for
+//! For subscribers that want each topic's newest message and no other, once they are too slow for
 //! all of them: what waits is one message for each topic, and the next replaces it.
 
 use std::collections::{HashMap, VecDeque};
@@ -30,7 +30,7 @@ impl Newest {
         self.latest.len()
     }
 
-    /// Lets a delivery wait; tells how many it replaced. Beyond `topics_max` the topic that waits
+    /// Queues a delivery; returns how many it replaced. Beyond `topics_max` the topic that waits
     /// longest makes room.
     pub(crate) fn put(&mut self, latest: Latest, topics_max: usize) -> u64 {
         let topic = latest.publication.topic.clone();

@@ -210,7 +210,7 @@ impl Outbox {
     }
 
     /// Drops the oldest droppable segments until at most `bytes_max` bytes and `messages_max`
-    /// messages are left, and tells how many messages went.
+    /// messages are left, and returns how many messages went.
     pub(crate) fn drop_oldest(&mut self, bytes_max: usize, messages_max: usize) -> u64 {
         let mut dropped = 0;
         let mut index = usize::from(self.front_is_begun);
@@ -230,7 +230,7 @@ impl Outbox {
         dropped
     }
 
-    /// Forgets everything, and tells how many droppable messages went with it.
+    /// Forgets everything, and returns how many droppable messages went with it.
     pub(crate) fn clear(&mut self) -> u64 {
         let lost = self
             .segments

@@ -1,8 +1,8 @@
 //! Sessions as an earlier run of the server left them.
 //!
 //! What is read is what was committed, at any moment at which that run may have ended. Messages
-//! that nobody waits for, and deliveries of which a part is missing, are removed; the latter can
-//! only come from damage and are told.
+//! that no session waits for, and deliveries of which a part is missing, are removed; the latter can
+//! only come from damage and are logged.
 
 use std::collections::HashMap;
 use std::num::{NonZeroU16, NonZeroU32};
@@ -15,10 +15,10 @@ use gatepost_store::{
 };
 
 use crate::acknowledged::Delivery;
-use crate::core::Core;
 use crate::filter::{RequestedFilter, RetainHandling, SubscribeOptions};
-use crate::keeping::Stored;
-use crate::session::{Aftermath, Session, Will};
+use crate::persistence::StoredMessage;
+use crate::session::{DeferredEffects, Session, Will};
+use crate::session_table::SessionTable;
 use crate::subscription::{Member, Subscription};
 
 /// Changes that are submitted together while a start cleans up.
@@ -26,36 +26,36 @@ const CHANGES_MAX: usize = 10_000;
 
 struct Message {
     publication: Arc<Publication>,
-    stored: Arc<Stored>,
+    stored: Arc<StoredMessage>,
 }
 
 struct Recovery<'a> {
-    core: &'a Arc<Core>,
+    table: &'a SessionTable,
     store: &'a Store,
     now: SystemTime,
     messages: HashMap<u64, Message>,
     sessions: HashMap<u64, (Arc<Session>, SessionRow)>,
     changes: Vec<Change>,
     /// Of sessions that expired while the server was down.
-    aftermaths: Vec<Aftermath>,
+    all_effects: Vec<DeferredEffects>,
     deliveries: usize,
     /// Deliveries whose message or session is missing.
     incomplete: usize,
 }
 
 /// Fills the table of sessions and the index from the store.
-pub(crate) fn take_back_sessions(core: &Arc<Core>) -> Result<(), StoreError> {
-    let Some(store) = &core.store else {
+pub(crate) fn restore_sessions(table: &SessionTable) -> Result<(), StoreError> {
+    let Some(store) = &table.shared().store else {
         return Ok(());
     };
     let mut recovery = Recovery {
-        core,
+        table,
         store,
-        now: SystemTime::now(),
+        now: store.time_for_ages(),
         messages: HashMap::new(),
         sessions: HashMap::new(),
         changes: Vec::new(),
-        aftermaths: Vec::new(),
+        all_effects: Vec::new(),
         deliveries: 0,
         incomplete: 0,
     };
@@ -70,7 +70,7 @@ impl Recovery<'_> {
         store.each_message(|(number, publication)| {
             let message = Message {
                 publication: Arc::new(publication),
-                stored: Stored::found(number),
+                stored: StoredMessage::found(number),
             };
             self.messages.insert(number, message);
         })?;
@@ -99,7 +99,8 @@ impl Recovery<'_> {
         if age >= row.expiry {
             let message = row.will.and_then(|will| self.messages.get(&will.message));
             let session = row.number;
-            self.aftermaths.push(Aftermath {
+            self.all_effects.push(DeferredEffects {
+                client_id: row.client.as_str().into(),
                 // Due at the latest now [MQTT-3.1.3-9].
                 will: message.map(|message| Publication::clone(&message.publication)),
                 changes: vec![Change::Session(SessionChange::End { session })],
@@ -107,12 +108,12 @@ impl Recovery<'_> {
             return;
         }
         let client_id: Arc<str> = Arc::from(row.client.as_str());
-        let session = Arc::new(Session::new(client_id.clone(), row.kind.clone().into()));
+        let session = Arc::new(Session::new(client_id, row.kind.clone().into()));
         {
             let mut state = session.lock();
             let left = row.expiry.saturating_sub(age);
             state.user = row.user.as_deref().map(Arc::from);
-            state.policy = self.core.policy(row.user.as_deref(), None);
+            state.policy = self.table.shared().policy(row.user.as_deref(), None);
             state.expiry = row.expiry;
             state.expires = Instant::now().checked_add(left);
             let kept = state.begin_keeping(row.number);
@@ -132,7 +133,7 @@ impl Recovery<'_> {
             }
         }
         // Sorted by number: a later one of the same client is the one that counts.
-        if let Some(earlier) = self.core.sessions.lock().insert(client_id, session.clone())
+        if let Some(earlier) = self.table.restore(session.clone())
             && let Some(number) = earlier.lock().kept_mut().map(|kept| kept.number)
         {
             self.sessions.remove(&number);
@@ -155,9 +156,12 @@ impl Recovery<'_> {
             retain_handling: RetainHandling::DoNotSend,
             identifier: row.identifier.and_then(NonZeroU32::new),
         };
-        session.filters.lock().insert(requested.text.clone());
+        // Whatever was acknowledged is kept, even where the limits are lower by now.
+        let mut filters = session.filters.lock();
+        filters.insert(&requested.text, usize::MAX, usize::MAX);
+        drop(filters);
         let member = Member::new(session.clone(), options);
-        let index = &self.core.index;
+        let index = &self.table.shared().index;
         match &requested.share {
             Some(share) => {
                 index.join(&share.filter, &share.name, member);
@@ -196,12 +200,12 @@ impl Recovery<'_> {
         if let Some((session, _)) = self.sessions.get(&session)
             && let Some(packet_id) = NonZeroU16::new(packet)
         {
-            session.receive_for_now(packet_id);
+            session.restore_received(packet_id);
         }
     }
 
     fn finish(mut self) {
-        let _ = self.core.settle(std::mem::take(&mut self.aftermaths));
+        let _ = self.table.settle(std::mem::take(&mut self.all_effects));
         for message in std::mem::take(&mut self.messages).into_values() {
             message.stored.let_go(&mut self.changes);
             if self.changes.len() >= CHANGES_MAX {
@@ -212,7 +216,7 @@ impl Recovery<'_> {
         for (session, row) in self.sessions.values() {
             if row.ended.is_none() {
                 // Its connection ended with the server: from now on it waits for its client.
-                // Nobody is there to be told.
+                // No client waits for this commit.
                 let _ = session.keep_row(&mut session.lock(), self.store);
             }
         }

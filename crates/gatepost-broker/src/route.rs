@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::encoder::Format;
-use crate::index::{Index, Place};
-use crate::reader::Queue;
-use crate::session::{Service, Session};
+use crate::index::{Index, TopicHash};
+use crate::session::{DeliveryMode, Session};
+use crate::stream_queue::StreamQueue;
 use crate::subscription::{Group, Subscription, Target};
 
 /// Sessions that share the bytes of QoS 0 frames.
@@ -21,14 +21,14 @@ pub(crate) struct Route {
     /// Sessions that need frames of their own (identifiers, aliases, a size limit) or are away.
     pub(crate) singles: Vec<Target>,
     pub(crate) groups: Vec<Arc<Group>>,
-    pub(crate) readers: Vec<Arc<Queue>>,
+    pub(crate) readers: Vec<Arc<StreamQueue>>,
 }
 
 impl Route {
-    pub(crate) fn find(index: &Index, topic: &str, place: Place) -> Self {
+    pub(crate) fn find(index: &Index, topic: &str, hash: TopicHash) -> Self {
         let mut route = Self::default();
         let mut targets: Vec<Target> = Vec::new();
-        index.visit(topic, place, &mut |subscription| match subscription {
+        index.visit(topic, hash, &mut |subscription| match subscription {
             Subscription::Session(member) => targets.push(member.into()),
             Subscription::Group(group) => route.groups.push(group.clone()),
             Subscription::Reader(queue) => route.readers.push(queue.clone()),
@@ -40,14 +40,14 @@ impl Route {
             .dedup_by(|later, earlier| Arc::ptr_eq(later, earlier));
         merge_overlapping(&mut targets);
         for target in targets {
-            route.place(target);
+            route.add(target);
         }
         route
     }
 
-    fn place(&mut self, target: Target) {
-        let format = match target.session.service() {
-            Service::Shared(format) if target.identifiers.is_empty() => format,
+    fn add(&mut self, target: Target) {
+        let format = match target.session.delivery_mode() {
+            DeliveryMode::Shared(format) if target.options.identifiers.is_empty() => format,
             _ => {
                 self.singles.push(target);
                 return;
@@ -80,7 +80,7 @@ fn merge_overlapping(targets: &mut Vec<Target>) {
     targets.dedup_by(|later, earlier| {
         let is_same = same(&later.session, &earlier.session);
         if is_same {
-            earlier.merge(later);
+            earlier.options.merge(&later.options);
         }
         is_same
     });

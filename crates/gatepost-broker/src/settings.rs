@@ -35,14 +35,15 @@ pub struct BrokerSettings {
     pub outbox_max: ByteSize,
     /// Publications that may wait for one subscriber's socket.
     pub outbox_messages_max: usize,
-    /// How long publishers wait for a subscriber that takes nothing at all.
+    /// How long publishers wait for a subscriber until half of its room is free again. Then it is
+    /// disconnected, and they do not wait for it again before it has caught up that far.
     pub patience: Period,
     /// The longest that a publisher at QoS 0 is left to gather, where it brings more than its many
     /// subscribers can be sent one by one; 0 for never.
     pub gather_max: Period,
     /// QoS 1 and 2 messages that may wait for one session, connected or not.
     pub queue_messages_max: usize,
-    /// Payload bytes that may wait for one session.
+    /// Bytes that may wait for one session: topics, payloads, properties.
     pub queue_bytes_max: ByteSize,
     /// QoS 1 and 2 messages that may be unacknowledged by one subscriber at once; a client's
     /// Receive Maximum may lower it.
@@ -66,13 +67,15 @@ pub struct BrokerSettings {
     pub memory_max: ByteSize,
     /// Subscriptions of one session.
     pub subscriptions_per_session_max: usize,
+    /// Bytes of the filters of one session.
+    pub subscription_bytes_per_session_max: ByteSize,
     /// Retained messages.
     pub retained_messages_max: usize,
-    /// Payload bytes of all retained messages.
+    /// Bytes of all retained messages: topics, payloads, properties.
     pub retained_bytes_max: ByteSize,
     /// Publications remembered for each topic, for `latest()`, `history()` and resuming readers.
     pub recent_per_topic: usize,
-    /// Payload bytes remembered for all topics together.
+    /// Bytes remembered for all topics together: topics, payloads, properties.
     pub recent_bytes_max: ByteSize,
     /// Topics that are remembered; the longest unused make room.
     pub recent_topics_max: usize,
@@ -106,6 +109,7 @@ impl Default for BrokerSettings {
             topic_levels_max: gatepost_message::TOPIC_LEVELS_MAX,
             memory_max: ByteSize(0),
             subscriptions_per_session_max: 200_000,
+            subscription_bytes_per_session_max: ByteSize::mebibytes(16),
             retained_messages_max: 1_000_000,
             retained_bytes_max: ByteSize::mebibytes(256),
             recent_per_topic: 64,

@@ -3,11 +3,11 @@
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 
-use crate::broker::Broker;
-use crate::core::Core;
 use crate::counters::DropCause;
 use crate::limits::Limit;
+use crate::session_table::SessionTable;
 use crate::settings::SlowSubscriber;
+use crate::shared::Shared;
 
 /// One topic's traffic.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,123 +91,115 @@ impl BrokerStats {
     }
 }
 
-impl Broker {
-    /// The figures, with at most `topics` topics and `sessions` sessions. Walks over all of
-    /// them: for once a second, not for a hot path.
-    pub fn stats(&self, topics: usize, sessions: usize) -> BrokerStats {
-        let core = self.core();
-        let mut stats = core.stats_without_lists();
-        stats.topics = core.busiest_topics(topics);
-        stats.queues = core.longest_queues(sessions);
-        stats
+/// The figures, with at most `topics` topics and `sessions` sessions. Walks over all of them: for
+/// once a second, not for a hot path.
+pub(crate) fn collect(table: &SessionTable, topics: usize, sessions: usize) -> BrokerStats {
+    let mut stats = without_lists(table);
+    stats.topics = busiest_topics(table.shared(), topics);
+    stats.queues = longest_queues(table, sessions);
+    stats
+}
+
+/// The figures without the lists of topics and sessions.
+pub(crate) fn without_lists(table: &SessionTable) -> BrokerStats {
+    let shared = table.shared();
+    let counters = &shared.counters;
+    let sessions = table.all();
+    let stored = sessions
+        .iter()
+        .map(|session| session.lock().queued() as u64);
+    BrokerStats {
+        messages_in: counters.messages_in.load(Ordering::Relaxed),
+        bytes_in: counters.bytes_in.load(Ordering::Relaxed),
+        deliveries: counters.deliveries.load(Ordering::Relaxed),
+        bytes_out: counters.bytes_out.load(Ordering::Relaxed),
+        connections: counters.connections.load(Ordering::Relaxed),
+        dropped: counters.dropped().by_cause(),
+        limits: Limit::ALL
+            .into_iter()
+            .map(|limit| (limit, shared.limits.count(limit)))
+            .collect(),
+        subscriptions: shared.index.len(),
+        sessions: sessions.len(),
+        sessions_connected: counters.connected.load(Ordering::Relaxed),
+        readers: shared.live_streams().len() as u64,
+        stored: stored.sum(),
+        retained: shared.retained.len(),
+        retained_bytes: shared.retained.bytes(),
+        topics: Vec::new(),
+        queues: Vec::new(),
     }
 }
 
-impl Core {
-    pub(crate) fn stats_without_lists(&self) -> BrokerStats {
-        let counters = &self.counters;
-        let sessions: Vec<_> = self.sessions.lock().values().cloned().collect();
-        let stored = sessions
-            .iter()
-            .map(|session| session.lock().queued() as u64);
-        BrokerStats {
-            messages_in: counters.messages_in.load(Ordering::Relaxed),
-            bytes_in: counters.bytes_in.load(Ordering::Relaxed),
-            deliveries: counters.deliveries.load(Ordering::Relaxed),
-            bytes_out: counters.bytes_out.load(Ordering::Relaxed),
-            connections: counters.connections.load(Ordering::Relaxed),
-            dropped: counters.dropped().by_cause(),
-            limits: Limit::ALL
+fn busiest_topics(shared: &Shared, count: usize) -> Vec<TopicStats> {
+    let mut topics: Vec<_> = shared
+        .recent
+        .all()
+        .into_iter()
+        .filter(|record| !record.topic.is_internal())
+        .map(|record| TopicStats {
+            topic: record.topic.to_string(),
+            per_second: record.per_second.load(Ordering::Relaxed),
+            messages: record.messages.load(Ordering::Relaxed),
+            bytes: record.bytes.load(Ordering::Relaxed),
+        })
+        .filter(|topic| topic.messages > 0)
+        .collect();
+    topics.sort_unstable_by(|a, b| {
+        let busy = |topic: &TopicStats| (topic.per_second, topic.messages);
+        busy(b).cmp(&busy(a)).then_with(|| a.topic.cmp(&b.topic))
+    });
+    topics.truncate(count);
+    topics
+}
+
+/// The sessions and readers with the longest queues, longest first.
+pub(crate) fn longest_queues(table: &SessionTable, count: usize) -> Vec<SessionStats> {
+    let sessions = table.all();
+    let mut queues: Vec<_> = sessions
+        .iter()
+        .map(|session| {
+            let subscriptions = session.filters.lock().len();
+            let mut dropped_by = session.dropped.by_cause();
+            dropped_by.retain(|&(_, count)| count > 0);
+            let state = session.lock();
+            SessionStats {
+                client: session.client_id().to_owned(),
+                kind: session.kind.clone(),
+                connected: state.link.is_some(),
+                subscriptions,
+                queued: state.queued(),
+                queued_bytes: state.outbox.bytes(),
+                delivered: session.delivered.load(Ordering::Relaxed),
+                dropped: dropped_by.iter().map(|(_, count)| count).sum(),
+                dropped_by,
+                policy: state.policy,
+            }
+        })
+        .collect();
+    let streams = table.shared().live_streams();
+    queues.extend(streams.iter().map(|reader| {
+        let dropped = reader.dropped.load(Ordering::Relaxed);
+        SessionStats {
+            client: reader.name.clone(),
+            kind: reader.kind.into(),
+            connected: true,
+            subscriptions: reader.filters,
+            queued: reader.len(),
+            queued_bytes: 0,
+            delivered: reader.delivered.load(Ordering::Relaxed),
+            dropped,
+            dropped_by: (dropped > 0)
+                .then_some((DropCause::StreamFull, dropped))
                 .into_iter()
-                .map(|limit| (limit, self.limits.count(limit)))
                 .collect(),
-            subscriptions: self.index.len(),
-            sessions: sessions.len(),
-            sessions_connected: counters.connected.load(Ordering::Relaxed),
-            readers: self
-                .readers
-                .lock()
-                .iter()
-                .filter(|reader| reader.strong_count() > 0)
-                .count() as u64,
-            stored: stored.sum(),
-            retained: self.retained.len(),
-            retained_bytes: self.retained.bytes(),
-            topics: Vec::new(),
-            queues: Vec::new(),
+            policy: SlowSubscriber::DropOldest,
         }
-    }
-
-    fn busiest_topics(&self, count: usize) -> Vec<TopicStats> {
-        let mut topics: Vec<_> = self
-            .recent
-            .all()
-            .into_iter()
-            .filter(|record| !record.topic.is_internal())
-            .map(|record| TopicStats {
-                topic: record.topic.to_string(),
-                per_second: record.per_second.load(Ordering::Relaxed),
-                messages: record.messages.load(Ordering::Relaxed),
-                bytes: record.bytes.load(Ordering::Relaxed),
-            })
-            .filter(|topic| topic.messages > 0)
-            .collect();
-        topics.sort_unstable_by(|a, b| {
-            let busy = |topic: &TopicStats| (topic.per_second, topic.messages);
-            busy(b).cmp(&busy(a)).then_with(|| a.topic.cmp(&b.topic))
-        });
-        topics.truncate(count);
-        topics
-    }
-
-    pub(crate) fn longest_queues(&self, count: usize) -> Vec<SessionStats> {
-        let sessions: Vec<_> = self.sessions.lock().values().cloned().collect();
-        let mut queues: Vec<_> = sessions
-            .iter()
-            .map(|session| {
-                let subscriptions = session.filters.lock().len();
-                let mut dropped_by = session.dropped.by_cause();
-                dropped_by.retain(|&(_, count)| count > 0);
-                let state = session.lock();
-                SessionStats {
-                    client: session.client_id().to_owned(),
-                    kind: session.kind.clone(),
-                    connected: state.link.is_some(),
-                    subscriptions,
-                    queued: state.queued(),
-                    queued_bytes: state.outbox.bytes(),
-                    delivered: session.delivered.load(Ordering::Relaxed),
-                    dropped: dropped_by.iter().map(|(_, count)| count).sum(),
-                    dropped_by,
-                    policy: state.policy,
-                }
-            })
-            .collect();
-        queues.extend(self.readers.lock().iter().filter_map(|reader| {
-            let reader = reader.upgrade()?;
-            let dropped = reader.dropped.load(Ordering::Relaxed);
-            Some(SessionStats {
-                client: reader.name.clone(),
-                kind: reader.kind.into(),
-                connected: true,
-                subscriptions: reader.filters,
-                queued: reader.len(),
-                queued_bytes: 0,
-                delivered: reader.delivered.load(Ordering::Relaxed),
-                dropped,
-                dropped_by: (dropped > 0)
-                    .then_some((DropCause::StreamFull, dropped))
-                    .into_iter()
-                    .collect(),
-                policy: SlowSubscriber::DropOldest,
-            })
-        }));
-        queues.sort_unstable_by(|a, b| {
-            let rank =
-                |session: &SessionStats| (session.queued, session.dropped, session.delivered);
-            rank(b).cmp(&rank(a)).then_with(|| a.client.cmp(&b.client))
-        });
-        queues.truncate(count);
-        queues
-    }
+    }));
+    queues.sort_unstable_by(|a, b| {
+        let rank = |session: &SessionStats| (session.queued, session.dropped, session.delivered);
+        rank(b).cmp(&rank(a)).then_with(|| a.client.cmp(&b.client))
+    });
+    queues.truncate(count);
+    queues
 }

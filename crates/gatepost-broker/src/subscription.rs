@@ -1,4 +1,4 @@
-//! One entry of the index: who is to get what matches a filter, and how.
+//! One entry of the index: a receiver of what matches a filter, and its options.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -6,13 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gatepost_message::Qos;
 use parking_lot::RwLock;
-use smallvec::SmallVec;
 
-use crate::filter::SubscribeOptions;
-use crate::reader::Queue;
+use crate::filter::{DeliveryOptions, SubscribeOptions};
 use crate::session::Session;
+use crate::stream_queue::StreamQueue;
 
-/// Who gets what matches. Kept small: there may be millions.
+/// A receiver of what matches. Kept small: there may be millions.
 #[derive(Clone)]
 pub(crate) enum Subscription {
     /// A session of its own.
@@ -20,10 +19,10 @@ pub(crate) enum Subscription {
     /// One member of a group in turn.
     Group(Arc<Group>),
     /// A reader within this process.
-    Reader(Arc<Queue>),
+    Reader(Arc<StreamQueue>),
 }
 
-/// A session, and how it wishes to be served.
+/// A session, and the options of its subscription.
 #[derive(Clone)]
 pub(crate) struct Member {
     pub(crate) session: Arc<Session>,
@@ -49,7 +48,7 @@ impl Member {
     }
 }
 
-/// The members of a shared subscription (MQTT 5 § 4.8.2).
+/// The members of a shared subscription (MQTT 5 section 4.8.2).
 pub(crate) struct Group {
     pub(crate) name: Box<str>,
     pub(crate) members: RwLock<Vec<Member>>,
@@ -80,36 +79,24 @@ impl Group {
     }
 }
 
-/// A session that a publication goes to, after overlapping subscriptions are merged into one
-/// delivery at the highest of their levels \[MQTT-3.3.4-2\], with all their identifiers
-/// \[MQTT-3.3.4-3\].
+/// A session that a publication goes to, after its overlapping subscriptions are merged into one
+/// delivery.
 #[derive(Clone)]
 pub(crate) struct Target {
     pub(crate) session: Arc<Session>,
-    pub(crate) qos: Qos,
-    pub(crate) no_local: bool,
-    pub(crate) retain_as_published: bool,
-    pub(crate) identifiers: SmallVec<[u32; 2]>,
+    pub(crate) options: DeliveryOptions,
 }
 
 impl From<&Member> for Target {
     fn from(member: &Member) -> Self {
         Self {
             session: member.session.clone(),
-            qos: member.qos,
-            no_local: member.no_local,
-            retain_as_published: member.retain_as_published,
-            identifiers: member.identifier.iter().map(|id| id.get()).collect(),
+            options: DeliveryOptions {
+                qos: member.qos,
+                no_local: member.no_local,
+                retain_as_published: member.retain_as_published,
+                identifiers: member.identifier.iter().map(|id| id.get()).collect(),
+            },
         }
-    }
-}
-
-impl Target {
-    /// Takes in another subscription of the same session.
-    pub(crate) fn merge(&mut self, other: &Self) {
-        self.qos = self.qos.max(other.qos);
-        self.no_local &= other.no_local;
-        self.retain_as_published |= other.retain_as_published;
-        self.identifiers.extend_from_slice(&other.identifiers);
     }
 }

@@ -1,13 +1,13 @@
-//! The ways of single publications: to whom each went, and what became of it there.
+//! Traces of single publications: the subscribers that each one went to, and its outcome there.
 //!
 //! Only messages that an operator may ask about are traced: those that a listener submitted to be
 //! judged or promised. What MQTT clients publish among themselves is counted and not traced, so
 //! that the fast way pays one comparison. What goes elsewhere than to a subscriber, into a mailbox or to
-//! the next hop, is noted beside them by whoever brings it there.
+//! the next hop, is noted beside them by the code that delivers it there.
 //!
-//! A subscriber keeps the steps that are not yet at their end ([`Pending`]), by a number of its
+//! A subscriber keeps the steps that are not yet at their end ([`OpenSteps`]), by a number of its
 //! own: the sequence of a QoS 1 or 2 delivery, the running number of a QoS 0 one, the message's id
-//! at a reader. Whoever ends a delivery says how, at the place where it ends.
+//! at a reader. The code that ends a delivery records the outcome.
 //!
 //! Bounds: so many messages ([`Traces::new`]), [`STEPS_MAX`] subscribers of each, [`PENDING_MAX`]
 //! open steps of each subscriber. What is beyond them is counted, and not named.
@@ -21,7 +21,6 @@ use gatepost_message::{MessageId, Publication, Qos, Topic};
 use parking_lot::Mutex;
 
 use crate::counters::DropCause;
-use crate::session::Session;
 
 /// Subscribers that are named for one message.
 const STEPS_MAX: usize = 200;
@@ -37,7 +36,7 @@ pub enum StepOutcome {
     Waiting,
     /// The subscriber acknowledged it.
     Acknowledged,
-    /// The subscriber was away, and QoS 0 is for those who are there.
+    /// The subscriber was not connected, and QoS 0 is not queued.
     Away,
     /// Its session ended before it was acknowledged.
     SessionEnded,
@@ -79,7 +78,7 @@ pub struct TraceStep {
     pub published: Option<(Topic, Qos)>,
     /// What became of it.
     pub outcome: StepOutcome,
-    /// What the next hop said.
+    /// The reply of the next hop.
     pub said: Option<Arc<str>>,
     /// Since when that is so.
     pub since: SystemTime,
@@ -109,16 +108,18 @@ impl Trace {
     }
 
     /// Notes what happened at a session.
+    #[allow(clippy::ptr_arg)] // cloned only if the trace has room: a borrowed kind stays borrowed
     pub(crate) fn at_session(
         self: &Arc<Self>,
-        session: &Session,
+        client_id: &Arc<str>,
+        kind: &Cow<'static, str>,
         publication: &Publication,
         qos: Qos,
         outcome: StepOutcome,
     ) -> Option<OpenStep> {
         self.note(|| TraceStep {
-            client: session.client_id.clone(),
-            kind: session.kind.clone(),
+            client: client_id.clone(),
+            kind: kind.clone(),
             published: Some((publication.topic.clone(), qos)),
             outcome,
             said: None,
@@ -181,9 +182,9 @@ impl OpenStep {
 
 /// The open steps of one subscriber, in rising order of their numbers.
 #[derive(Default)]
-pub(crate) struct Pending(VecDeque<(u64, OpenStep)>);
+pub(crate) struct OpenSteps(VecDeque<(u64, OpenStep)>);
 
-impl Pending {
+impl OpenSteps {
     pub(crate) fn add(&mut self, number: u64, step: Option<OpenStep>) {
         let Some(step) = step else { return };
         if self.0.len() >= PENDING_MAX {
@@ -215,9 +216,9 @@ impl Pending {
 
 /// The open steps of a queue of QoS 1 and 2: what is still open at its end was not acknowledged.
 #[derive(Default)]
-pub(crate) struct Awaited(Option<Box<Pending>>);
+pub(crate) struct AcknowledgementSteps(Option<Box<OpenSteps>>);
 
-impl Awaited {
+impl AcknowledgementSteps {
     pub(crate) fn add(&mut self, sequence: u64, step: Option<OpenStep>) {
         if step.is_some() {
             self.0.get_or_insert_default().add(sequence, step);
@@ -231,7 +232,7 @@ impl Awaited {
     }
 }
 
-impl Drop for Awaited {
+impl Drop for AcknowledgementSteps {
     fn drop(&mut self) {
         for (_, step) in self.0.take().into_iter().flat_map(|pending| pending.0) {
             step.settle(StepOutcome::SessionEnded);
@@ -242,11 +243,11 @@ impl Drop for Awaited {
 /// The last traced messages.
 pub(crate) struct Traces {
     messages_max: usize,
-    kept: Mutex<Kept>,
+    kept: Mutex<TracedMessages>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct TracedMessages {
     by_message: HashMap<MessageId, Arc<Trace>>,
     order: VecDeque<MessageId>,
 }
@@ -309,7 +310,7 @@ mod tests {
         let trace = Arc::<Trace>::default();
         let topic = Topic::new("a").expect("a topic");
         let publication = Publication::new(topic, "x");
-        let mut pending = Pending::default();
+        let mut pending = OpenSteps::default();
         for number in 1..=4 {
             pending.add(number, trace.at_reader("r", "sse", &publication));
         }

@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::spool::MessageFile;
 use crate::wire::{Action, Answer};
 
-/// Calls the procedure and does what the exit mode wants done beside the code.
+/// Calls the procedure and performs the actions of the exit mode.
 pub(crate) fn call(arguments: &Arguments) -> Result<u8, Failure> {
     let mut message = match &arguments.file {
         Some(path) => Some(MessageFile::open(path, arguments.exit.layout())?),

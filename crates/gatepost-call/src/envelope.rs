@@ -1,4 +1,4 @@
-//! What is known of a message beside its text: who sends it from where, and to whom.
+//! Facts about a message apart from its text: sender, client and recipients.
 
 use crate::wire::Request;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! What the exit code means to whoever started us: one table.
+//! The exit codes, as each calling program understands them.
 
 use crate::failure::Failure;
 use crate::spool::Layout;
@@ -93,7 +93,7 @@ pub(crate) fn of_verdict(
 
 /// The exit code where there is no verdict.
 ///
-/// Unless the caller chose, nobody's mail passes by accident: "try later", which every mail
+/// Unless the caller chose otherwise, no mail passes by accident: "try later", which every mail
 /// server but XMail understands; XMail lets all codes pass that it does not know, so there the
 /// code at least names the failure.
 pub(crate) fn of_failure(

@@ -19,13 +19,13 @@ pub(crate) enum Failure {
     Refused(String),
     /// The message file cannot be read, or is no spool file.
     File(PathBuf, io::Error),
-    /// The verdict is known, but what XMail needs beside it could not be written.
+    /// The verdict is known, but the files that XMail needs with it could not be written.
     Write(PathBuf, io::Error),
 }
 
 impl Failure {
     /// The exit code in XMail's modes. None has bit 16 and none is a verdict of XMail's, so each
-    /// lets the message pass while it tells the log what happened.
+    /// lets the message pass and writes the failure to the log.
     pub(crate) const fn xmail_code(&self) -> u8 {
         match self {
             Self::Connect(_) => 202,

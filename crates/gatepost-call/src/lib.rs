@@ -114,7 +114,7 @@ pub fn fuzz_arguments<'word>(words: impl Iterator<Item = &'word [u8]>) {
     }
 }
 
-/// The filter alone, for fuzzing: whatever is told, it ends with its input and answers whole lines.
+/// The filter alone, for fuzzing: it ends with its input and writes whole lines, whatever it reads.
 #[doc(hidden)]
 pub fn fuzz_filter(input: &[u8]) {
     let words = ["--server", "unix:/", "--opensmtpd", "/noop"].map(OsString::from);

@@ -22,7 +22,7 @@ use std::io::{self, BufRead, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-/// What smtpd shall tell: who is there, and what the envelope is.
+/// The reports to subscribe to: clients and envelopes.
 const REPORTS: [&str; 9] = [
     "link-connect",
     "link-identify",

@@ -16,7 +16,7 @@ const MARK: &[u8] = b"<<MAIL-DATA>>";
 /// Longest head that is searched for the mark: 10,000 recipients and some.
 const HEAD_MAX_BYTES: u64 = 4 * 1024 * 1024;
 
-/// What the file holds beside the message.
+/// The content of the file apart from the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Layout {
     /// Nothing.

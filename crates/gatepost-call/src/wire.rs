@@ -40,7 +40,7 @@ pub(crate) struct Answer {
     pub(crate) reason: String,
     /// Header fields to add, each whole: `Name: value`.
     pub(crate) tags: Vec<String>,
-    /// What the procedure answers beside its verdict, line by line.
+    /// The text that the procedure returns with its verdict, line by line.
     pub(crate) text: Vec<String>,
     /// Bytes of the changed message, which follow the answer.
     pub(crate) message_bytes: Option<u64>,

@@ -29,18 +29,20 @@ use crate::stream::Stream;
 /// Connections that the kernel may hold until they are accepted.
 const BACKLOG: i32 = 4096;
 /// How long the kernel holds back a connection on which the client has said nothing yet, where
-/// the client speaks first. It is told in whole seconds.
+/// the client speaks first. The kernel takes whole seconds.
 const FIRST_BYTES_WAIT: Duration = Duration::from_secs(1);
 
 /// An address that is listened on, before any worker accepts from it.
 pub struct Acceptor {
     socket: OwnedFd,
+    /// More sockets of the same address, opened ahead of time.
+    siblings: Vec<OwnedFd>,
     bind: Bind,
     entry: Entry,
 }
 
 impl Acceptor {
-    /// Listens on `bind`; connections wait until somebody accepts.
+    /// Listens on `bind`; connections wait until they are accepted.
     pub fn bind(bind: &Bind) -> io::Result<Self> {
         match bind {
             Bind::Tcp(address) => {
@@ -52,6 +54,7 @@ impl Acceptor {
                 Ok(Self {
                     bind: Bind::Tcp(listener.local_addr()?),
                     socket: listener.into(),
+                    siblings: Vec::new(),
                     entry: Entry::default(),
                 })
             }
@@ -62,10 +65,24 @@ impl Acceptor {
                 Ok(Self {
                     bind: bind.clone(),
                     socket: listener.into(),
+                    siblings: Vec::new(),
                     entry: Entry::default(),
                 })
             }
         }
+    }
+
+    /// Opens the sockets of so many workers at once. The kernel lets only one user listen on an
+    /// address, and only root on a port below 1024, so a server that drops its privileges needs all
+    /// sockets before that. [`Acceptor::share`] opens those that are missing.
+    pub fn open_siblings(&mut self, workers: usize) -> io::Result<()> {
+        if let Bind::Tcp(address) = self.bind {
+            while self.siblings.len() + 1 < workers {
+                self.siblings
+                    .push(tcp_sibling(address, Some(&self.socket))?);
+            }
+        }
+        Ok(())
     }
 
     /// How its connections begin.
@@ -78,10 +95,13 @@ impl Acceptor {
     /// For protocols in which the client speaks first: a connection comes with its first bytes,
     /// so that one wake-up serves both. One that stays silent comes a second later.
     pub(crate) fn defer_until_first_bytes(&self) {
-        if matches!(self.bind, Bind::Tcp(_))
-            && let Err(error) = descriptor::defer(self.socket.as_fd(), FIRST_BYTES_WAIT)
-        {
-            tracing::debug!(target: "listeners", %error, "connections come without their first bytes");
+        if !matches!(self.bind, Bind::Tcp(_)) {
+            return;
+        }
+        for socket in std::iter::once(&self.socket).chain(&self.siblings) {
+            if let Err(error) = descriptor::defer(socket.as_fd(), FIRST_BYTES_WAIT) {
+                tracing::debug!(target: "listeners", %error, "connections come without their first bytes");
+            }
         }
     }
 
@@ -95,7 +115,8 @@ impl Acceptor {
     pub(crate) fn share(self, workers: usize) -> Vec<Waiting> {
         let mut sockets = vec![self.socket];
         if let Bind::Tcp(address) = self.bind {
-            for _ in 1..workers {
+            sockets.extend(self.siblings.into_iter().take(workers.saturating_sub(1)));
+            for _ in sockets.len()..workers {
                 match tcp_sibling(address, sockets.first()) {
                     Ok(socket) => sockets.push(socket),
                     Err(error) => {
@@ -148,7 +169,7 @@ fn tcp_sibling(address: std::net::SocketAddr, first: Option<&OwnedFd>) -> io::Re
     Ok(socket.into())
 }
 
-/// Removes a socket file that nobody listens on any more; a live one is an error.
+/// Removes a socket file without a listener; a file with one is an error.
 fn remove_stale(path: &std::path::Path) -> io::Result<()> {
     use std::os::unix::fs::FileTypeExt;
     match std::fs::symlink_metadata(path) {
@@ -227,9 +248,8 @@ pub struct Accepted {
 }
 
 impl Accepted {
-    /// Registers the socket with the reactor of the present worker, hears the proxy in front and
-    /// does the TLS handshake, each where the address asks for it. Gives the peer behind the
-    /// proxy.
+    /// Registers the socket with the reactor of the present worker, then reads the PROXY header and
+    /// negotiates TLS, each where the address requires it. Returns the client behind the proxy.
     pub async fn open(self, peer: Peer) -> io::Result<(Stream, Peer)> {
         let entry = self.entry.clone();
         entry.open(self.register()?, peer).await

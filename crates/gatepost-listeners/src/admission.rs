@@ -1,14 +1,18 @@
-//! How many connections a listener takes, in total and from one address.
+//! How many connections a listener accepts, in total and from one client network.
 //!
-//! The count goes down when the [`Admitted`] that came with the connection is dropped, so a
-//! connection cannot forget to sign off.
+//! A client network is an IPv4 address, or the /64 of an IPv6 address: a host has as many addresses
+//! of its /64 as it likes. All listeners together stay within the process's file descriptors
+//! ([`ConnectionBudget`]). The count goes down when the [`Admitted`] of a connection is dropped.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
 
 use gatepost_message::Peer;
 use parking_lot::Mutex;
+
+use crate::connection_budget::ConnectionBudget;
+use crate::log_throttle::LogThrottle;
 
 /// The counts of one listener. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -19,22 +23,24 @@ struct Inner {
     total_max: u32,
     per_address_max: u32,
     present: Mutex<Present>,
+    budget: ConnectionBudget,
+    over_budget: LogThrottle,
 }
 
 #[derive(Debug, Default)]
 struct Present {
     total: u32,
     since_start: u64,
-    by_address: HashMap<IpAddr, u32>,
+    by_network: HashMap<IpAddr, u32>,
 }
 
 /// Why a connection is not served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// The listener has as many as it takes.
+    /// The listener has as many as it accepts, or the process has no descriptor for more.
     #[error("too many connections")]
     TooManyInTotal,
-    /// This address has.
+    /// This client network has as many as it may have.
     #[error("too many connections from your address")]
     TooManyFromAddress,
 }
@@ -43,6 +49,8 @@ impl Admission {
     /// Limits of 0 do not limit.
     pub fn new(total_max: u32, per_address_max: u32) -> Self {
         Self(Arc::new(Inner {
+            budget: ConnectionBudget::for_listener(),
+            over_budget: LogThrottle::default(),
             total_max,
             per_address_max,
             present: Mutex::default(),
@@ -56,12 +64,22 @@ impl Admission {
         if inner.total_max > 0 && present.total >= inner.total_max {
             return Err(Refusal::TooManyInTotal);
         }
-        if let Some(address) = peer.ip() {
-            let count = present.by_address.entry(address).or_default();
-            if inner.per_address_max > 0 && *count >= inner.per_address_max {
-                return Err(Refusal::TooManyFromAddress);
+        let network = peer.ip().map(client_network);
+        let from_network = network.and_then(|network| present.by_network.get(&network));
+        if inner.per_address_max > 0 && from_network.is_some_and(|&n| n >= inner.per_address_max) {
+            return Err(Refusal::TooManyFromAddress);
+        }
+        if !inner.budget.take() {
+            if let Some(left_out) = inner.over_budget.permit() {
+                tracing::warn!(
+                    target: "listeners", left_out,
+                    "connections are refused: the process has no more file descriptors for them"
+                );
             }
-            *count += 1;
+            return Err(Refusal::TooManyInTotal);
+        }
+        if let Some(network) = network {
+            *present.by_network.entry(network).or_default() += 1;
         }
         present.total += 1;
         present.since_start += 1;
@@ -96,7 +114,7 @@ impl Admission {
     }
 }
 
-/// A connection's place; dropping it frees the place.
+/// The right to one connection; dropping it returns the right.
 #[derive(Debug)]
 pub struct Admitted {
     admission: Admission,
@@ -107,15 +125,27 @@ impl Drop for Admitted {
     fn drop(&mut self) {
         let mut present = self.admission.0.present.lock();
         present.total -= 1;
-        let Some(address) = self.peer.ip() else {
+        self.admission.0.budget.release();
+        let Some(network) = self.peer.ip().map(client_network) else {
             return;
         };
-        if let Some(count) = present.by_address.get_mut(&address) {
+        if let Some(count) = present.by_network.get_mut(&network) {
             *count -= 1;
             if *count == 0 {
-                present.by_address.remove(&address);
+                present.by_network.remove(&network);
             }
         }
+    }
+}
+
+/// The addresses that count as one client: an IPv4 address, or the /64 of an IPv6 address.
+pub(crate) fn client_network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let network = address.to_bits() & (u128::MAX << 64);
+            IpAddr::V6(Ipv6Addr::from_bits(network))
+        }
+        address @ IpAddr::V4(_) => address,
     }
 }
 
@@ -145,5 +175,18 @@ mod tests {
         assert!(admission.admit(from("192.0.2.1:4")).is_ok());
         assert_eq!(admission.open(), 2);
         assert_eq!(admission.since_start(), 4);
+    }
+
+    #[test]
+    fn the_addresses_of_a_64_count_as_one() {
+        let admission = Admission::new(0, 2);
+        let first = admission.admit(from("[2001:db8:0:1::1]:1"));
+        let second = admission.admit(from("[2001:db8:0:1:ffff::2]:1"));
+        assert!(first.is_ok() && second.is_ok());
+        let third = admission.admit(from("[2001:db8:0:1:1:2:3:4]:1"));
+        assert_eq!(third.err(), Some(Refusal::TooManyFromAddress));
+        assert!(admission.admit(from("[2001:db8:0:2::1]:1")).is_ok());
+        drop(first);
+        assert!(admission.admit(from("[2001:db8:0:1::3]:1")).is_ok());
     }
 }

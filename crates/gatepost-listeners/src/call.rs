@@ -14,19 +14,20 @@
 //!
 //! A connection carries any number of calls, one after another, and a client may send the next
 //! before it has read the last answer. What a read brought is answered with one write. `FAIL`
-//! in place of `DONE` says that the call could not be made; after a malformed request, whose end
-//! nobody can know, the connection is closed.
+//! in place of `DONE` means that the call could not be made. After a malformed request, whose end is
+//! unknown, the connection is closed.
 //!
-//! Most connections carry one call of a client that was started for it (`first.rs`); programs that
-//! stay keep theirs (`connection.rs`).
+//! Most connections carry one call of a client that was started for it (`immediate.rs`); programs
+//! that stay keep theirs (`connection.rs`).
 
 use std::sync::Arc;
 
+use gatepost_gateway::Gateway;
 use tokio::sync::watch;
 
 use crate::acceptor::{Accepted, Acceptor};
 use crate::admission::Admission;
-use crate::gateway::Gateway;
+use crate::in_flight::InFlight;
 use crate::service;
 use crate::workers::Workers;
 use gatepost_message::Peer;
@@ -34,7 +35,7 @@ use gatepost_message::Peer;
 mod answer;
 mod calling;
 mod connection;
-mod first;
+mod immediate;
 mod request;
 mod settings;
 
@@ -46,6 +47,7 @@ pub struct CallContext {
     settings: CallSettings,
     gateway: Gateway,
     admission: Admission,
+    in_flight: InFlight,
 }
 
 impl CallContext {
@@ -58,10 +60,18 @@ impl CallContext {
             ),
             settings,
             gateway,
+            in_flight: InFlight::default(),
         }
     }
 
-    /// Who is connected.
+    /// Shares the budget of unfinished messages with other listeners.
+    #[must_use]
+    pub fn with_in_flight(mut self, in_flight: InFlight) -> Self {
+        self.in_flight = in_flight;
+        self
+    }
+
+    /// The connections that are open.
     pub const fn admission(&self) -> &Admission {
         &self.admission
     }
@@ -77,8 +87,8 @@ pub async fn serve(
     acceptor.defer_until_first_bytes();
     let down = shutdown.clone();
     let take = move |accepted: Accepted, peer: Peer| {
-        let opening = first::answer(&context, accepted, peer)?;
-        Some(opening.serve(Arc::clone(&context), shutdown.clone()))
+        let continuation = immediate::answer(&context, accepted, peer)?;
+        Some(continuation.serve(Arc::clone(&context), shutdown.clone()))
     };
     service::on_every_worker("call", acceptor, &workers, down, take).await;
 }

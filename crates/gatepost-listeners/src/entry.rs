@@ -1,5 +1,5 @@
-//! What happens between accepting a socket and serving it: the proxy in front says who the client
-//! is, and TLS is negotiated. Both on the worker, so that a slow client holds up nobody.
+//! The steps between accepting a socket and serving it: a PROXY header names the client, and TLS is
+//! negotiated. Both run on the worker, so that a slow client delays no other.
 
 use std::future::poll_fn;
 use std::io;

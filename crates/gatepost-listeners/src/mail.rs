@@ -1,6 +1,5 @@
-//! What SMTP, LMTP and the milter make of a mail alike, whichever of them was told it: the name
-//! that we go by, the message that is judged, and the Received field by which rules know its
-//! client.
+//! What SMTP, LMTP and milter have in common: the listener's own name, the message that is judged,
+//! and the Received field from which rules learn the client.
 
 use std::fmt;
 
@@ -23,7 +22,7 @@ pub(crate) fn message(envelope: &Envelope, recipients: Vec<String>, mail: Bytes)
     Message::new(envelope, None, Format::Mail, mail)
 }
 
-/// The Received field that every server adds in front of a message (RFC 5321 § 4.4): it shows the
+/// The Received field that every server adds in front of a message (RFC 5321 section 4.4): it shows the
 /// way, lets loops be noticed, and is what relay rules read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Received<'a> {
@@ -39,7 +38,7 @@ pub(crate) struct Received<'a> {
     pub(crate) id: MessageId,
     /// The mail server's own name for it.
     pub(crate) queue_id: Option<&'a str>,
-    /// For whom it is; with more recipients the field would show hidden ones to all (§ 7.2).
+    /// For whom it is; with more recipients the field would show hidden ones to all (section 7.2).
     pub(crate) recipient: Option<&'a str>,
 }
 

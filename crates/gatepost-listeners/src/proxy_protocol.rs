@@ -1,6 +1,6 @@
 //! The PROXY protocol, versions 1 and 2, without I/O: how a proxy in front says who the client is.
 //!
-//! Read only from peers that the settings trust, since whoever may say it may be anyone. From
+//! Read only from peers that the settings trust, since any client could send one. From
 //! those it is required: a connection without the header is refused, so that a client that finds
 //! a way round the proxy is not taken for the proxy itself.
 

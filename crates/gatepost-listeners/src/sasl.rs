@@ -5,11 +5,11 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use gatepost_message::Peer;
-use gatepost_users::{Credentials, Denied, Door, Identity, ScramLogin, ScramStep, Secret};
+use gatepost_users::{Credentials, Denied, Identity, ListenerAuth, ScramLogin, ScramStep, Secret};
 
 /// What EHLO and CAPA offer.
 pub(crate) const MECHANISMS: &str = "SCRAM-SHA-256 PLAIN LOGIN";
-/// A response longer than this is refused before it is decoded (RFC 4954 § 4).
+/// A response longer than this is refused before it is decoded (RFC 4954 section 4).
 pub(crate) const RESPONSE_BYTES_MAX: usize = 12_288;
 
 /// An exchange that waits for the client's next response.
@@ -31,11 +31,11 @@ pub(crate) enum Step {
 
 impl Exchange {
     /// `None` for a mechanism that is not known here.
-    pub(crate) fn begin(mechanism: &str, door: &Door, peer: Peer) -> Option<Self> {
+    pub(crate) fn begin(mechanism: &str, auth: &ListenerAuth, peer: Peer) -> Option<Self> {
         Some(match mechanism.to_ascii_uppercase().as_str() {
             "PLAIN" => Self::Plain,
             "LOGIN" => Self::LoginUser,
-            "SCRAM-SHA-256" => Self::Scram(Box::new(door.scram(peer, None))),
+            "SCRAM-SHA-256" => Self::Scram(Box::new(auth.scram(peer, None))),
             _ => return None,
         })
     }
@@ -48,11 +48,11 @@ impl Exchange {
         }
     }
 
-    /// Takes a response, in base64; `=` is an empty one (RFC 4954 § 4).
+    /// Takes a response, in base64; `=` is an empty one (RFC 4954 section 4).
     pub(crate) async fn respond(
         self,
         response: &str,
-        door: &Door,
+        auth: &ListenerAuth,
         peer: Peer,
     ) -> Result<Step, Denied> {
         let response = match response {
@@ -64,7 +64,7 @@ impl Exchange {
         match self {
             Self::Plain => {
                 let credentials = plain(&response)?;
-                door.authenticate(credentials, peer, None).await.map(done)
+                auth.authenticate(credentials, peer, None).await.map(done)
             }
             Self::LoginUser => {
                 let user = text(response)?;
@@ -74,7 +74,7 @@ impl Exchange {
             Self::LoginPassword(user) => {
                 let password = Secret::from(text(response)?.as_str());
                 let credentials = Credentials::Password { user, password };
-                door.authenticate(credentials, peer, None).await.map(done)
+                auth.authenticate(credentials, peer, None).await.map(done)
             }
             Self::Scram(mut login) => Ok(match login.step(&response)? {
                 ScramStep::Challenge(challenge) => {

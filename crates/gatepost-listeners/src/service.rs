@@ -11,6 +11,7 @@ use tokio::sync::watch;
 
 use crate::acceptor::{Accepted, Acceptor, Listening};
 use crate::admission::{Admission, Admitted, Refusal};
+use crate::log_throttle::LogThrottle;
 use crate::stream::Stream;
 use crate::workers::Workers;
 
@@ -24,7 +25,7 @@ const ACCEPTED_IN_TURN: u32 = 16;
 pub(crate) struct Arrival {
     pub(crate) stream: Stream,
     pub(crate) peer: Peer,
-    /// Its place among the listener's connections, or why it has none and is to be told so.
+    /// Its place among the listener's connections, or the refusal that the client receives.
     pub(crate) admitted: Result<Admitted, Refusal>,
     /// Becomes true when the server wants to end.
     pub(crate) shutdown: watch::Receiver<bool>,
@@ -72,7 +73,7 @@ pub(crate) async fn accept<S, F>(
 
 /// Has every worker accept until `shutdown` becomes true. `take` either deals with a connection
 /// at once, or gives the future that serves it, which opens it on the worker where it runs.
-/// Whoever waits for connections to end must keep `workers` meanwhile.
+/// A caller that waits for connections to end must keep `workers` until then.
 pub(crate) async fn on_every_worker<T, F>(
     name: &'static str,
     acceptor: Acceptor,
@@ -121,6 +122,7 @@ async fn accept_here<F>(
 {
     let mut down = pin!(shutdown.wait_for(|&down| down));
     let mut taken = 0_u32;
+    let failures = LogThrottle::default();
     loop {
         taken += 1;
         if taken.is_multiple_of(ACCEPTED_IN_TURN) {
@@ -139,7 +141,9 @@ async fn accept_here<F>(
             }
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => {
-                tracing::warn!(target: "listeners", listener = name, "accept failed: {error}");
+                if let Some(left_out) = failures.permit() {
+                    tracing::warn!(target: "listeners", listener = name, left_out, "accept failed: {error}");
+                }
                 tokio::time::sleep(PAUSE_AFTER_ERROR).await;
             }
         }

@@ -1,18 +1,18 @@
-//! The spamd listener: SPAMC/SPAMD 1.5, so that spamc, Exim and whatever else asks SpamAssassin's
-//! daemon can ask Gatepost instead.
+//! The spamd listener: SPAMC/SPAMD 1.5, for spamc, Exim and other clients of SpamAssassin's daemon.
 //!
-//! A connection carries one request, as the protocol has it. The rules judge on the judge threads, which answer too;
-//! where a scope names this listener, its verdict decides what counts as spam, and the report is
-//! still the rules'.
+//! A connection carries one request. The rules run on the judge threads, which write the answer too.
+//! If a scope names this listener, its verdict decides whether a message counts as spam; the report
+//! is still that of the rules.
 
 use std::sync::Arc;
 
+use gatepost_gateway::Gateway;
 use gatepost_message::Peer;
 use tokio::sync::watch;
 
 use crate::acceptor::{Accepted, Acceptor};
 use crate::admission::Admission;
-use crate::gateway::Gateway;
+use crate::in_flight::InFlight;
 use crate::service;
 use crate::workers::Workers;
 
@@ -30,6 +30,7 @@ pub struct SpamdContext {
     settings: SpamdSettings,
     gateway: Gateway,
     admission: Admission,
+    in_flight: InFlight,
 }
 
 impl SpamdContext {
@@ -42,10 +43,18 @@ impl SpamdContext {
             ),
             settings,
             gateway,
+            in_flight: InFlight::default(),
         }
     }
 
-    /// Who is connected.
+    /// Shares the budget of unfinished messages with other listeners.
+    #[must_use]
+    pub fn with_in_flight(mut self, in_flight: InFlight) -> Self {
+        self.in_flight = in_flight;
+        self
+    }
+
+    /// The connections that are open.
     pub const fn admission(&self) -> &Admission {
         &self.admission
     }

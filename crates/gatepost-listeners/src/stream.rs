@@ -2,10 +2,11 @@
 //!
 //! Why not `AsyncRead`/`AsyncWrite`: fan-out writes to a subscriber's socket from the
 //! publisher's task, so writing must work through `&self`, must never wait, and must take many
-//! pieces at once. Whoever is refused leaves the rest to the connection's own task, which waits
+//! pieces at once. A writer whose bytes the socket refuses leaves the rest to the connection's own task, which waits
 //! for writability.
 
 use std::io::{self, IoSlice};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::task::{Context, Poll};
 
@@ -82,13 +83,20 @@ impl Stream {
         }
     }
 
-    /// Has the kernel tell the peer now that its bytes have come. For protocols in which a peer
+    /// Has the kernel acknowledge received bytes now. For protocols in which a peer
     /// sends several pieces before it gets an answer: where it gathers small ones (Nagle), the
     /// second piece leaves when the first is acknowledged, which is else put off for an answer to
     /// carry, by 40 ms.
     pub(crate) fn acknowledge_now(&self) {
         // A Unix socket has nothing of the kind, and refuses.
         let _ = sockopt::set_tcp_quickack(self.descriptor(), true);
+    }
+
+    /// The address of this end, where the connection is TCP.
+    pub(crate) fn local_ip(&self) -> Option<IpAddr> {
+        let address = rustix::net::getsockname(self.descriptor()).ok()?;
+        let address: SocketAddr = address.try_into().ok()?;
+        Some(address.ip().to_canonical())
     }
 
     /// For socket options.

@@ -10,7 +10,6 @@ use std::io::{self, IoSlice};
 use bytes::BytesMut;
 use tokio::time::{Instant, timeout_at};
 
-use crate::acceptor::Accepted;
 use crate::stream::Stream;
 
 /// One read takes at most so much; a larger message comes in several.
@@ -28,7 +27,7 @@ pub(crate) async fn read(
     deadline: Instant,
 ) -> io::Result<usize> {
     loop {
-        match read_now(stream, input) {
+        match append(input, |buffer| stream.try_read(buffer)) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             done => return done,
         }
@@ -36,18 +35,13 @@ pub(crate) async fn read(
     }
 }
 
-/// Appends what has come with a connection that no reactor knows yet; `WouldBlock` if nothing has.
-pub(crate) fn read_first(accepted: &Accepted, input: &mut BytesMut) -> io::Result<usize> {
+/// Appends to `input` what `read` puts into the worker's buffer.
+pub(crate) fn append(
+    input: &mut BytesMut,
+    read: impl FnOnce(&mut [u8]) -> io::Result<usize>,
+) -> io::Result<usize> {
     SCRATCH.with_borrow_mut(|scratch| {
-        let count = accepted.try_read(scratch)?;
-        input.extend_from_slice(&scratch[..count]);
-        Ok(count)
-    })
-}
-
-fn read_now(stream: &Stream, input: &mut BytesMut) -> io::Result<usize> {
-    SCRATCH.with_borrow_mut(|scratch| {
-        let count = stream.try_read(scratch)?;
+        let count = read(scratch)?;
         input.extend_from_slice(&scratch[..count]);
         Ok(count)
     })

@@ -85,13 +85,27 @@ impl Drop for Share {
     }
 }
 
+impl WorkersSettings {
+    fn threads(&self) -> usize {
+        match self.count {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            count => count,
+        }
+    }
+
+    /// How many sockets of one address the workers accept from: one for each runtime.
+    pub fn sockets_per_address(&self) -> usize {
+        match self.spread {
+            Spread::Sharded => self.threads(),
+            Spread::WorkStealing => 1,
+        }
+    }
+}
+
 impl Workers {
     /// Starts the threads.
     pub fn start(settings: &WorkersSettings) -> io::Result<Self> {
-        let count = match settings.count {
-            0 => std::thread::available_parallelism().map_or(1, usize::from),
-            count => count,
-        };
+        let count = settings.threads();
         let (stop, stopped) = watch::channel(false);
         let handles = match settings.spread {
             Spread::Sharded => (0..count)

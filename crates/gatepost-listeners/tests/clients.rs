@@ -147,7 +147,7 @@ async fn miltertest_finds_every_step_and_verdict() {
         ("steps.lua", ""),
         (
             "verdicts.lua",
-            "message_max = \"50KB\"\nmarks.subject = \"[SPAM]\"",
+            "message_max = \"50KB\"\nverdict_headers.subject = \"[SPAM]\"",
         ),
     ] {
         let world = World::new();

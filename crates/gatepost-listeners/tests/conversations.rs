@@ -174,6 +174,12 @@ impl Client {
 async fn hold(world: &World, listener: &str, conversation: &Conversation, byte_by_byte: bool) {
     let address = world.listen(listener, &conversation.settings);
     let mut client = Client::connect(address, byte_by_byte).await;
+    if matches!(listener, "smtp" | "lmtp") {
+        // The server speaks first, and a client that does not wait is refused.
+        let greeted = client.reader.fill_buf();
+        let greeted = tokio::time::timeout(PATIENCE, greeted).await;
+        assert!(greeted.is_ok_and(|bytes| bytes.is_ok()), "no greeting");
+    }
     let name = &conversation.name;
     let mut seen = Vec::new();
     let mut skipping = false;

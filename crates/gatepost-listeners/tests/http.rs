@@ -14,6 +14,8 @@ use gatepost_pages::{AccessLogSettings, PagesSettings};
 use gatepost_settings::{Bind, ByteSize, Period};
 use tokio::sync::watch;
 
+#[path = "http/attacks.rs"]
+mod attacks;
 #[allow(unreachable_pub)]
 #[path = "http/case.rs"]
 mod case;
@@ -24,7 +26,9 @@ mod client;
 mod guards;
 #[path = "http/versions.rs"]
 mod versions;
-#[allow(unreachable_pub)] // shared with the example
+#[path = "http/websocket.rs"]
+mod websocket;
+#[allow(unreachable_pub)]
 #[path = "http/world.rs"]
 mod world;
 
@@ -35,7 +39,7 @@ use world::World;
 /// A running listener with its folder and its world.
 struct Server {
     address: SocketAddr,
-    world: Arc<World>,
+    world: World,
     context: Arc<HttpContext>,
     shutdown: watch::Sender<bool>,
     served: Option<std::thread::JoinHandle<()>>,
@@ -44,6 +48,15 @@ struct Server {
 
 impl Server {
     fn start(change: impl FnOnce(&mut HttpSettings)) -> Self {
+        Self::start_in(World::new(), change, |context| context)
+    }
+
+    /// Before this world, with a context as `complete` makes it.
+    fn start_in(
+        world: World,
+        change: impl FnOnce(&mut HttpSettings),
+        complete: impl FnOnce(HttpContext) -> HttpContext,
+    ) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         write_pages(folder.path());
         let mut settings = HttpSettings {
@@ -60,20 +73,21 @@ impl Server {
             path: folder.path().join("access.log"),
             ..AccessLogSettings::default()
         };
-        let world = World::new();
         world.publish_text("t", "<21>");
-        let context = HttpContext::new(settings, &pages, &access_log, world.clone());
-        // Says what it was handed, as a stand-in for MQTT.
-        let websocket: http::WebSocketHandler = Arc::new(|mut stream, _, received| {
+        let context = HttpContext::new(settings, &pages, &access_log, world.services.clone());
+        // Writes what it was handed, as a stand-in for MQTT.
+        let websocket: http::WebSocketHandler = Arc::new(|mut upgraded| {
             Box::pin(async move {
                 use tokio::io::AsyncWriteExt;
-                let _ = stream
-                    .write_all(&[b"handed: ", &received[..]].concat())
-                    .await;
+                let (peer, is_local) = (upgraded.peer.ip(), upgraded.is_local);
+                let peer = peer.map(|ip| ip.to_string()).unwrap_or_default();
+                let text = format!("from {peer}, local: {is_local}, handed: ");
+                let text = [text.as_bytes(), &upgraded.received[..]].concat();
+                let _ = upgraded.stream.write_all(&text).await;
             })
         });
         let context = context.expect("a context").with_websocket(websocket);
-        let context = Arc::new(context);
+        let context = Arc::new(complete(context));
         let (shutdown, down) = watch::channel(false);
         let (sender, address) = std::sync::mpsc::channel();
         let serving = Arc::clone(&context);
@@ -135,7 +149,6 @@ fn write_pages(folder: &Path) {
             "<p>{{ call(\"/greeting\", name=\"you\") }} {{ latest(\"t\") }}</p>",
         ),
         ("pages/teapot.html", "<b>{{ call(\"/teapot\") }}</b>"),
-        ("pages/panic.html", "{{ call(\"/panic\") }}"),
         (
             "pages/slow.html",
             "[{{ request.query.name|default('nobody') }}]",
@@ -148,6 +161,9 @@ fn write_pages(folder: &Path) {
     ] {
         std::fs::write(folder.join(name), text).expect("a file");
     }
+    // Grows faster than the engine looks at its memory: its worker is given up.
+    let growing = "{% set x = 'a' %}".to_owned() + &"{% set x = x ~ x %}".repeat(60);
+    std::fs::write(pages.join("growing.html"), growing).expect("a file");
     std::fs::write(pages.join("large.bin"), vec![b'x'; 3_000_000]).expect("a file");
     std::os::unix::fs::symlink("../secret.txt", pages.join("link.txt")).expect("a link");
 }
@@ -283,7 +299,10 @@ fn a_websocket_is_handed_over_with_what_came_behind_the_handshake() {
     let accept = answer.field("sec-websocket-accept");
     assert_eq!(accept, Some("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="));
     assert_eq!(answer.field("sec-websocket-protocol"), Some("mqtt"));
-    assert_eq!(client.rest(), b"handed: frames");
+    assert_eq!(
+        String::from_utf8_lossy(&client.rest()),
+        "from 127.0.0.1, local: true, handed: frames"
+    );
 }
 
 #[test]

@@ -125,7 +125,7 @@ async fn it_asks_in_every_way() {
         assert!(is_whole, "{options:?}: {}", said.text);
     }
 
-    world.store.caught_up().await;
+    world.store.flush().await;
     let journal = world.store.journal_recent(50).expect("the journal");
     let is_lunch = |subject: Option<&str>| subject == Some("lunch");
     assert!(

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::str::FromStr;
 
-/// The door that a message came in by. The names are those of the config's `listeners.NAME`.
+/// The listener that received a message. The names are those of the config's `listeners.NAME`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[allow(missing_docs)] // the names are the protocols'
 pub enum Listener {
@@ -116,7 +116,7 @@ pub struct Envelope {
 }
 
 impl Envelope {
-    /// An envelope of which only the door and the peer are known.
+    /// An envelope with only the listener and the peer.
     pub const fn new(listener: Listener, peer: Peer) -> Self {
         Self {
             listener,

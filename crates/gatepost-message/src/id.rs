@@ -1,9 +1,14 @@
-//! Message ids: one number that names a message in every room, log line and answer.
+//! Message ids: one number that identifies a message in every crate, log line and reply.
 //!
 //! An id is the time of arrival in milliseconds since 2020-01-01 (44 bits) above a 20-bit
-//! counter. Ids therefore sort by arrival, fit SQLite's 64-bit integer key, serve as the `id:`
-//! field of server-sent events, and stay unique over restarts without anything being stored.
-//! Invariant: [`MessageId::next`] never returns the same or a smaller id twice in one process.
+//! counter. Ids therefore sort by arrival, fit SQLite's 64-bit integer key, and serve as the `id:`
+//! field of server-sent events. Nodes of a cluster would share the counter's bits: its upper bits
+//! would name the node, and ids would still sort by arrival.
+//!
+//! Invariant: ids never go back, neither within a process nor over restarts, even if the clock does.
+//! The database keeps the highest id with every commit, and a start calls
+//! [`MessageId::continue_after`]. While the clock is behind that id, each new one is the last plus 1,
+//! and its time stands still.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,6 +18,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// 2020-01-01T00:00:00Z, in milliseconds since the Unix epoch.
 const EPOCH_UNIX_MS: u64 = 1_577_836_800_000;
 const COUNTER_BITS: u32 = 20;
+/// About the year 2298: a higher id was made by no clock, and would leave no ids for the rest.
+const HIGHEST_SANE: u64 = 1 << 63 >> 1;
 /// Crockford's base 32: no letter that is mistaken for a digit.
 const ALPHABET: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 const TEXT_CHARACTERS: usize = 13;
@@ -26,19 +33,22 @@ pub struct MessageId(u64);
 impl MessageId {
     /// The next id: the present millisecond, or one more than the last id where that is larger.
     pub fn next() -> Self {
-        let now_ms = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or(Duration::ZERO)
-            .as_millis() as u64;
-        let floor = now_ms.saturating_sub(EPOCH_UNIX_MS) << COUNTER_BITS;
-        let next = |last: u64| floor.max(last + 1);
-        // Relaxed: only the number itself must be unique, it orders no other memory.
-        let last = LAST
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| {
-                Some(next(last))
-            })
-            .unwrap_or_else(|last| last);
-        Self(next(last))
+        Self(next_after(&LAST, Self::floor_at(SystemTime::now())))
+    }
+
+    /// The highest id so far: of this process, or of an earlier one of the same database.
+    pub fn highest() -> Self {
+        Self(LAST.load(Ordering::Relaxed))
+    }
+
+    /// Makes all ids from now on higher than `highest`. An id that no clock can have made is
+    /// ignored; the result says whether it was taken.
+    pub fn continue_after(highest: Self) -> bool {
+        let is_sane = highest.0 < HIGHEST_SANE;
+        if is_sane {
+            LAST.fetch_max(highest.0, Ordering::Relaxed);
+        }
+        is_sane
     }
 
     /// The id as stored; see [`MessageId::from_number`].
@@ -64,6 +74,17 @@ impl MessageId {
     pub fn time(self) -> SystemTime {
         UNIX_EPOCH + Duration::from_millis((self.0 >> COUNTER_BITS) + EPOCH_UNIX_MS)
     }
+}
+
+fn next_after(last: &AtomicU64, floor: MessageId) -> u64 {
+    let next = |last: u64| floor.0.max(last + 1);
+    // Relaxed: only the number itself must be unique, it orders no other memory.
+    let before = last
+        .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| {
+            Some(next(last))
+        })
+        .unwrap_or_else(|last| last);
+    next(before)
 }
 
 impl fmt::Display for MessageId {
@@ -122,6 +143,34 @@ mod tests {
     fn ids_rise_and_are_unique() {
         let ids: Vec<_> = (0..10_000).map(|_| MessageId::next()).collect();
         assert!(ids.windows(2).all(|pair| pair[0] < pair[1]));
+    }
+
+    #[test]
+    fn ids_never_go_back_with_the_clock() {
+        let last = AtomicU64::new(0);
+        let at = |seconds| {
+            let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+            next_after(&last, MessageId::floor_at(time))
+        };
+        // 2026, then a start in 1970, then a minute later than the first.
+        let ids = [1_780_000_000, 0, 1, 1_780_000_000, 1_780_000_060].map(at);
+        assert!(ids.windows(2).all(|pair| pair[0] < pair[1]), "{ids:?}");
+        assert_eq!(
+            MessageId(ids[4]).time(),
+            SystemTime::UNIX_EPOCH + Duration::from_secs(1_780_000_060)
+        );
+    }
+
+    #[test]
+    fn ids_continue_after_those_of_an_earlier_process() {
+        let ahead = MessageId(MessageId::next().0 + (10 << COUNTER_BITS));
+        assert!(MessageId::continue_after(ahead));
+        assert!(MessageId::next() > ahead);
+        assert!(
+            !MessageId::continue_after(MessageId(u64::MAX)),
+            "made by no clock"
+        );
+        assert!(MessageId::highest() < MessageId(u64::MAX));
     }
 
     #[test]

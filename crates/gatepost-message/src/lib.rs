@@ -2,9 +2,9 @@
 //! message into a [`Verdict`], the broker delivers a [`Publication`], and the listener turns the
 //! verdict into its protocol's answer.
 //!
-//! This crate knows no protocol, no rule and no socket, so every other room may use it and it
+//! This crate knows no protocol, no rule and no socket, so every other crate may use it and it
 //! uses none of them. Payloads are [`bytes::Bytes`] and topics are shared strings: a message
-//! that crosses from room to room is never copied.
+//! that passes between crates is never copied.
 
 pub mod edit;
 mod envelope;

@@ -16,12 +16,12 @@ pub enum Format {
 /// One message, from any listener, before it is delivered.
 ///
 /// The body is as it arrived (SMTP's dot-stuffing undone, nothing else): each view of it, such
-/// as header fields or rendered text, is made by the room that wants it, when it wants it.
+/// as header fields or rendered text, is made by the crate that needs it, on demand.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
     /// Its name, and its time of arrival.
     pub id: MessageId,
-    /// Who, to whom, through which door.
+    /// Peer, sender, recipients and listener.
     pub envelope: Envelope,
     /// Where it will be published; `None` for a message that is only judged (spamd, call).
     pub topic: Option<Topic>,
@@ -30,7 +30,7 @@ pub struct Message {
     /// The bytes as they arrived.
     pub body: Bytes,
     /// The size in bytes of the whole message. Differs from `body.len()` only where a caller
-    /// told the size and kept the body, because no procedure asked for it.
+    /// declared the size and omitted the body, because no procedure needs it.
     pub size: u64,
     /// The level at which it was published.
     pub qos: Qos,

@@ -37,7 +37,8 @@ impl Qos {
     }
 }
 
-/// MQTT 5's application properties of a PUBLISH (§ 3.3.2.3); other protocols map theirs to them.
+/// MQTT 5's application properties of a PUBLISH (section 3.3.2.3); other protocols map theirs to
+/// them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Properties {
     /// Whether the payload is declared to be UTF-8 text (payload format indicator).

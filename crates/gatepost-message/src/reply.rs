@@ -4,8 +4,8 @@
 //! no control characters, and nothing in it belongs to the connection, so no procedure can end a
 //! head early or contradict a body's length.
 
-/// Fields that say where a body ends or what becomes of the connection (RFC 9110 § 7.6.1,
-/// RFC 9112 § 6), and those that are written for every answer.
+/// Fields that say where a body ends or what becomes of the connection (RFC 9110 section 7.6.1,
+/// RFC 9112 section 6), and those that are written for every answer.
 const OF_THE_CONNECTION: [&str; 13] = [
     "connection",
     "content-encoding",
@@ -85,7 +85,7 @@ impl std::str::FromStr for SameSite {
     }
 }
 
-/// A cookie to set or to remove (RFC 6265 § 4.1).
+/// A cookie to set or to remove (RFC 6265 section 4.1).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cookie {
     /// Its name.
@@ -168,12 +168,12 @@ impl Cookie {
     }
 }
 
-/// RFC 6265 § 4.1.1.
+/// RFC 6265 section 4.1.1.
 const fn is_cookie_octet(byte: u8) -> bool {
     matches!(byte, 0x21 | 0x23..=0x2b | 0x2d..=0x3a | 0x3c..=0x5b | 0x5d..=0x7e)
 }
 
-/// RFC 9110 § 5.6.2.
+/// RFC 9110 section 5.6.2.
 fn is_token(text: &str) -> bool {
     let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     !text.is_empty() && text.bytes().all(token)

@@ -1,6 +1,6 @@
-//! Topics and topic filters, as MQTT 5 § 4.7 defines them, for every protocol alike.
+//! Topics and topic filters, as MQTT 5 section 4.7 defines them, for every protocol alike.
 //!
-//! Both are checked once, when made; whoever holds a [`Topic`] or a [`TopicFilter`] need not
+//! Both are checked once, when constructed; code with a [`Topic`] or a [`TopicFilter`] need not
 //! check again. A topic is a shared string: cloning counts a reference.
 
 use std::fmt;
@@ -140,8 +140,8 @@ impl TopicFilter {
         memchr::memchr2(b'+', b'#', self.0.as_bytes()).is_some()
     }
 
-    /// Whether `topic` falls under this filter (MQTT 5 § 4.7). For one pair; the broker's tree
-    /// answers for all filters at once.
+    /// Whether `topic` falls under this filter (MQTT 5 section 4.7). For one pair; the broker's
+    /// tree answers for all filters at once.
     pub fn matches(&self, topic: &str) -> bool {
         if topic.starts_with('$') && self.0.starts_with(['+', '#']) {
             return false; // [MQTT-4.7.2-1]
@@ -176,7 +176,7 @@ impl fmt::Debug for TopicFilter {
 mod tests {
     use super::*;
 
-    /// The examples of MQTT 5 § 4.7, and the corners that brokers get wrong.
+    /// The examples of MQTT 5 section 4.7, and the corners that brokers get wrong.
     #[test]
     fn filters_match_as_the_standard_says() {
         let cases = [

@@ -15,11 +15,11 @@ pub enum Action {
     Accept,
     /// Delivered with marks that say what was found.
     Tag,
-    /// Kept aside for a person to release or delete; the sender sees success.
+    /// Kept in the quarantine for a person to release or delete; the sender sees success.
     Quarantine,
     /// Not delivered; the sender sees success.
     Drop,
-    /// Not delivered; the sender is told why.
+    /// Not delivered; the reply states the reason.
     Reject,
     /// Not taken now; the sender may try again.
     Defer,
@@ -129,7 +129,7 @@ pub struct Verdict {
     pub edits: Vec<Edit>,
 }
 
-/// What one method of authentication gave (RFC 8601 § 2.2).
+/// What one method of authentication gave (RFC 8601 section 2.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Authentication {
     /// `spf`, `dkim`, `dmarc`, ….

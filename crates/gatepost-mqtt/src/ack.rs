@@ -1,5 +1,5 @@
 //! The packets that answer with a reason: CONNACK, PUBACK, PUBREC, PUBREL, PUBCOMP, DISCONNECT
-//! and AUTH (§ 3.2, § 3.4 to § 3.7, § 3.14, § 3.15).
+//! and AUTH (sections 3.2 and 3.4 to sections 3.7 and 3.14, section 3.15).
 
 use bytes::{BufMut, BytesMut};
 
@@ -46,7 +46,9 @@ impl<'a> Connack<'a> {
     /// Appends the packet.
     pub fn encode(&self, version: Version, out: &mut BytesMut) -> Result<(), EncodeError> {
         put_packet(out, PacketType::Connack.first_byte(), |body| {
-            body.put_u8(u8::from(self.session_present));
+            // MQTT 3.1 has a reserved byte in place of the flag.
+            let has_flag = version != Version::Mqtt31;
+            body.put_u8(u8::from(self.session_present && has_flag));
             if version.has_properties() {
                 body.put_u8(self.reason.0);
                 self.properties.write(body);
@@ -58,7 +60,7 @@ impl<'a> Connack<'a> {
     }
 }
 
-/// PUBACK, PUBREC, PUBREL or PUBCOMP: which one, the type of the packet says.
+/// PUBACK, PUBREC, PUBREL or PUBCOMP, by the type of the packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ack<'a> {
     /// What is acknowledged.
@@ -96,13 +98,18 @@ impl<'a> Ack<'a> {
         })
     }
 
-    /// Appends the packet as one of `packet_type`.
+    /// Appends the packet as one of `packet_type`. A PUBACK or PUBREC of a failure cannot be
+    /// written before MQTT 5, where it would mean success \[MQTT-4.8.0-2\].
     pub fn encode(
         &self,
         packet_type: PacketType,
         version: Version,
         out: &mut BytesMut,
     ) -> Result<(), EncodeError> {
+        let promises = matches!(packet_type, PacketType::Puback | PacketType::Pubrec);
+        if promises && !version.has_properties() && self.reason.is_error() {
+            return Err(EncodeError::FailureNotExpressible(self.reason));
+        }
         if !version.has_properties()
             || (self.reason == Reason::SUCCESS && self.properties.is_empty())
         {
@@ -141,7 +148,7 @@ impl<'a> Outcome<'a> {
         )
     }
 
-    /// Reason and properties may both be left out at the end of a packet (§ 3.4.2.1).
+    /// Reason and properties may both be left out at the end of a packet (section 3.4.2.1).
     fn read(
         version: Version,
         reader: &mut Reader<'a>,
@@ -208,7 +215,7 @@ impl<'a> Outcome<'a> {
     }
 }
 
-/// The tables of § 3.4.2.1, § 3.5.2.1, § 3.6.2.1, § 3.7.2.1, § 3.14.2.1 and § 3.15.2.1.
+/// The tables of sections 3.4.2.1 and 3.5.2.1, sections 3.6.2.1 and 3.7.2.1, section 3.14.2.1 and section 3.15.2.1.
 fn is_allowed(reason: Reason, packet_type: PacketType) -> bool {
     match packet_type {
         PacketType::Puback | PacketType::Pubrec => matches!(

@@ -1,4 +1,4 @@
-//! CONNECT (§ 3.1): the first packet, and the Will in it.
+//! CONNECT (section 3.1): the first packet, and the Will in it.
 
 use bytes::{BufMut, BytesMut};
 use gatepost_message::{Qos, Topic};
@@ -7,9 +7,9 @@ use crate::ack::expect_end;
 use crate::frame::PacketType;
 use crate::property::WILL;
 use crate::wire::{Reader, put_binary, put_packet, put_string};
-use crate::{DecodeError, EncodeError, Frame, Properties, Reason, Version};
+use crate::{DecodeError, EncodeError, Frame, Properties, Property, Reason, Version};
 
-/// The client's wish for a session.
+/// CONNECT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Connect<'a> {
     /// The protocol that the rest of the connection speaks.
@@ -22,7 +22,7 @@ pub struct Connect<'a> {
     pub properties: Properties<'a>,
     /// May be empty, for one that the server chooses.
     pub client_id: &'a str,
-    /// What to publish when the client is gone without a word.
+    /// What to publish when the connection ends without a DISCONNECT.
     pub will: Option<Will<'a>>,
     /// The user.
     pub user_name: Option<&'a str>,
@@ -74,6 +74,7 @@ impl<'a> Connect<'a> {
         check_flags(version, flags)?;
         let keep_alive_seconds = reader.two_bytes()?;
         let properties = crate::ack::read_properties(version, &mut reader, PacketType::Connect)?;
+        check_authentication(properties)?;
         let client_id = reader
             .name()
             .map_err(|error| DecodeError::new(Reason::CLIENT_IDENTIFIER_NOT_VALID, error.what))?;
@@ -149,6 +150,21 @@ impl<'a> Connect<'a> {
             0
         }
     }
+}
+
+/// Authentication Data needs an Authentication Method (section 3.1.2.11.10).
+fn check_authentication(properties: Properties<'_>) -> Result<(), DecodeError> {
+    let (mut has_method, mut has_data) = (false, false);
+    for property in properties.iter() {
+        has_method |= matches!(property, Property::AuthenticationMethod(_));
+        has_data |= matches!(property, Property::AuthenticationData(_));
+    }
+    if has_data && !has_method {
+        return Err(DecodeError::protocol(
+            "Authentication Data without an Authentication Method [section 3.1.2.11.10]",
+        ));
+    }
+    Ok(())
 }
 
 fn check_flags(version: Version, flags: u8) -> Result<(), DecodeError> {

@@ -44,4 +44,7 @@ pub enum EncodeError {
     /// The remaining length has 28 bits.
     #[error("a packet has {0} bytes, which is more than 268435455")]
     PacketTooLong(usize),
+    /// Before MQTT 5 an acknowledgement always means success.
+    #[error("an acknowledgement of this version cannot carry the failure {0}")]
+    FailureNotExpressible(Reason),
 }

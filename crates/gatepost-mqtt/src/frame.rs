@@ -1,4 +1,4 @@
-//! The fixed header (MQTT 5 § 2.1): what kind of packet, and where it ends.
+//! The fixed header (MQTT 5 section 2.1): what kind of packet, and where it ends.
 
 use crate::wire::{VARIABLE_INTEGER_MAX, variable_integer};
 use crate::{DecodeError, Reason};
@@ -56,6 +56,12 @@ impl PacketType {
         }
     }
 
+    /// Whether these are the flags of a repeated packet of MQTT 3.1, where PUBREL, SUBSCRIBE and
+    /// UNSUBSCRIBE may carry DUP (MQTT 3.1 section 2.1).
+    pub(crate) const fn is_repeated_3_1(self, flags: u8) -> bool {
+        matches!(self, Self::Pubrel | Self::Subscribe | Self::Unsubscribe) && flags == 0b1010
+    }
+
     /// The first byte of a packet with the flags that the standard fixes.
     pub const fn first_byte(self) -> u8 {
         let flags = match self.flags() {
@@ -89,7 +95,10 @@ impl FrameHeader {
             .ok_or(DecodeError::malformed("packet type 0 is reserved"))?;
         let flags = first_byte & 0x0F;
         match packet_type.flags() {
-            Some(fixed) if fixed != flags => Err(DecodeError::malformed(
+            Some(fixed) if fixed == flags || packet_type.is_repeated_3_1(flags) => {
+                Ok(Self { packet_type, flags })
+            }
+            Some(_) => Err(DecodeError::malformed(
                 "the flags of the fixed header are reserved [MQTT-2.1.3-1]",
             )),
             None if flags & 0b0110 == 0b0110 => {

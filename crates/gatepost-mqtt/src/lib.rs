@@ -13,7 +13,7 @@
 //!   depends on the connection's state (packet identifiers in use, aliases, quotas) is the
 //!   session's matter.
 //! - No input makes it panic, and nothing is allocated by a length that a peer only claims.
-//! - [`DecodeError`] carries the reason code that an MQTT 5 peer is told.
+//! - [`DecodeError`] carries the reason code for an MQTT 5 peer.
 
 mod ack;
 mod connect;

@@ -35,6 +35,12 @@ impl<'a> Packet<'a> {
     /// Reads a packet of the connection's `version`; CONNECT brings its own.
     #[inline]
     pub fn decode(version: Version, frame: Frame<'a>) -> Result<Self, DecodeError> {
+        let header = frame.header;
+        if header.packet_type.is_repeated_3_1(header.flags) && version != Version::Mqtt31 {
+            return Err(DecodeError::malformed(
+                "the flags of the fixed header are reserved [MQTT-2.1.3-1]",
+            ));
+        }
         Ok(match frame.header.packet_type {
             PacketType::Publish => Self::Publish(Publish::decode(version, frame)?),
             PacketType::Connect => Self::Connect(Connect::decode(frame)?),

@@ -40,7 +40,7 @@ impl<'a> Properties<'a> {
             let bit = 1 << (id as u8);
             if seen & bit != 0 && !may_repeat {
                 return Err(DecodeError::protocol(
-                    "a property stands more than once [§ 2.2.2.2]",
+                    "a property stands more than once [section 2.2.2.2]",
                 ));
             }
             seen |= bit;

@@ -1,4 +1,4 @@
-//! The properties of MQTT 5 (§ 2.2.2), one by one: names, types, and where each may stand.
+//! The properties of MQTT 5 (section 2.2.2), one by one: names, types, and where each may stand.
 
 use bytes::BufMut;
 
@@ -149,10 +149,12 @@ impl<'a> Property<'a> {
         let id = u8::try_from(reader.variable_integer()?)
             .ok()
             .and_then(PropertyId::from_byte)
-            .ok_or(DecodeError::malformed("an unknown property [§ 2.2.2.2]"))?;
+            .ok_or(DecodeError::malformed(
+                "an unknown property [section 2.2.2.2]",
+            ))?;
         if id.packets() & packets == 0 {
             return Err(DecodeError::malformed(
-                "a property that does not belong into this packet [§ 2.2.2.2]",
+                "a property that does not belong into this packet [section 2.2.2.2]",
             ));
         }
         let property = Self::read_value(id, reader)?;
@@ -164,13 +166,13 @@ impl<'a> Property<'a> {
     fn check(&self) -> Result<(), DecodeError> {
         match *self {
             Self::ReceiveMaximum(0) => Err(DecodeError::protocol(
-                "Receive Maximum is not 0 [§ 3.1.2.11.3]",
+                "Receive Maximum is not 0 [section 3.1.2.11.3]",
             )),
             Self::MaximumPacketSize(0) => Err(DecodeError::protocol(
-                "Maximum Packet Size is not 0 [§ 3.1.2.11.4]",
+                "Maximum Packet Size is not 0 [section 3.1.2.11.4]",
             )),
             Self::SubscriptionIdentifier(0) => Err(DecodeError::protocol(
-                "a Subscription Identifier is not 0 [§ 3.8.2.1.2]",
+                "a Subscription Identifier is not 0 [section 3.8.2.1.2]",
             )),
             Self::TopicAlias(0) => Err(DecodeError::new(
                 Reason::TOPIC_ALIAS_INVALID,

@@ -1,4 +1,4 @@
-//! PUBLISH (§ 3.3): the packet that everything else exists for.
+//! PUBLISH (section 3.3): the packet that everything else exists for.
 
 use bytes::{BufMut, BytesMut};
 use gatepost_message::{Qos, Topic};
@@ -98,7 +98,7 @@ impl<'a> Publish<'a> {
         1 + variable_integer_length(body) + body
     }
 
-    /// Appends the packet, and tells where in it the packet identifier lies (0 at QoS 0), so that
+    /// Appends the packet, and returns where in it the packet identifier lies (0 at QoS 0), so that
     /// one encoding serves many receivers that differ only in the identifier.
     ///
     /// At QoS 1 and 2 without a `packet_id` the two bytes are left zero, for the caller to fill.
@@ -107,7 +107,7 @@ impl<'a> Publish<'a> {
             .inspect(|_| out.put_slice(self.payload))
     }
 
-    /// Appends all but the payload, for those who send that from elsewhere; `payload_length` is
+    /// Appends all but the payload, for callers that send that themselves; `payload_length` is
     /// what the remaining length counts for it.
     pub fn encode_head(
         &self,

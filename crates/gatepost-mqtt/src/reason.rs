@@ -1,11 +1,11 @@
-//! Reason codes (MQTT 5 § 2.4), and the return codes of MQTT 3.1.1 that they map to.
+//! Reason codes (MQTT 5 section 2.4), and the return codes of MQTT 3.1.1 that they map to.
 
 use std::fmt;
 
 /// A reason code. Codes from 0x80 are failures.
 ///
 /// One byte has several names, by the packet in which it stands (0x00 is success, a normal
-/// disconnection, or granted QoS 0); the constants follow the table of § 2.4.
+/// disconnection, or granted QoS 0); the constants follow the table of section 2.4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Reason(pub u8);
 
@@ -79,12 +79,12 @@ reasons! {
 }
 
 impl Reason {
-    /// Whether it tells of a failure.
+    /// Whether it is a failure.
     pub const fn is_error(self) -> bool {
         self.0 >= 0x80
     }
 
-    /// The return code of a 3.1.1 CONNACK that comes nearest (§ 3.2.2.3 there).
+    /// The return code of a 3.1.1 CONNACK that comes nearest (section 3.2.2.3 there).
     pub const fn connack_return_code(self) -> u8 {
         match self {
             Self::SUCCESS => 0,
@@ -109,7 +109,7 @@ impl Reason {
         })
     }
 
-    /// What a 3.1.1 SUBACK says: the granted level, or 0x80 for any failure \[MQTT-3.9.3-2\].
+    /// The code in a 3.1.1 SUBACK: the granted level, or 0x80 for any failure \[MQTT-3.9.3-2\].
     pub const fn suback_return_code(self) -> u8 {
         if self.is_error() { 0x80 } else { self.0 }
     }

@@ -1,4 +1,4 @@
-//! SUBSCRIBE, SUBACK, UNSUBSCRIBE and UNSUBACK (§ 3.8 to § 3.11).
+//! SUBSCRIBE, SUBACK, UNSUBSCRIBE and UNSUBACK (section 3.8 to section 3.11).
 
 use bytes::{BufMut, BytesMut};
 use gatepost_message::Qos;
@@ -9,7 +9,7 @@ use crate::frame::PacketType;
 use crate::wire::{Reader, put_packet, put_string};
 use crate::{DecodeError, EncodeError, Frame, PacketId, Properties, Property, Reason, Version};
 
-/// How a subscription wishes to be served (§ 3.8.3.1). Before MQTT 5 there is only the QoS.
+/// The options of a subscription (section 3.8.3.1). Before MQTT 5 there is only the QoS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SubscriptionOptions {
     /// The highest level to deliver at.
@@ -49,7 +49,7 @@ impl SubscriptionOptions {
         let retain_handling = (byte >> 4) & 0b11;
         if retain_handling == 3 {
             return Err(DecodeError::protocol(
-                "there is no Retain Handling 3 [§ 3.8.3.1]",
+                "there is no Retain Handling 3 [section 3.8.3.1]",
             ));
         }
         Ok(Self {

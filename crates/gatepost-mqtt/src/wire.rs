@@ -1,4 +1,4 @@
-//! The data types of MQTT (5 § 1.5): integers, variable byte integers, strings, binary data.
+//! The data types of MQTT (5 section 1.5): integers, variable byte integers, strings, binary data.
 
 use bytes::{BufMut, BytesMut};
 
@@ -87,7 +87,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A string that names something: a topic, a filter, a client, a user. The standard lets a
-    /// receiver refuse control characters (§ 1.5.4); in names they only ever do harm, such as
+    /// receiver refuse control characters (section 1.5.4); in names they only ever do harm, such as
     /// forged log lines. Texts, such as user properties, may have line breaks.
     pub(crate) fn name(&mut self) -> Result<&'a str, DecodeError> {
         let text = self.string()?;
@@ -100,7 +100,7 @@ impl<'a> Reader<'a> {
                 .any(|character| ('\u{80}'..='\u{9F}').contains(&character));
         if has_c0 || has_c1 {
             return Err(DecodeError::malformed(
-                "a name holds a control character [MQTT 5 § 1.5.4]",
+                "a name holds a control character [MQTT 5 section 1.5.4]",
             ));
         }
         Ok(text)

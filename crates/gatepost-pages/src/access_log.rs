@@ -1,7 +1,7 @@
 //! The access log: a line a request, and never a request that waits for the disk.
 //!
 //! Each thread appends to a buffer of its own; a writer thread takes the buffers over, at most
-//! [`DELAY`] later, and writes and rotates. A buffer's lock is held only for an append or for a
+//! `DELAY` later, and writes and rotates. A buffer's lock is held only for an append or for a
 //! swap, so a thread waits for the writer as long as three pointers take to move. When the disk
 //! stands still and a buffer is full, lines are dropped and counted.
 

@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior};
 use parking_lot::Mutex;
 
+use crate::error::TemplateError;
 use crate::memory_limit::{self, Exhausted, unwatched, watched};
 use crate::resolve::{Root, Stamp};
 use crate::template::{LIVE_SCRIPT, body_end};
@@ -44,32 +45,6 @@ pub struct Limits {
     pub memory_bytes: usize,
     /// How long it may take to compile it.
     pub time: Duration,
-}
-
-/// A template's fault, with its place.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{file}:{line}: {detail}")]
-pub struct TemplateError {
-    /// The file, relative to the pages' folder.
-    pub file: String,
-    /// The line, from 1; 0 where unknown.
-    pub line: usize,
-    /// What is wrong.
-    pub detail: String,
-}
-
-impl TemplateError {
-    fn from_engine(error: &Error, page: &str) -> Self {
-        let mut detail = error.kind().to_string();
-        if let Some(more) = error.detail() {
-            detail = format!("{detail}: {more}");
-        }
-        Self {
-            file: error.name().unwrap_or(page).to_owned(),
-            line: error.line().unwrap_or(0),
-            detail,
-        }
-    }
 }
 
 /// A compiled template with everything it includes.

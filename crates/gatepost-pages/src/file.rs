@@ -11,8 +11,8 @@ use bytes::Bytes;
 use crate::clock;
 use crate::encoding::Encoding;
 use crate::memory_file::MemoryFile;
+use crate::memory_file::recounted;
 use crate::mime::mime_type;
-use crate::page::apart;
 use crate::resolve::Stamp;
 
 /// A file served as it is.
@@ -105,7 +105,7 @@ impl StaticFile {
     /// The same with counts of references of its own.
     pub(crate) fn apart(&self) -> Self {
         let mut file = self.clone();
-        file.content = file.content.as_ref().map(apart);
+        file.content = file.content.as_ref().map(recounted);
         for variant in &mut file.variants {
             variant.file = variant.file.apart();
         }

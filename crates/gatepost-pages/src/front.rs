@@ -5,57 +5,20 @@
 //! keeps what it hands out in copies whose counts are its own. The bytes are still shared.
 //!
 //! Invariants: a copy is handed out only while its entry is the path's, since whoever replaces or
-//! forgets an entry retires it for all its copies ([`Checked`]); and a thread keeps no more than
+//! forgets an entry retires it for all its copies ([`Checked`](crate::entry::Checked)); and a thread keeps no more than
 //! [`COPIES_MAX`] of them, none larger than [`COPIED_BYTES_MAX`], so that what was forgotten
 //! elsewhere does not stay in memory here.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::site::Entry;
+use crate::entry::Entry;
 
 /// Copies that a thread keeps.
 const COPIES_MAX: usize = 64;
 /// Larger ones are not kept twice: of what they cost, counting is a small part.
 const COPIED_BYTES_MAX: usize = 512 << 10;
-
-/// When an entry was last compared with the disk. Shared by all copies of it.
-#[derive(Debug)]
-pub(crate) struct Checked(AtomicU64);
-
-impl Checked {
-    /// No time, but a sign that the entry is not its path's any more.
-    const RETIRED: u64 = u64::MAX;
-
-    pub(crate) const fn at(now_ms: u64) -> Self {
-        Self(AtomicU64::new(now_ms))
-    }
-
-    /// It was compared now, and had not changed.
-    pub(crate) fn again(&self, now_ms: u64) {
-        // What was retired meanwhile stays so.
-        let _ = self
-            .0
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |checked| {
-                (checked != Self::RETIRED).then_some(now_ms)
-            });
-    }
-
-    pub(crate) fn retire(&self) {
-        self.0.store(Self::RETIRED, Ordering::Release);
-    }
-
-    pub(crate) fn is_retired(&self) -> bool {
-        self.0.load(Ordering::Acquire) == Self::RETIRED
-    }
-
-    /// How old the last comparison is.
-    pub(crate) fn age_ms(&self, now_ms: u64) -> u64 {
-        now_ms.saturating_sub(self.0.load(Ordering::Relaxed))
-    }
-}
 
 /// One site's copies on this thread.
 struct Front {

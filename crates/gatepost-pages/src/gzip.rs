@@ -13,7 +13,7 @@ use bytes::Bytes;
 use flate2::write::GzEncoder;
 use flate2::{Compress, Compression, Crc, FlushCompress};
 
-use crate::page::apart;
+use crate::memory_file::recounted;
 
 /// A header without time and name (RFC 1952 § 2.3.1); 255: made on an unknown system.
 const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
@@ -74,7 +74,7 @@ impl Piece {
     /// The same with a count of references of its own.
     pub(crate) fn apart(&self) -> Self {
         Self {
-            deflated: apart(&self.deflated),
+            deflated: recounted(&self.deflated),
             sum: Arc::clone(&self.sum),
         }
     }

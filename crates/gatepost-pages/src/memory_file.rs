@@ -118,6 +118,12 @@ impl AsFd for MemoryFile {
     }
 }
 
+/// The same bytes with a reference count of their own, so that clones on different threads do not
+/// share a cache line.
+pub(crate) fn recounted(bytes: &Bytes) -> Bytes {
+    Bytes::from_owner(bytes.clone())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use gatepost_message::Reply;
 
-use crate::engine::{Engine, TemplateError};
+use crate::engine::Engine;
+use crate::error::TemplateError;
 use crate::gzip::{self, Joining};
 use crate::insertion::{Making, Needs};
-use crate::memory_file::MemoryFile;
+use crate::memory_file::{MemoryFile, recounted};
 use crate::template::Piece;
 use crate::values::Values;
 
@@ -81,7 +82,7 @@ impl Pieces {
     /// The same with counts of references of its own.
     pub(crate) fn apart(&self) -> Self {
         let all = self.all.iter().map(|piece| match piece {
-            Piece::Static(text) => Piece::Static(apart(text)),
+            Piece::Static(text) => Piece::Static(recounted(text)),
             insertion @ Piece::Insertion(_) => insertion.clone(),
         });
         let compressed = self.compressed.as_ref();
@@ -183,11 +184,6 @@ impl Pieces {
     }
 }
 
-/// The same bytes, counted apart.
-pub(crate) fn apart(bytes: &Bytes) -> Bytes {
-    Bytes::from_owner(bytes.clone())
-}
-
 /// Appends bytes, from the file in memory where they are worth it.
 pub fn push_static(bytes: &Bytes, file: Option<&Arc<MemoryFile>>, sink: &mut impl Sink) {
     let filed = file.and_then(|file| Some((file, file.place_of(bytes)?)));
@@ -253,21 +249,4 @@ impl Sink for Rendered {
         write(&mut text);
         self.pieces.push(Bytes::from(text));
     }
-}
-
-/// Why a page could not be rendered.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum RenderError {
-    /// The template is faulty.
-    #[error(transparent)]
-    Template(#[from] TemplateError),
-    /// Too many pages wait for a worker.
-    #[error("too many pages wait for a worker")]
-    Busy,
-    /// The page took longer than `time_max`.
-    #[error("the page took longer than time_max")]
-    Late,
-    /// The page's worker failed, or the page had fallen behind too often already.
-    #[error("the page's worker failed")]
-    Fault,
 }

@@ -8,13 +8,15 @@ use bytes::Bytes;
 
 use crate::encoding::Encoding;
 use crate::engine::{Engine, Job};
+use crate::entry::{Content, Entry};
+use crate::error::RenderError;
 use crate::forms::{Form, FormError, Forms};
 use crate::gzip;
 use crate::memory_file::MemoryFiles;
-use crate::page::{Filled, Page, Pieces, RenderError, Rendered};
+use crate::page::{Filled, Page, Pieces, Rendered};
 use crate::request::PageRequest;
 use crate::settings::PagesSettings;
-use crate::site::{Content, Entry, Site};
+use crate::site::Site;
 use crate::values::{CallError, Called, PageCall, Values};
 use crate::workers::{self, Bounds, Worker, Workers};
 

@@ -14,12 +14,14 @@ use parking_lot::RwLock;
 
 use crate::clock;
 use crate::encoding::Encoding;
-use crate::engine::{Engine, Limits, TemplateError};
+use crate::engine::{Engine, Limits};
+use crate::entry::{Checked, Content, Entry};
+use crate::error::TemplateError;
 use crate::file::StaticFile;
-use crate::front::{self, Checked};
+use crate::front;
 use crate::gzip;
 use crate::listing;
-use crate::memory_file::{MemoryFile, MemoryFiles};
+use crate::memory_file::MemoryFiles;
 use crate::mime::is_compressible;
 use crate::page::{Page, Pieces};
 use crate::resolve::{Located, Root, Stamp};
@@ -28,94 +30,6 @@ use crate::template;
 use crate::values::Values;
 
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
-
-/// What a path holds.
-#[derive(Debug)]
-pub enum Content {
-    /// A template.
-    Page(Page),
-    /// A file served as it is.
-    File(StaticFile),
-    /// What is in a folder, as HTML.
-    Listing(Bytes),
-    /// A folder, whose address ends in a slash.
-    Folder,
-}
-
-/// A path's content as it was when last read.
-#[derive(Debug)]
-pub struct Entry {
-    /// The content.
-    pub content: Content,
-    /// What page workers know the page by.
-    pub(crate) name: Arc<str>,
-    root: Arc<Root>,
-    file: PathBuf,
-    stamp: Stamp,
-    /// The files in other codings beside it, as they were then.
-    beside: Vec<(PathBuf, Option<Stamp>)>,
-    pub(crate) checked: Arc<Checked>,
-}
-
-impl Entry {
-    /// Opens a file that is not kept in memory: the entry's own or one of its variants. Blocks
-    /// on the disk.
-    pub fn open(&self, file: &StaticFile) -> Option<std::fs::File> {
-        self.root.open(&file.path).map(|(file, _)| file)
-    }
-
-    fn is_unchanged(&self) -> bool {
-        let same = |file: &Path, stamp: Option<Stamp>| self.root.stamp(file) == stamp;
-        let beside = || self.beside.iter().all(|(file, stamp)| same(file, *stamp));
-        same(&self.file, Some(self.stamp))
-            && beside()
-            && match &self.content {
-                Content::Page(Page::Engine(engine)) => !engine.is_stale(&self.root),
-                // What was missing may be there now.
-                Content::Page(Page::Broken(_)) | Content::Folder => false,
-                _ => true,
-            }
-    }
-
-    /// The same with counts of references of its own; `None` for what is made anew at each request.
-    pub(crate) fn apart(&self) -> Option<Self> {
-        let content = match &self.content {
-            Content::Page(Page::Pieces(pieces)) => Content::Page(Page::Pieces(pieces.apart())),
-            Content::File(file) => Content::File(file.apart()),
-            _ => return None,
-        };
-        Some(Self {
-            content,
-            name: self.name.as_ref().into(),
-            root: Arc::clone(&self.root),
-            file: self.file.clone(),
-            stamp: self.stamp,
-            beside: self.beside.clone(),
-            checked: Arc::clone(&self.checked),
-        })
-    }
-
-    /// The memory that it takes, more or less.
-    pub(crate) fn weight(&self, path: &str) -> usize {
-        let content = match &self.content {
-            Content::File(file) => {
-                let variants = file.variants.iter().map(|variant| &variant.file);
-                let all = std::iter::once(file).chain(variants);
-                all.map(|file| {
-                    let content = file.content.as_ref().map_or(0, Bytes::len);
-                    content + file.file.as_deref().map_or(0, MemoryFile::length)
-                })
-                .sum()
-            }
-            Content::Listing(html) => html.len(),
-            Content::Page(Page::Pieces(pieces)) => {
-                self.stamp.length as usize + pieces.filed_bytes()
-            }
-            _ => self.stamp.length as usize,
-        };
-        content + path.len()
-    }
-}
 
 /// The folders of one host.
 pub struct Site {

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::page::RenderError;
+use crate::error::RenderError;
 use task::{Asked, Task};
 
 /// What is left over for everybody else: the lowest priority that the scheduler knows.

@@ -7,36 +7,60 @@ use gatepost_message::{Action, Message, Reply, Verdict, edit};
 use gatepost_rules::Report;
 
 use crate::Arguments;
-use crate::procedure::{Answer, Call, Cost, Failure, Needs, Procedure};
-use crate::status::{Counters, Statistics};
+use crate::procedure::{
+    Cost, Judgement, Needs, PendingJudgement, Procedure, ProcedureAnswer, ProcedureCall,
+    ProcedureFailure, Wake,
+};
+use crate::status::{ProcedureCounters, ProcedureStatistics};
 
 /// One member of a chain: a procedure under its path, with its counters.
 #[derive(Clone)]
-pub(crate) struct Step {
+pub(crate) struct ChainMember {
     pub(crate) path: Arc<str>,
-    pub(crate) counters: Arc<Counters>,
+    pub(crate) counters: Arc<ProcedureCounters>,
     pub(crate) procedure: Arc<dyn Procedure>,
     /// What the scope hands to it; a caller's arguments stand over these.
     pub(crate) arguments: Arguments,
 }
 
-impl Step {
-    /// Runs the procedure, counts the run, and turns a failure into its verdict.
-    fn run(&self, call: &Call<'_>) -> Answer {
+impl ChainMember {
+    /// Starts the procedure and counts the run.
+    fn start(&self, call: &ProcedureCall<'_>, may_block: bool) -> Judgement {
         if self.arguments.is_empty() {
-            return self.run_with(call);
+            return self.start_with(call, may_block);
         }
         let arguments = self.arguments.under(call.arguments);
-        self.run_with(&Call {
+        let call = ProcedureCall {
             arguments: &arguments,
             ..*call
-        })
+        };
+        self.start_with(&call, may_block)
     }
 
-    fn run_with(&self, call: &Call<'_>) -> Answer {
+    fn start_with(&self, call: &ProcedureCall<'_>, may_block: bool) -> Judgement {
         let measured = self.counters.measure(self.procedure.is_cheap());
-        let result = self.procedure.judge(call);
+        let judgement = if may_block {
+            Judgement::Done(self.procedure.judge(call))
+        } else {
+            self.procedure.start(call)
+        };
         measured.finish();
+        judgement
+    }
+
+    fn resume(&self, pending: Box<dyn PendingJudgement>) -> Judgement {
+        let measured = self.counters.measure_again();
+        let judgement = pending.resume();
+        measured.finish();
+        judgement
+    }
+
+    /// Counts the verdict, and turns a failure into its verdict.
+    fn answer(
+        &self,
+        call: &ProcedureCall<'_>,
+        result: Result<ProcedureAnswer, ProcedureFailure>,
+    ) -> ProcedureAnswer {
         match result {
             Ok(answer) => {
                 self.counters.count(answer.verdict.action);
@@ -46,7 +70,12 @@ impl Step {
         }
     }
 
-    fn failed(&self, call: &Call<'_>, action: Action, failure: &Failure) -> Answer {
+    fn failed(
+        &self,
+        call: &ProcedureCall<'_>,
+        action: Action,
+        failure: &ProcedureFailure,
+    ) -> ProcedureAnswer {
         tracing::warn!(
             target: "procedures",
             message = %call.message.id,
@@ -66,10 +95,10 @@ impl Step {
 
 /// The members in order.
 #[derive(Clone)]
-pub(crate) struct Chain(pub(crate) Arc<[Step]>);
+pub(crate) struct Chain(pub(crate) Arc<[ChainMember]>);
 
 /// A chain on its way through one message. Moves between threads whole.
-pub(crate) struct Run {
+pub(crate) struct ChainRun {
     chain: Chain,
     next: usize,
     verdict: Verdict,
@@ -81,6 +110,29 @@ pub(crate) struct Run {
     deadline: Option<Instant>,
     /// The message as the members so far have changed it.
     changed: Option<Arc<Message>>,
+    /// The present member, where it waits for somebody else.
+    pending: Option<Box<dyn PendingJudgement>>,
+}
+
+/// Where a chain runs, and so what it may do there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RunPlace {
+    /// On a thread that serves others: cheap members only.
+    Anywhere,
+    /// On a judge thread, which members do not keep while they wait.
+    Judge,
+    /// On a thread that may wait.
+    Blocking,
+}
+
+/// How far a chain is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ChainProgress {
+    Ended,
+    /// The next member belongs on a judge thread.
+    NeedsJudge,
+    /// The present member waits for somebody else; see [`ChainRun::notifier`].
+    Waiting,
 }
 
 impl Chain {
@@ -89,8 +141,8 @@ impl Chain {
         needs.max().unwrap_or(Needs::Size)
     }
 
-    pub(crate) fn start(self) -> Run {
-        Run {
+    pub(crate) fn start(self) -> ChainRun {
+        ChainRun {
             chain: self,
             next: 0,
             verdict: Verdict::accept(),
@@ -100,32 +152,32 @@ impl Chain {
             report: None,
             deadline: None,
             changed: None,
+            pending: None,
         }
     }
 }
 
-impl Run {
+impl ChainRun {
     /// The caller waits no longer than until `deadline`.
     pub(crate) fn until(mut self, deadline: Instant) -> Self {
         self.deadline = Some(deadline);
         self
     }
 
-    /// Runs members until the chain ends or, with `only_cheap`, one comes that belongs on a
-    /// judge thread. Returns whether the chain has ended.
+    /// Runs members until the chain ends, or a member comes that `place` does not permit.
     pub(crate) fn advance(
         &mut self,
         message: &Arc<Message>,
         arguments: &Arguments,
-        statistics: &Statistics,
-        only_cheap: bool,
-    ) -> bool {
+        statistics: &ProcedureStatistics,
+        place: RunPlace,
+    ) -> ChainProgress {
         let chain = Arc::clone(&self.chain.0);
         while let Some(step) = chain.get(self.next) {
-            if only_cheap && !step.procedure.is_cheap() {
-                return false;
+            if place == RunPlace::Anywhere && !step.procedure.is_cheap() {
+                return ChainProgress::NeedsJudge;
             }
-            let answer = step.run(&Call {
+            let call = ProcedureCall {
                 message: self.changed.as_ref().unwrap_or(message),
                 arguments,
                 so_far: &self.verdict,
@@ -133,7 +185,21 @@ impl Run {
                 time_max: self
                     .deadline
                     .map(|deadline| deadline.saturating_duration_since(Instant::now())),
-            });
+            };
+            let may_block = place == RunPlace::Blocking;
+            let judgement = match self.pending.take() {
+                Some(pending) => step.resume(pending),
+                None => step.start(&call, may_block),
+            };
+            let result = match judgement {
+                Judgement::Done(result) => result,
+                pending if may_block => pending.wait(),
+                Judgement::Pending(pending) => {
+                    self.pending = Some(pending);
+                    return ChainProgress::Waiting;
+                }
+            };
+            let answer = step.answer(&call, result);
             self.next += 1;
             if !answer.verdict.edits.is_empty() && self.next < chain.len() {
                 let before = self.changed.as_ref().unwrap_or(message);
@@ -144,12 +210,17 @@ impl Run {
                 break;
             }
         }
-        true
+        ChainProgress::Ended
+    }
+
+    /// Has a function called when a chain that waits can go on.
+    pub(crate) fn notifier(&self) -> Option<Box<dyn FnOnce(Wake) + Send>> {
+        self.pending.as_ref().map(|pending| pending.notifier())
     }
 
     /// The sum of what was said; whatever has not run is left out.
-    pub(crate) fn finish(self) -> Answer {
-        Answer {
+    pub(crate) fn finish(self) -> ProcedureAnswer {
+        ProcedureAnswer {
             verdict: self.verdict,
             text: self.text,
             reply: self.reply,
@@ -160,7 +231,7 @@ impl Run {
 
     /// Adds one member's answer: tags and hits accumulate, the more severe action holds and
     /// brings its reason and its procedure along, a later score replaces an earlier one.
-    fn take(&mut self, path: &str, answer: Answer) {
+    fn take(&mut self, path: &str, answer: ProcedureAnswer) {
         let (sum, mut one) = (&mut self.verdict, answer.verdict);
         if one.action > sum.action {
             sum.action = one.action;

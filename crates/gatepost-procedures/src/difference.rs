@@ -5,9 +5,9 @@ use std::fmt::Debug;
 
 use serde::Serialize;
 
-use crate::Configuration;
-use crate::luau::Folder;
-use crate::set::Set;
+use crate::ProceduresConfiguration;
+use crate::luau::ProcedureFolder;
+use crate::set::ProcedureSet;
 
 /// Names that come, go, or stand for something else than before; each list is sorted.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -60,7 +60,7 @@ pub struct Difference {
 }
 
 impl Difference {
-    pub(crate) fn between(before: &Set, after: &Set) -> Self {
+    pub(crate) fn between(before: &ProcedureSet, after: &ProcedureSet) -> Self {
         Self {
             procedures: Changed::between(&procedures(before), &procedures(after)),
             scopes: Changed::between(&scopes(before), &scopes(after)),
@@ -73,11 +73,11 @@ fn text(value: &impl Debug) -> String {
 }
 
 /// What each procedure is made of, as text that is other when anything of it is.
-fn procedures(set: &Set) -> BTreeMap<String, String> {
-    let Configuration {
+fn procedures(set: &ProcedureSet) -> BTreeMap<String, String> {
+    let ProceduresConfiguration {
         procedures, table, ..
     } = &*set.configuration;
-    let file = |path: &str| Folder::stamp(&set.folder, path);
+    let file = |path: &str| ProcedureFolder::stamp(&set.folder, path);
     let made_of = |path: &str| {
         let own = table.luau.get(path).unwrap_or(&procedures.luau);
         let builtin = match path {
@@ -91,7 +91,7 @@ fn procedures(set: &Set) -> BTreeMap<String, String> {
     paths.map(|path| (path.to_owned(), made_of(path))).collect()
 }
 
-fn scopes(set: &Set) -> BTreeMap<String, String> {
+fn scopes(set: &ProcedureSet) -> BTreeMap<String, String> {
     let scopes = set.configuration.scopes.iter().enumerate();
     // The first that fits judges, so the order is part of what a scope means.
     scopes

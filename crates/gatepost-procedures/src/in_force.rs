@@ -19,14 +19,14 @@ pub struct InForce {
     #[serde(rename = "since_unix_ms", serialize_with = "unix_ms")]
     pub since: SystemTime,
     /// At most one for each thing that can be refused; gone when a later one was not.
-    pub refused: Vec<Refusal>,
+    pub refused: Vec<RefusedChange>,
 }
 
 /// Something that did not come into force.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Refusal {
+pub struct RefusedChange {
     /// What it was.
-    pub what: Refused,
+    pub what: RefusedKind,
     /// When it was tried.
     #[serde(rename = "unix_ms", serialize_with = "unix_ms")]
     pub time: SystemTime,
@@ -37,7 +37,7 @@ pub struct Refusal {
 /// What can be refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Refused {
+pub enum RefusedKind {
     /// A reload of config, rules and procedures.
     Reload,
     /// The folder of procedures, which is read again when it changes.
@@ -60,12 +60,12 @@ impl InForce {
     /// The changed folder of procedures came into force.
     pub(crate) fn procedures_changed(&mut self) {
         self.refused
-            .retain(|refusal| refusal.what != Refused::Procedures);
+            .retain(|refusal| refusal.what != RefusedKind::Procedures);
     }
 
-    pub(crate) fn refuse(&mut self, what: Refused, problems: impl Iterator<Item = String>) {
+    pub(crate) fn refuse(&mut self, what: RefusedKind, problems: impl Iterator<Item = String>) {
         self.refused.retain(|refusal| refusal.what != what);
-        self.refused.push(Refusal {
+        self.refused.push(RefusedChange {
             what,
             time: SystemTime::now(),
             problems: problems.take(PROBLEMS_KEPT).collect(),
@@ -82,8 +82,8 @@ impl fmt::Display for InForce {
         )?;
         for refusal in &self.refused {
             let what = match refusal.what {
-                Refused::Reload => "the reload",
-                Refused::Procedures => "the change of the procedures",
+                RefusedKind::Reload => "the reload",
+                RefusedKind::Procedures => "the change of the procedures",
             };
             writeln!(formatter, "{what} of {} was refused:", utc(refusal.time))?;
             for problem in &refusal.problems {
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    fn refused(in_force: &InForce) -> Vec<Refused> {
+    fn refused(in_force: &InForce) -> Vec<RefusedKind> {
         in_force
             .refused
             .iter()
@@ -123,13 +123,16 @@ mod tests {
     fn a_refusal_stands_until_something_took_its_place() {
         let mut in_force = InForce::new();
         let problems = |count: usize| (0..count).map(|number| format!("mistake {number}"));
-        in_force.refuse(Refused::Reload, problems(2));
-        in_force.refuse(Refused::Procedures, problems(1));
-        in_force.refuse(Refused::Reload, problems(100));
-        assert_eq!(refused(&in_force), [Refused::Procedures, Refused::Reload]);
+        in_force.refuse(RefusedKind::Reload, problems(2));
+        in_force.refuse(RefusedKind::Procedures, problems(1));
+        in_force.refuse(RefusedKind::Reload, problems(100));
+        assert_eq!(
+            refused(&in_force),
+            [RefusedKind::Procedures, RefusedKind::Reload]
+        );
         assert_eq!(in_force.refused[1].problems.len(), PROBLEMS_KEPT);
         in_force.procedures_changed();
-        assert_eq!(refused(&in_force), [Refused::Reload]);
+        assert_eq!(refused(&in_force), [RefusedKind::Reload]);
         in_force.reloaded();
         assert!(in_force.refused.is_empty());
     }
@@ -139,8 +142,8 @@ mod tests {
         let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
         let in_force = InForce {
             since: at(0),
-            refused: vec![Refusal {
-                what: Refused::Reload,
+            refused: vec![RefusedChange {
+                what: RefusedKind::Reload,
                 time: at(300),
                 problems: vec!["a.cf:3: broken".to_owned()],
             }],

@@ -14,6 +14,7 @@
 
 mod arguments;
 mod builtin;
+mod builtin_factory;
 mod chain;
 mod difference;
 mod host;
@@ -27,6 +28,7 @@ mod scope;
 mod set;
 mod settings;
 mod status;
+mod text_values;
 
 pub use arguments::{Arguments, MalformedMember, Member};
 pub use builtin::{
@@ -34,14 +36,16 @@ pub use builtin::{
     SignatureSettings, SizecheckSettings, SpamcheckSettings, StatusSettings, ViruscheckSettings,
 };
 pub use difference::{Changed, Difference};
-pub use host::{DnsSettings, Host, HttpSettings, MailerSettings, Outlet};
-pub use in_force::{InForce, Refusal, Refused};
-pub use problem::{Problem, Severity};
-pub use procedure::{Answer, Cost, Needs};
-pub use procedures::{CallError, Procedures, Unready};
+pub use host::{
+    DnsSettings, MailerSettings, ProcedureHost, ProcedureHttpSettings, PublicationSink,
+};
+pub use in_force::{InForce, RefusedChange, RefusedKind};
+pub use problem::{ConfigurationProblem, ProblemSeverity};
+pub use procedure::{Cost, Needs, ProcedureAnswer};
+pub use procedures::{ProcedureCallError, Procedures, Unready};
 pub use scope::ScopeId;
-pub use set::Listed;
+pub use set::ProcedureListing;
 pub use settings::{
-    Configuration, LuauSettings, ProcedureTable, ProceduresSettings, ScopeSettings,
+    LuauSettings, ProcedureTable, ProceduresConfiguration, ProceduresSettings, ScopeSettings,
 };
 pub use status::{ProcedureStatus, Status};

@@ -12,39 +12,39 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::thread;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
-type Job = Box<dyn FnOnce() + Send>;
+type JudgeJob = Box<dyn FnOnce() + Send>;
 
-struct Queue {
-    waiting: Mutex<Waiting>,
+struct JudgeQueue {
+    waiting: Mutex<WaitingJobs>,
     /// One for each thread.
     arrived: Box<[Condvar]>,
     length_max: usize,
 }
 
-struct Waiting {
-    jobs: VecDeque<Job>,
+struct WaitingJobs {
+    jobs: VecDeque<JudgeJob>,
     /// Threads without work, in the order in which they ran out of it.
     idle: Vec<usize>,
     closed: bool,
 }
 
-/// Hands work to the threads. Dropping it lets the threads finish what waits, and end.
-pub(crate) struct Pool(Arc<Queue>);
+/// Hands work to the threads. After a drop the threads finish the queue and end.
+pub(crate) struct JudgePool(Arc<JudgeQueue>);
 
 /// So many jobs wait that one more would only wait longer than its sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Full;
 
-impl Pool {
+impl JudgePool {
     /// Starts the threads; 0 means one per core.
     pub(crate) fn start(threads: usize, length_max: usize) -> Self {
         let threads = NonZero::new(threads)
             .or_else(|| thread::available_parallelism().ok())
             .map_or(1, NonZero::get);
-        let queue = Arc::new(Queue {
-            waiting: Mutex::new(Waiting {
+        let queue = Arc::new(JudgeQueue {
+            waiting: Mutex::new(WaitingJobs {
                 jobs: VecDeque::new(),
                 idle: Vec::with_capacity(threads),
                 closed: false,
@@ -64,23 +64,27 @@ impl Pool {
         Self(queue)
     }
 
+    /// Queues a job that has waited for somebody else, before all new ones: its message has waited the
+    /// longest, and was admitted before.
+    pub(crate) fn resume(&self, job: JudgeJob) {
+        let mut waiting = self.0.waiting.lock();
+        waiting.jobs.push_front(job);
+        self.0.wake(waiting);
+    }
+
     /// Queues a job, or says that the queue is full.
-    pub(crate) fn submit(&self, job: Job) -> Result<(), Full> {
+    pub(crate) fn submit(&self, job: JudgeJob) -> Result<(), Full> {
         let mut waiting = self.0.waiting.lock();
         if waiting.jobs.len() >= self.0.length_max {
             return Err(Full);
         }
         waiting.jobs.push_back(job);
-        let idle = waiting.idle.pop();
-        drop(waiting);
-        if let Some(arrived) = idle.and_then(|number| self.0.arrived.get(number)) {
-            arrived.notify_one();
-        }
+        self.0.wake(waiting);
         Ok(())
     }
 }
 
-impl Drop for Pool {
+impl Drop for JudgePool {
     fn drop(&mut self) {
         self.0.waiting.lock().closed = true;
         for arrived in &self.0.arrived {
@@ -89,7 +93,16 @@ impl Drop for Pool {
     }
 }
 
-impl Queue {
+impl JudgeQueue {
+    /// Wakes a thread for a job that was queued.
+    fn wake(&self, mut waiting: MutexGuard<'_, WaitingJobs>) {
+        let idle = waiting.idle.pop();
+        drop(waiting);
+        if let Some(arrived) = idle.and_then(|number| self.arrived.get(number)) {
+            arrived.notify_one();
+        }
+    }
+
     fn work(&self, number: usize) {
         let Some(arrived) = self.arrived.get(number) else {
             return;
@@ -103,7 +116,7 @@ impl Queue {
         }
     }
 
-    fn next(&self, number: usize, arrived: &Condvar) -> Option<Job> {
+    fn next(&self, number: usize, arrived: &Condvar) -> Option<JudgeJob> {
         let mut waiting = self.waiting.lock();
         loop {
             if let Some(job) = waiting.jobs.pop_front() {
@@ -138,7 +151,7 @@ mod tests {
 
     /// The numbers of the idle threads, the one that ran out of work last at the end, as soon as
     /// there are so many. A thread is among them from the moment from which it can be woken.
-    fn await_idle(pool: &Pool, count: usize) -> Vec<usize> {
+    fn await_idle(pool: &JudgePool, count: usize) -> Vec<usize> {
         let idle = || pool.0.waiting.lock().idle.clone();
         await_that("threads without work", || idle().len() == count);
         idle()
@@ -151,7 +164,7 @@ mod tests {
         end: mpsc::Sender<()>,
     }
 
-    fn begin(pool: &Pool) -> Begun {
+    fn begin(pool: &JudgePool) -> Begun {
         let (told, taken) = mpsc::channel();
         let (end, ended) = mpsc::channel();
         let job = move || {
@@ -168,7 +181,7 @@ mod tests {
 
     #[test]
     fn one_thread_takes_all_jobs_that_come_one_after_the_other() {
-        let pool = Pool::start(4, 8);
+        let pool = JudgePool::start(4, 8);
         let idle = await_idle(&pool, 4);
         for _ in 0..20 {
             let job = begin(&pool);
@@ -180,7 +193,7 @@ mod tests {
 
     #[test]
     fn the_thread_that_worked_last_is_woken_first() {
-        let pool = Pool::start(4, 8);
+        let pool = JudgePool::start(4, 8);
         let idle = await_idle(&pool, 4);
         let jobs = [begin(&pool), begin(&pool), begin(&pool)];
         let threads = jobs.each_ref().map(|job| job.thread);
@@ -199,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_dropped_pool_finishes_what_waits_and_ends() {
-        let pool = Pool::start(1, 8);
+        let pool = JudgePool::start(1, 8);
         let queue = Arc::downgrade(&pool.0);
         let first = begin(&pool);
         let (done, finished) = mpsc::channel();
@@ -218,7 +231,7 @@ mod tests {
 
     #[test]
     fn a_dropped_pool_without_work_ends() {
-        let pool = Pool::start(4, 8);
+        let pool = JudgePool::start(4, 8);
         let queue = Arc::downgrade(&pool.0);
         await_idle(&pool, 4);
         drop(pool);

@@ -1,10 +1,10 @@
-//! What is wrong with a configuration, in words that name the place and the mend.
+//! A problem of a configuration: its place, its cause and its remedy.
 
 use std::fmt;
 
 /// Whether Gatepost can run with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Severity {
+pub enum ProblemSeverity {
     /// It runs, without the thing complained of.
     Warning,
     /// It must be mended first.
@@ -13,19 +13,19 @@ pub enum Severity {
 
 /// One finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
+pub struct ConfigurationProblem {
     /// Whether it stops the start.
-    pub severity: Severity,
+    pub severity: ProblemSeverity,
     /// The config key (`scope."/mail".run`) or the file and line that it is about.
     pub place: String,
     /// What is wrong, and what to do about it.
     pub text: String,
 }
 
-impl Problem {
+impl ConfigurationProblem {
     pub(crate) fn error(place: impl Into<String>, text: impl Into<String>) -> Self {
         Self {
-            severity: Severity::Error,
+            severity: ProblemSeverity::Error,
             place: place.into(),
             text: text.into(),
         }
@@ -33,13 +33,13 @@ impl Problem {
 
     pub(crate) fn warning(place: impl Into<String>, text: impl Into<String>) -> Self {
         Self {
-            severity: Severity::Warning,
+            severity: ProblemSeverity::Warning,
             ..Self::error(place, text)
         }
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ConfigurationProblem {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}: {}", self.place, self.text)
     }

@@ -7,7 +7,7 @@ use gatepost_message::{Message, Reply, Verdict};
 use gatepost_rules::Report;
 
 use crate::Arguments;
-use crate::status::Statistics;
+use crate::status::ProcedureStatistics;
 
 /// How much of a message a procedure must see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -20,7 +20,7 @@ pub enum Needs {
 
 /// What a procedure says, and what it answers to a caller who wants a text (a page's `call()`).
 #[derive(Debug, Clone, Default)]
-pub struct Answer {
+pub struct ProcedureAnswer {
     /// What becomes of the message.
     pub verdict: Verdict,
     /// The text; empty for a procedure that only judges.
@@ -42,7 +42,7 @@ pub struct Cost {
     pub memory_bytes: u64,
 }
 
-impl Answer {
+impl ProcedureAnswer {
     /// Accepted, with a text for the caller.
     pub fn text(text: impl Into<String>) -> Self {
         Self {
@@ -52,7 +52,7 @@ impl Answer {
     }
 }
 
-impl From<Verdict> for Answer {
+impl From<Verdict> for ProcedureAnswer {
     fn from(verdict: Verdict) -> Self {
         Self {
             verdict,
@@ -64,20 +64,61 @@ impl From<Verdict> for Answer {
 /// Why a procedure gave no answer. Becomes the verdict that its settings name for this case.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub(crate) struct Failure(pub(crate) String);
+pub(crate) struct ProcedureFailure(pub(crate) String);
 
 /// One call of a procedure.
 #[derive(Clone, Copy)]
-pub(crate) struct Call<'a> {
+pub(crate) struct ProcedureCall<'a> {
     /// The message, shared: a Luau view of it may not borrow.
     pub(crate) message: &'a Arc<Message>,
     pub(crate) arguments: &'a Arguments,
     /// The verdict so far of the chain in which this call stands.
     pub(crate) so_far: &'a Verdict,
     /// What all procedures did since the start.
-    pub(crate) statistics: &'a Statistics,
+    pub(crate) statistics: &'a ProcedureStatistics,
     /// The caller waits no longer than that, whatever the procedure's own limit is.
     pub(crate) time_max: Option<Duration>,
+}
+
+/// What a procedure says at once, or that it waits for somebody else.
+#[allow(clippy::large_enum_variant)] // moved once, and never stored
+pub(crate) enum Judgement {
+    Done(Result<ProcedureAnswer, ProcedureFailure>),
+    Pending(Box<dyn PendingJudgement>),
+}
+
+impl Judgement {
+    /// Waits on this thread until the procedure has ended.
+    pub(crate) fn wait(mut self) -> Result<ProcedureAnswer, ProcedureFailure> {
+        loop {
+            match self {
+                Self::Done(result) => return result,
+                Self::Pending(pending) => {
+                    let (ready, wait) = std::sync::mpsc::channel();
+                    pending.notifier()(Box::new(move || {
+                        // Fails where nobody waits any more.
+                        let _ = ready.send(());
+                    }));
+                    // Closed only where nothing will come any more.
+                    let _ = wait.recv();
+                    self = pending.resume();
+                }
+            }
+        }
+    }
+}
+
+/// Is called when a judgement can go on, on any thread. Must not wait.
+pub(crate) type Wake = Box<dyn FnOnce() + Send>;
+
+/// A judgement that waits for somebody else and needs no thread for that.
+pub(crate) trait PendingJudgement: Send {
+    /// Has a function called, once, when the judgement can go on. Holds nothing of the judgement, so that
+    /// the function may own it.
+    fn notifier(&self) -> Box<dyn FnOnce(Wake) + Send>;
+
+    /// Goes on as far as possible without waiting.
+    fn resume(self: Box<Self>) -> Judgement;
 }
 
 /// A named judge. Shared by all threads, so its state is behind atomics or of the thread.
@@ -91,8 +132,15 @@ pub(crate) trait Procedure: Send + Sync {
         false
     }
 
-    /// Judges one message.
-    fn judge(&self, call: &Call<'_>) -> Result<Answer, Failure>;
+    /// Judges one message. A procedure has this or [`Procedure::start`].
+    fn judge(&self, call: &ProcedureCall<'_>) -> Result<ProcedureAnswer, ProcedureFailure> {
+        self.start(call).wait()
+    }
+
+    /// Judges one message as far as possible without waiting for others.
+    fn start(&self, call: &ProcedureCall<'_>) -> Judgement {
+        Judgement::Done(self.judge(call))
+    }
 
     /// What a failure means for the message.
     fn on_failure(&self) -> gatepost_message::Action {

@@ -9,20 +9,24 @@ use std::sync::Arc;
 use gatepost_message::Listener;
 use gatepost_rules::RuleSet;
 
-use crate::builtin::{Parts, names};
-use crate::chain::{Chain, Step};
-use crate::host::{Host, Resources, malformed_hosts};
-use crate::luau::{self, Folder};
+use crate::builtin::names;
+use crate::builtin_factory::BuiltinFactory;
+use crate::chain::{Chain, ChainMember};
+use crate::host::{ProcedureHost, Resources, malformed_hosts};
+use crate::luau::{self, ProcedureFolder};
 use crate::procedure::Procedure;
 use crate::scope::{Scope, ScopeId};
-use crate::status::Statistics;
-use crate::{Arguments, Configuration, Member, Problem, Severity};
+use crate::status::ProcedureStatistics;
+use crate::{
+    Arguments, ConfigurationProblem, Member, ProblemSeverity, ProceduresConfiguration,
+    ProceduresSettings,
+};
 
-pub(crate) struct Set {
-    pub(crate) configuration: Arc<Configuration>,
+pub(crate) struct ProcedureSet {
+    pub(crate) configuration: Arc<ProceduresConfiguration>,
     pub(crate) rules: Arc<RuleSet>,
     /// The files that the Luau procedures came from.
-    pub(crate) folder: Folder,
+    pub(crate) folder: ProcedureFolder,
     pub(crate) resources: Arc<Resources>,
     /// Each procedure is a chain of one, so that a call needs no more than a look-up.
     procedures: BTreeMap<String, Chain>,
@@ -31,7 +35,7 @@ pub(crate) struct Set {
 
 /// One line of a list of procedures.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listed {
+pub struct ProcedureListing {
     /// The path.
     pub path: String,
     /// Where it comes from; none for a built-in one.
@@ -40,12 +44,12 @@ pub struct Listed {
     pub scopes: Vec<String>,
 }
 
-impl Set {
-    pub(crate) fn listing(&self) -> Vec<Listed> {
+impl ProcedureSet {
+    pub(crate) fn listing(&self) -> Vec<ProcedureListing> {
         let files: BTreeMap<&str, &Path> = self.folder.procedures().collect();
         let listed = |path: &String| {
             let runs = |scope: &&Scope| scope.chain.0.iter().any(|step| *step.path == **path);
-            Listed {
+            ProcedureListing {
                 path: path.clone(),
                 file: files
                     .get(path.as_str())
@@ -65,22 +69,25 @@ impl Set {
     /// Compiles a configuration. What can be passed over is a warning; what cannot be is an
     /// error, and the caller decides whether to start or to keep the set it has.
     pub(crate) fn build(
-        configuration: Arc<Configuration>,
+        configuration: Arc<ProceduresConfiguration>,
         rules: Arc<RuleSet>,
-        folder: Folder,
-        statistics: &Statistics,
-        host: &Host,
-    ) -> (Self, Vec<Problem>) {
+        folder: ProcedureFolder,
+        statistics: &ProcedureStatistics,
+        host: &ProcedureHost,
+    ) -> (Self, Vec<ConfigurationProblem>) {
         let mut problems = Vec::new();
-        let resources = Arc::new(Resources::new(host, &configuration.procedures));
+        let ProceduresSettings {
+            dns, http, mail, ..
+        } = &configuration.procedures;
+        let resources = Arc::new(Resources::new(host, dns, http, mail));
         for url in malformed_hosts(&configuration.procedures.http) {
             let text =
                 format!("'{url}' is no scheme, host and port, as in \"https://hooks.example.org\"");
-            problems.push(Problem::error("procedures.http.hosts", text));
+            problems.push(ConfigurationProblem::error("procedures.http.hosts", text));
         }
-        let builder = Builder {
+        let builder = SetBuilder {
             configuration: &configuration,
-            parts: Parts {
+            parts: BuiltinFactory {
                 table: &configuration.table,
                 rules: &rules,
                 resources: &resources,
@@ -133,29 +140,36 @@ impl Set {
 }
 
 /// What a set is built with.
-struct Builder<'a> {
-    configuration: &'a Configuration,
-    parts: Parts<'a>,
-    statistics: &'a Statistics,
+struct SetBuilder<'a> {
+    configuration: &'a ProceduresConfiguration,
+    parts: BuiltinFactory<'a>,
+    statistics: &'a ProcedureStatistics,
 }
 
-impl Builder<'_> {
+impl SetBuilder<'_> {
     /// Every procedure by its path: the built-in ones, and those of the folder.
-    fn procedures(&self, folder: &Folder, problems: &mut Vec<Problem>) -> BTreeMap<String, Step> {
+    fn procedures(
+        &self,
+        folder: &ProcedureFolder,
+        problems: &mut Vec<ConfigurationProblem>,
+    ) -> BTreeMap<String, ChainMember> {
         let mut procedures = BTreeMap::new();
         for path in names::ALL {
             match self.parts.make(path, path, &Arguments::none()) {
                 Ok(procedure) => {
                     procedures.insert(path.to_owned(), self.step(path, procedure));
                 }
-                Err(text) => problems.push(Problem::error(format!("procedure.\"{path}\""), text)),
+                Err(text) => problems.push(ConfigurationProblem::error(
+                    format!("procedure.\"{path}\""),
+                    text,
+                )),
             }
         }
         for (path, procedure) in
             luau::compile(folder, self.configuration, self.parts.resources, problems)
         {
             if names::ALL.contains(&path.as_str()) {
-                problems.push(Problem::warning(
+                problems.push(ConfigurationProblem::warning(
                     folder.file_of(&path),
                     format!("{path} is built in, so this file is not used; rename it"),
                 ));
@@ -167,8 +181,8 @@ impl Builder<'_> {
         procedures
     }
 
-    fn step(&self, path: &str, procedure: Arc<dyn Procedure>) -> Step {
-        Step {
+    fn step(&self, path: &str, procedure: Arc<dyn Procedure>) -> ChainMember {
+        ChainMember {
             path: Arc::from(path),
             counters: self.statistics.of(path),
             procedure,
@@ -178,8 +192,8 @@ impl Builder<'_> {
 
     fn scopes(
         &self,
-        procedures: &BTreeMap<String, Step>,
-        problems: &mut Vec<Problem>,
+        procedures: &BTreeMap<String, ChainMember>,
+        problems: &mut Vec<ConfigurationProblem>,
     ) -> Vec<Scope> {
         let mut seen = BTreeSet::new();
         let mut scopes = Vec::new();
@@ -189,21 +203,21 @@ impl Builder<'_> {
             if !path.starts_with('/') {
                 let text =
                     format!("'{path}' is no path; a scope's path begins with '/', as in \"/mail\"");
-                problems.push(Problem::error(place("path"), text));
+                problems.push(ConfigurationProblem::error(place("path"), text));
             }
             if procedures.contains_key(path) || !seen.insert(path) {
                 let text = format!("{path} is taken already; give this scope another path");
-                problems.push(Problem::error(place("path"), text));
+                problems.push(ConfigurationProblem::error(place("path"), text));
             }
             if settings.run.is_empty() {
                 let text = "the scope runs nothing; name procedures, as in run = [\"/sizecheck\"]";
-                problems.push(Problem::error(place("run"), text));
+                problems.push(ConfigurationProblem::error(place("run"), text));
             }
             let mut steps = Vec::new();
             for member in &settings.run {
                 match self.member(member, procedures) {
                     Ok(step) => steps.push(step),
-                    Err(text) => problems.push(Problem::error(place("run"), text)),
+                    Err(text) => problems.push(ConfigurationProblem::error(place("run"), text)),
                 }
             }
             scopes.push(Scope::new(settings, Chain(steps.into())));
@@ -212,7 +226,11 @@ impl Builder<'_> {
     }
 
     /// A member of a scope: a procedure as it is, or one with arguments of its own.
-    fn member(&self, text: &str, procedures: &BTreeMap<String, Step>) -> Result<Step, String> {
+    fn member(
+        &self,
+        text: &str,
+        procedures: &BTreeMap<String, ChainMember>,
+    ) -> Result<ChainMember, String> {
         let Member { path, arguments } =
             text.parse().map_err(|error| format!("'{text}': {error}"))?;
         let is_builtin = names::ALL.contains(&path.as_str());
@@ -222,7 +240,7 @@ impl Builder<'_> {
         }
         match known {
             Some(step) if arguments.is_empty() => Ok(step.clone()),
-            Some(step) if !is_builtin => Ok(Step {
+            Some(step) if !is_builtin => Ok(ChainMember {
                 arguments,
                 ..step.clone()
             }),
@@ -237,13 +255,13 @@ impl Builder<'_> {
 
 /// A table for a procedure that does not exist is most likely a misspelt path.
 fn unused_tables(
-    configuration: &Configuration,
-    procedures: &BTreeMap<String, Step>,
-    problems: &mut Vec<Problem>,
+    configuration: &ProceduresConfiguration,
+    procedures: &BTreeMap<String, ChainMember>,
+    problems: &mut Vec<ConfigurationProblem>,
 ) {
     for path in configuration.table.luau.keys() {
         if !procedures.contains_key(path) {
-            problems.push(Problem::error(
+            problems.push(ConfigurationProblem::error(
                 format!("procedure.\"{path}\""),
                 no_such_procedure(path, configuration, procedures),
             ));
@@ -253,8 +271,8 @@ fn unused_tables(
 
 fn no_such_procedure(
     path: &str,
-    configuration: &Configuration,
-    procedures: &BTreeMap<String, Step>,
+    configuration: &ProceduresConfiguration,
+    procedures: &BTreeMap<String, ChainMember>,
 ) -> String {
     let known: Vec<&str> = procedures.keys().map(String::as_str).collect();
     let folder = configuration.procedures.path.display();
@@ -266,8 +284,8 @@ fn no_such_procedure(
 }
 
 /// Whether a set with these problems may be used.
-pub(crate) fn usable(problems: &[Problem]) -> bool {
+pub(crate) fn usable(problems: &[ConfigurationProblem]) -> bool {
     problems
         .iter()
-        .all(|problem| problem.severity != Severity::Error)
+        .all(|problem| problem.severity != ProblemSeverity::Error)
 }

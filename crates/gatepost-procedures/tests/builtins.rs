@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 
 use gatepost_message::{Action, edit};
-use gatepost_procedures::{CallError, DedupeSettings, Severity};
+use gatepost_procedures::{DedupeSettings, ProblemSeverity, ProcedureCallError};
 use gatepost_settings::{Bind, Period};
 use support::{PATIENCE, World, judge, mail, payload, until};
 
@@ -34,7 +34,11 @@ async fn members_of_a_scope_take_arguments() {
 fn mistaken_members_are_named() {
     let problems = |member: &str| {
         let problems = World::new().run(&[member]).try_start().err().expect(member);
-        assert!(problems.iter().all(|one| one.severity == Severity::Error));
+        assert!(
+            problems
+                .iter()
+                .all(|one| one.severity == ProblemSeverity::Error)
+        );
         problems[0].to_string()
     };
     for (member, told) in [
@@ -398,7 +402,7 @@ fn a_judge_does_what_follows_a_scan_and_a_full_queue_is_told_at_once() {
         waiting.send((None, report.is_ok())).expect("awaited");
     });
     procedures.scan_then(message(), move |report| {
-        let is_busy = report.err() == Some(CallError::Busy);
+        let is_busy = report.err() == Some(ProcedureCallError::Busy);
         told.send((None, !is_busy)).expect("awaited");
     });
     assert_eq!(heard.try_recv().ok(), Some((None, false)));

@@ -260,7 +260,7 @@ async fn names_are_looked_up_and_waiting_ends_with_the_call() {
     assert_eq!(ask("host.example").await.text, "192.0.2.7");
     assert_eq!(ask("HOST.example").await.text, "192.0.2.7");
     assert_eq!(ask("other.example").await.text, "");
-    assert!(ask("a..b").await.text.contains("no name"));
+    assert!(ask("a..b").await.text.contains("not a domain name"));
 
     // A server that never answers; the procedure's own time is shorter than the server's.
     let silent = UdpSocket::bind("127.0.0.1:0").expect("a socket");
@@ -354,4 +354,68 @@ async fn what_is_kept_of_a_message_is_closed_after_the_call() {
     assert_eq!(call(&procedures, "/keep", mail("")).await.text, "first");
     let second = call(&procedures, "/keep", mail("")).await.text;
     assert!(second.contains("judged already"), "{second}");
+}
+
+/// Functions that call themselves end with an error of the procedure, not with the thread's stack.
+#[tokio::test]
+async fn json_has_a_limit_of_depth_and_size() {
+    run(
+        r#"
+        local deep = {}
+        for _ = 1, 200000 do deep = {deep} end
+        local ok, why = pcall(json.encode, deep)
+        assert(not ok and string.find(tostring(why), "at most 127"), tostring(why))
+        local own = {}
+        own[1] = own
+        assert(not pcall(json.encode, own))
+        local wide = "x"
+        for _ = 1, 60 do wide = {wide, wide} end
+        assert(not pcall(json.encode, wide), "a part may stand in many places")
+        local value, error = json.decode(string.rep("[", 200000))
+        assert(value == nil and error ~= nil)
+        "#,
+        payload("a", ""),
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn json_is_written_and_read() {
+    run(
+        r#"
+        assert(json.encode({ b = 1, a = {}, c = { 1, "x\n", true, 2.5 } })
+            == '{"a":{},"b":1,"c":[1,"x\\n",true,2.5]}')
+        assert(json.encode(nil) == "null" and json.encode(0 / 0) == "null")
+        assert(not pcall(json.encode, { [{}] = 1 }) and not pcall(json.encode, print))
+        assert(not pcall(json.encode, "\255"))
+        local read = json.decode('{"a":[1,null,2.5,"x",true],"b":null,"c":-7}')
+        assert(#read.a >= 1 and read.a[1] == 1 and read.a[2] == nil and read.a[3] == 2.5)
+        assert(read.a[4] == "x" and read.a[5] == true and read.b == nil and read.c == -7)
+        local value, why = json.decode('{"a":')
+        assert(value == nil and why ~= nil)
+        "#,
+        payload("a", ""),
+    )
+    .await;
+}
+
+/// What lies outside of the virtual machine is bounded too.
+#[tokio::test]
+async fn publications_and_changes_have_a_limit_of_memory() {
+    run(
+        r#"
+        local text = string.rep("x", 4000000)
+        local published, changed = 0, 0
+        for _ = 1, 50 do
+            if pcall(publish, "a", text) then published += 1 end
+        end
+        for _ = 1, 50 do
+            if pcall(function() message.body = text end) then changed += 1 end
+        end
+        assert(published == 4, published)
+        assert(changed == 0, changed)
+        "#,
+        payload("a", ""),
+    )
+    .await;
 }

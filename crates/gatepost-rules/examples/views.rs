@@ -2,7 +2,7 @@
 //!
 //! Usage: `views RULE_DIRECTORY < LIST`, where each line of the list is an id, a tab and a path.
 
-use gatepost_rules::mail::{Configuration, HeaderSelector, Lines, Mail};
+use gatepost_rules::mail::{HeaderSelector, Lines, Mail, ViewSettings};
 use std::fmt::Write as _;
 use std::io::BufRead as _;
 use std::path::Path;
@@ -79,8 +79,8 @@ fn lines(name: &str, view: &Lines, out: &mut String) {
     list(name, view.iter(), out);
 }
 
-fn configuration(directory: &Path) -> Configuration {
-    let mut configuration = Configuration::default();
+fn configuration(directory: &Path) -> ViewSettings {
+    let mut configuration = ViewSettings::default();
     let mut files: Vec<_> = std::fs::read_dir(directory)
         .expect("the rule directory is readable")
         .filter_map(|entry| Some(entry.ok()?.path()))

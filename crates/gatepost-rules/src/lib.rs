@@ -6,15 +6,14 @@
 //!
 //! - `language` reads the files line by line into rules and preferences. What it cannot use
 //!   becomes a [`Problem`] with file, line and mend; the rest loads.
-//! - `pattern` gives each Perl regular expression the engine that is proven to mean the same.
 //! - [`mail`] makes the views of a message that rules look at, each only when a rule asks.
 //! - [`mailbox`] reads messages out of files, mbox files, Maildir and folders.
 //! - [`bayes`] and [`reputation`] hold what was learned; `learning` joins them to a scan.
 //! - [`eval`] holds the functions that `eval:` rules call.
 //! - `network` asks what only the network knows; `authentication` (SPF, DKIM, ARC, DMARC) judges
 //!   the answers.
-//! - `screen` finds in one pass over a text the patterns that can match at all.
-//! - `scan` screens each view, confirms the rules that remain, and sums up.
+//! - `scan` runs a prefilter over each view, verifies the candidate rules with their patterns
+//!   ([`gatepost_pattern`]), and computes the metas.
 //!
 //! Invariants: a message never makes this crate panic, whatever its bytes; a scan takes bounded
 //! time, and a rule that ran into its bound is named in the report; a rule that cannot run is
@@ -24,6 +23,7 @@
 pub mod authentication;
 pub mod bayes;
 mod compile;
+mod configuration;
 pub mod eval;
 mod language;
 mod learning;
@@ -31,25 +31,23 @@ pub mod mail;
 pub mod mailbox;
 #[doc(hidden)]
 pub mod network;
-mod pattern;
 mod problem;
 mod report;
 pub mod reputation;
 mod rule_set;
 mod scan;
-mod screen;
 mod settings;
 mod shortcircuit;
 mod survey;
 mod users;
 mod warm_up;
 
+pub use configuration::Configuration;
+pub use gatepost_dns::{Progress, SilentList};
 pub use learning::{Learning, LearningSettings, TeachError, Teaching};
-#[doc(hidden)]
-pub use pattern::check_any_pattern;
 pub use problem::{Problem, Severity};
 pub use report::{Hit, Report};
-pub use rule_set::{NearMiss, RuleSet, Statistics};
+pub use rule_set::{NearMiss, PendingScan, RuleSet, ScanProgress, Statistics};
 pub use scan::ScanContext;
 pub use settings::RulesSettings;
 pub use survey::{RuleSummary, RuleTime};

@@ -27,6 +27,11 @@ pub struct RulesSettings {
     pub dns_server: Option<String>,
     /// The time that all questions about one message have together.
     pub network_time_max: Period,
+    /// Questions in a row that a DNS list leaves unanswered before it is not asked for a while; 0 for
+    /// any number.
+    pub list_unanswered_max: u32,
+    /// How long such a list is not asked.
+    pub list_pause: Period,
     /// Tokens that Bayes holds, 20 to 60 bytes each; beyond, new ones are not learned.
     pub bayes_tokens_max: usize,
     /// Learned messages that Bayes remembers, about 20 bytes each.
@@ -74,6 +79,8 @@ impl Default for RulesSettings {
             network: false,
             dns_server: None,
             network_time_max: Period::seconds(5),
+            list_unanswered_max: 10,
+            list_pause: Period::seconds(60),
             bayes_tokens_max: BayesLimits::default().tokens_max,
             bayes_messages_max: BayesLimits::default().messages_max,
             senders_max: BOOK_ENTRIES_MAX,

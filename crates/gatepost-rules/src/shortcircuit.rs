@@ -1,94 +1,60 @@
-//! `shortcircuit`: a rule that hits ends the scan.
-//!
-//! All rules run here in less time than the first of SpamAssassin's, so nothing is left out; what
-//! rules would have run after the end is left out of the result instead. Rules run by priority,
-//! those of one priority by what they look at, and a scan ends with the last of its kind.
+//! `shortcircuit`: a rule whose hit ends the scan.
 
-use std::cmp::Ordering;
 use std::sync::Arc;
 
-use crate::compile::RuleFacts;
-use crate::language::options::ShortcircuitScores;
-
-/// What a rule that ends the scan says of the message.
+/// The verdict of a rule that ends the scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shortcircuit {
-    /// What its own score says.
+    /// Decided by the sign of its score.
     On,
     Spam,
     Ham,
 }
 
-/// When a rule runs: by priority, then by what it looks at.
+/// When a rule runs: by priority, then by the rank of its kind.
 pub(crate) type Turn = (i32, u8);
 
 /// How a scan ended early.
 #[derive(Debug, Clone)]
 pub(crate) struct Ending {
-    /// The last turn that counts.
+    /// The last turn whose rules count.
     pub(crate) turn: Turn,
-    /// The rule that ended it; `None` where the sum did.
+    /// The rule that ended the scan; `None` where the sum of scores did.
     pub(crate) rule: Option<Arc<str>>,
-    /// What the message was called: `spam` or `ham`.
+    /// The class of the message: `spam` or `ham`.
     pub(crate) class: &'static str,
-    /// What the ending itself adds.
+    /// The score that the ending adds.
     pub(crate) score: f64,
 }
 
-/// Added where the rule's own score stands: the ending shows, and changes nothing.
-const SCORE_OF_RULE: f64 = 0.0001;
-/// Added where the sum ended it.
-const SCORE_OF_SUM: f64 = 0.001;
+/// What a scan that ends early adds, and at which sums it ends.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct ShortcircuitScores {
+    pub(crate) spam: f64,
+    pub(crate) ham: f64,
+    /// Below this sum the scan ends.
+    pub(crate) sum_min: Option<f64>,
+    /// Above this sum the scan ends.
+    pub(crate) sum_max: Option<f64>,
+}
 
-/// Finds where the scan ends, given the facts of all rules that hit.
-pub(crate) fn ending<'f>(
-    hits: impl Iterator<Item = &'f RuleFacts>,
-    scores: &ShortcircuitScores,
-) -> Option<Ending> {
-    let mut hits: Vec<&RuleFacts> = hits.collect();
-    if !scores.bounds_sum() && hits.iter().all(|facts| facts.shortcircuit.is_none()) {
-        return None;
-    }
-    hits.sort_by(|one, other| {
-        let by_turn = one.turn.cmp(&other.turn);
-        by_turn.then(match (one.shortcircuit, other.shortcircuit) {
-            (Some(_), None) => Ordering::Less,
-            (None, Some(_)) => Ordering::Greater,
-            _ => Ordering::Equal,
-        })
-    });
-    let mut sum = 0.0;
-    for facts in hits {
-        if let Some(kind) = facts.shortcircuit {
-            let is_ham = match kind {
-                Shortcircuit::On => facts.score < 0.0,
-                Shortcircuit::Spam => false,
-                Shortcircuit::Ham => true,
-            };
-            let score = match kind {
-                Shortcircuit::On if is_ham => -SCORE_OF_RULE,
-                Shortcircuit::On => SCORE_OF_RULE,
-                Shortcircuit::Spam => scores.spam,
-                Shortcircuit::Ham => scores.ham,
-            };
-            return Some(Ending {
-                turn: facts.turn,
-                rule: Some(Arc::clone(&facts.name)),
-                class: if is_ham { "ham" } else { "spam" },
-                score,
-            });
-        }
-        if !facts.is_sub_rule {
-            sum += facts.score;
-        }
-        if scores.ends_at(sum) {
-            return Some(Ending {
-                turn: facts.turn,
-                rule: None,
-                class: if sum < 0.0 { "ham" } else { "spam" },
-                score: SCORE_OF_SUM.copysign(sum),
-            });
+impl Default for ShortcircuitScores {
+    fn default() -> Self {
+        Self {
+            spam: 100.0,
+            ham: -100.0,
+            sum_min: None,
+            sum_max: None,
         }
     }
-    None
+}
+
+impl ShortcircuitScores {
+    pub(crate) fn bounds_sum(&self) -> bool {
+        self.sum_min.is_some() || self.sum_max.is_some()
+    }
+
+    pub(crate) fn ends_at(&self, sum: f64) -> bool {
+        self.sum_min.is_some_and(|min| sum < min) || self.sum_max.is_some_and(|max| sum > max)
+    }
 }

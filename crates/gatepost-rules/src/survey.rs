@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::RuleSet;
-use crate::mail::Mail;
+use crate::eval::ScannedMail;
 use crate::scan::{LineRules, RuleId};
 
 /// One rule that runs, as far as a comparison of two sets needs it.
@@ -67,7 +67,7 @@ impl RuleSet {
             end: Instant::now() + time,
         };
         for mail in mails {
-            let mail = Mail::parse(mail.as_ref());
+            let mail = ScannedMail::parse(mail.as_ref());
             survey.one(self, &mail);
         }
         let facts = &self.compiled().facts;
@@ -100,7 +100,7 @@ struct Survey {
 }
 
 impl Survey {
-    fn one(&mut self, rules: &RuleSet, mail: &Mail<'_>) {
+    fn one(&mut self, rules: &RuleSet, mail: &ScannedMail<'_>) {
         let program = &rules.compiled().program;
         let (body, raw, uris) = (mail.body(), mail.rawbody(), mail.uris());
         let full = mail.full();

@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use crate::Problem;
+use crate::configuration::Configuration;
 use crate::language::options::Options;
 use crate::language::{self, Definitions, Language};
-use crate::mail::Configuration;
 
 /// Users whose preferences are kept in memory; beyond, all are read anew.
 const USERS_KEPT_MAX: usize = 256;

@@ -1,16 +1,15 @@
-//! Making ready what the first messages would wait for.
+//! Warms a rule set up, so that the first messages do not wait.
 //!
-//! Patterns are compiled, and the states of screens found out, where a message first leads to them, so
-//! that loading is quick and memory holds what mail needs. The first message then takes as long as fifty
-//! later ones. A server need not let a sender wait for that: it scans some ordinary mail of its own
-//! beside its listeners. Nothing is learned from it, nobody on the network is asked, and no hit of it is
-//! seen by anybody.
+//! Patterns are compiled, and the states of prefilters computed, when a message first needs them, so that
+//! loading is quick and memory holds what mail needs. The first message then takes as long as fifty later
+//! ones. A server spares its first sender that wait: it scans some ordinary mail of its own while its
+//! listeners already accept. Nothing is learned from that mail, the network is not asked, and its hits are
+//! discarded.
 
-use crate::mail::Mail;
 use crate::rule_set::RuleSet;
-use crate::screen::PAGE;
+use gatepost_pattern::SAMPLE_TEXT;
 
-/// A page to a person, from a program that people use.
+/// A letter to one person, from an ordinary mail program.
 const PERSONAL: &str = "\
 Return-Path: <john.smith@mail.example.com>\r
 Received: from mail.example.com (mail.example.com [192.0.2.25])\r
@@ -33,7 +32,7 @@ Content-Transfer-Encoding: 8bit\r
 \r
 ";
 
-/// The same page sent to many, as text and as HTML.
+/// The same text as a newsletter, in plain text and HTML.
 const NEWSLETTER: &str = "\
 Return-Path: <bounce-1234-anna=example.org@news.example.com>\r
 Received: from out7.news.example.com (out7.news.example.com [203.0.113.7])\r
@@ -57,23 +56,23 @@ Content-Type: multipart/alternative; boundary=\"=_page_1\"\r
 \r
 ";
 
-/// Words wrapped at about so many bytes.
+/// The length at which lines are wrapped, in bytes.
 const LINE_BYTES: usize = 72;
 
 impl RuleSet {
-    /// Scans a few ordinary messages, so that the first ones that are scanned find compiled what mail
-    /// mostly needs, and what they would wait for the longest. Takes some tenths of a second of one core
-    /// and may run beside scans; scans give the same with and without it.
+    /// Scans a few ordinary messages, so that the first real ones find compiled what most mail needs, and
+    /// what takes the longest to compile. Takes some tenths of a second of one core and may run beside
+    /// scans; scans give the same with and without it.
     pub fn warm_up(&self) {
         for message in ordinary_messages() {
-            let mail = Mail::parse_with(message.as_bytes(), self.configuration());
-            self.run_unheard(&mail);
+            let mail = self.configuration().scanned(message.as_bytes(), None);
+            self.run_discarding(&mail);
         }
     }
 }
 
 fn ordinary_messages() -> [String; 2] {
-    let page = wrapped(PAGE);
+    let page = wrapped(SAMPLE_TEXT);
     let paragraphs = page.replace(".\r\n", ".\r\n\r\n");
     let html = format!(
         "<html><head><title>News</title><style>p {{ color: #222 }}</style></head><body>\
@@ -117,7 +116,7 @@ uri NEWS m{^https://news\\.example\\.com/}\n\
 score FREE 5\n\
 bayes_auto_learn_threshold_spam 6\n";
 
-    /// What is scanned is mail with all its parts, and nothing of it is kept.
+    /// The scanned messages have all parts of mail, and nothing of them is kept.
     #[test]
     fn a_warm_set_judges_as_a_cold_one_and_has_learned_nothing() {
         let (set, problems) =

@@ -141,7 +141,10 @@ fn tokens_and_probabilities_agree_with_spamassassin() {
     let bayes = Bayes::in_memory();
     let sample = |path: &Path| {
         let bytes = std::fs::read(path).expect("reads");
-        Sample::of(&Mail::parse_with(&bytes, rules.configuration()), learning)
+        Sample::of(
+            &Mail::parse_with(&bytes, &rules.configuration().views),
+            learning,
+        )
     };
     for path in &trained {
         bayes.learn(&sample(path), class(path), Relearn::Change, learning);

@@ -3,8 +3,10 @@
 //! A file of `tests/data/views` holds cases divided by lines of equals signs. A case is the name of a
 //! view, a message, a line of minus signs, and the lines of the view, quoted; for a function, its value.
 
+use gatepost_rules::Configuration;
+use gatepost_rules::eval::ScannedMail;
 use gatepost_rules::eval::prepare;
-use gatepost_rules::mail::{Configuration, HeaderSelector, Mail};
+use gatepost_rules::mail::HeaderSelector;
 use std::path::Path;
 
 fn configuration() -> Configuration {
@@ -25,7 +27,7 @@ fn quoted(text: &[u8]) -> String {
 }
 
 /// The lines of a view.
-fn view(name: &str, mail: &Mail<'_>) -> Vec<String> {
+fn view(name: &str, mail: &ScannedMail<'_>) -> Vec<String> {
     let (kind, rest) = name.split_once(' ').unwrap_or((name, ""));
     match kind {
         "body" => mail.body().iter().map(quoted).collect(),
@@ -63,7 +65,7 @@ fn views_are_as_the_cases_say() {
             let (message, expected) = rest
                 .split_once("------\n")
                 .expect("a case has an expectation");
-            let mail = Mail::parse_with(message.as_bytes(), &configuration);
+            let mail = configuration.scanned(message.as_bytes(), None);
             let found = view(name, &mail);
             let expected: Vec<&str> = expected.lines().collect();
             if found != expected {

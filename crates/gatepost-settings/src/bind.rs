@@ -51,7 +51,7 @@ impl FromStr for Bind {
             }
             return Ok(Self::Unix(PathBuf::from(path)));
         }
-        // A name instead of a number is a common wish; only this one needs no resolver.
+        // `localhost` is the only host name that needs no resolver.
         let numeric = text.replacen("localhost:", "127.0.0.1:", 1);
         numeric.parse().map(Self::Tcp).map_err(|_| malformed())
     }

@@ -1,7 +1,7 @@
 //! The types that settings are written in. A unit is part of the value (`"25MB"`, `"30s"`), so a
-//! config never holds a bare number whose unit must be guessed, and every room reads sizes,
-//! times and addresses in the same way, with the same error for a mistake. [`layers`] is how a whole
-//! config of them is read.
+//! config never holds a bare number whose unit must be guessed, and every crate reads sizes, times
+//! and addresses alike, with the same error for a mistake. [`layers`] is how a whole config of them
+//! is read.
 
 mod bind;
 mod byte_size;

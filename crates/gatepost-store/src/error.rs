@@ -1,18 +1,104 @@
-//! What can go wrong with the database.
+//! Errors of the database.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use gatepost_settings::ByteSize;
+
 /// Why a change was not stored, or could not be read.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
-    /// The folder or file cannot be made or opened. Nothing of ours can mend that.
-    #[error("the data folder {path} cannot be used: {cause}")]
-    Folder {
-        /// The folder as configured.
+    /// The folder or a file in it cannot be created, opened or renamed.
+    #[error("{path}: {cause}")]
+    File {
+        /// The folder or file.
         path: PathBuf,
-        /// The system's own words.
+        /// The error of the system.
         cause: Arc<std::io::Error>,
+    },
+    /// Another server holds the lock of this data folder.
+    #[error("another gatepost serves from the data folder {folder}; stop it first")]
+    AlreadyServing {
+        /// The data folder.
+        folder: PathBuf,
+    },
+    /// Another process kept the database lock for longer than this one waits.
+    #[error(
+        "another process is recovering or using the database {file}; try again when it has ended"
+    )]
+    InUse {
+        /// The database.
+        file: PathBuf,
+    },
+    /// A recovery ended between its last two steps; the next server completes it.
+    #[error("a recovery of the database {file} was interrupted; start the server to complete it")]
+    RecoveryInterrupted {
+        /// The database.
+        file: PathBuf,
+    },
+    /// The file cannot be opened, for a reason that is no damage.
+    #[error("the database {file} cannot be opened: {cause}; nothing was changed")]
+    Open {
+        /// The database.
+        file: PathBuf,
+        /// SQLite's error.
+        cause: Arc<rusqlite::Error>,
+    },
+    /// The file's content is wrong.
+    #[error(
+        "the database {file} is damaged ({reason}); nothing was changed. Restore a backup, or set \
+         store.on_damage = \"recover\": then the next start keeps a copy of the damaged file and \
+         continues with every row that can be read"
+    )]
+    Damaged {
+        /// The database.
+        file: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A newer version of Gatepost wrote the file.
+    #[error(
+        "the database {file} has schema {found}, and this version knows {known}: a newer gatepost \
+         wrote it. Run that version, or restore a backup from before the update; nothing was changed"
+    )]
+    LaterSchema {
+        /// The database.
+        file: PathBuf,
+        /// Its schema version.
+        found: usize,
+        /// The newest schema version of this program.
+        known: usize,
+    },
+    /// A row with this key is there already, and is another.
+    #[error("the table {table} has another row with this key already; nothing was replaced")]
+    Collision {
+        /// The table.
+        table: &'static str,
+    },
+    /// A row does not fit its checksum.
+    #[error(
+        "a row of the table {table} is damaged: it does not fit its checksum. Restore a backup, or set \
+         store.on_damage = \"recover\" to continue without such rows"
+    )]
+    DamagedRow {
+        /// The table.
+        table: &'static str,
+    },
+    /// The disk has less space left than `store.reserve` asks for.
+    #[error(
+        "the disk is nearly full: {available} are left, and store.reserve keeps {reserve} free"
+    )]
+    DiskFull {
+        /// What is left for this process.
+        available: ByteSize,
+        /// What is to stay free.
+        reserve: ByteSize,
+    },
+    /// The database file has lost its name: the data folder was removed or replaced.
+    #[error("the database {file} was removed or replaced while it was open; nothing can be stored")]
+    FileReplaced {
+        /// The database.
+        file: PathBuf,
     },
     /// SQLite refused: disk full, I/O error, damage.
     #[error("the database failed: {0}")]
@@ -27,6 +113,19 @@ pub enum StoreError {
     /// The store was closed before the change was written.
     #[error("the database is closed")]
     Closed,
+}
+
+impl StoreError {
+    /// Whether the disk is full, or nearly so: replies have codes of their own for it.
+    pub fn is_disk_full(&self) -> bool {
+        match self {
+            Self::DiskFull { .. } => true,
+            Self::Database(error) => {
+                error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull)
+            }
+            _ => false,
+        }
+    }
 }
 
 impl From<rusqlite::Error> for StoreError {

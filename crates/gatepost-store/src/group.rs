@@ -1,4 +1,4 @@
-//! Groups of changes that share one commit, and the tickets of those who wait for it.
+//! Groups of changes that share one commit, and the tickets that wait for it.
 
 use std::sync::{Arc, OnceLock};
 
@@ -6,7 +6,7 @@ use tokio::sync::Notify;
 
 use crate::StoreError;
 
-/// The outcome of one commit, shared by all who have a change in it.
+/// The outcome of one commit, shared by all tickets of its changes.
 #[derive(Debug, Default)]
 pub(crate) struct Group {
     outcome: OnceLock<Result<(), StoreError>>,
@@ -49,10 +49,5 @@ impl Ticket {
             }
             notified.await;
         }
-    }
-
-    /// Whether both belong to the same commit, so that waiting for one is enough.
-    pub fn shares_commit_with(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.group, &other.group)
     }
 }

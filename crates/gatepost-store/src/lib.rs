@@ -1,7 +1,7 @@
-//! The embedded database: what Gatepost keeps over a restart.
+//! The embedded database: everything that Gatepost keeps over a restart.
 //!
 //! One SQLite file holds retained messages, history, the journal of verdicts, the quarantine,
-//! the sessions that outlive their connections, and the records of other rooms. Everything is
+//! the sessions that outlive their connections, and the records of other crates. Everything is
 //! written by one thread in *group commits*: callers [`submit`](Store::submit) changes and get a
 //! [`Ticket`]; the writer takes all that has come in since its last commit, applies it in one
 //! transaction, and then every ticket of that group is committed at once. A caller that has
@@ -9,31 +9,47 @@
 //! its promise, and a thousand callers share one `fsync`.
 //!
 //! Invariants: changes are applied in the order submitted; a ticket is committed only when the
-//! disk has it; a group that fails (disk full) fails all its tickets and the next is tried anew.
+//! disk has it; a group that fails (disk full) fails all its tickets and the next is tried again.
 
+mod cancelled;
 mod change;
+mod clock;
 mod error;
+mod folder;
 mod group;
+mod journal;
+mod kept_clock;
+mod lock;
 mod mailbox;
+mod open;
 mod originals;
 mod quarantine;
+mod queue;
 mod read;
 mod recovery;
+mod reserve;
 mod rows;
 mod schema;
+mod scrub;
 mod session;
 mod settings;
 mod store;
+mod table;
+mod trim;
 mod values;
+mod watch;
 mod writer;
 
-pub use change::{Change, JournalEntry, QuarantineEntry};
+pub use change::Change;
+pub use clock::{Clock, SystemClock};
 pub use error::StoreError;
 pub use group::Ticket;
+pub use journal::{JournalEntry, QuarantineEntry};
 pub use mailbox::MailboxEntry;
 pub use originals::{Originals, OriginalsLimits};
 pub use recovery::Recovery;
+pub use reserve::{MalformedReserve, Reserve};
 pub use session::{DeliveryRow, SessionChange, SessionRow, SubscriptionRow, WillRow};
-pub use settings::StoreSettings;
+pub use settings::{OnDamage, StoreSettings};
 pub use store::Store;
 pub use values::{VALUE_BYTES_MAX, VALUE_KEY_BYTES_MAX, Value, ValueError, Values};

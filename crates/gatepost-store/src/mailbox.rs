@@ -1,8 +1,8 @@
 //! Mailboxes: each user's mail, whole, until a client takes it away.
 //!
 //! A mail is a record of the space `mailbox`; its key is the user's name, a NUL, and the message's
-//! id, so that a user's mail sorts by arrival. Put there in the same change as its journal entry,
-//! it is kept or not together with its story.
+//! id, so that a user's mail sorts by arrival. It is submitted together with its journal entry, so
+//! that either both are stored or neither.
 
 use bytes::Bytes;
 use gatepost_message::MessageId;
@@ -15,7 +15,7 @@ const SPACE: &str = "mailbox";
 /// One mail of a mailbox, without its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MailboxEntry {
-    /// Names it.
+    /// The message's id.
     pub id: MessageId,
     /// Its size in bytes.
     pub size: u64,
@@ -30,14 +30,14 @@ fn key(user: &str, id: MessageId) -> Bytes {
 impl Change {
     /// Puts a mail into a user's mailbox.
     pub fn deliver(user: &str, id: MessageId, mail: Bytes) -> Self {
-        Self::PutRecord {
+        Self::AddRecord {
             space: SPACE,
             key: key(user, id),
             value: mail,
         }
     }
 
-    /// Takes a mail out of a user's mailbox.
+    /// Removes a mail from a user's mailbox.
     pub fn take_out(user: &str, id: MessageId) -> Self {
         Self::DeleteRecord {
             space: SPACE,
@@ -69,12 +69,12 @@ impl Store {
         Ok(entries.into_iter().flatten().collect())
     }
 
-    /// The content of one mail; `None` once it was taken out.
+    /// The content of one mail; `None` if it was removed.
     pub fn mailbox_mail(&self, user: &str, id: MessageId) -> Result<Option<Bytes>, StoreError> {
         self.record(SPACE, &key(user, id))
     }
 
-    /// The stories of the mail in quarantine that was for one of these recipients, oldest first.
+    /// The journal entries of quarantined mail for one of these recipients, oldest first.
     pub fn quarantine_of(
         &self,
         is_theirs: impl Fn(&str) -> bool,
@@ -85,7 +85,7 @@ impl Store {
         Ok(entries)
     }
 
-    /// How large a message in quarantine is; `None` once it is released or deleted.
+    /// The size of a quarantined message; `None` if it was released or deleted.
     pub fn quarantined_size(&self, id: MessageId) -> Result<Option<u64>, StoreError> {
         let connection = self.reader();
         let mut statement =

@@ -1,7 +1,7 @@
 //! The last judged messages as they arrived, so that changed rules can be tried on them.
 //!
-//! A sample, not a record: under load only some are kept, large ones are not, and the oldest make
-//! room. Nothing is promised with them, so nobody waits for their commit.
+//! This is a sample: under load only some messages are kept, large ones never, and the oldest are
+//! removed for new ones. No acknowledgement depends on them, so no caller waits for their commit.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use parking_lot::Mutex;
 
 use crate::{Change, Store, StoreError};
 
-/// The table of records that they are written to.
+/// Their key space among the records.
 const SPACE: &str = "original";
 
-/// Keeps some. Cheap to clone; all clones are one.
+/// The sample of originals. Cheap to clone; all clones share it.
 #[derive(Clone)]
 pub struct Originals(Arc<Inner>);
 
@@ -29,11 +29,11 @@ struct Inner {
 /// How much is kept.
 #[derive(Debug, Clone, Copy)]
 pub struct OriginalsLimits {
-    /// So many at once; 0 keeps none.
+    /// The most that are kept; 0 keeps none.
     pub count_max: usize,
     /// Larger messages are not kept.
     pub message_bytes_max: usize,
-    /// No more are kept in a second.
+    /// The most that are kept of one second.
     pub per_second: u32,
 }
 
@@ -45,10 +45,10 @@ struct Kept {
 }
 
 impl Originals {
-    /// Goes on with those of this database.
+    /// Continues with the originals in this database.
     pub fn open(store: &Store, limits: OriginalsLimits) -> Result<Self, StoreError> {
-        let ids = store.records(SPACE, b"")?;
-        let ids = ids.iter().filter_map(|(key, _)| id(key));
+        let keys = store.record_keys(SPACE)?;
+        let ids = keys.iter().filter_map(|key| id(key));
         Ok(Self(Arc::new(Inner {
             store: store.clone(),
             kept: Mutex::new(Kept {
@@ -60,10 +60,10 @@ impl Originals {
         })))
     }
 
-    /// Keeps the message, if there is room for it in this second.
+    /// Keeps the message, unless this second has its share already.
     pub fn keep(&self, message: &Message) {
         let limits = self.0.limits;
-        // A caller may have told the size and kept the body.
+        // A caller may give the size without the body.
         let is_whole = message.size == message.body.len() as u64;
         if !is_whole || message.body.len() > limits.message_bytes_max || limits.count_max == 0 {
             return;
@@ -92,7 +92,7 @@ impl Originals {
                 key: key(oldest),
             }));
         }
-        if let Err(error) = self.0.store.submit_unhurried(changes) {
+        if let Err(error) = self.0.store.submit_deferred(changes) {
             tracing::debug!(target: "store", "an original is not kept: {error}");
         }
     }

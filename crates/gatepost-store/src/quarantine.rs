@@ -1,37 +1,35 @@
-//! Looking into the quarantine.
+//! Reading the quarantine.
 
 use bytes::Bytes;
 use gatepost_message::MessageId;
-use rusqlite::{OptionalExtension, params};
+use rusqlite::params;
 
-use crate::{JournalEntry, QuarantineEntry, Store, StoreError, rows};
+use crate::{JournalEntry, QuarantineEntry, Store, StoreError, rows, table};
 
 impl Store {
-    /// The stories of the messages in quarantine, newest first, without their bodies.
+    /// The journal entries of quarantined messages, newest first, without their bodies.
     pub fn quarantine(&self, count: usize) -> Result<Vec<JournalEntry>, StoreError> {
-        let connection = self.reader();
-        let mut statement = connection.prepare_cached(&format!(
-            "SELECT {} FROM journal WHERE id IN (SELECT id FROM quarantine) ORDER BY id DESC LIMIT ?",
-            rows::JOURNAL_COLUMNS
-        ))?;
-        let entries = statement
-            .query_map(params![count as i64], rows::journal_entry)?
-            .collect::<rusqlite::Result<Vec<_>>>()?;
-        Ok(entries.into_iter().flatten().collect())
+        self.journal_where(
+            "WHERE id IN (SELECT id FROM quarantine) ORDER BY id DESC LIMIT ?",
+            params![count as i64],
+        )
     }
 
     /// One message in quarantine, whole.
     pub fn quarantined(&self, id: MessageId) -> Result<Option<QuarantineEntry>, StoreError> {
-        let kept: Option<(Vec<u8>, Option<String>, bool)> = self
-            .reader()
-            .prepare_cached("SELECT body, properties, retain FROM quarantine WHERE id = ?")?
-            .query_row(params![rows::id_to_row(id)], |row| row.try_into())
-            .optional()?;
+        let mut kept: Option<(Vec<u8>, Option<String>, bool)> = None;
+        self.each(
+            &table::QUARANTINE,
+            "WHERE id = ?",
+            params![rows::id_to_row(id)],
+            |row| Ok(Some((row.get(1)?, row.get(2)?, row.get(3)?))),
+            |row| kept = Some(row),
+        )?;
         let Some((body, properties, retain)) = kept else {
             return Ok(None);
         };
-        Ok(self.journal_entry(id)?.map(|story| QuarantineEntry {
-            story,
+        Ok(self.journal_entry(id)?.map(|journal| QuarantineEntry {
+            journal,
             body: Bytes::from(body),
             properties: rows::properties_from_text(properties),
             retain,

@@ -1,90 +1,180 @@
-//! What can be read back.
+//! Queries.
 //!
 //! Reading takes the reader's connection for the length of one query; callers on the I/O runtime
-//! use these at start and for a person's page, never per message.
+//! use these at the start and for an operator's page, never for each message.
+//!
+//! Every row is held against its checksum. A damaged one ends a query with
+//! [`StoreError::DamagedRow`], unless `store.on_damage = "recover"`: then lists are continued without
+//! it, and it is logged and counted.
+
+mod session;
+
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use gatepost_message::{MessageId, Publication};
-use rusqlite::params;
+use rusqlite::{Params, Row, params};
 
-use crate::{JournalEntry, Store, StoreError, rows};
+use crate::table::{self, Table};
+use crate::{JournalEntry, OnDamage, Store, StoreError, rows};
 
 impl Store {
     /// Every retained message.
     pub fn retained(&self) -> Result<Vec<Publication>, StoreError> {
-        let connection = self.reader();
-        let mut statement = connection
-            .prepare_cached("SELECT id, topic, qos, payload, properties FROM retained")?;
-        let publications = statement
-            .query_map([], |row| rows::publication(row, true))?
-            .collect::<rusqlite::Result<Vec<_>>>()?;
-        Ok(publications.into_iter().flatten().collect())
+        let mut publications = Vec::new();
+        self.each(
+            &table::RETAINED,
+            "",
+            [],
+            |row| rows::publication(row, true),
+            |publication| publications.push(publication),
+        )?;
+        Ok(publications)
     }
 
     /// The last messages of each topic's history, oldest first: at most `per_topic` of each topic
     /// and `total` in all.
     pub fn history(&self, per_topic: usize, total: usize) -> Result<Vec<Publication>, StoreError> {
-        let connection = self.reader();
-        let mut statement = connection.prepare_cached(
-            "SELECT id, topic, qos, payload, properties FROM (
-                SELECT *, row_number() OVER (PARTITION BY topic ORDER BY id DESC) AS age
-                FROM (SELECT * FROM history ORDER BY id DESC LIMIT ?2)
-             ) WHERE age <= ?1 ORDER BY id",
+        let mut publications = Vec::new();
+        // The inner queries read the index alone, so that payloads are read once.
+        let newest = "WHERE rowid IN (
+                SELECT rowid FROM (
+                    SELECT rowid, row_number() OVER (PARTITION BY topic ORDER BY id DESC) AS age
+                    FROM (SELECT rowid, id, topic FROM history ORDER BY id DESC LIMIT ?2)
+                ) WHERE age <= ?1
+             ) ORDER BY id";
+        self.each(
+            &table::HISTORY,
+            newest,
+            params![per_topic as i64, total as i64],
+            |row| rows::publication(row, false),
+            |publication| publications.push(publication),
         )?;
-        let publications = statement
-            .query_map(params![per_topic as i64, total as i64], |row| {
-                rows::publication(row, false)
-            })?
-            .collect::<rusqlite::Result<Vec<_>>>()?;
-        Ok(publications.into_iter().flatten().collect())
+        Ok(publications)
     }
 
     /// The newest entries of the journal, newest first.
     pub fn journal_recent(&self, count: usize) -> Result<Vec<JournalEntry>, StoreError> {
-        let connection = self.reader();
-        let mut statement = connection.prepare_cached(&format!(
-            "SELECT {} FROM journal ORDER BY id DESC LIMIT ?",
-            rows::JOURNAL_COLUMNS
-        ))?;
-        let entries = statement
-            .query_map(params![count as i64], rows::journal_entry)?
-            .collect::<rusqlite::Result<Vec<_>>>()?;
-        Ok(entries.into_iter().flatten().collect())
+        self.journal_where("ORDER BY id DESC LIMIT ?", params![count as i64])
     }
 
-    /// One message's story.
+    /// The journal entry of one message.
     pub fn journal_entry(&self, id: MessageId) -> Result<Option<JournalEntry>, StoreError> {
-        let connection = self.reader();
-        let mut statement = connection.prepare_cached(&format!(
-            "SELECT {} FROM journal WHERE id = ?",
-            rows::JOURNAL_COLUMNS
-        ))?;
-        let mut found = statement.query_map(params![rows::id_to_row(id)], rows::journal_entry)?;
-        Ok(found.next().transpose()?.flatten())
+        let entries = self.journal_where("WHERE id = ?", params![rows::id_to_row(id)])?;
+        Ok(entries.into_iter().next())
+    }
+
+    pub(crate) fn journal_where(
+        &self,
+        condition: &str,
+        params: impl Params,
+    ) -> Result<Vec<JournalEntry>, StoreError> {
+        let mut entries = Vec::new();
+        self.each(
+            &table::JOURNAL,
+            condition,
+            params,
+            rows::journal_entry,
+            |entry| entries.push(entry),
+        )?;
+        Ok(entries)
     }
 
     /// One record of `space`.
     pub fn record(&self, space: &str, key: &[u8]) -> Result<Option<Bytes>, StoreError> {
         let connection = self.reader();
-        let mut statement =
-            connection.prepare_cached("SELECT value FROM record WHERE space = ? AND key = ?")?;
-        let mut found = statement.query_map(params![space, key], |row| row.get::<_, Vec<u8>>(0))?;
-        Ok(found.next().transpose()?.map(Bytes::from))
+        let table = &*table::RECORD;
+        let mut statement = connection.prepare_cached(&format!(
+            "SELECT {} FROM record WHERE space = ? AND key = ?",
+            table.selected
+        ))?;
+        let mut found = statement.query(params![space, key])?;
+        let Some(row) = found.next()? else {
+            return Ok(None);
+        };
+        // Passed over, it would look deleted: a mail would be gone, a user unknown.
+        if !table.is_whole(row)? {
+            self.count_damaged(table);
+            return Err(StoreError::DamagedRow { table: table.name });
+        }
+        Ok(Some(Bytes::from(row.get::<_, Vec<u8>>(2)?)))
     }
 
     /// The records of `space` whose key starts with `prefix`, sorted by key.
     pub fn records(&self, space: &str, prefix: &[u8]) -> Result<Vec<(Bytes, Bytes)>, StoreError> {
-        let connection = self.reader();
-        let mut statement = connection.prepare_cached(
-            "SELECT key, value FROM record
-             WHERE space = ?1 AND key >= ?2 AND substr(key, 1, length(?2)) = ?2 ORDER BY key",
-        )?;
-        let records = statement
-            .query_map(params![space, prefix], |row| {
-                let (key, value): (Vec<u8>, Vec<u8>) = (row.get(0)?, row.get(1)?);
-                Ok((Bytes::from(key), Bytes::from(value)))
-            })?
-            .collect::<rusqlite::Result<Vec<_>>>()?;
+        let mut records = Vec::new();
+        self.each_record(space, prefix, |key, value| records.push((key, value)))?;
         Ok(records)
+    }
+
+    /// Visits the records of `space` whose key starts with `prefix`, sorted by key. The visitor must
+    /// not read from the store.
+    pub fn each_record(
+        &self,
+        space: &str,
+        prefix: &[u8],
+        mut visit: impl FnMut(Bytes, Bytes),
+    ) -> Result<(), StoreError> {
+        let read = |row: &Row<'_>| {
+            let (key, value): (Vec<u8>, Vec<u8>) = (row.get(1)?, row.get(2)?);
+            Ok(Some((Bytes::from(key), Bytes::from(value))))
+        };
+        self.each(
+            &table::RECORD,
+            "WHERE space = ?1 AND key >= ?2 AND substr(key, 1, length(?2)) = ?2 ORDER BY key",
+            params![space, prefix],
+            read,
+            |(key, value)| visit(key, value),
+        )
+    }
+
+    /// The keys of the records of `space`, sorted; their values are not read.
+    pub(crate) fn record_keys(&self, space: &str) -> Result<Vec<Vec<u8>>, StoreError> {
+        let connection = self.reader();
+        let mut statement =
+            connection.prepare_cached("SELECT key FROM record WHERE space = ? ORDER BY key")?;
+        let keys = statement.query_map(params![space], |row| row.get(0))?;
+        Ok(keys.collect::<rusqlite::Result<_>>()?)
+    }
+
+    /// Visits the rows of a table that are whole. Rows that no version of ours wrote are passed over.
+    pub(crate) fn each<T>(
+        &self,
+        table: &Table,
+        condition: &str,
+        params: impl Params,
+        read: impl Fn(&Row<'_>) -> rusqlite::Result<Option<T>>,
+        mut visit: impl FnMut(T),
+    ) -> Result<(), StoreError> {
+        let connection = self.reader();
+        let sql = format!("SELECT {} FROM {} {condition}", table.selected, table.name);
+        let mut statement = connection.prepare_cached(&sql)?;
+        let mut rows = statement.query(params)?;
+        while let Some(row) = rows.next()? {
+            if !table.is_whole(row)? {
+                self.pass_over_damaged(table)?;
+                continue;
+            }
+            if let Some(value) = rows::skip_foreign(read(row))? {
+                visit(value);
+            }
+        }
+        Ok(())
+    }
+
+    fn pass_over_damaged(&self, table: &Table) -> Result<(), StoreError> {
+        self.count_damaged(table);
+        match self.inner.on_damage {
+            OnDamage::Recover => Ok(()),
+            OnDamage::Refuse => Err(StoreError::DamagedRow { table: table.name }),
+        }
+    }
+
+    fn count_damaged(&self, table: &Table) {
+        self.inner
+            .health
+            .damaged_rows
+            .fetch_add(1, Ordering::Relaxed);
+        tracing::error!(target: "store", table = table.name, "a row does not fit its checksum: the disk altered it");
     }
 }

@@ -1,134 +1,105 @@
-//! Opening after damage: set the damaged file aside, keep what is whole, never refuse to start.
+//! Recovery after damage: a new database with every row that can still be read.
+//!
+//! The damaged files are only read. The new database is written as `gatepost.db.recovering`, synced,
+//! and renamed to `gatepost.db.recovered` once it is complete; only then does it take the name of
+//! the damaged one, which has a second name by that time. A process that is killed on the way
+//! leaves either a partial file, which the next start discards, or a complete one, whose takeover
+//! the next start [completes](finish_interrupted).
 
+mod image;
+mod page;
+mod salvage;
+
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use rusqlite::Connection;
 
-use crate::{StoreError, schema};
+use crate::folder::{DataFolder, file_error, remove};
+use crate::{StoreError, lock, schema};
+use image::Image;
+use salvage::{Failure, salvage};
 
-/// What happened when the database was opened.
+/// What a recovery did; the default if there was none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Recovery {
-    /// Where the damaged file is now; `None` if the file was whole or new.
-    pub set_aside: Option<PathBuf>,
-    /// Rows taken over from it.
+    /// The copy of the damaged file; `None` if the file was whole or new.
+    pub damaged_file: Option<PathBuf>,
+    /// Rows copied from it.
     pub rows_recovered: u64,
+    /// Rows that were found and are not as they were written.
+    pub rows_damaged: u64,
+    /// Pages that should hold rows and cannot be read; how many rows they held is not known.
+    pub pages_damaged: u64,
     /// Tables of which not everything could be read.
     pub tables_incomplete: Vec<&'static str>,
 }
 
-pub(crate) fn open_or_recover(file: &Path) -> Result<(Connection, Recovery), StoreError> {
-    if let Ok(connection) = open_whole(file) {
-        return Ok((connection, Recovery::default()));
-    }
-    let damaged = set_aside(file)?;
-    let mut connection = Connection::open(file)?;
-    schema::prepare(&mut connection)?;
-    let mut recovery = Recovery {
-        set_aside: Some(damaged.clone()),
-        ..Recovery::default()
-    };
-    for table in schema::TABLES {
-        match copy_rows(&connection, &damaged, table) {
-            Ok((rows, complete)) => {
-                recovery.rows_recovered += rows;
-                if !complete {
-                    recovery.tables_incomplete.push(table);
-                }
-            }
-            Err(_) => recovery.tables_incomplete.push(table),
-        }
-    }
-    Ok((connection, recovery))
+/// Whether a complete recovery waits for its last step.
+pub(crate) fn was_interrupted(folder: &DataFolder) -> Result<bool, StoreError> {
+    let recovered = folder.recovered();
+    let exists = recovered.try_exists();
+    exists.map_err(|cause| file_error(&recovered, cause))
 }
 
-fn open_whole(file: &Path) -> rusqlite::Result<Connection> {
-    let mut connection = Connection::open(file)?;
-    schema::prepare(&mut connection)?;
-    let answer: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
-    if answer == "ok" {
-        Ok(connection)
-    } else {
-        Err(rusqlite::Error::InvalidQuery)
+/// Completes the takeover of a recovery whose process ended before it could.
+pub(crate) fn finish_interrupted(folder: &DataFolder) -> Result<(), StoreError> {
+    if !was_interrupted(folder)? {
+        return Ok(());
     }
+    let _exclusive = lock::own_database(folder)?;
+    tracing::warn!(target: "store", "an interrupted recovery of the database is completed");
+    take_over(folder)
 }
 
-/// Renames the file and its write-ahead log, which belongs to it.
-fn set_aside(file: &Path) -> Result<PathBuf, StoreError> {
-    let seconds = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_secs();
-    let with_suffix = |suffix: &str| {
-        let mut name = file.as_os_str().to_owned();
-        name.push(suffix);
-        PathBuf::from(name)
-    };
-    let target = |suffix: &str| with_suffix(&format!(".damaged-{seconds}{suffix}"));
-    for suffix in ["", "-wal", "-shm"] {
-        let source = with_suffix(suffix);
-        if source.exists() {
-            std::fs::rename(&source, target(suffix)).map_err(|error| StoreError::Folder {
-                path: source,
-                cause: std::sync::Arc::new(error),
-            })?;
-        }
-    }
-    Ok(target(""))
+/// Recovers. The caller holds the database lock alone.
+pub(crate) fn recover(folder: &DataFolder) -> Result<Recovery, StoreError> {
+    let partial = folder.recovering();
+    remove(&partial)?;
+    let mut recovery = write_new(folder, &partial).inspect_err(|_| {
+        // Fails where the disk does; the next recovery removes it again.
+        let _ = fs::remove_file(&partial);
+    })?;
+    recovery.damaged_file = Some(folder.keep_damaged()?);
+    rename(&partial, &folder.recovered())?;
+    folder.sync()?;
+    take_over(folder)?;
+    Ok(recovery)
 }
 
-/// Copies from both ends towards the damage; the second value says whether there was none.
-fn copy_rows(
-    connection: &Connection,
-    damaged: &Path,
-    table: &str,
-) -> rusqlite::Result<(u64, bool)> {
-    let old = Connection::open(damaged)?;
-    let key = schema::key_of(table);
-    // One transaction: a commit for each row would take an `fsync` for each.
-    let transaction = connection.unchecked_transaction()?;
-    let upwards = format!("SELECT * FROM {table} ORDER BY {key}");
-    let (mut rows, complete) = copy_query(&transaction, &old, table, &upwards)?;
-    if !complete {
-        let downwards = format!("SELECT * FROM {table} ORDER BY {key} DESC");
-        rows += copy_query(&transaction, &old, table, &downwards)?.0;
-    }
-    transaction.commit()?;
-    Ok((rows, complete))
+/// Gives a complete recovery the database's name. May be repeated after any of its steps.
+fn take_over(folder: &DataFolder) -> Result<(), StoreError> {
+    // The log belongs to the damaged file, and SQLite would apply it to the new one.
+    remove(&folder.wal())?;
+    remove(&folder.shared_memory())?;
+    folder.sync()?;
+    rename(&folder.recovered(), &folder.database())?;
+    folder.sync()
 }
 
-/// Copies row by row until the first that cannot be read; the second value says whether that was
-/// the end of the table.
-fn copy_query(
-    connection: &Connection,
-    old: &Connection,
-    table: &str,
-    query: &str,
-) -> rusqlite::Result<(u64, bool)> {
-    let mut select = old.prepare(query)?;
-    let columns = select.column_count();
-    // By name: the damaged file may be of a version that had fewer.
-    let names = select.column_names().join(", ");
-    let marks = vec!["?"; columns].join(", ");
-    let mut insert = connection.prepare(&format!(
-        "INSERT OR IGNORE INTO {table} ({names}) VALUES ({marks})"
-    ))?;
-    let mut rows = select.query([])?;
-    let mut copied = 0;
-    loop {
-        match rows.next() {
-            Ok(Some(row)) => {
-                let values = (0..columns)
-                    .map(|column| row.get::<_, rusqlite::types::Value>(column))
-                    .collect::<rusqlite::Result<Vec<_>>>()?;
-                copied += insert.execute(rusqlite::params_from_iter(values))? as u64;
-            }
-            Ok(None) => return Ok((copied, true)),
-            Err(error) => {
-                tracing::warn!(target: "store", table, %error, "rows from here on are damaged");
-                return Ok((copied, false));
-            }
-        }
-    }
+fn rename(from: &Path, to: &Path) -> Result<(), StoreError> {
+    fs::rename(from, to).map_err(|cause| file_error(from, cause))
+}
+
+/// Writes all readable rows to a new file and syncs it.
+fn write_new(folder: &DataFolder, target: &Path) -> Result<Recovery, StoreError> {
+    let database = folder.database();
+    let image = Image::open(&database, &folder.wal());
+    let image = image.map_err(|cause| file_error(&database, cause))?;
+    let mut new = Connection::open(target)?;
+    new.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
+    // A file that is not complete is discarded, so it needs no journal, and one sync at its end.
+    new.pragma_update(None, "journal_mode", "OFF")?;
+    new.pragma_update(None, "synchronous", "OFF")?;
+    new.pragma_update(None, "foreign_keys", false)?;
+    schema::create(&mut new)?;
+    let recovery = salvage(&image, &new).map_err(|failure| match failure {
+        Failure::Read(cause) => file_error(&database, cause),
+        Failure::Write(error) => error,
+    })?;
+    schema::raise_highest_id(&new)?;
+    new.close().map_err(|(_, error)| error)?;
+    let synced = File::open(target).and_then(|file| file.sync_all());
+    synced.map_err(|cause| file_error(target, cause))?;
+    Ok(recovery)
 }

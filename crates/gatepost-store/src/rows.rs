@@ -76,10 +76,6 @@ pub(crate) fn skip_foreign<T>(read: rusqlite::Result<Option<T>>) -> rusqlite::Re
 
 /// Columns: id, topic, qos, payload, properties. `None` for a row that no version of ours wrote.
 pub(crate) fn publication(row: &Row<'_>, retain: bool) -> rusqlite::Result<Option<Publication>> {
-    skip_foreign(read_publication(row, retain))
-}
-
-fn read_publication(row: &Row<'_>, retain: bool) -> rusqlite::Result<Option<Publication>> {
     let topic: String = row.get(1)?;
     let (Ok(topic), Some(qos)) = (Topic::new(&topic), Qos::from_level(row.get(2)?)) else {
         return Ok(None);
@@ -135,17 +131,8 @@ fn topics_from_text(text: Option<String>) -> Vec<Topic> {
         .collect()
 }
 
-/// The columns of a journal entry, in the order in which [`journal_entry`] reads them.
-pub(crate) const JOURNAL_COLUMNS: &str = "id, listener, peer, client, user, sender, recipients, \
-     topic, subject, size, action, score, required, hits, reason, procedure, duration_us, \
-     deliveries, topics";
-
-/// `None` for a row that no version of ours wrote.
+/// Columns as in [`table::JOURNAL`](crate::table::JOURNAL). `None` for a row that no version of ours wrote.
 pub(crate) fn journal_entry(row: &Row<'_>) -> rusqlite::Result<Option<JournalEntry>> {
-    skip_foreign(read_journal_entry(row))
-}
-
-fn read_journal_entry(row: &Row<'_>) -> rusqlite::Result<Option<JournalEntry>> {
     let listener: String = row.get(1)?;
     let action: String = row.get(10)?;
     let (Ok(listener), Ok(action)) = (listener.parse::<Listener>(), action.parse()) else {

@@ -1,10 +1,17 @@
 //! The tables, and how an older file becomes a newer one.
 
-use rusqlite::Connection;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, ErrorCode, TransactionBehavior};
+
+/// How long one process waits for another's transaction.
+pub(crate) const BUSY_TIME_MAX: Duration = Duration::from_secs(10);
+const BUSY_STEP: Duration = Duration::from_millis(10);
 
 /// Each step takes the schema from its index to the next version; the file's `user_version` says
 /// how many have been taken. Steps are never edited once released, only appended.
-const STEPS: [&str; 3] = [
+const STEPS: [&str; 4] = [
     "
     CREATE TABLE retained (
         topic TEXT PRIMARY KEY,
@@ -21,7 +28,7 @@ const STEPS: [&str; 3] = [
         payload BLOB NOT NULL,
         properties TEXT,
         -- A mail to several recipients is one message under several topics. The rows stay in the
-        -- order of writing, so that damage takes its neighbours only; the key is an index beside.
+        -- order of writing, so that damage takes its neighbours only; the key is a separate index.
         PRIMARY KEY (id, topic)
     );
 
@@ -68,7 +75,7 @@ const STEPS: [&str; 3] = [
         expiry_seconds INTEGER NOT NULL,
         -- Unix milliseconds at which its connection ended; NULL while it is connected.
         ended_ms INTEGER,
-        -- The highest sequence that may have been sent; NULL where nobody knows.
+        -- The highest sequence that may have been sent; NULL if unknown.
         sent INTEGER,
         will_message INTEGER,
         will_delay_seconds INTEGER
@@ -120,54 +127,97 @@ const STEPS: [&str; 3] = [
     ALTER TABLE quarantine ADD COLUMN properties TEXT;
     ALTER TABLE quarantine ADD COLUMN retain INTEGER NOT NULL DEFAULT 0;
 ",
+    "
+    -- CRC-32 of the row's other columns; NULL in rows of earlier versions.
+    ALTER TABLE retained ADD COLUMN crc INTEGER;
+    ALTER TABLE history ADD COLUMN crc INTEGER;
+    ALTER TABLE journal ADD COLUMN crc INTEGER;
+    ALTER TABLE quarantine ADD COLUMN crc INTEGER;
+    ALTER TABLE record ADD COLUMN crc INTEGER;
+    ALTER TABLE session ADD COLUMN crc INTEGER;
+    ALTER TABLE subscription ADD COLUMN crc INTEGER;
+    ALTER TABLE message ADD COLUMN crc INTEGER;
+    ALTER TABLE delivery ADD COLUMN crc INTEGER;
+    ALTER TABLE received ADD COLUMN crc INTEGER;
+
+    -- One row: no id of an earlier run is higher than the first number, and the second is the
+    -- latest time, in Unix milliseconds, that was believed.
+    CREATE TABLE clock (
+        number INTEGER PRIMARY KEY,
+        highest_id INTEGER NOT NULL,
+        accepted_ms INTEGER
+    );
+    INSERT INTO clock VALUES (1, 0, NULL);
+",
 ];
 
-/// Opens for use: write-ahead log, an `fsync` with every commit, and the newest schema.
+/// The newest schema, which this version writes.
+pub(crate) const VERSION: usize = STEPS.len();
+
+/// The schema version of a file; 0 for a new one.
+pub(crate) fn version(connection: &Connection) -> rusqlite::Result<usize> {
+    connection.pragma_query_value(None, "user_version", |row| row.get(0))
+}
+
+/// Prepares for use: write-ahead log, an `fsync` with every commit, and the newest schema.
 ///
-/// The log is synced at each commit (`synchronous = FULL`), since a commit is what an
-/// acknowledgement stands on; the group commit makes that affordable.
+/// The log is synced at each commit (`synchronous = FULL`), since an acknowledgement depends on it;
+/// the group commit makes that affordable. Two processes may do this at once.
 pub(crate) fn prepare(connection: &mut Connection) -> rusqlite::Result<()> {
-    connection.pragma_update(None, "journal_mode", "WAL")?;
+    connection.busy_timeout(BUSY_TIME_MAX)?;
+    if version(connection)? == 0 {
+        // For free pages to be given back, a file must begin so; later it would be a change.
+        connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
+    }
+    use_write_ahead_log(connection)?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "wal_autocheckpoint", 4_000)?;
-    connection.busy_timeout(std::time::Duration::from_secs(10))?;
     // Quarantined messages have a journal entry, but the journal may be trimmed first.
     connection.pragma_update(None, "foreign_keys", false)?;
     connection.set_prepared_statement_cache_capacity(64);
+    if version(connection)? < VERSION {
+        create(connection)?;
+    }
+    Ok(())
+}
 
-    let version: usize = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    let transaction = connection.transaction()?;
-    for step in STEPS.iter().skip(version) {
+/// Takes the steps that the file lacks.
+pub(crate) fn create(connection: &mut Connection) -> rusqlite::Result<()> {
+    // The write lock comes first: of two processes, one finds that the other was here.
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    for step in STEPS.iter().skip(version(&transaction)?) {
         transaction.execute_batch(step)?;
     }
-    transaction.pragma_update(None, "user_version", STEPS.len().max(version) as i64)?;
+    raise_highest_id(&transaction)?;
+    transaction.pragma_update(None, "user_version", VERSION as i64)?;
     transaction.commit()
 }
 
-/// The tables, in an order in which rows can be copied from a damaged file.
-pub(crate) const TABLES: [&str; 10] = [
-    "record",
-    "session",
-    "subscription",
-    "message",
-    "delivery",
-    "received",
-    "retained",
-    "quarantine",
-    "journal",
-    "history",
-];
-
-/// The columns of the table's key, by which a damaged table is read from both ends.
-pub(crate) fn key_of(table: &str) -> &'static str {
-    match table {
-        "record" => "space, key",
-        "retained" => "topic",
-        "history" => "rowid",
-        "session" | "message" => "number",
-        "subscription" => "session, filter",
-        "delivery" => "session, sequence",
-        "received" => "session, packet",
-        _ => "id",
+/// SQLite's busy timeout does not cover the change to a write-ahead log.
+fn use_write_ahead_log(connection: &Connection) -> rusqlite::Result<()> {
+    let deadline = Instant::now() + BUSY_TIME_MAX;
+    loop {
+        match connection.pragma_update(None, "journal_mode", "WAL") {
+            Err(error)
+                if error.sqlite_error_code() == Some(ErrorCode::DatabaseBusy)
+                    && Instant::now() < deadline =>
+            {
+                thread::sleep(BUSY_STEP);
+            }
+            changed => return changed,
+        }
     }
+}
+
+/// Makes the kept id at least as high as every id in the tables.
+pub(crate) fn raise_highest_id(connection: &Connection) -> rusqlite::Result<()> {
+    connection.execute_batch(
+        "UPDATE clock SET highest_id = max(highest_id,
+            (SELECT coalesce(max(id), 0) FROM retained),
+            (SELECT coalesce(max(id), 0) FROM history),
+            (SELECT coalesce(max(id), 0) FROM journal),
+            (SELECT coalesce(max(id), 0) FROM message),
+            (SELECT coalesce(max(number), 0) FROM message),
+            (SELECT coalesce(max(number), 0) FROM session))",
+    )
 }

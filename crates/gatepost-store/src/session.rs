@@ -1,23 +1,19 @@
-//! Sessions that outlive their connection: what a broker must know of them after a restart.
+//! Sessions that outlive their connection, as a broker needs them after a restart.
 //!
 //! A publication that sessions wait for is one row of `message`, however many wait; each session
 //! has a small row of `delivery` for it. Most deliveries are over within milliseconds, so a row
-//! that is written and removed within one group of changes is neither ([`Cancelled`]).
+//! that is written and removed within one group of changes is neither ([`Cancelled`](crate::cancelled::Cancelled)).
 //!
 //! Invariant: session numbers, message numbers and a session's sequences are never used twice, so
 //! that a removal can only mean the one row that had the number.
 
-mod cancelled;
-mod columns;
-mod reading;
+pub(crate) mod columns;
 mod writing;
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use gatepost_message::{Publication, Qos, TopicFilter};
-
-pub(crate) use cancelled::Cancelled;
 
 /// A session, without what belongs to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,22 +22,21 @@ pub struct SessionRow {
     pub number: u64,
     /// The client id.
     pub client: String,
-    /// Who may have it; `None` for whoever comes.
+    /// The user it belongs to; `None` for an anonymous client.
     pub user: Option<String>,
-    /// What its connections are, such as `mqtt`.
+    /// The protocol of its connections, such as `mqtt`.
     pub kind: String,
     /// How long it outlives its connection.
     pub expiry: Duration,
     /// When its connection ended; `None` while it is connected.
     pub ended: Option<SystemTime>,
-    /// The highest sequence that may have been sent; `None` where nobody knows, which is while it
-    /// is connected.
+    /// The highest sequence that may have been sent; `None`, unknown, while it is connected.
     pub sent: Option<u64>,
-    /// What to publish when the client stays away.
+    /// The message to publish when the client does not return.
     pub will: Option<WillRow>,
 }
 
-/// A will: a message that nobody has published yet.
+/// A will: a message that is published when its client is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WillRow {
     /// The number of the stored message.
@@ -91,58 +86,58 @@ pub struct DeliveryRow {
 pub enum SessionChange {
     /// Sets the session's own row.
     Keep(Box<SessionRow>),
-    /// Forgets the session and all that belongs to it, but no messages.
+    /// Removes the session and all that belongs to it, but no messages.
     End {
-        /// Which.
+        /// The session's number.
         session: u64,
     },
     /// Sets a subscription.
     Subscribe(Box<SubscriptionRow>),
     /// Removes a subscription.
     Unsubscribe {
-        /// Whose.
+        /// The session's number.
         session: u64,
         /// As the client wrote it.
         filter: TopicFilter,
     },
-    /// Stores a publication that deliveries, or a will, refer to.
+    /// Stores a publication to which deliveries, or a will, refer.
     Message {
         /// Its number.
         number: u64,
-        /// What is kept.
+        /// The publication.
         publication: Arc<Publication>,
     },
-    /// Forgets a publication: nothing refers to it any more.
+    /// Removes a publication to which nothing refers any more.
     ForgetMessage {
         /// Its number.
         number: u64,
     },
     /// Adds a delivery at the end of a session's queue.
     Enqueue(Box<DeliveryRow>),
-    /// The client has it (QoS 2); what is left is to end the exchange.
+    /// The client has received it (QoS 2); the exchange is still to be completed.
     Release {
-        /// Whose.
+        /// The session's number.
         session: u64,
-        /// Which delivery.
+        /// The delivery's sequence.
         sequence: u64,
     },
     /// The delivery is over.
     Dequeue {
-        /// Whose.
+        /// The session's number.
         session: u64,
-        /// Which delivery.
+        /// The delivery's sequence.
         sequence: u64,
     },
     /// The client sent an exactly-once publication under this packet identifier.
     Receive {
-        /// Whose.
+        /// The session's number.
         session: u64,
         /// The identifier.
         packet: u16,
     },
     /// The client released the identifier.
     Unreceive {
-        /// Whose.
+        /// The session's number.
         session: u64,
         /// The identifier.
         packet: u16,

@@ -3,10 +3,31 @@
 use gatepost_settings::{ByteSize, Period};
 use serde::{Deserialize, Serialize};
 
+use crate::reserve::Reserve;
+
+/// What a start does with a damaged database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnDamage {
+    /// Refuses to start, and changes nothing.
+    #[default]
+    Refuse,
+    /// Keeps a copy of the damaged file, and continues with every row that can be read.
+    Recover,
+}
+
 /// `[store]` of the config.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct StoreSettings {
+    /// What a start does with a damaged database.
+    pub on_damage: OnDamage,
+    /// New messages are refused while the file system has less space left: a share of it, which
+    /// never asks for more than 1 GiB, or a size. `0B` refuses nothing before the disk is full.
+    pub reserve: Reserve,
+    /// How far the clock may be ahead of the last run, or jump, and be believed at once. Beyond it,
+    /// rows grow old more slowly until the time has passed.
+    pub clock_jump_max: Period,
     /// Changes waiting for the disk may take this much memory; beyond it new ones are refused
     /// with the protocol's "try again later".
     pub waiting_max: ByteSize,
@@ -30,6 +51,9 @@ pub struct StoreSettings {
 impl Default for StoreSettings {
     fn default() -> Self {
         Self {
+            on_damage: OnDamage::Refuse,
+            reserve: Reserve::Percent(5),
+            clock_jump_max: Period::seconds(86_400),
             waiting_max: ByteSize::mebibytes(256),
             history_messages_max: 100_000,
             history_age_max: Period::seconds(7 * 86_400),

@@ -1,108 +1,115 @@
-//! The handle that every room holds.
+//! The handle to the database, and its threads: the writer, and the one that watches the disk.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, SystemTime};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use rusqlite::Connection;
 
+use crate::clock::{Clock, SystemClock};
 use crate::group::{Group, Ticket};
-use crate::recovery::{self, Recovery};
-use crate::writer::Writer;
-use crate::{Change, StoreError, StoreSettings, schema};
+use crate::kept_clock::{KeptClock, SharedAgeTime};
+use crate::lock::Lock;
+use crate::open;
+use crate::queue::{FailGroupOnDrop, FailWaitingOnDrop, Queue};
+use crate::recovery::Recovery;
+use crate::scrub::Scrub;
+use crate::trim::Trimmer;
+use crate::watch::{Health, Watch};
+use crate::writer::{ServerDuties, Writer};
+use crate::{Change, OnDamage, StoreError, StoreSettings, schema};
 
-/// The file within the data folder.
-const FILE_NAME: &str = "gatepost.db";
-/// How long changes that nobody waits for may wait for a commit that is made anyway.
-const UNHURRIED_TIME_MAX: Duration = Duration::from_millis(100);
-/// So many changes are written whether anybody waits for them or not.
-const UNHURRIED_CHANGES_MAX: usize = 4_096;
-
+/// How often the disk is looked at.
+const WATCH_EVERY: Duration = Duration::from_secs(1);
 /// The embedded database. Cheap to clone; the last handle dropped commits what waits and closes.
 #[derive(Clone)]
 pub struct Store {
-    inner: Arc<Inner>,
+    pub(crate) inner: Arc<Inner>,
 }
 
-struct Inner {
+pub(crate) struct Inner {
     queue: Arc<Queue>,
     /// For reading; the write-ahead log lets it read while the writer writes.
     reader: Arc<Mutex<Connection>>,
     writer: Mutex<Option<JoinHandle<()>>>,
     waiting_bytes_max: usize,
     keeps_history: bool,
+    pub(crate) on_damage: OnDamage,
+    /// `None` for a database that ages nothing.
+    age_time: Option<SharedAgeTime>,
+    pub(crate) health: Arc<Health>,
+    /// The thread that looks after the disk; it ends when the sender is dropped.
+    watching: Mutex<Option<(Sender<()>, JoinHandle<()>)>>,
     commits: Arc<AtomicU64>,
+    /// Released when the writer has ended.
+    locks: Mutex<Vec<Lock>>,
 }
 
-/// What waits for the writer.
-#[derive(Default)]
-struct Queue {
-    waiting: Mutex<Waiting>,
-    arrived: Condvar,
-}
-
-#[derive(Default)]
-struct Waiting {
-    changes: Vec<Change>,
-    bytes: usize,
-    group: Arc<Group>,
-    /// What the writer took last: it may still be at it.
-    taken: Option<Arc<Group>>,
-    /// Whether somebody waits for the commit.
-    hurried: bool,
-    /// When changes that nobody waits for are written all the same.
-    due: Option<Instant>,
-    closed: bool,
-}
-
-impl Waiting {
-    /// Whether a commit is to be made now.
-    fn is_due(&self, now: Instant) -> bool {
-        !self.changes.is_empty()
-            && (self.hurried || self.closed || self.due.is_some_and(|due| due <= now))
-    }
+/// An opened database, ready for its threads.
+struct Parts {
+    writing: Arc<Mutex<Connection>>,
+    reading: Arc<Mutex<Connection>>,
+    locks: Vec<Lock>,
+    age_time: Option<SharedAgeTime>,
+    server: Option<ServerDuties>,
+    health: Arc<Health>,
 }
 
 impl Store {
-    /// Opens the database in `folder`, making both where they are missing. A damaged file is set
-    /// aside and what is whole of it is taken over: see [`Recovery`].
+    /// Opens the database in `folder` for a server, creating both if they are missing. The folder
+    /// is locked for as long as a handle lives: a second server is refused. Any other error than
+    /// damage ends the attempt and changes nothing; so does damage, unless
+    /// [`StoreSettings::on_damage`] asks for a recovery.
     pub fn open(folder: &Path, settings: &StoreSettings) -> Result<(Self, Recovery), StoreError> {
-        make_folder(folder)?;
-        let file = folder.join(FILE_NAME);
-        let (writing, recovery) = recovery::open_or_recover(&file)?;
-        let reading = Self::reading_connection(&file)?;
-        let store = Self::start(
-            Arc::new(Mutex::new(writing)),
-            Arc::new(Mutex::new(reading)),
-            settings,
-        );
+        Self::open_with_clock(folder, settings, Arc::new(SystemClock::default()))
+    }
+
+    /// As [`Store::open`], with another clock for ages.
+    pub fn open_with_clock(
+        folder: &Path,
+        settings: &StoreSettings,
+        clock: Arc<dyn Clock>,
+    ) -> Result<(Self, Recovery), StoreError> {
+        let mut opened = open::open_server(folder, settings)?;
+        let recovery = std::mem::take(&mut opened.recovery);
+        let jump_max = settings.clock_jump_max.duration();
+        let clock = KeptClock::open(&opened.writing, clock, jump_max)?;
+        let scrub = Scrub::new(opened.open_another()?);
+        let health = Arc::new(opened.health(settings));
+        health.check_space();
+        let parts = Parts {
+            writing: Arc::new(Mutex::new(opened.writing)),
+            reading: Arc::new(Mutex::new(opened.reading)),
+            locks: opened.locks,
+            age_time: Some(clock.age_time()),
+            server: Some(ServerDuties {
+                clock,
+                trimmer: Trimmer::new(settings.clone()),
+            }),
+            health: health.clone(),
+        };
+        let store = Self::start(parts, settings);
+        store.watch(Watch { health, scrub });
         Ok((store, recovery))
     }
 
-    /// Opens the database of a server that may be running, as a second process beside it. A file
-    /// that cannot be read is an error here: only the server, which is alone at its start, sets
-    /// damage aside.
-    pub fn open_beside(folder: &Path, settings: &StoreSettings) -> Result<Self, StoreError> {
-        make_folder(folder)?;
-        let file = folder.join(FILE_NAME);
-        let mut writing = Connection::open(&file)?;
-        schema::prepare(&mut writing)?;
-        let reading = Self::reading_connection(&file)?;
-        Ok(Self::start(
-            Arc::new(Mutex::new(writing)),
-            Arc::new(Mutex::new(reading)),
-            settings,
-        ))
-    }
-
-    fn reading_connection(file: &Path) -> Result<Connection, StoreError> {
-        let reading = Connection::open(file)?;
-        reading.pragma_update(None, "query_only", true)?;
-        reading.busy_timeout(Duration::from_secs(10))?;
-        Ok(reading)
+    /// Opens the database as a second process, while a server may have it open too. Damage is always
+    /// an error here: only the server recovers a database.
+    pub fn open_secondary(folder: &Path, settings: &StoreSettings) -> Result<Self, StoreError> {
+        let opened = open::open_secondary(folder)?;
+        let parts = Parts {
+            health: Arc::new(opened.health(settings)),
+            writing: Arc::new(Mutex::new(opened.writing)),
+            reading: Arc::new(Mutex::new(opened.reading)),
+            locks: opened.locks,
+            age_time: None,
+            server: None,
+        };
+        Ok(Self::start(parts, settings))
     }
 
     /// A database that lives as long as its handles: for tests and trials.
@@ -110,33 +117,36 @@ impl Store {
         let mut connection = Connection::open_in_memory()?;
         schema::prepare(&mut connection)?;
         let connection = Arc::new(Mutex::new(connection));
-        Ok(Self::start(
-            connection.clone(),
-            connection,
-            &StoreSettings::default(),
-        ))
+        let parts = Parts {
+            writing: connection.clone(),
+            reading: connection,
+            locks: Vec::new(),
+            age_time: None,
+            server: None,
+            health: Arc::default(),
+        };
+        Ok(Self::start(parts, &StoreSettings::default()))
     }
 
-    fn start(
-        writing: Arc<Mutex<Connection>>,
-        reading: Arc<Mutex<Connection>>,
-        settings: &StoreSettings,
-    ) -> Self {
+    fn start(parts: Parts, settings: &StoreSettings) -> Self {
         let queue = Arc::new(Queue::default());
-        let mut writer = Writer::new(writing, settings.clone());
+        let mut writer = Writer::new(parts.writing, parts.server, parts.health.clone());
         let writers_queue = queue.clone();
         let commits = Arc::new(AtomicU64::new(0));
         let counted = commits.clone();
         let thread = std::thread::Builder::new()
             .name("store".to_owned())
             .spawn(move || {
-                // Also when the writer panics: nobody waits for a commit that cannot come.
+                // Also when the writer panics: no caller may wait for a commit that cannot come.
                 let _closing = FailWaitingOnDrop(writers_queue.clone());
                 while let Some((changes, group)) = writers_queue.take() {
                     let _deciding = FailGroupOnDrop(group.clone());
-                    writer.commit(&changes, &group);
+                    let outcome = writer.commit(&changes);
+                    writers_queue.decide(&group, outcome);
+                    writer.trim_if_due();
                     counted.fetch_add(1, Ordering::Relaxed);
                 }
+                writer.finish();
             })
             .ok();
         if thread.is_none() {
@@ -146,12 +156,36 @@ impl Store {
         Self {
             inner: Arc::new(Inner {
                 queue,
-                reader: reading,
+                reader: parts.reading,
+                locks: Mutex::new(parts.locks),
                 writer: Mutex::new(thread),
+                watching: Mutex::default(),
                 waiting_bytes_max: settings.waiting_max.as_usize(),
                 keeps_history: settings.history_messages_max > 0,
+                on_damage: settings.on_damage,
+                age_time: parts.age_time,
+                health: parts.health,
                 commits,
             }),
+        }
+    }
+
+    /// Starts the thread that looks after the disk. Without it, only commits notice trouble.
+    fn watch(&self, mut watch: Watch) {
+        let (running, ended) = mpsc::channel::<()>();
+        let queue = self.inner.queue.clone();
+        let thread = std::thread::Builder::new()
+            .name("store-watch".to_owned())
+            .spawn(move || {
+                while ended.recv_timeout(WATCH_EVERY) == Err(RecvTimeoutError::Timeout) {
+                    watch.look(|| queue.probe());
+                }
+            });
+        match thread {
+            Ok(thread) => *self.inner.watching.lock() = Some((running, thread)),
+            Err(error) => {
+                tracing::warn!(target: "store", %error, "nothing looks after the disk's space");
+            }
         }
     }
 
@@ -169,13 +203,26 @@ impl Store {
             done.decide(Ok(()));
             return Ok(Ticket::new(done));
         }
-        self.enqueue(changes, true)
+        self.enqueue(changes, true, None)
     }
 
-    /// As [`Store::submit`], for changes whose commit nobody waits for: they go with the next one
-    /// that somebody does wait for, or a moment later by themselves. So what is only good to know
-    /// costs no `fsync` of its own.
-    pub fn submit_unhurried(
+    /// As [`Store::submit_all`], for changes that may only be stored after those of `earlier`:
+    /// where that commit has failed they are refused, and where it fails later they fail with it.
+    pub fn submit_after(
+        &self,
+        changes: &mut Vec<Change>,
+        earlier: Option<&Ticket>,
+    ) -> Result<Ticket, StoreError> {
+        if changes.is_empty() {
+            return self.submit_all(changes);
+        }
+        self.enqueue(changes, true, earlier)
+    }
+
+    /// As [`Store::submit`], for changes that no caller waits for: they share the next commit that
+    /// has a waiting caller, or follow a moment later in one of their own. So they rarely cost an
+    /// `fsync`.
+    pub fn submit_deferred(
         &self,
         changes: impl IntoIterator<Item = Change>,
     ) -> Result<(), StoreError> {
@@ -183,56 +230,47 @@ impl Store {
         if changes.is_empty() {
             return Ok(());
         }
-        self.enqueue(&mut changes, false).map(drop)
+        self.enqueue(&mut changes, false, None).map(drop)
     }
 
-    /// Waits until all that was submitted before is written, or has failed to be: for those who look
-    /// for what nobody waited for.
-    pub async fn caught_up(&self) {
-        let queue = &self.inner.queue;
-        let last = {
-            let mut waiting = queue.waiting.lock();
-            if waiting.changes.is_empty() {
-                waiting.taken.clone()
-            } else {
-                waiting.hurried = true;
-                queue.arrived.notify_one();
-                Some(waiting.group.clone())
-            }
-        };
-        if let Some(group) = last {
-            // Whoever submitted it is told of a failure; here it means that it is not there.
-            let _ = Ticket::new(group).committed().await;
+    /// Waits until everything submitted before is committed, or has failed, so that a query sees
+    /// deferred changes too.
+    pub async fn flush(&self) {
+        if let Some(ticket) = self.inner.queue.flush() {
+            // A failure is reported to those who submitted the changes.
+            let _ = ticket.committed().await;
         }
     }
 
-    fn enqueue(&self, changes: &mut Vec<Change>, hurried: bool) -> Result<Ticket, StoreError> {
-        let bytes: usize = changes.iter().map(Change::weight).sum();
-        let queue = &self.inner.queue;
-        let mut waiting = queue.waiting.lock();
-        if waiting.closed {
-            return Err(StoreError::Closed);
-        }
-        if waiting.bytes > self.inner.waiting_bytes_max {
-            return Err(StoreError::Overloaded {
-                waiting_bytes: waiting.bytes,
-            });
-        }
-        let was_empty = waiting.changes.is_empty();
-        let was_hurried = waiting.hurried;
-        waiting.bytes += bytes;
-        waiting.changes.append(changes);
-        waiting.hurried |= hurried || waiting.changes.len() >= UNHURRIED_CHANGES_MAX;
-        if was_empty && !waiting.hurried {
-            waiting.due = Some(Instant::now() + UNHURRIED_TIME_MAX);
-        }
-        let wakes = was_empty || waiting.hurried && !was_hurried;
-        let ticket = Ticket::new(waiting.group.clone());
-        drop(waiting);
-        if wakes {
-            queue.arrived.notify_one();
-        }
-        Ok(ticket)
+    fn enqueue(
+        &self,
+        changes: &mut Vec<Change>,
+        urgent: bool,
+        earlier: Option<&Ticket>,
+    ) -> Result<Ticket, StoreError> {
+        let health = &self.inner.health;
+        health.admits(|| changes.iter().any(Change::stores_message))?;
+        let waiting_bytes_max = self.inner.waiting_bytes_max;
+        self.inner
+            .queue
+            .push(changes, urgent, earlier, waiting_bytes_max)
+    }
+
+    /// Why no message can be stored now, if so: the disk is full or fails, or the file is gone.
+    pub fn readiness(&self) -> Result<(), StoreError> {
+        self.inner.health.readiness()
+    }
+
+    /// Rows whose checksum did not fit, as far as they were read since the start.
+    pub fn damaged_rows(&self) -> u64 {
+        self.inner.health.damaged_rows.load(Ordering::Relaxed)
+    }
+
+    /// The time by which rows and sessions grow old. It is not ahead of the clock, and does not
+    /// follow a clock that jumps further ahead than `store.clock_jump_max`.
+    pub fn time_for_ages(&self) -> SystemTime {
+        let age_time = self.inner.age_time.as_ref();
+        age_time.map_or_else(SystemTime::now, |age_time| age_time.now().0)
     }
 
     /// Whether publications are kept in the history at all.
@@ -247,10 +285,10 @@ impl Store {
 
     /// The bytes that wait for the disk now.
     pub fn waiting_bytes(&self) -> usize {
-        self.inner.queue.waiting.lock().bytes
+        self.inner.queue.bytes()
     }
 
-    /// Commits what waits and refuses what comes after.
+    /// Commits what waits, refuses what comes after, and unlocks the data folder.
     pub fn close(&self) {
         self.inner.close();
     }
@@ -260,78 +298,23 @@ impl Store {
     }
 }
 
-/// Makes the folder where it is missing, for its owner only: what is kept in it (mail, hashes of
-/// passwords) is nobody else's.
-fn make_folder(folder: &Path) -> Result<(), StoreError> {
-    use std::os::unix::fs::DirBuilderExt;
-    let mut builder = std::fs::DirBuilder::new();
-    let made = builder.recursive(true).mode(0o700).create(folder);
-    made.map_err(|error| StoreError::Folder {
-        path: folder.to_owned(),
-        cause: Arc::new(error),
-    })
-}
-
 impl Inner {
     fn close(&self) {
         self.queue.close();
-        if let Some(thread) = self.writer.lock().take() {
-            // A panic of the writer has been told to all who waited; see FailWaitingOnDrop.
+        if let Some((running, thread)) = self.watching.lock().take() {
+            drop(running);
             let _ = thread.join();
         }
+        if let Some(thread) = self.writer.lock().take() {
+            // A panic of the writer has failed all tickets; see FailWaitingOnDrop.
+            let _ = thread.join();
+        }
+        self.locks.lock().clear();
     }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
         self.close();
-    }
-}
-
-/// Fails the tickets of one group, unless it was decided.
-struct FailGroupOnDrop(Arc<Group>);
-
-impl Drop for FailGroupOnDrop {
-    fn drop(&mut self) {
-        self.0.decide(Err(StoreError::Closed));
-    }
-}
-
-/// Closes the queue and fails what still waits in it.
-struct FailWaitingOnDrop(Arc<Queue>);
-
-impl Drop for FailWaitingOnDrop {
-    fn drop(&mut self) {
-        let mut waiting = self.0.waiting.lock();
-        waiting.closed = true;
-        waiting.group.decide(Err(StoreError::Closed));
-    }
-}
-
-impl Queue {
-    /// Waits until changes are due and takes all there are; `None` when closed and empty.
-    fn take(&self) -> Option<(Vec<Change>, Arc<Group>)> {
-        let mut waiting = self.waiting.lock();
-        while !waiting.is_due(Instant::now()) {
-            if waiting.closed {
-                return None;
-            }
-            match waiting.due {
-                Some(due) => drop(self.arrived.wait_until(&mut waiting, due)),
-                None => self.arrived.wait(&mut waiting),
-            }
-        }
-        waiting.bytes = 0;
-        waiting.hurried = false;
-        waiting.due = None;
-        let changes = std::mem::take(&mut waiting.changes);
-        let group = std::mem::take(&mut waiting.group);
-        waiting.taken = Some(group.clone());
-        Some((changes, group))
-    }
-
-    fn close(&self) {
-        self.waiting.lock().closed = true;
-        self.arrived.notify_one();
     }
 }

@@ -1,11 +1,11 @@
-//! Values that procedures keep: what a greylist has seen, a counter, a last state.
+//! Values that procedures keep, such as a greylist's entries, counters and last states.
 //!
 //! All live in memory and are written behind into the records of the database, so that a judge
-//! reads and counts without waiting for the disk. A change is submitted in the moment in which it
-//! is made; whoever submits something of his own afterwards and waits for it (a mail's journal
-//! entry before the `250`) therefore knows that the change is on disk too.
+//! reads and counts without waiting for the disk. A change is submitted as soon as it is made, and
+//! commits keep the order of submission: a caller that later submits a change of its own and waits
+//! for it knows that this change is on disk too.
 //!
-//! Invariants: what has expired is never given out; the number of values, and the length of each,
+//! Invariants: an expired value is never returned; the number of values, and the length of each,
 //! are bounded; memory and database agree in order, since both change under one lock.
 
 use std::collections::HashMap;
@@ -17,13 +17,13 @@ use parking_lot::Mutex;
 
 use crate::{Change, Store, StoreError};
 
-/// The table of records that they are written to.
+/// Their key space among the records.
 const SPACE: &str = "value";
 /// The longest key.
 pub const VALUE_KEY_BYTES_MAX: usize = 1024;
 /// The longest value.
 pub const VALUE_BYTES_MAX: usize = 64 * 1024;
-/// What has expired is looked for once in so many changes.
+/// Expired values are removed once in this many changes.
 const CHANGES_PER_SWEEP: u32 = 1024;
 
 /// One value.
@@ -109,12 +109,12 @@ impl Values {
     fn read(store: &Store) -> Result<Kept, StoreError> {
         let now = unix_ms(SystemTime::now());
         let mut kept = Kept::default();
-        for (key, row) in store.records(SPACE, b"")? {
+        store.each_record(SPACE, b"", |key, row| {
             // A row that no version of ours wrote is passed over.
             if let Some(entry) = Entry::read(&row).filter(|entry| entry.expires_ms > now) {
                 kept.by_key.insert(key[..].into(), entry);
             }
-        }
+        })?;
         Ok(kept)
     }
 
@@ -223,6 +223,9 @@ impl Values {
     }
 
     fn sweep(&self, kept: &mut Kept, now_ms: u64) -> Result<(), ValueError> {
+        // What a clock far ahead takes for expired is not returned, and not removed either.
+        let age_time = self.0.store.as_ref().map(Store::time_for_ages);
+        let now_ms = age_time.map_or(now_ms, |time| unix_ms(time).min(now_ms));
         let expired = kept
             .by_key
             .extract_if(|_, entry| entry.expires_ms <= now_ms);

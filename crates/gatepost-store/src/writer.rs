@@ -1,51 +1,62 @@
 //! The writer: one thread that turns groups of changes into commits.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
-use gatepost_message::MessageId;
 use parking_lot::Mutex;
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, Transaction, params};
 
-use crate::group::Group;
-use crate::rows;
-use crate::session::Cancelled;
-use crate::{Change, JournalEntry, StoreError, StoreSettings};
-
-/// How often what is too old is removed. Each pass is one more delete per table, cheap by index.
-const TRIM_EVERY: Duration = Duration::from_mins(1);
+use crate::cancelled::Cancelled;
+use crate::kept_clock::KeptClock;
+use crate::trim::Trimmer;
+use crate::watch::Health;
+use crate::{Change, JournalEntry, StoreError, rows, table};
 
 pub(crate) struct Writer {
     connection: Arc<Mutex<Connection>>,
-    settings: StoreSettings,
-    trimmed: Instant,
+    /// The clock's row, and rows by age, are the server's alone.
+    server: Option<ServerDuties>,
+    health: Arc<Health>,
+    failures: Failures,
+}
+
+/// What the writer of a server does besides committing.
+pub(crate) struct ServerDuties {
+    pub(crate) clock: KeptClock,
+    pub(crate) trimmer: Trimmer,
 }
 
 impl Writer {
-    pub(crate) fn new(connection: Arc<Mutex<Connection>>, settings: StoreSettings) -> Self {
+    pub(crate) fn new(
+        connection: Arc<Mutex<Connection>>,
+        server: Option<ServerDuties>,
+        health: Arc<Health>,
+    ) -> Self {
         Self {
             connection,
-            settings,
-            trimmed: Instant::now(),
+            server,
+            health,
+            failures: Failures::default(),
         }
     }
 
-    /// Commits one group and tells its tickets.
-    pub(crate) fn commit(&mut self, changes: &[Change], group: &Group) {
-        let outcome = self.apply(changes);
-        if let Err(error) = &outcome {
-            tracing::error!(target: "store", changes = changes.len(), %error, "a group of changes was not stored");
-        }
-        group.decide(outcome.map_err(StoreError::from));
-        if self.trimmed.elapsed() >= TRIM_EVERY {
-            self.trimmed = Instant::now();
-            if let Err(error) = self.trim() {
-                tracing::warn!(target: "store", %error, "what is too old could not be removed");
+    /// Commits one group.
+    pub(crate) fn commit(&mut self, changes: &[Change]) -> Result<(), StoreError> {
+        // A file that has lost its name takes commits that are lost with its last descriptor.
+        let outcome = self
+            .apply(changes)
+            .and_then(|()| self.health.check_database_file());
+        match &outcome {
+            Ok(()) => self.health.commit_succeeded(),
+            Err(error) => {
+                self.failures.log(changes.len(), error);
+                self.health.commit_failed(error);
             }
         }
+        outcome
     }
 
-    fn apply(&self, changes: &[Change]) -> rusqlite::Result<()> {
+    fn apply(&mut self, changes: &[Change]) -> Result<(), StoreError> {
         let mut connection = self.connection.lock();
         let transaction = connection.transaction()?;
         let cancelled = Cancelled::find(changes);
@@ -54,129 +65,167 @@ impl Writer {
                 apply_one(&transaction, change)?;
             }
         }
-        transaction.commit()
+        if let Some(server) = &mut self.server {
+            server.clock.keep(&transaction)?;
+        }
+        Ok(transaction.commit()?)
     }
 
-    /// Removes what is older, or more, than the settings allow.
-    fn trim(&self) -> rusqlite::Result<()> {
-        let settings = &self.settings;
-        let before = |age: Duration| {
-            let time = SystemTime::now()
-                .checked_sub(age)
-                .unwrap_or(SystemTime::UNIX_EPOCH);
-            rows::id_to_row(MessageId::floor_at(time))
+    pub(crate) fn trim_if_due(&mut self) {
+        let Some(server) = &mut self.server else {
+            return;
         };
-        let connection = self.connection.lock();
-        for (table, age, count) in [
-            (
-                "history",
-                settings.history_age_max,
-                settings.history_messages_max,
-            ),
-            (
-                "journal",
-                settings.journal_age_max,
-                settings.journal_entries_max,
-            ),
-            ("quarantine", settings.quarantine_age_max, u64::MAX >> 1),
-        ] {
-            connection
-                .prepare_cached(&format!("DELETE FROM {table} WHERE id < ?"))?
-                .execute(params![before(age.duration())])?;
-            connection
-                .prepare_cached(&format!(
-                    "DELETE FROM {table} WHERE id <= (SELECT id FROM {table} ORDER BY id DESC LIMIT 1 OFFSET ?)"
-                ))?
-                .execute(params![count as i64])?;
+        if !server.trimmer.is_due(server.clock.elapsed()) {
+            return;
         }
-        Ok(())
+        let now = server.clock.time_for_ages();
+        let connection = self.connection.lock();
+        if let Err(error) = server.trimmer.trim(&connection, now) {
+            tracing::warn!(target: "store", %error, "rows that are too old could not be removed");
+        }
+    }
+
+    /// The last act of a writer: the log becomes empty, so that the database file alone is all.
+    pub(crate) fn finish(&mut self) {
+        let Some(server) = &mut self.server else {
+            return;
+        };
+        let mut connection = self.connection.lock();
+        let finished = finish(&mut connection, &mut server.clock);
+        if let Err(error) = finished {
+            tracing::warn!(target: "store", %error, "the write-ahead log was not emptied");
+        }
     }
 }
 
-fn apply_one(connection: &Connection, change: &Change) -> rusqlite::Result<()> {
-    match change {
-        Change::Retain(publication) => connection
-            .prepare_cached(
-                "INSERT OR REPLACE INTO retained (topic, id, qos, payload, properties) VALUES (?, ?, ?, ?, ?)",
-            )?
-            .execute(params![
-                publication.topic.as_str(),
-                rows::id_to_row(publication.id),
-                publication.qos.level(),
-                &publication.payload[..],
-                rows::properties_to_text(publication.properties.as_deref()),
-            ]),
-        Change::Unretain(topic) => connection
-            .prepare_cached("DELETE FROM retained WHERE topic = ?")?
-            .execute(params![topic.as_str()]),
-        Change::History(publication) => connection
-            .prepare_cached(
-                "INSERT OR REPLACE INTO history (id, topic, qos, payload, properties) VALUES (?, ?, ?, ?, ?)",
-            )?
-            .execute(params![
-                rows::id_to_row(publication.id),
-                publication.topic.as_str(),
-                publication.qos.level(),
-                &publication.payload[..],
-                rows::properties_to_text(publication.properties.as_deref()),
-            ]),
-        Change::Quarantine(entry) => {
-            insert_journal_entry(connection, &entry.story)?;
-            connection
-                .prepare_cached(
-                    "INSERT OR REPLACE INTO quarantine (id, body, properties, retain) VALUES (?, ?, ?, ?)",
-                )?
-                .execute(params![
-                    rows::id_to_row(entry.story.id),
-                    &entry.body[..],
-                    rows::properties_to_text(entry.properties.as_deref()),
-                    entry.retain,
-                ])
-        }
-        Change::Unquarantine(id) => connection
-            .prepare_cached("DELETE FROM quarantine WHERE id = ?")?
-            .execute(params![rows::id_to_row(*id)]),
-        Change::Journal(entry) => insert_journal_entry(connection, entry),
-        Change::Session(change) => return change.apply(connection),
-        Change::PutRecord { space, key, value } => connection
-            .prepare_cached("INSERT OR REPLACE INTO record (space, key, value) VALUES (?, ?, ?)")?
-            .execute(params![space, &key[..], &value[..]]),
-        Change::DeleteRecord { space, key } => connection
-            .prepare_cached("DELETE FROM record WHERE space = ? AND key = ?")?
-            .execute(params![space, &key[..]]),
-        Change::DeleteRecords { space, prefix } => connection
-            .prepare_cached("DELETE FROM record WHERE space = ?1 AND substr(key, 1, length(?2)) = ?2 AND key >= ?2")?
-            .execute(params![space, &prefix[..]]),
-    }?;
+fn finish(connection: &mut Connection, clock: &mut KeptClock) -> Result<(), StoreError> {
+    let transaction: Transaction<'_> = connection.transaction()?;
+    clock.keep_exactly(&transaction)?;
+    transaction.commit()?;
+    connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
     Ok(())
 }
 
-fn insert_journal_entry(connection: &Connection, entry: &JournalEntry) -> rusqlite::Result<usize> {
+/// Logs failed commits, one line a second at most: a full disk fails thousands.
+#[derive(Default)]
+struct Failures {
+    logged: Option<Instant>,
+    groups: u64,
+}
+
+impl Failures {
+    fn log(&mut self, changes: usize, error: &StoreError) {
+        self.groups += 1;
+        let is_recent = |logged: Instant| logged.elapsed() < Duration::from_secs(1);
+        if self.logged.is_some_and(is_recent) {
+            return;
+        }
+        tracing::error!(
+            target: "store", changes, groups = self.groups, %error,
+            "changes were not stored; their senders were refused"
+        );
+        self.logged = Some(Instant::now());
+        self.groups = 0;
+    }
+}
+
+fn apply_one(connection: &Connection, change: &Change) -> Result<(), StoreError> {
+    let delete = |sql: &str, values: &[&dyn rusqlite::ToSql]| -> Result<(), StoreError> {
+        connection.prepare_cached(sql)?.execute(values)?;
+        Ok(())
+    };
+    match change {
+        Change::Retain(publication) => table::RETAINED.set(
+            connection,
+            params![
+                rows::id_to_row(publication.id),
+                publication.topic.as_str(),
+                publication.qos.level(),
+                &publication.payload[..],
+                rows::properties_to_text(publication.properties.as_deref()),
+            ],
+        ),
+        Change::Unretain(topic) => delete(
+            "DELETE FROM retained WHERE topic = ?",
+            params![topic.as_str()],
+        ),
+        Change::History(publication) => table::HISTORY.add(
+            connection,
+            params![
+                rows::id_to_row(publication.id),
+                publication.topic.as_str(),
+                publication.qos.level(),
+                &publication.payload[..],
+                rows::properties_to_text(publication.properties.as_deref()),
+            ],
+        ),
+        Change::Quarantine(entry) => {
+            with_journal_row(&entry.journal, |values| {
+                table::JOURNAL.add(connection, values)
+            })?;
+            table::QUARANTINE.add(
+                connection,
+                params![
+                    rows::id_to_row(entry.journal.id),
+                    &entry.body[..],
+                    rows::properties_to_text(entry.properties.as_deref()),
+                    entry.retain,
+                ],
+            )
+        }
+        Change::Unquarantine(id) => delete(
+            "DELETE FROM quarantine WHERE id = ?",
+            params![rows::id_to_row(*id)],
+        ),
+        Change::Journal(entry) => {
+            with_journal_row(entry, |values| table::JOURNAL.add(connection, values))
+        }
+        Change::ReplaceJournal(entry) => {
+            with_journal_row(entry, |values| table::JOURNAL.set(connection, values))
+        }
+        Change::Session(change) => change.apply(connection),
+        Change::AddRecord { space, key, value } => {
+            table::RECORD.add(connection, params![space, &key[..], &value[..]])
+        }
+        Change::PutRecord { space, key, value } => {
+            table::RECORD.set(connection, params![space, &key[..], &value[..]])
+        }
+        Change::DeleteRecord { space, key } => delete(
+            "DELETE FROM record WHERE space = ? AND key = ?",
+            params![space, &key[..]],
+        ),
+        Change::DeleteRecords { space, prefix } => delete(
+            "DELETE FROM record WHERE space = ?1 AND substr(key, 1, length(?2)) = ?2 AND key >= ?2",
+            params![space, &prefix[..]],
+        ),
+    }
+}
+
+/// Lends the values of the entry's row, in the order of the table's columns.
+fn with_journal_row(
+    entry: &JournalEntry,
+    write: impl FnOnce(&[&dyn rusqlite::ToSql]) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
     let envelope = &entry.envelope;
-    connection
-        .prepare_cached(&format!(
-            "INSERT OR REPLACE INTO journal ({}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            rows::JOURNAL_COLUMNS
-        ))?
-        .execute(params![
-            rows::id_to_row(entry.id),
-            envelope.listener.name(),
-            envelope.peer.to_string(),
-            envelope.client,
-            envelope.user,
-            envelope.sender,
-            rows::recipients_to_text(&envelope.recipients),
-            entry.topic.as_ref().map(gatepost_message::Topic::as_str),
-            entry.subject,
-            entry.size as i64,
-            entry.action.name(),
-            entry.score.map(|score| score.value),
-            entry.score.map(|score| score.required),
-            rows::hits_to_text(&entry.hits),
-            entry.reason,
-            entry.procedure,
-            entry.duration.as_micros() as i64,
-            entry.deliveries as i64,
-            rows::topics_to_text(&entry.topics),
-        ])
+    write(params![
+        rows::id_to_row(entry.id),
+        envelope.listener.name(),
+        envelope.peer.to_string(),
+        envelope.client,
+        envelope.user,
+        envelope.sender,
+        rows::recipients_to_text(&envelope.recipients),
+        entry.topic.as_ref().map(gatepost_message::Topic::as_str),
+        entry.subject,
+        entry.size as i64,
+        entry.action.name(),
+        entry.score.map(|score| score.value),
+        entry.score.map(|score| score.required),
+        rows::hits_to_text(&entry.hits),
+        entry.reason,
+        entry.procedure,
+        entry.duration.as_micros() as i64,
+        entry.deliveries as i64,
+        rows::topics_to_text(&entry.topics),
+    ])
 }

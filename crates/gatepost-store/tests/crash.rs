@@ -25,7 +25,7 @@ fn committed_means_kept_through_kill_9() {
         acknowledged += run_and_kill(folder.path(), 1 + round * 37);
         let (store, recovery) =
             Store::open(folder.path(), &StoreSettings::default()).expect("a start after a kill");
-        assert_eq!(recovery.set_aside, None, "a kill damages nothing");
+        assert_eq!(recovery.damaged_file, None, "a kill damages nothing");
         let kept = store
             .history(usize::MAX >> 1, usize::MAX >> 1)
             .expect("history")

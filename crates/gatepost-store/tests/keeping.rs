@@ -27,7 +27,7 @@ fn publication(topic: &str, payload: &str) -> Arc<Publication> {
     })
 }
 
-fn story(reason: &str) -> JournalEntry {
+fn journal_entry(reason: &str) -> JournalEntry {
     JournalEntry {
         id: gatepost_message::MessageId::next(),
         envelope: Envelope {
@@ -84,7 +84,7 @@ async fn everything_returns_after_a_restart() {
     let passed: Vec<_> = (0..5)
         .map(|n| publication("alarms/fire", &n.to_string()))
         .collect();
-    let story = story("seven points");
+    let entry = journal_entry("seven points");
     {
         let store = open(folder.path());
         let mut changes = vec![
@@ -93,7 +93,7 @@ async fn everything_returns_after_a_restart() {
             Change::Retain(publication("alarms/flood", "wet")),
             Change::Unretain(Topic::new("alarms/flood").expect("a topic")),
             Change::Quarantine(Box::new(QuarantineEntry {
-                story: story.clone(),
+                journal: entry.clone(),
                 body: Bytes::from_static(b"Subject: Smoke\r\n\r\n"),
                 properties: None,
                 retain: true,
@@ -126,14 +126,14 @@ async fn everything_returns_after_a_restart() {
     assert_eq!(store.history(3, 100).expect("history"), last_three);
     assert_eq!(
         store.journal_recent(10).expect("journal"),
-        vec![story.clone()]
+        vec![entry.clone()]
     );
     assert_eq!(
         store.quarantine(10).expect("quarantine"),
-        vec![story.clone()]
+        vec![entry.clone()]
     );
     let kept = store
-        .quarantined(story.id)
+        .quarantined(entry.id)
         .expect("readable")
         .expect("kept");
     assert_eq!(&kept.body[..], b"Subject: Smoke\r\n\r\n");
@@ -145,7 +145,7 @@ async fn everything_returns_after_a_restart() {
     commit(
         &store,
         [
-            Change::Unquarantine(story.id),
+            Change::Unquarantine(entry.id),
             Change::DeleteRecords {
                 space: "test",
                 prefix: "b".into(),
@@ -153,52 +153,8 @@ async fn everything_returns_after_a_restart() {
         ],
     )
     .await;
-    assert!(store.quarantined(story.id).expect("readable").is_none());
+    assert!(store.quarantined(entry.id).expect("readable").is_none());
     assert_eq!(store.records("test", b"").expect("records").len(), 1);
-}
-
-#[tokio::test]
-async fn a_damaged_file_is_set_aside_and_what_is_whole_is_taken_over() {
-    let folder = tempfile::tempdir().expect("a folder");
-    {
-        let store = open(folder.path());
-        let many = (0..2_000).map(|n| publication("alarms/fire", &format!("{n:0>400}")));
-        commit(&store, many.map(Change::History)).await;
-        commit(&store, [Change::Retain(publication("alarms/fire", "hot"))]).await;
-    }
-    // Overwrites pages in the middle, which belong to the history.
-    let file = folder.path().join("gatepost.db");
-    let mut bytes = std::fs::read(&file).expect("the file");
-    let middle = bytes.len() / 2;
-    bytes[middle..middle + 40_000].fill(0x5a);
-    std::fs::write(&file, bytes).expect("the damaged file");
-
-    let (store, recovery) =
-        Store::open(folder.path(), &StoreSettings::default()).expect("a start after damage");
-    let aside = recovery.set_aside.expect("the damage was noticed");
-    assert!(aside.exists());
-    assert_eq!(recovery.tables_incomplete, ["history"]);
-    assert_eq!(store.retained().expect("retained").len(), 1);
-    let recovered = store.history(10_000, 10_000).expect("history").len();
-    assert!(
-        (1_500..2_000).contains(&recovered),
-        "{recovered} of 2000 recovered"
-    );
-}
-
-#[tokio::test]
-async fn a_file_that_is_no_database_is_set_aside() {
-    let folder = tempfile::tempdir().expect("a folder");
-    std::fs::write(
-        folder.path().join("gatepost.db"),
-        b"these are not the bytes you look for",
-    )
-    .expect("the file");
-    let (store, recovery) =
-        Store::open(folder.path(), &StoreSettings::default()).expect("a start after damage");
-    assert!(recovery.set_aside.is_some());
-    assert_eq!(recovery.rows_recovered, 0);
-    commit(&store, [Change::Retain(publication("a", "b"))]).await;
 }
 
 #[tokio::test]
@@ -228,7 +184,7 @@ async fn what_is_closed_or_overloaded_promises_nothing() {
 }
 
 #[tokio::test]
-async fn a_second_process_reads_and_writes_beside_the_first() {
+async fn a_second_process_reads_and_writes_while_the_first_is_open() {
     use std::os::unix::fs::PermissionsExt;
     let parent = tempfile::tempdir().expect("a folder");
     let folder = parent.path().join("data");
@@ -239,13 +195,14 @@ async fn a_second_process_reads_and_writes_beside_the_first() {
         .mode();
     assert_eq!(mode & 0o777, 0o700, "the folder is its owner's only");
 
-    let beside = Store::open_beside(&folder, &StoreSettings::default()).expect("beside");
+    let secondary =
+        Store::open_secondary(&folder, &StoreSettings::default()).expect("a second store");
     let put = Change::PutRecord {
         space: "test",
         key: "k".into(),
         value: "v".into(),
     };
-    commit(&beside, [put]).await;
+    commit(&secondary, [put]).await;
     assert_eq!(
         server.record("test", b"k").expect("read").as_deref(),
         Some(&b"v"[..])
@@ -253,47 +210,38 @@ async fn a_second_process_reads_and_writes_beside_the_first() {
     assert_eq!(server.record("test", b"other").expect("read"), None);
 }
 
-#[test]
-fn damage_is_not_set_aside_from_beside() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let file = folder.path().join("gatepost.db");
-    std::fs::write(&file, b"these are not the bytes you look for").expect("the file");
-    assert!(Store::open_beside(folder.path(), &StoreSettings::default()).is_err());
-    assert!(file.exists());
-}
-
 #[tokio::test]
-async fn what_nobody_waits_for_is_written_all_the_same() {
+async fn deferred_changes_are_written_too() {
     let put = |key: &'static str| Change::PutRecord {
-        space: "unhurried",
+        space: "deferred",
         key: key.into(),
         value: "x".into(),
     };
     let folder = tempfile::tempdir().expect("a folder");
     let store = open(folder.path());
-    let count = |store: &Store| store.records("unhurried", b"").expect("records").len();
+    let count = |store: &Store| store.records("deferred", b"").expect("records").len();
 
     // With the next commit that somebody waits for …
-    store.submit_unhurried([put("first")]).expect("taken");
+    store.submit_deferred([put("first")]).expect("taken");
     commit(&store, [put("waited for")]).await;
     assert_eq!(count(&store), 2);
 
     // … or when somebody looks for it …
-    store.submit_unhurried([put("second")]).expect("taken");
-    store.caught_up().await;
+    store.submit_deferred([put("second")]).expect("taken");
+    store.flush().await;
     assert_eq!(count(&store), 3);
     // (and where nothing waits, at once)
-    store.caught_up().await;
+    store.flush().await;
 
     // … or by itself …
-    store.submit_unhurried([put("third")]).expect("taken");
+    store.submit_deferred([put("third")]).expect("taken");
     while count(&store) < 4 {
         tokio::task::yield_now().await;
     }
 
     // … or with the store's end.
-    store.submit_unhurried([put("fourth")]).expect("taken");
+    store.submit_deferred([put("fourth")]).expect("taken");
     store.close();
     assert_eq!(count(&open(folder.path())), 5);
-    assert!(store.submit_unhurried([put("too late")]).is_err());
+    assert!(store.submit_deferred([put("too late")]).is_err());
 }

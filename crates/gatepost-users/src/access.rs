@@ -1,4 +1,4 @@
-//! The words of access rules.
+//! The vocabulary of access rules: accesses, effects, decisions.
 
 use std::fmt;
 use std::str::FromStr;
@@ -133,13 +133,13 @@ impl TryFrom<Vec<String>> for AccessSet {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Effect {
-    /// It lets.
+    /// The rule permits.
     Allow,
-    /// It forbids.
+    /// The rule denies.
     Deny,
 }
 
-/// The answer to "may I?".
+/// The answer to an access request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Decision {

@@ -1,11 +1,12 @@
-//! What a peer offers, and where it comes from.
+//! Credentials, and the origin of a login.
 
 use gatepost_message::{Listener, Peer};
 use serde::{Deserialize, Serialize};
 
 use crate::Secret;
+use crate::peer_origin::LoginSource;
 
-/// What a peer shows to be let in.
+/// The credentials of a login.
 #[derive(Debug, Clone)]
 pub enum Credentials {
     /// Nothing.
@@ -68,8 +69,8 @@ pub enum AnonymousAccess {
 
 /// Where an attempt to log in comes from.
 #[derive(Debug, Clone)]
-pub struct Origin {
-    /// Through which door.
+pub struct LoginOrigin {
+    /// The listener.
     pub listener: Listener,
     /// The other end of the connection; behind a trusted proxy, the client's address.
     pub peer: Peer,
@@ -80,9 +81,11 @@ pub struct Origin {
     /// Whether the listener's address can only be reached from this machine
     /// ([`Bind::is_local`](gatepost_settings::Bind::is_local)).
     pub local: bool,
+    /// Whether the peer may act for clients of other machines: a proxy that does not report them.
+    pub acts_for_others: bool,
 }
 
-impl Origin {
+impl LoginOrigin {
     /// An attempt at a listener on an address of this machine with the default setting.
     pub fn new(listener: Listener, peer: Peer) -> Self {
         Self {
@@ -91,7 +94,12 @@ impl Origin {
             client: None,
             anonymous: AnonymousAccess::Auto,
             local: true,
+            acts_for_others: false,
         }
+    }
+
+    pub(crate) fn source(&self) -> LoginSource {
+        LoginSource::new(self.peer, self.acts_for_others)
     }
 
     /// With the peer's client id.
@@ -103,7 +111,7 @@ impl Origin {
 
     /// With the listener's setting, and whether its address is this machine's only.
     #[must_use]
-    pub fn with_door(mut self, anonymous: AnonymousAccess, local: bool) -> Self {
+    pub fn with_anonymous_access(mut self, anonymous: AnonymousAccess, local: bool) -> Self {
         self.anonymous = anonymous;
         self.local = local;
         self

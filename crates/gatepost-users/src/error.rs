@@ -8,7 +8,7 @@ use crate::MalformedName;
 /// Why a change was not made.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum UsersError {
-    /// The name will not do.
+    /// The name is malformed.
     #[error(transparent)]
     Name(#[from] MalformedName),
     /// There is such a user already.
@@ -42,12 +42,20 @@ pub enum UsersError {
         crate::PASSWORD_BYTES_MAX
     )]
     Password,
+    /// A password that is easily guessed.
+    #[error(
+        "the password is too weak: write at least {length_min} characters (access.password_length_min), and not the user's name"
+    )]
+    WeakPassword {
+        /// The fewest characters.
+        length_min: usize,
+    },
     /// The key of a JWT issuer cannot be used.
     #[error("{file}: {reason}")]
     Key {
         /// The configured file.
         file: String,
-        /// What is wrong and how to mend it.
+        /// The fault and its remedy.
         reason: String,
     },
     /// Hashing failed: out of memory.

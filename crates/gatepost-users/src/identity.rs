@@ -1,4 +1,4 @@
-//! Who a connection is, and what it may do.
+//! The identity of a connection and its permissions.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,72 +6,72 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
 
-use crate::credentials::{AnonymousAccess, Origin};
-use crate::rules::{Compiled, Rule};
+use crate::credentials::{AnonymousAccess, LoginOrigin};
+use crate::live_snapshot::LiveSnapshot;
+use crate::rules::{CompiledRules, Rule};
 use crate::snapshot::Snapshot;
 use crate::token::TokenHash;
-use crate::users::Shared;
 use crate::{Access, Decision};
 
-/// A peer that was let in. Cheap to clone; each connection keeps one. It follows the rules as
-/// they change: nothing need be asked anew.
+/// An authenticated peer. Cheap to clone; each connection keeps one. Its answers follow the rules
+/// as they change.
 #[derive(Clone)]
 pub struct Identity {
-    inner: Arc<Inner>,
+    inner: Arc<IdentityState>,
 }
 
-struct Inner {
-    shared: Arc<Shared>,
+struct IdentityState {
+    live: Arc<LiveSnapshot>,
     user: Option<Arc<str>>,
     client: Option<Box<str>>,
-    ground: Ground,
+    basis: LoginBasis,
     /// Unix seconds.
     expires: Option<u64>,
-    standing: ArcSwap<Standing>,
+    permissions: ArcSwap<Permissions>,
 }
 
-/// What it was let in for; when that falls away, so does the identity.
-pub(crate) enum Ground {
-    /// It need not log in here: while that holds.
+/// Why a login is valid. The identity is revoked once this no longer holds.
+pub(crate) enum LoginBasis {
+    /// No login: valid while the listener grants anonymous access.
     Anonymous(AnonymousAccess, bool),
-    /// Its password, or a certificate: while the user is there with this epoch.
+    /// A password or a certificate: valid while the user exists with this epoch.
     User(u64),
-    /// A token of ours: while it is there and its user's epoch does not matter to it.
+    /// A token of this gateway: valid while it exists. A new password of its user does not end it.
     Token(TokenHash),
-    /// The issuer of a JWT: until it expires.
-    Vouched(Option<Vec<Rule>>),
+    /// A JWT of a trusted issuer: valid until it expires.
+    Issuer(Option<Vec<Rule>>),
 }
 
-/// What that comes to in one generation of the snapshot.
-struct Standing {
+/// The permissions under one generation of the snapshot.
+struct Permissions {
     generation: u64,
     revoked: bool,
     admin: bool,
-    rules: Arc<Compiled>,
-    scope: Option<Compiled>,
+    rules: Arc<CompiledRules>,
+    scope: Option<CompiledRules>,
 }
 
 impl Identity {
     pub(crate) fn new(
-        shared: Arc<Shared>,
+        live: Arc<LiveSnapshot>,
         user: Option<Arc<str>>,
-        origin: &Origin,
-        ground: Ground,
+        origin: &LoginOrigin,
+        basis: LoginBasis,
         expires: Option<u64>,
     ) -> Self {
         let client = origin.client.as_deref();
-        let standing = {
-            let snapshot = shared.snapshot.load();
-            Standing::new(&snapshot, user.as_deref(), client, &ground)
+        let permissions = {
+            let snapshot = live.load();
+            Permissions::new(&snapshot, user.as_deref(), client, &basis)
         };
         Self {
-            inner: Arc::new(Inner {
+            inner: Arc::new(IdentityState {
                 client: client.map(Box::from),
                 user,
-                ground,
+                basis,
                 expires,
-                standing: ArcSwap::from_pointee(standing),
-                shared,
+                permissions: ArcSwap::from_pointee(permissions),
+                live,
             }),
         }
     }
@@ -81,35 +81,34 @@ impl Identity {
         self.inner.user.as_deref()
     }
 
-    /// Whether it may look at and change everything: quarantine, users, `$SYS`. A token with a
-    /// scope and a JWT never may.
+    /// Whether the peer is an administrator: it may read and change everything, such as the
+    /// quarantine, users and `$SYS`. A JWT or a token with a scope never makes an administrator.
     pub fn is_admin(&self) -> bool {
-        self.with_standing(|standing| standing.admin)
+        self.with_permissions(|permissions| permissions.admin)
             .unwrap_or(false)
     }
 
-    /// Whether what it logged in with is gone: the user removed, switched off or given another
-    /// password, the token revoked or expired. All that it asks is denied from then on; the
-    /// listener ends the connection when it sees this.
+    /// Whether the login is no longer valid: the user was removed, disabled or given another
+    /// password, or the token was revoked or has expired. Every request is denied from then on, and
+    /// the listener ends the connection.
     pub fn is_revoked(&self) -> bool {
-        self.with_standing(|_| ()).is_none()
+        self.with_permissions(|_| ()).is_none()
     }
 
-    /// When it ends by itself, in Unix seconds: a token's own end.
+    /// When a token expires, in Unix seconds.
     pub fn expires(&self) -> Option<u64> {
         self.inner.expires
     }
 
-    /// Which of the changes of users and rules its answers rest on; another number means that
-    /// what was allowed before may be denied now. One load.
+    /// The generation of users and rules behind the answers. With another number, an access that
+    /// was allowed before may be denied. One atomic load.
     pub fn generation(&self) -> u64 {
-        self.inner.shared.generation()
+        self.inner.live.generation()
     }
 
     /// Whether it may do this to `topic`. For [`Access::Subscribe`] use
-    /// [`may_subscribe`](Self::may_subscribe), since that is asked with a filter; this one serves
-    /// for a single topic, such as a retained message about to be sent. Takes no lock and
-    /// allocates nothing.
+    /// [`may_subscribe`](Self::may_subscribe), since which takes a filter; this method is for a
+    /// single topic, such as that of a retained message. Takes no lock and does not allocate.
     pub fn may(&self, access: Access, topic: &str) -> Decision {
         self.decide(|rules| rules.may(access, topic))
     }
@@ -120,22 +119,22 @@ impl Identity {
             Decision::Allow if retain => self.may(Access::Retain, topic),
             decision => decision,
         };
-        self.inner.shared.refusals.publication(decision)
+        self.inner.live.refusals.publication(decision)
     }
 
     /// Whether it may subscribe to `filter` (for a shared subscription, the filter within
-    /// `$share/group/`): whether every topic that the filter can match is allowed. A filter that
-    /// is none, such as an empty one, matches nothing, so the answer is of no matter.
+    /// `$share/group/`): whether every topic that the filter can match is allowed. A malformed
+    /// filter matches nothing, so its answer has no effect.
     pub fn may_subscribe(&self, filter: &str) -> Decision {
         let decision = self.decide(|rules| rules.may_subscribe(filter));
-        self.inner.shared.refusals.subscription(decision)
+        self.inner.live.refusals.subscription(decision)
     }
 
-    fn decide(&self, ask: impl Fn(&Compiled) -> Decision) -> Decision {
-        self.with_standing(|standing| {
-            let scope = standing.scope.as_ref();
+    fn decide(&self, ask: impl Fn(&CompiledRules) -> Decision) -> Decision {
+        self.with_permissions(|permissions| {
+            let scope = permissions.scope.as_ref();
             match scope.map_or(Decision::Allow, &ask) {
-                Decision::Allow => ask(&standing.rules),
+                Decision::Allow => ask(&permissions.rules),
                 Decision::Deny => Decision::Deny,
             }
         })
@@ -143,7 +142,7 @@ impl Identity {
     }
 
     /// `None` if revoked or expired.
-    fn with_standing<R>(&self, ask: impl FnOnce(&Standing) -> R) -> Option<R> {
+    fn with_permissions<R>(&self, ask: impl FnOnce(&Permissions) -> R) -> Option<R> {
         let inner = &*self.inner;
         if inner
             .expires
@@ -151,67 +150,72 @@ impl Identity {
         {
             return None;
         }
-        let mut standing = inner.standing.load();
-        if standing.generation != inner.shared.generation() {
+        let mut permissions = inner.permissions.load();
+        if permissions.generation != inner.live.generation() {
             inner.renew();
-            standing = inner.standing.load();
+            permissions = inner.permissions.load();
         }
-        (!standing.revoked).then(|| ask(&standing))
+        (!permissions.revoked).then(|| ask(&permissions))
     }
 }
 
-impl Inner {
+impl IdentityState {
     #[cold]
     fn renew(&self) {
-        let snapshot = self.shared.snapshot.load();
+        let snapshot = self.live.load();
         let (user, client) = (self.user.as_deref(), self.client.as_deref());
-        let standing = Standing::new(&snapshot, user, client, &self.ground);
-        self.standing.store(Arc::new(standing));
+        let permissions = Permissions::new(&snapshot, user, client, &self.basis);
+        self.permissions.store(Arc::new(permissions));
     }
 }
 
-impl Standing {
-    fn new(snapshot: &Snapshot, user: Option<&str>, client: Option<&str>, ground: &Ground) -> Self {
+impl Permissions {
+    fn new(
+        snapshot: &Snapshot,
+        user: Option<&str>,
+        client: Option<&str>,
+        basis: &LoginBasis,
+    ) -> Self {
         let generation = snapshot.generation;
-        let known = user.and_then(|name| snapshot.users.get(name));
-        let standing = |admin, rules, scope: Option<&Vec<Rule>>| Self {
+        let known = user.and_then(|name| snapshot.user(name));
+        let permissions = |admin, rules, scope: Option<&Vec<Rule>>| Self {
             generation,
             revoked: false,
             admin,
             rules,
-            scope: scope.map(|scope| Compiled::scope(scope, user, client)),
+            scope: scope.map(|scope| CompiledRules::scope(scope, user, client)),
         };
         let enabled = known.filter(|user| !user.disabled);
-        let granted = match ground {
-            Ground::Anonymous(setting, local) => {
-                let free = snapshot.users.is_empty() && *local;
+        let granted = match basis {
+            LoginBasis::Anonymous(setting, local) => {
+                let free = !snapshot.has_users() && *local;
                 let allowed = match setting {
                     AnonymousAccess::Auto => free,
                     AnonymousAccess::Yes => true,
                     AnonymousAccess::No => false,
                 };
-                allowed.then(|| standing(free, snapshot.compiled_anonymous(client, free), None))
+                allowed.then(|| permissions(free, snapshot.compiled_anonymous(client, free), None))
             }
-            Ground::User(epoch) => enabled
+            LoginBasis::User(epoch) => enabled
                 .filter(|user| user.epoch == *epoch)
-                .map(|user| standing(user.admin, snapshot.compiled(user, client), None)),
-            Ground::Token(hash) => enabled.and_then(|user| {
+                .map(|user| permissions(user.admin, snapshot.compiled(user, client), None)),
+            LoginBasis::Token(hash) => enabled.and_then(|user| {
                 let token = snapshot.tokens.get(hash)?;
                 let admin = user.admin && token.scope.is_none();
                 let rules = snapshot.compiled(user, client);
-                Some(standing(admin, rules, token.scope.as_ref()))
+                Some(permissions(admin, rules, token.scope.as_ref()))
             }),
-            Ground::Vouched(scope) => match known {
-                // The issuer may vouch for strangers, but not for those whom we switched off.
+            LoginBasis::Issuer(scope) => match known {
+                // An issuer may vouch for users without a record, but not for disabled ones.
                 Some(user) if user.disabled => None,
-                Some(user) => Some(standing(
+                Some(user) => Some(permissions(
                     false,
                     snapshot.compiled(user, client),
                     scope.as_ref(),
                 )),
                 None => user.map(|name| {
                     let rules = snapshot.compiled_for_stranger(name, client);
-                    standing(false, rules, scope.as_ref())
+                    permissions(false, rules, scope.as_ref())
                 }),
             },
         };
@@ -219,7 +223,7 @@ impl Standing {
             generation,
             revoked: true,
             admin: false,
-            rules: Arc::new(Compiled::nothing()),
+            rules: Arc::new(CompiledRules::nothing()),
             scope: None,
         })
     }

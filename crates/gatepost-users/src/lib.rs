@@ -1,10 +1,10 @@
 //! Who may do what: users, their credentials, and rules by topic filter.
 //!
-//! A listener hands [`Credentials`] and their [`Origin`] to [`Users::authenticate`] and gets an
-//! [`Identity`] or a [`Denied`]; from then on it asks [`Identity::may`] before each publish and
+//! A listener hands [`Credentials`] and their [`LoginOrigin`] to [`Users::authenticate`] and gets
+//! an [`Identity`] or a [`Denied`]; from then on it asks [`Identity::may`] before each publish and
 //! each subscription. Everything is kept in the store and held in memory as one snapshot that is
-//! swapped whole, so a change by `gatepost user …` or by the admin API reaches connections that
-//! are open without disturbing those that it does not concern.
+//! swapped whole, so a change by `gatepost user …` or by the admin API reaches connections that are
+//! open without disturbing those that it does not concern.
 //!
 //! Invariants:
 //! - A secret is never kept in clear, never logged and never shown by `Debug`.
@@ -14,21 +14,23 @@
 //! - [`Identity::may`] takes no lock and allocates nothing.
 
 mod access;
-mod checker;
 mod credentials;
 mod denied;
-mod door;
 mod error;
-mod guard;
+mod failure_limits;
 mod identity;
 mod jwt;
+mod listener_auth;
+mod live_snapshot;
 mod manage;
 mod names;
 mod password;
+mod password_checker;
 mod pattern;
+mod peer_origin;
 mod random;
 mod record;
-mod refusals;
+mod refusal_counters;
 mod rules;
 mod scram;
 mod secret;
@@ -38,14 +40,14 @@ mod token;
 mod users;
 
 pub use access::{Access, AccessSet, Decision, Effect, UnknownAccess};
-pub use credentials::{AnonymousAccess, Credentials, Origin};
+pub use credentials::{AnonymousAccess, Credentials, LoginOrigin};
 pub use denied::Denied;
-pub use door::Door;
 pub use error::UsersError;
 pub use identity::Identity;
+pub use listener_auth::ListenerAuth;
 pub use manage::{RuleSummary, TokenSummary, UserSummary};
 pub use names::{ANONYMOUS, EVERYONE, MalformedName, USER_NAME_BYTES_MAX, check_user_name};
-pub use refusals::Refusals;
+pub use refusal_counters::Refusals;
 pub use secret::Secret;
 pub use settings::{AccessSettings, DefaultPolicy, JwtAlgorithm, JwtSettings};
 pub use users::{ScramLogin, ScramStep, Users};

@@ -1,7 +1,9 @@
-//! Changing users, tokens and rules: what `gatepost user` and the admin API do.
+//! Changes of users, tokens and rules, for `gatepost user` and the admin API.
 //!
 //! Each change is on disk and in force in this process when its future is done; a server in
 //! another process sees it within a second ([`Users::follow`]).
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 use gatepost_store::Change;
@@ -10,7 +12,7 @@ use serde::Serialize;
 use crate::identity::unix_seconds;
 use crate::record::{self, GrantRecord, ScopeRecord, TokenRecord, UserRecord};
 use crate::scram::ScramKeys;
-use crate::snapshot::User;
+use crate::snapshot::KnownUser;
 use crate::{
     ANONYMOUS, AccessSet, AccessSettings, EVERYONE, Effect, Secret, Users, UsersError,
     check_user_name, password, pattern, random, token,
@@ -38,7 +40,7 @@ pub struct UserSummary {
 /// A rule as shown to people.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RuleSummary {
-    /// Whether it lets or forbids.
+    /// Whether the rule allows or denies.
     pub effect: Effect,
     /// What.
     pub access: AccessSet,
@@ -65,23 +67,23 @@ impl Users {
     /// Adds a user.
     pub async fn add(&self, name: &str, password: Secret, admin: bool) -> Result<(), UsersError> {
         check_user_name(name)?;
-        if self.user(name).is_some() {
-            return Err(UsersError::Exists(name.to_owned()));
+        if let Some(known) = self.user(name) {
+            return Err(UsersError::Exists(known.name.to_string()));
         }
-        let mut user = self.with_password(password).await?;
+        let mut user = self.with_password(name, password).await?;
         user.admin = admin;
         self.commit([record::put(record::USER, key(name), &user)])
             .await
     }
 
-    /// Sets another password. Whatever was let in by the old one is let go; tokens stay.
+    /// Sets another password. Connections made with the old password end; tokens stay valid.
     pub async fn set_password(&self, name: &str, password: Secret) -> Result<(), UsersError> {
         let known = self.known(name)?;
-        let mut user = self.with_password(password).await?;
+        let mut user = self.with_password(&known.name, password).await?;
         user.admin = known.admin;
         user.disabled = known.disabled;
         user.created = known.created;
-        self.commit([record::put(record::USER, key(name), &user)])
+        self.commit([record::put(record::USER, key(&known.name), &user)])
             .await
     }
 
@@ -101,14 +103,15 @@ impl Users {
             epoch: known.epoch,
             created: known.created,
         };
-        self.commit([record::put(record::USER, key(name), &user)])
+        self.commit([record::put(record::USER, key(&known.name), &user)])
             .await
     }
 
     /// Removes a user with its rules and tokens. A later user of the same name inherits nothing.
     pub async fn remove(&self, name: &str) -> Result<(), UsersError> {
-        self.known(name)?;
-        let snapshot = self.shared.snapshot.load_full();
+        let known = self.known(name)?;
+        let name = &*known.name;
+        let snapshot = self.shared.live.load_full();
         let tokens = snapshot.tokens.iter();
         let tokens = tokens.filter(|(_, token)| *token.user == *name);
         let mut changes: Vec<Change> = tokens
@@ -131,7 +134,7 @@ impl Users {
         access: AccessSet,
         filter: &str,
     ) -> Result<(), UsersError> {
-        self.check_subject(subject)?;
+        let subject = &*self.subject(subject)?;
         check_filter(filter)?;
         let kept = self.granted(subject, effect, filter);
         let access = kept.with(access);
@@ -147,6 +150,8 @@ impl Users {
         access: AccessSet,
         filter: &str,
     ) -> Result<(), UsersError> {
+        // A rule may name a subject that is no user any more.
+        let subject = &*self.subject(subject).unwrap_or_else(|_| subject.into());
         let mut changes = Vec::new();
         for effect in [Effect::Allow, Effect::Deny] {
             let granted = self.granted(subject, effect, filter);
@@ -180,7 +185,7 @@ impl Users {
         valid_seconds: Option<u64>,
         scope: Option<Vec<(AccessSet, String)>>,
     ) -> Result<Secret, UsersError> {
-        self.known(name)?;
+        let known = self.known(name)?;
         let scope = scope.map(|scope| {
             let parts = scope.into_iter().map(|(access, filter)| {
                 check_filter(&filter).map(|()| ScopeRecord { filter, access })
@@ -190,7 +195,7 @@ impl Users {
         let token = token::generate();
         let created = unix_seconds();
         let kept = TokenRecord {
-            user: name.to_owned(),
+            user: known.name.to_string(),
             label: label.to_owned(),
             created,
             expires: valid_seconds.map(|seconds| created.saturating_add(seconds)),
@@ -204,7 +209,7 @@ impl Users {
 
     /// Revokes a token by the id that [`list`](Self::list) shows.
     pub async fn remove_token(&self, id: &str) -> Result<(), UsersError> {
-        let snapshot = self.shared.snapshot.load_full();
+        let snapshot = self.shared.live.load_full();
         let found = snapshot.tokens.keys().find(|hash| token::id(hash) == id);
         let hash = found.ok_or_else(|| UsersError::NoToken(id.to_owned()))?;
         self.commit([record::delete(record::TOKEN, hash.to_vec())])
@@ -213,10 +218,9 @@ impl Users {
 
     /// All users, by name.
     pub fn list(&self) -> Vec<UserSummary> {
-        let snapshot = self.shared.snapshot.load_full();
+        let snapshot = self.shared.live.load_full();
         let mut users: Vec<UserSummary> = snapshot
-            .users
-            .values()
+            .users()
             .map(|user| UserSummary {
                 name: user.name.to_string(),
                 admin: user.admin,
@@ -233,13 +237,15 @@ impl Users {
 
     /// The rules of a user, of [`EVERYONE`] or of [`ANONYMOUS`].
     pub fn rules(&self, subject: &str) -> Vec<RuleSummary> {
-        let snapshot = self.shared.snapshot.load();
+        let recorded = self.subject(subject);
+        let subject = recorded.as_deref().unwrap_or(subject);
+        let snapshot = self.shared.live.load();
         let rules = snapshot.rules_of(subject).iter();
         rules.map(RuleSummary::from).collect()
     }
 
     fn tokens(&self, name: &str) -> Vec<TokenSummary> {
-        let snapshot = self.shared.snapshot.load();
+        let snapshot = self.shared.live.load();
         let mut tokens: Vec<TokenSummary> = snapshot
             .tokens
             .iter()
@@ -260,28 +266,29 @@ impl Users {
     }
 
     fn granted(&self, subject: &str, effect: Effect, filter: &str) -> AccessSet {
-        let snapshot = self.shared.snapshot.load();
+        let snapshot = self.shared.live.load();
         let mut rules = snapshot.rules_of(subject).iter();
         rules
             .find(|rule| rule.effect == effect && *rule.filter == *filter)
             .map_or(AccessSet::NONE, |rule| rule.access)
     }
 
-    fn known(&self, name: &str) -> Result<std::sync::Arc<User>, UsersError> {
+    fn known(&self, name: &str) -> Result<Arc<KnownUser>, UsersError> {
         self.user(name)
             .ok_or_else(|| UsersError::NoUser(name.to_owned()))
     }
 
-    fn check_subject(&self, subject: &str) -> Result<(), UsersError> {
+    /// The subject of rules under its recorded name.
+    fn subject(&self, subject: &str) -> Result<Arc<str>, UsersError> {
         match subject {
-            ANONYMOUS | EVERYONE => Ok(()),
-            name => self.known(name).map(|_| ()),
+            ANONYMOUS | EVERYONE => Ok(subject.into()),
+            name => self.known(name).map(|known| known.name.clone()),
         }
     }
 
     /// A record with this password, hashed on a thread where that holds nobody up.
-    async fn with_password(&self, password: Secret) -> Result<UserRecord, UsersError> {
-        password::check(&password)?;
+    async fn with_password(&self, name: &str, password: Secret) -> Result<UserRecord, UsersError> {
+        password::check(&password, name, self.shared.settings.password_length_min)?;
         let settings = self.shared.settings.clone();
         tokio::task::spawn_blocking(move || new_record(&password, &settings))
             .await

@@ -1,4 +1,4 @@
-//! What users may be called.
+//! The rules for user names.
 
 /// Longer names are refused.
 pub const USER_NAME_BYTES_MAX: usize = 128;
@@ -7,7 +7,7 @@ pub const ANONYMOUS: &str = "anonymous";
 /// The subject of rules for every peer, whether logged in or not. No user may be called so.
 pub const EVERYONE: &str = "everyone";
 
-/// The text is no name for a user.
+/// The text is not a valid user name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MalformedName {
     /// Empty, or longer than [`USER_NAME_BYTES_MAX`].
@@ -36,11 +36,17 @@ pub fn check_user_name(name: &str) -> Result<(), MalformedName> {
     if name.trim() != name {
         return Err(MalformedName::Character(' '));
     }
-    match name {
+    match fold(name).as_str() {
         ANONYMOUS => Err(MalformedName::Reserved(ANONYMOUS)),
         EVERYONE => Err(MalformedName::Reserved(EVERYONE)),
         _ => Ok(()),
     }
+}
+
+/// The form in which names are compared. Letter case does not distinguish users: the local part of
+/// a mail address names a mailbox whatever its case, so `Anna` must not be somebody else than `anna`.
+pub(crate) fn fold(name: &str) -> String {
+    name.to_lowercase()
 }
 
 #[cfg(test)]
@@ -71,6 +77,10 @@ mod tests {
         assert_eq!(
             check_user_name(EVERYONE),
             Err(MalformedName::Reserved(EVERYONE))
+        );
+        assert_eq!(
+            check_user_name("Anonymous"),
+            Err(MalformedName::Reserved(ANONYMOUS))
         );
     }
 }

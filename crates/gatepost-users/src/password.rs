@@ -26,7 +26,7 @@ pub(crate) fn verify(password: &Secret, hash: &str) -> bool {
 }
 
 /// Whether a password may be set. One that looks like a token would be taken for one.
-pub(crate) fn check(password: &Secret) -> Result<(), UsersError> {
+pub(crate) fn check(password: &Secret, user: &str, length_min: usize) -> Result<(), UsersError> {
     let text = password.expose();
     let is_wrong = text.is_empty()
         || text.len() > PASSWORD_BYTES_MAX
@@ -35,6 +35,9 @@ pub(crate) fn check(password: &Secret) -> Result<(), UsersError> {
         || crate::jwt::looks_like_one(password);
     if is_wrong {
         return Err(UsersError::Password);
+    }
+    if text.chars().count() < length_min || text.to_lowercase() == user.to_lowercase() {
+        return Err(UsersError::WeakPassword { length_min });
     }
     Ok(())
 }
@@ -57,11 +60,23 @@ mod tests {
     }
 
     #[test]
-    fn passwords_that_no_protocol_can_carry_are_refused() {
-        assert!(check(&"Zoë's pass word".into()).is_ok());
-        for password in ["", "a\0b", "a\nb", "gp_secret"] {
-            assert!(check(&password.into()).is_err(), "{password:?}");
+    fn short_passwords_and_the_own_name_are_refused() {
+        for password in ["x", "Zoëii", "Annabella"] {
+            let answer = check(&password.into(), "annabella", 6);
+            assert!(
+                matches!(answer, Err(UsersError::WeakPassword { length_min: 6 })),
+                "{password}: {answer:?}"
+            );
         }
-        assert!(check(&Secret::new("x".repeat(PASSWORD_BYTES_MAX + 1))).is_err());
+        assert!(check(&"Zoëiii".into(), "annabella", 6).is_ok());
+    }
+
+    #[test]
+    fn passwords_that_no_protocol_can_carry_are_refused() {
+        assert!(check(&"Zoë's pass word".into(), "zoë", 6).is_ok());
+        for password in ["", "a\0b", "a\nb", "gp_secret"] {
+            assert!(check(&password.into(), "anna", 1).is_err(), "{password:?}");
+        }
+        assert!(check(&Secret::new("x".repeat(PASSWORD_BYTES_MAX + 1)), "anna", 1).is_err());
     }
 }

@@ -44,7 +44,7 @@ pub(crate) fn fill(text: &str, user: Option<&str>, client: Option<&str>) -> Opti
     TopicFilter::new(&filled).ok()
 }
 
-/// The same for a rule that forbids: where a name will not do, its whole level is forbidden.
+/// The same for a deny rule. Where a name cannot be filled in, the rule denies the whole level.
 pub(crate) fn fill_widely(
     text: &str,
     user: Option<&str>,

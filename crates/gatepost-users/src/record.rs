@@ -33,7 +33,7 @@ pub(crate) struct UserRecord {
     pub(crate) admin: bool,
     #[serde(default)]
     pub(crate) disabled: bool,
-    /// New with each password: what was let in by an older one is let go.
+    /// Changes with each password; logins by an older password are revoked.
     pub(crate) epoch: u64,
     /// Unix seconds.
     pub(crate) created: u64,
@@ -53,7 +53,7 @@ pub(crate) struct TokenRecord {
     pub(crate) scope: Option<Vec<ScopeRecord>>,
 }
 
-/// One thing that a token lets its user do.
+/// One permission of a token.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct ScopeRecord {
     pub(crate) filter: String,

@@ -29,19 +29,19 @@ pub(crate) struct Rule {
 }
 
 #[derive(Debug, Clone)]
-struct Pattern {
+struct RulePattern {
     filter: TopicFilter,
     access: AccessSet,
 }
 
 /// The rules of one subject, with names filled in.
 #[derive(Debug, Clone, Default)]
-struct Tier {
-    deny: Vec<Pattern>,
-    allow: Vec<Pattern>,
+struct SubjectRules {
+    deny: Vec<RulePattern>,
+    allow: Vec<RulePattern>,
 }
 
-impl Tier {
+impl SubjectRules {
     fn new(rules: &[Rule], user: Option<&str>, client: Option<&str>) -> Self {
         let mut tier = Self::default();
         for rule in rules {
@@ -53,13 +53,13 @@ impl Tier {
                 ),
             };
             let access = rule.access;
-            patterns.extend(filter.map(|filter| Pattern { filter, access }));
+            patterns.extend(filter.map(|filter| RulePattern { filter, access }));
         }
         tier
     }
 
     fn decide_topic(&self, access: Access, topic: &str) -> Option<bool> {
-        let any = |patterns: &[Pattern]| {
+        let any = |patterns: &[RulePattern]| {
             patterns
                 .iter()
                 .any(|pattern| pattern.access.has(access) && pattern.filter.matches(topic))
@@ -70,7 +70,7 @@ impl Tier {
     }
 
     fn decide_filter(&self, access: Access, asked: &str) -> Option<bool> {
-        let any = |patterns: &[Pattern], relation: fn(&str, &str) -> bool| {
+        let any = |patterns: &[RulePattern], relation: fn(&str, &str) -> bool| {
             patterns.iter().any(|pattern| {
                 pattern.access.has(access) && relation(pattern.filter.as_str(), asked)
             })
@@ -87,30 +87,30 @@ impl Tier {
 
 /// What the rules come to for one peer. Shared by all connections for which it is the same.
 #[derive(Debug)]
-pub(crate) struct Compiled {
-    own: Tier,
-    everyone: Tier,
+pub(crate) struct CompiledRules {
+    own: SubjectRules,
+    everyone: SubjectRules,
     /// What holds where no rule does.
     default: bool,
     /// Whether that covers `$…` too.
     internal: bool,
-    cache: OnceLock<Cache>,
+    cache: OnceLock<DecisionCache>,
 }
 
 /// For whom rules are compiled.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Subject<'a> {
+pub(crate) struct RuleSubject<'a> {
     pub(crate) user: Option<&'a str>,
     pub(crate) client: Option<&'a str>,
     pub(crate) admin: bool,
 }
 
-impl Compiled {
+impl CompiledRules {
     pub(crate) fn new(
         own: &[Rule],
         everyone: &[Rule],
         policy: DefaultPolicy,
-        subject: Subject<'_>,
+        subject: RuleSubject<'_>,
     ) -> Self {
         // Asked of the rules as made, not as filled: a grant that a client's odd name makes void
         // must not leave it with more than it had.
@@ -124,8 +124,8 @@ impl Compiled {
             DefaultPolicy::Deny => subject.admin,
         };
         Self {
-            own: Tier::new(own, subject.user, subject.client),
-            everyone: Tier::new(everyone, subject.user, subject.client),
+            own: SubjectRules::new(own, subject.user, subject.client),
+            everyone: SubjectRules::new(everyone, subject.user, subject.client),
             default,
             internal: default && subject.admin,
             cache: OnceLock::new(),
@@ -134,7 +134,7 @@ impl Compiled {
 
     /// A token's scope: only what it names.
     pub(crate) fn scope(rules: &[Rule], user: Option<&str>, client: Option<&str>) -> Self {
-        let subject = Subject {
+        let subject = RuleSubject {
             user,
             client,
             admin: false,
@@ -151,7 +151,7 @@ impl Compiled {
         if self.own.len() + self.everyone.len() <= PATTERNS_UNCACHED_MAX {
             return self.decide(access, topic).into();
         }
-        let cache = self.cache.get_or_init(Cache::default);
+        let cache = self.cache.get_or_init(DecisionCache::default);
         cache
             .get_or_decide(access, topic, || self.decide(access, topic))
             .into()
@@ -186,7 +186,7 @@ impl Compiled {
 /// Decisions by topic, without a lock: each slot is one number, the topic's keyed hash with what
 /// is known of it in the low bits. A stranger cannot find two topics of one hash, since the key
 /// is random and never shown; by chance it happens once in 2^58 comparisons.
-struct Cache {
+struct DecisionCache {
     hasher: RandomState,
     slots: Box<[AtomicU64]>,
 }
@@ -194,7 +194,7 @@ struct Cache {
 /// In a slot: bits 0 to 2 say which accesses are known, bits 3 to 5 which of them are allowed.
 const FLAG_BITS: u64 = 0x3f;
 
-impl Default for Cache {
+impl Default for DecisionCache {
     fn default() -> Self {
         Self {
             hasher: RandomState::new(),
@@ -203,13 +203,13 @@ impl Default for Cache {
     }
 }
 
-impl std::fmt::Debug for Cache {
+impl std::fmt::Debug for DecisionCache {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.write_str("Cache")
+        formatter.write_str("DecisionCache")
     }
 }
 
-impl Cache {
+impl DecisionCache {
     fn get_or_decide(&self, access: Access, topic: &str, decide: impl Fn() -> bool) -> bool {
         let hash = self.hasher.hash_one(topic);
         let tag = hash & !FLAG_BITS;
@@ -220,7 +220,7 @@ impl Cache {
         };
         let known = 1 << access as u64;
         let allowed = known << 3;
-        // Relaxed: the number is whole in itself and tells of no other memory.
+        // Relaxed: the number is complete in itself and orders no other memory.
         let seen = slot.load(Ordering::Relaxed);
         let flags = if seen & !FLAG_BITS == tag {
             seen & FLAG_BITS
@@ -259,14 +259,14 @@ mod tests {
         texts.iter().map(|text| rule(text)).collect()
     }
 
-    const ANNA: Subject<'_> = Subject {
+    const ANNA: RuleSubject<'_> = RuleSubject {
         user: Some("anna"),
         client: Some("c1"),
         admin: false,
     };
 
-    fn compiled(own: &[&str], everyone: &[&str], policy: DefaultPolicy) -> Compiled {
-        Compiled::new(&rules(own), &rules(everyone), policy, ANNA)
+    fn compiled(own: &[&str], everyone: &[&str], policy: DefaultPolicy) -> CompiledRules {
+        CompiledRules::new(&rules(own), &rules(everyone), policy, ANNA)
     }
 
     #[test]
@@ -345,11 +345,11 @@ mod tests {
         assert!(!void.may(Access::Publish, "b").is_allowed());
         let open = compiled(&["allow publish a"], &[], DefaultPolicy::Allow);
         assert!(open.may(Access::Publish, "b").is_allowed());
-        let admin = Subject {
+        let admin = RuleSubject {
             admin: true,
             ..ANNA
         };
-        let admin = Compiled::new(&[], &[], DefaultPolicy::Deny, admin);
+        let admin = CompiledRules::new(&[], &[], DefaultPolicy::Deny, admin);
         assert!(admin.may_subscribe("$SYS/#").is_allowed());
     }
 

@@ -15,7 +15,7 @@ use crate::{Denied, Secret, random};
 
 /// A client's message longer than this is refused before it is read.
 const MESSAGE_BYTES_MAX: usize = 2_048;
-/// RFC 7677 § 4: no fewer than 4,096 iterations.
+/// RFC 7677 section 4: no fewer than 4,096 iterations.
 pub(crate) const ITERATIONS_MIN: u32 = 4_096;
 
 const KEY_BYTES: usize = 32;
@@ -32,7 +32,7 @@ pub(crate) fn hmac_sha256(key: &[u8], parts: &[&[u8]]) -> [u8; KEY_BYTES] {
     mac.finalize().into_bytes().into()
 }
 
-/// What the server keeps of a password (RFC 5802 § 3).
+/// What the server keeps of a password (RFC 5802 section 3).
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ScramKeys {
     #[serde(with = "base64_text")]
@@ -64,7 +64,7 @@ impl ScramKeys {
     }
 
     /// Keys that nobody's password fits, always the same for one name, so that an unknown user
-    /// is answered as a known one (RFC 5802 § 9).
+    /// is answered as a known one (RFC 5802 section 9).
     pub(crate) fn decoy(pepper: &[u8], user: &str, iterations: u32) -> Self {
         let salt = hmac_sha256(pepper, &[b"scram salt\0", user.as_bytes()]);
         Self {
@@ -77,17 +77,17 @@ impl ScramKeys {
 }
 
 /// The exchange, step by step.
-pub(crate) enum Exchange {
+pub(crate) enum ScramExchange {
     /// Waits for the client's first message.
     Start,
     /// Waits for its proof.
-    Proof(Box<Proof>),
+    Proof(Box<ScramProof>),
     /// Nothing more is expected.
     Over,
 }
 
 /// What must be remembered between the two messages.
-pub(crate) struct Proof {
+pub(crate) struct ScramProof {
     pub(crate) user: String,
     keys: ScramKeys,
     /// The client's channel binding flag, which its second message must repeat.
@@ -131,7 +131,7 @@ impl<'a> ClientFirst<'a> {
         }
         let header = &message[..message.len() - bare.len()];
         let mut attributes = bare.split(',');
-        // A mandatory extension ("m=") would stand here: § 5.1, must be refused.
+        // A mandatory extension ("m=") would stand here: section 5.1, must be refused.
         let Some(name) = attributes.next().and_then(|part| part.strip_prefix("n=")) else {
             return malformed("no user name in SCRAM");
         };
@@ -154,7 +154,7 @@ impl<'a> ClientFirst<'a> {
     }
 }
 
-/// `=2C` and `=3D` stand for comma and equals sign; any other `=` is an error (§ 5.1).
+/// `=2C` and `=3D` stand for comma and equals sign; any other `=` is an error (section 5.1).
 fn unescape(name: &str) -> Result<String, Denied> {
     let mut pieces = name.split('=');
     let mut user = pieces.next().unwrap_or_default().to_owned();
@@ -170,7 +170,7 @@ fn unescape(name: &str) -> Result<String, Denied> {
     Ok(user)
 }
 
-impl Proof {
+impl ScramProof {
     /// The server's first message, and what to remember.
     pub(crate) fn challenge(first: &ClientFirst<'_>, keys: ScramKeys) -> (Self, Vec<u8>) {
         let own = BASE64.encode(random::bytes::<18>());
@@ -246,13 +246,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The example of RFC 7677 § 3.
-    fn example() -> (Proof, Vec<u8>) {
+    /// The example of RFC 7677 section 3.
+    fn example() -> (ScramProof, Vec<u8>) {
         let salt = BASE64.decode("W22ZaJ0SNY7soEsUEjb6gQ==").expect("base64");
         let keys = ScramKeys::derive(&"pencil".into(), &salt, 4_096);
         let first = ClientFirst::parse(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO").expect("first");
         assert_eq!(first.user, "user");
-        Proof::challenge_with_nonce(&first, keys, "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0")
+        ScramProof::challenge_with_nonce(&first, keys, "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0")
     }
 
     const NONCE: &str = "r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0";

@@ -1,4 +1,4 @@
-//! The settings of this room.
+//! The settings under `[access]`.
 
 use std::path::PathBuf;
 
@@ -18,7 +18,7 @@ pub struct AccessSettings {
     pub scram_iterations: u32,
     /// Threads that check passwords; 0 for one per core.
     pub hashing_threads: usize,
-    /// Logins that wait for a check; more are told to try again later.
+    /// Logins that may wait for a password check; further ones are refused as busy.
     pub hashing_queue_max: usize,
     /// A password that was right is known again for so long without hashing, counted from its
     /// last use; a reconnect storm is served from this. `"0"` switches it off.
@@ -29,6 +29,11 @@ pub struct AccessSettings {
     pub failures_per_user: u32,
     /// The time after which one more attempt is free again.
     pub failure_recovery: Period,
+    /// The longest that an address or a user must wait, however many logins failed. Peers on this
+    /// machine wait at most a second.
+    pub failure_wait_max: Period,
+    /// The fewest characters of a new password.
+    pub password_length_min: usize,
     /// Issuers of JSON Web Tokens that are believed.
     pub jwt: Vec<JwtSettings>,
 }
@@ -45,6 +50,8 @@ impl Default for AccessSettings {
             failures_per_address: 10,
             failures_per_user: 50,
             failure_recovery: Period::seconds(6),
+            failure_wait_max: Period::seconds(300),
+            password_length_min: 6,
             jwt: Vec::new(),
         }
     }
@@ -55,8 +62,8 @@ impl Default for AccessSettings {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DefaultPolicy {
-    /// Whoever has been granted nothing may do everything that is not denied; whoever has been
-    /// granted something may do only that.
+    /// A user without any allow rule may do everything that is not denied; a user with one may do
+    /// only what is allowed.
     #[default]
     Auto,
     /// Everything that is not denied.

@@ -1,19 +1,21 @@
 //! Everything known at one moment, read from the store and swapped whole.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::{Arc, OnceLock};
 
 use gatepost_store::Store;
 use serde::de::DeserializeOwned;
 
+use crate::names::fold;
 use crate::record::{self, GrantRecord, TokenRecord, UserRecord};
-use crate::rules::{Compiled, Rule, Subject};
+use crate::rules::{CompiledRules, Rule, RuleSubject};
 use crate::scram::ScramKeys;
 use crate::token::TokenHash;
 use crate::{ANONYMOUS, DefaultPolicy, EVERYONE, UsersError, pattern};
 
 /// One user, ready for use.
-pub(crate) struct User {
+pub(crate) struct KnownUser {
     pub(crate) name: Arc<str>,
     pub(crate) password: Arc<str>,
     pub(crate) scram: Option<ScramKeys>,
@@ -22,11 +24,11 @@ pub(crate) struct User {
     pub(crate) epoch: u64,
     pub(crate) created: u64,
     /// What its rules come to where they do not depend on the client id.
-    compiled: OnceLock<Arc<Compiled>>,
+    compiled: OnceLock<Arc<CompiledRules>>,
 }
 
 /// One token, ready for use.
-pub(crate) struct Token {
+pub(crate) struct KnownToken {
     pub(crate) user: Arc<str>,
     pub(crate) label: String,
     pub(crate) created: u64,
@@ -38,14 +40,15 @@ pub(crate) struct Token {
 #[derive(Default)]
 pub(crate) struct Snapshot {
     pub(crate) generation: u64,
-    pub(crate) users: HashMap<Arc<str>, Arc<User>>,
-    pub(crate) tokens: HashMap<TokenHash, Arc<Token>>,
+    /// By folded name.
+    users: HashMap<String, Arc<KnownUser>>,
+    pub(crate) tokens: HashMap<TokenHash, Arc<KnownToken>>,
     /// By subject, in the order of their keys.
     pub(crate) rules: HashMap<Box<str>, Vec<Rule>>,
     policy: DefaultPolicy,
-    anonymous: OnceLock<Arc<Compiled>>,
+    anonymous: OnceLock<Arc<CompiledRules>>,
     /// The same, as long as there is no user and the peer is on this machine.
-    anonymous_owner: OnceLock<Arc<Compiled>>,
+    anonymous_owner: OnceLock<Arc<CompiledRules>>,
     everyone_names_client: bool,
 }
 
@@ -79,7 +82,7 @@ impl Snapshot {
             return;
         };
         let name: Arc<str> = name.into();
-        let user = User {
+        let user = KnownUser {
             name: name.clone(),
             password: user.password.into(),
             scram: user.scram,
@@ -89,7 +92,32 @@ impl Snapshot {
             created: user.created,
             compiled: OnceLock::new(),
         };
-        self.users.insert(name, Arc::new(user));
+        // The database of an earlier version may hold two names that differ by case only. The first
+        // in the order of keys stays; both would be one mailbox.
+        match self.users.entry(fold(&user.name)) {
+            Entry::Vacant(free) => {
+                free.insert(Arc::new(user));
+            }
+            Entry::Occupied(taken) => tracing::error!(
+                target: "users",
+                "the user {:?} cannot log in: the name differs from {:?} by letter case only",
+                user.name,
+                taken.get().name
+            ),
+        }
+    }
+
+    /// The user of this name, in whatever letter case.
+    pub(crate) fn user(&self, name: &str) -> Option<&Arc<KnownUser>> {
+        self.users.get(&fold(name))
+    }
+
+    pub(crate) fn users(&self) -> impl Iterator<Item = &KnownUser> {
+        self.users.values().map(AsRef::as_ref)
+    }
+
+    pub(crate) fn has_users(&self) -> bool {
+        !self.users.is_empty()
     }
 
     fn add_token(&mut self, key: &[u8], value: &[u8]) {
@@ -107,7 +135,7 @@ impl Snapshot {
             });
             rules.collect()
         });
-        let token = Token {
+        let token = KnownToken {
             user: token.user.into(),
             label: token.label,
             created: token.created,
@@ -137,8 +165,8 @@ impl Snapshot {
     }
 
     /// What the rules come to for this user and client, shared where the client does not matter.
-    pub(crate) fn compiled(&self, user: &User, client: Option<&str>) -> Arc<Compiled> {
-        let subject = Subject {
+    pub(crate) fn compiled(&self, user: &KnownUser, client: Option<&str>) -> Arc<CompiledRules> {
+        let subject = RuleSubject {
             user: Some(&user.name),
             client,
             admin: user.admin,
@@ -147,8 +175,12 @@ impl Snapshot {
     }
 
     /// The same for someone who is no user of ours: vouched for by the issuer of a token.
-    pub(crate) fn compiled_for_stranger(&self, name: &str, client: Option<&str>) -> Arc<Compiled> {
-        let subject = Subject {
+    pub(crate) fn compiled_for_stranger(
+        &self,
+        name: &str,
+        client: Option<&str>,
+    ) -> Arc<CompiledRules> {
+        let subject = RuleSubject {
             user: Some(name),
             client,
             admin: false,
@@ -157,8 +189,12 @@ impl Snapshot {
     }
 
     /// The same for a peer that did not log in.
-    pub(crate) fn compiled_anonymous(&self, client: Option<&str>, admin: bool) -> Arc<Compiled> {
-        let subject = Subject {
+    pub(crate) fn compiled_anonymous(
+        &self,
+        client: Option<&str>,
+        admin: bool,
+    ) -> Arc<CompiledRules> {
+        let subject = RuleSubject {
             user: None,
             client,
             admin,
@@ -173,10 +209,10 @@ impl Snapshot {
 
     fn shared_or_own(
         &self,
-        shared: &OnceLock<Arc<Compiled>>,
+        shared: &OnceLock<Arc<CompiledRules>>,
         rules_of: &str,
-        subject: Subject<'_>,
-    ) -> Arc<Compiled> {
+        subject: RuleSubject<'_>,
+    ) -> Arc<CompiledRules> {
         if self.everyone_names_client || names_client(self.rules_of(rules_of)) {
             return Arc::new(self.compile(rules_of, subject));
         }
@@ -185,9 +221,9 @@ impl Snapshot {
             .clone()
     }
 
-    fn compile(&self, rules_of: &str, subject: Subject<'_>) -> Compiled {
+    fn compile(&self, rules_of: &str, subject: RuleSubject<'_>) -> CompiledRules {
         let everyone = self.rules_of(EVERYONE);
-        Compiled::new(self.rules_of(rules_of), everyone, self.policy, subject)
+        CompiledRules::new(self.rules_of(rules_of), everyone, self.policy, subject)
     }
 }
 
@@ -195,7 +231,8 @@ fn names_client(rules: &[Rule]) -> bool {
     rules.iter().any(|rule| pattern::names_client(&rule.filter))
 }
 
-/// A record that cannot be read is left out and told: one bad record locks nobody else out.
+/// A record that cannot be parsed is skipped and logged, so one bad record does not lock out other
+/// users.
 fn parse<T: DeserializeOwned>(kind: &str, value: &[u8]) -> Option<T> {
     serde_json::from_slice(value)
         .inspect_err(|error| {

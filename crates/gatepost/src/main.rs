@@ -3,11 +3,15 @@
 //! This crate only joins the rooms: the command line, the config, and the wiring of listeners to
 //! procedures to broker.
 
+mod audit;
 mod cli;
 mod client;
 mod config;
+mod exit;
 mod learning;
+mod security_report;
 mod serve;
+mod users_marker;
 
 use std::process::ExitCode;
 

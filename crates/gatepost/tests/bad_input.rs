@@ -5,7 +5,7 @@ mod support;
 use std::fs;
 use std::path::Path;
 
-use support::{Client, Gateway, root, run, send_raw, text_of};
+use support::{Client, Gateway, root, run, send_raw_greeted, text_of};
 
 /// One case of `tests/data/bad-input/*.txt`: `listener`, the bytes to send (escapes as in Rust
 /// strings, and `\{3:abc}` for three times `abc`), and a part of the answer; an empty part means that
@@ -101,7 +101,7 @@ fn each_malformed_input_gets_its_answer_and_disturbs_nobody() {
     );
     witness.await_line("SUBACK");
     for case in cases() {
-        let answer = send_raw(gateway.address(&case.listener), &case.bytes);
+        let answer = send_raw_greeted(&gateway, &case.listener, b"", &case.bytes);
         let end = answer
             .get(answer.len().saturating_sub(300)..)
             .unwrap_or_default();
@@ -159,7 +159,7 @@ fn noise_on_every_listener_disturbs_nobody() {
         for listener in [
             "smtp", "lmtp", "milter", "pop3", "spamd", "call", "mqtt", "http",
         ] {
-            send_raw(gateway.address(listener), &noise(1 + round * 97));
+            send_raw_greeted(&gateway, listener, b"", &noise(1 + round * 97));
             assert!(gateway.is_running(), "{listener}, round {round}");
         }
     }

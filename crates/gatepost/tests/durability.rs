@@ -4,6 +4,7 @@ mod support;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 
 use support::{Client, Gateway, run, text_of};
 
@@ -184,22 +185,126 @@ fn a_will_with_delay_survives_kill_9() {
     assert_eq!(heard, ["gone"]);
 }
 
+/// Starts `gatepost serve` in this folder and waits for the end of a start that is refused.
+fn refused_start(folder: &Path) -> String {
+    // Sockets are opened before the database: no port may be taken by another test.
+    let listeners = [
+        "mqtt", "http", "smtp", "lmtp", "pop3", "milter", "spamd", "call",
+    ];
+    let binds = listeners.map(|name| format!("listeners.{name}.bind=[\"127.0.0.1:0\"]"));
+    let settings = ["rules.paths=[]", "rules.warm_up=false"];
+    let settings = settings.into_iter().chain(binds.iter().map(String::as_str));
+    let arguments = ["serve"]
+        .into_iter()
+        .chain(settings.flat_map(|setting| ["--set", setting]));
+    let output = support::command(env!("CARGO_BIN_EXE_gatepost"))
+        .args(arguments)
+        .current_dir(folder)
+        .output()
+        .expect("gatepost runs");
+    assert_eq!(output.status.code(), Some(69), "{}", text_of(&output));
+    text_of(&output)
+}
+
 #[test]
-fn a_start_after_damage_says_what_was_set_aside() {
+fn a_damaged_database_refuses_the_start_until_recovery_is_asked_for() {
     let folder = tempfile::tempdir().expect("a folder");
-    std::fs::create_dir(folder.path().join("gatepost-data")).expect("the data folder");
-    std::fs::write(
-        folder.path().join("gatepost-data/gatepost.db"),
-        b"no database at all",
-    )
-    .expect("the damaged file");
-    let gateway = Gateway::start_in(folder.path(), QUICK);
+    let data = folder.path().join("gatepost-data");
+    std::fs::create_dir(&data).expect("the data folder");
+    std::fs::write(data.join("gatepost.db"), b"no database at all").expect("the damaged file");
+    let refused = refused_start(folder.path());
     assert!(
-        gateway.log().contains("gatepost.db.damaged-"),
+        refused.contains("store.on_damage = \"recover\""),
+        "{refused}"
+    );
+
+    let settings = format!("{QUICK}store.on_damage = \"recover\"\n");
+    let gateway = Gateway::start_in(folder.path(), &settings);
+    assert!(
+        gateway.log().contains("gatepost.db.damaged-1"),
         "{}",
         gateway.log()
     );
     publish(&gateway, &["-t", "alarms/fire", "-m", "works", "-r"]);
+}
+
+#[test]
+fn a_second_server_is_refused_while_the_first_serves() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let gateway = Gateway::start_in(folder.path(), QUICK);
+    let refused = refused_start(folder.path());
+    assert!(refused.contains("another gatepost serves"), "{refused}");
+    publish(&gateway, &["-t", "alarms/fire", "-m", "works", "-r"]);
+}
+
+#[test]
+fn a_gateway_that_lost_its_users_stays_shut() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let password = folder.path().join("password");
+    std::fs::write(&password, "secret\n").expect("a password");
+    let user = |arguments: &[&str]| {
+        let output = support::command(env!("CARGO_BIN_EXE_gatepost"))
+            .args(["user"])
+            .args(arguments)
+            .current_dir(folder.path())
+            .output()
+            .expect("gatepost runs");
+        assert!(output.status.success(), "{}", text_of(&output));
+    };
+    let add = ["add", "anna", "--password-file", "password"];
+    user(&add);
+    let data = folder.path().join("gatepost-data");
+    for entry in std::fs::read_dir(&data).expect("the data folder") {
+        let path = entry.expect("an entry").path();
+        if path.to_string_lossy().contains("gatepost.db") {
+            std::fs::remove_file(path).expect("removed");
+        }
+    }
+    let refused = refused_start(folder.path());
+    assert!(
+        refused.contains("had users, and its database has none"),
+        "{refused}"
+    );
+
+    user(&add);
+    drop(Gateway::start_in(folder.path(), QUICK));
+    // Removed on purpose, users are not missed.
+    user(&["remove", "anna"]);
+    drop(Gateway::start_in(folder.path(), QUICK));
+}
+
+/// Each `gatepost user add` that reports success during the first start has made its user.
+#[test]
+fn users_added_while_the_first_server_starts_are_kept() {
+    for _ in 0..4 {
+        let folder = tempfile::tempdir().expect("a folder");
+        let password = folder.path().join("password");
+        std::fs::write(&password, "secret\n").expect("a password");
+        let user = |arguments: &[&str]| {
+            support::command(env!("CARGO_BIN_EXE_gatepost"))
+                .args(["user"])
+                .args(arguments)
+                .current_dir(folder.path())
+                .output()
+                .expect("gatepost runs")
+        };
+        let gateway = std::thread::scope(|scope| {
+            let added = ["anna", "bert", "carl"].map(|name| {
+                scope.spawn(move || user(&["add", name, "--password-file", "password"]))
+            });
+            let gateway = Gateway::start_in(folder.path(), QUICK);
+            for output in added {
+                let output = output.join().expect("it ends");
+                assert!(output.status.success(), "{}", text_of(&output));
+            }
+            gateway
+        });
+        let listed = text_of(&user(&["list"]));
+        for name in ["anna", "bert", "carl"] {
+            assert!(listed.contains(name), "{name} is missing in {listed}");
+        }
+        assert!(!gateway.log().contains("damaged"), "{}", gateway.log());
+    }
 }
 
 #[test]

@@ -27,7 +27,7 @@ fn gateway(folder: &Path, next_hop: &str, more: &str) -> Gateway {
 rules.paths = []
 listeners.smtp.hostname = "gate.example"
 listeners.smtp.domains = ["boxes.example"]
-listeners.smtp.marks.subject = "[SPAM]"
+listeners.smtp.verdict_headers.subject = "[SPAM]"
 [[listeners.smtp.routes]]
 recipients = "*@boxes.example"
 forward = "{next_hop}"
@@ -395,4 +395,46 @@ fn mail_goes_on_by_lmtp() {
     ] {
         assert!(mail.contains(part), "{part} is missing in {mail}");
     }
+}
+
+#[test]
+fn no_stranger_relays_through_a_next_hop_that_trusts_us() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // It takes mail to anywhere from this machine, and follows routes inside addresses.
+    let next_hop = Postfix::start(
+        "mynetworks = 127.0.0.0/8\n\
+         smtpd_relay_restrictions = permit_mynetworks, reject\n\
+         swap_bangpath = yes\nallow_percent_hack = yes\nresolve_dequoted_address = yes\n\
+         default_transport = hold:\n",
+    );
+    let settings = r#"
+rules.paths = []
+listeners.smtp.domains = ["boxes.example"]
+"#;
+    let route = format!(
+        "[[listeners.smtp.routes]]\nrecipients = \"*\"\nforward = \"{}\"\n",
+        smtp(&next_hop)
+    );
+    let gateway = Gateway::start_in(folder.path(), &[settings, &route].concat());
+    let server = gateway.address("smtp").to_string();
+    for recipient in [
+        "victim@[203.0.113.5]",
+        "victim%far.example@boxes.example",
+        "far.example!victim@boxes.example",
+        "\"victim@far.example\"@boxes.example",
+        "@boxes.example:victim@far.example",
+        "@far.example:anna@boxes.example",
+    ] {
+        let said = send(&server, recipient, &[]);
+        assert!(
+            said.contains("<** 550 5.7.1 not a relay"),
+            "{recipient}: {said}"
+        );
+    }
+    let queue = text_of(&next_hop.program("postqueue", &["-p"]));
+    assert!(queue.contains("Mail queue is empty"), "{queue}");
+    // Ordinary recipients still pass.
+    let said = send(&server, "anna@boxes.example", &[]);
+    assert!(said.contains("250 2.0.0 Ok: queued as"), "{said}");
+    next_hop.await_mail("anna", 1);
 }

@@ -34,7 +34,7 @@ fn gateway(folder: &Path, settings: &str) -> Gateway {
     let scope = r#"
 rules.paths = []
 listeners.milter.hostname = "gate.example"
-listeners.milter.marks.subject = "[SPAM]"
+listeners.milter.verdict_headers.subject = "[SPAM]"
 procedures.luau.time_max = "20s"
 [[scope]]
 path = "/dropped"

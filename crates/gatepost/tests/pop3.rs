@@ -22,7 +22,6 @@ run = ["/odd"]
     std::fs::create_dir_all(&procedures).expect("a folder");
     let code = "return function() return 'quarantine' end";
     std::fs::write(procedures.join("odd.luau"), code).expect("written");
-    let gateway = Gateway::start_in(folder, settings);
     let data = format!("data={}", folder.join("gatepost-data").display());
     for user in ["anna", "bert"] {
         let mut arguments = vec!["user", "add", user, "--set", &data];
@@ -32,7 +31,18 @@ run = ["/odd"]
         let output = run(env!("CARGO_BIN_EXE_gatepost"), &arguments, b"secret\n");
         assert!(output.status.success(), "{}", text_of(&output));
     }
-    gateway
+    Gateway::start_in(folder, settings)
+}
+
+#[test]
+fn mail_for_users_that_do_not_exist_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let gateway = gateway(folder.path());
+    let server = gateway.address("smtp").to_string();
+    let to = "anna@people.example,nobody@people.example";
+    let said = text_of(&swaks(&server, "otto@example.org", to, &[]));
+    assert!(said.contains("<** 550 5.1.1 no such user here"), "{said}");
+    assert!(said.contains("accepted"), "{said}");
 }
 
 fn send(gateway: &Gateway, to: &str, subject: &str) {

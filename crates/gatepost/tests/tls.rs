@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::process::Output;
 
 use support::authority::Authority;
-use support::{Client, Gateway, await_some, paho, run, send_raw, swaks, text_of};
+use support::{Client, Gateway, await_some, paho, run, send_raw, send_raw_greeted, swaks, text_of};
 
 fn publish(gateway: &Gateway, message: &str, arguments: &[&str]) -> Output {
     let port = gateway.port("mqtt/tls");
@@ -292,7 +292,7 @@ fn a_proxy_in_front_tells_who_the_client_is() {
         "rules.paths = []\nlisteners.mqtt.proxy_protocol = [\"127.0.0.1\"]\n\
          listeners.http.proxy_protocol = [\"127.0.0.1\"]\n\
          listeners.smtp.proxy_protocol = [\"127.0.0.1\"]\n\
-         listeners.mqtt.anonymous = \"yes\"\nopen_to_world = true\nlog.level = \"info,mqtt=debug\"\n",
+         listeners.mqtt.anonymous = \"yes\"\nlog.level = \"info,mqtt=debug\"\n",
     );
     assert!(connects_behind(
         &gateway,
@@ -307,9 +307,10 @@ fn a_proxy_in_front_tells_who_the_client_is() {
     });
     assert!(!connects_behind(&gateway, b""), "a header is asked for");
     // Mail shows the client in its Received field.
-    let mail = b"PROXY TCP4 192.0.2.9 127.0.0.1 4321 25\r\nEHLO client.example\r\n\
+    let proxy = b"PROXY TCP4 192.0.2.9 127.0.0.1 4321 25\r\n";
+    let mail = b"EHLO client.example\r\n\
         MAIL FROM:<a@example.org>\r\nRCPT TO:<alarms@localhost>\r\nDATA\r\n\r\nx\r\n.\r\nQUIT\r\n";
-    let said = send_raw(gateway.address("smtp"), mail);
+    let said = send_raw_greeted(&gateway, "smtp", proxy, mail);
     assert!(
         String::from_utf8_lossy(&said).contains("\r\n250 2.0.0"),
         "{said:?}"

@@ -107,7 +107,7 @@ fn users_made_beside_a_running_server_are_asked_for_at_once() {
 
     // She is let go while her subscriber is connected, and cannot come back.
     done(&gateway, &["remove", "anna"], "");
-    done(&gateway, &["add", "otto", "--admin"], "other\n");
+    done(&gateway, &["add", "otto", "--admin"], "others\n");
     await_some("she is gone", || {
         (!publish(&gateway, &allowed).status.success()).then_some(())
     });
@@ -148,6 +148,12 @@ fn the_dashboard_is_for_this_machine_until_somebody_can_log_in() {
         dashboard(&gateway, here).starts_with("HTTP/1.1 401"),
         "from here too"
     );
+    await_some("the second user is known", || {
+        let login = format!("{afar}\r\nAuthorization: Basic YW5uYTpzZWNyZXQ=");
+        dashboard(&gateway, &login)
+            .starts_with("HTTP/1.1 403")
+            .then_some(())
+    });
     // root:secret, root:wrong, anna:secret
     for (login, status) in [
         ("cm9vdDpzZWNyZXQ=", 200),

@@ -10,7 +10,7 @@ use support::{Gateway, call_client, root};
 
 const JUDGE: &str = r#"
 return function(message)
-    local asked = message:header("X-Verdict")
+    local asked = message.body:match("verdict: (%a+)")
     if asked == nil then return "accept" end
     return {action = asked, reason = "asked to " .. asked, tags = {["X-Tag"] = "1"}}
 end"#;
@@ -159,7 +159,7 @@ fn the_documented_lines_do_what_xmail_expects() {
             };
             let spool = tempfile::tempdir().expect("a spool");
             let file = spool.path().join("1032595200");
-            let mail = format!("Subject: hi\r\nX-Verdict: {verdict}\r\n\r\nbody\r\n");
+            let mail = format!("Subject: hi\r\n\r\nverdict: {verdict}\r\n");
             std::fs::write(&file, [head(is_offline), &mail].concat()).expect("spooled");
             let filtered = filter(&line, &gateway, &file, is_offline);
             assert_eq!(filtered.outcome, outcome, "{mode} {verdict}");

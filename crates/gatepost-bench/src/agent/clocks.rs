@@ -1,21 +1,21 @@
-//! How far a host's clock is from ours, and how well that is known.
+//! The offset of another host's clock, and its uncertainty.
 //!
-//! Cristian's method: of many questions the one with the shortest round trip says most. The
-//! answer's times lie between ours, so the offset is known to half the round trip, whichever way
-//! the network is slower.
+//! Cristian's method: of many round trips, the shortest gives the best estimate. The remote times
+//! lie between ours, so the offset is known to half of the round trip, even if the network is
+//! slower in one direction.
 
 use crate::clock::Nanoseconds;
 
-/// A clock compared with the conductor's.
+/// The difference between an agent's clock and the conductor's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Offset {
     /// Its time minus ours, in nanoseconds.
     pub(super) offset_ns: i64,
-    /// By how much that may be wrong.
+    /// The uncertainty of the offset.
     pub(super) error_ns: u64,
 }
 
-/// The four times of one question: asked and answered by our clock, between them by the other's.
+/// The four times of one round trip: `asked` and `answered` by our clock, the others by the remote clock.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Exchange {
     pub(super) asked: Nanoseconds,
@@ -45,14 +45,14 @@ fn signed(one: Nanoseconds, other: Nanoseconds) -> i64 {
 }
 
 impl Offset {
-    /// The best that the exchanges say.
+    /// The best estimate from several round trips.
     pub(super) fn of(exchanges: &[Exchange]) -> Option<Self> {
         let all = exchanges.iter().map(|exchange| exchange.offset());
         all.min_by_key(|offset| offset.error_ns)
     }
 
-    /// Compared again later: the clocks may have drifted apart meanwhile, and by that much the
-    /// first offset was wrong in the end.
+    /// Adds the drift found by a second comparison after the run: by that much, the first offset
+    /// was wrong at the end.
     #[must_use]
     pub(super) fn widened_by(self, later: Self) -> Self {
         let drift = self.offset_ns.abs_diff(later.offset_ns);

@@ -1,46 +1,46 @@
-//! The conductor: calls the agents, compares clocks, gives orders, and keeps watch over them. What
-//! it has them do is FANOUT ([`super::fanout`]) or any other scenario ([`super::spread`]).
+//! The conductor: finds the agents, compares clocks, sends orders and detects agents that fail. It
+//! directs FANOUT ([`super::conduct_fanout`]) or any other scenario ([`super::distributed`]).
 
 use super::clocks::{Exchange, Offset};
 use super::link::Link;
-use super::message::{Addressed, Order, Signed, Word};
-use super::shares::{Assignment, HostArguments};
+use super::message::{AddressedOrder, AgentReport, Order, SignedReport};
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
+use crate::hosts::{Assignment, HostArguments};
 use crate::interrupt::interrupted;
 use crate::progress::Progress;
 use std::collections::BTreeMap;
 
-/// How long agents may take to answer a call.
+/// How long agents may take to report their presence.
 const CALL_SECONDS: u64 = 15;
-/// Between two calls.
+/// Interval between two announcements.
 const CALL_AGAIN: Nanoseconds = clock::SECOND / 2;
-/// Questions by which a clock is compared.
+/// Round trips for comparing a clock.
 const QUESTIONS: u32 = 40;
-/// An agent that says nothing for so long is dead.
+/// An agent without a report for so long counts as lost.
 const DEAD_AFTER: Nanoseconds = 5 * clock::SECOND;
-/// How long the last words may take to come.
+/// How long the final reports may take.
 pub(super) const GATHER_SECONDS: u64 = 30;
-/// Between two looks at who is silent.
+/// Interval of the checks for silent agents.
 pub(super) const LOOK: Nanoseconds = clock::SECOND / 20;
 
-/// What is known of an agent.
+/// The state of an agent.
 #[derive(Debug, Default)]
 pub(super) struct Agent {
     pub(super) assignment: Assignment,
     pub(super) clock: Option<Offset>,
-    pub(super) last_heard: Nanoseconds,
+    pub(super) last_seen: Nanoseconds,
     pub(super) ready: bool,
     pub(super) received: u64,
     pub(super) missing: i64,
-    pub(super) sent: Option<Word>,
-    pub(super) done: Option<Word>,
-    /// Gates that it has come to, and how far it says it is.
+    pub(super) sent: Option<AgentReport>,
+    pub(super) done: Option<AgentReport>,
+    /// Gates that it has reached, and its reported progress.
     pub(super) reached: u32,
     pub(super) doing: (f64, String),
-    /// Of the server on its host.
-    pub(super) watched: Option<Word>,
-    /// When and why it was lost.
+    /// The record of the server on its host.
+    pub(super) watched: Option<AgentReport>,
+    /// Time and reason of its loss.
     pub(super) lost: Option<(Nanoseconds, String)>,
     pongs: Vec<(u32, Nanoseconds, Nanoseconds, Nanoseconds)>,
 }
@@ -58,7 +58,7 @@ pub(super) struct Conductor {
 }
 
 impl Conductor {
-    /// Joins the broker that the hosts meet at.
+    /// Connects to the broker that all hosts use.
     pub(super) fn join(hosts: &HostArguments) -> Result<Self, BenchError> {
         Ok(Self {
             link: Link::of_conductor(hosts.join.as_deref().unwrap_or_default())?,
@@ -68,14 +68,14 @@ impl Conductor {
     }
 
     pub(super) fn order(&mut self, to: Option<&str>, order: Order) -> Result<(), BenchError> {
-        self.link.say(&Addressed {
+        self.link.send(&AddressedOrder {
             session: self.session,
             to: to.map(str::to_owned),
             order,
         })
     }
 
-    /// Calls until all are there that have a share, or as many as were told.
+    /// Waits until all agents with a share are present, or as many as requested.
     pub(super) fn call(
         &mut self,
         hosts: &HostArguments,
@@ -113,7 +113,7 @@ impl Conductor {
                 return Err(BenchError::Settings(reason));
             }
             if now >= next_call {
-                self.order(None, Order::Call)?;
+                self.order(None, Order::Announce)?;
                 next_call = now + CALL_AGAIN;
             }
             progress.update(0.0, || format!("{} agents", self.agents.len()));
@@ -125,45 +125,47 @@ impl Conductor {
         Ok(self.agents.keys().cloned().collect())
     }
 
-    /// Hears one word, if there is one before the deadline.
+    /// Processes one report, if one arrives before the deadline.
     pub(super) fn listen(&mut self, deadline: Nanoseconds) -> Result<(), BenchError> {
-        let Some((signed, come)) = self.link.hear::<Signed>(deadline)? else {
+        let Some((signed, come)) = self.link.receive::<SignedReport>(deadline)? else {
             return Ok(());
         };
-        let is_will = matches!(signed.word, Word::Gone);
+        let is_will = matches!(signed.report, AgentReport::Gone);
         if signed.session != self.session && !is_will {
             return Ok(());
         }
-        if matches!(signed.word, Word::Present { .. }) {
+        if matches!(signed.report, AgentReport::Present { .. }) {
             self.agents.entry(signed.from.clone()).or_default();
         }
         let Some(agent) = self.agents.get_mut(&signed.from) else {
             return Ok(());
         };
-        agent.last_heard = come;
-        match signed.word {
-            Word::Present { .. } => {}
-            Word::Pong {
+        agent.last_seen = come;
+        match signed.report {
+            AgentReport::Present { .. } => {}
+            AgentReport::Pong {
                 number,
                 received,
                 sent,
             } => agent.pongs.push((number, received, sent, come)),
-            Word::Ready => agent.ready = true,
-            Word::Progress { received, missing } => {
+            AgentReport::Ready => agent.ready = true,
+            AgentReport::Progress { received, missing } => {
                 (agent.received, agent.missing) = (received, missing);
             }
-            word @ Word::Sent { .. } => agent.sent = Some(word),
-            word @ (Word::Done { .. } | Word::Result { .. }) => agent.done = Some(word),
-            word @ Word::Watched { .. } => agent.watched = Some(word),
-            Word::Reached { gate } => agent.reached = gate,
-            Word::Doing { done, said } => agent.doing = (done, said),
-            Word::Failed { reason } => agent.lose(come, reason),
-            Word::Gone => agent.lose(come, "it is gone".into()),
+            report @ AgentReport::Sent { .. } => agent.sent = Some(report),
+            report @ (AgentReport::Done { .. } | AgentReport::Result { .. }) => {
+                agent.done = Some(report);
+            }
+            report @ AgentReport::Watched { .. } => agent.watched = Some(report),
+            AgentReport::Reached { gate } => agent.reached = gate,
+            AgentReport::Doing { done, said } => agent.doing = (done, said),
+            AgentReport::Failed { reason } => agent.lose(come, reason),
+            AgentReport::Gone => agent.lose(come, "it disconnected".into()),
         }
         Ok(())
     }
 
-    /// Asks an agent for its time, again and again.
+    /// Compares an agent's clock over several round trips.
     pub(super) fn compare_clock(&mut self, name: &str) -> Result<Option<Offset>, BenchError> {
         let mut exchanges = Vec::new();
         for number in 0..QUESTIONS {
@@ -190,7 +192,7 @@ impl Conductor {
         Ok(Offset::of(&exchanges))
     }
 
-    /// Keeps those that have a part, and compares their clocks with ours.
+    /// Keeps the agents with an assignment, and compares their clocks with ours.
     pub(super) fn engage(&mut self, assignments: Vec<Assignment>) -> Result<(), BenchError> {
         self.agents
             .retain(|name, _| assignments.iter().any(|one| one.agent == *name));
@@ -204,14 +206,14 @@ impl Conductor {
         Ok(())
     }
 
-    /// A time of ours by an agent's clock.
+    /// Converts a time of our clock to an agent's clock.
     pub(super) fn by_clock_of(&self, name: &str, ours: Nanoseconds) -> Nanoseconds {
         let offset = self.agents.get(name).and_then(|agent| agent.clock);
         ours.saturating_add_signed(offset.map_or(0, |clock| clock.offset_ns))
     }
 
-    /// Who is lost before anything was measured ends the run: there is nothing to keep.
-    pub(super) fn all_must_live(&self) -> Result<(), BenchError> {
+    /// An agent lost before the measurement ends the run: there are no results to keep.
+    pub(super) fn require_all_alive(&self) -> Result<(), BenchError> {
         let mut lost = self.agents.iter().filter(|(_, agent)| !agent.is_alive());
         lost.next().map_or(Ok(()), |(name, agent)| {
             let reason = agent.lost.as_ref().map_or("", |(_, reason)| reason);
@@ -219,17 +221,17 @@ impl Conductor {
         })
     }
 
-    pub(super) fn lose_the_silent(&mut self) {
+    pub(super) fn mark_silent_agents_lost(&mut self) {
         let now = clock::now();
         for agent in self.agents.values_mut() {
-            if now.saturating_sub(agent.last_heard) > DEAD_AFTER {
+            if now.saturating_sub(agent.last_seen) > DEAD_AFTER {
                 let seconds = clock::seconds(DEAD_AFTER);
-                agent.lose(now, format!("it said nothing for {seconds:.0} s"));
+                agent.lose(now, format!("no report for {seconds:.0} s"));
             }
         }
     }
 
-    /// Waits until the living have it, or are lost, or the time is over.
+    /// Waits until every agent satisfies the condition, is lost, or the time is over.
     pub(super) fn wait_for(
         &mut self,
         seconds: u64,
@@ -239,11 +241,11 @@ impl Conductor {
         let pending = |agent: &Agent| agent.is_alive() && !has_it(agent);
         while self.agents.values().any(pending) && clock::now() < deadline {
             self.listen(clock::now() + LOOK)?;
-            self.lose_the_silent();
+            self.mark_silent_agents_lost();
         }
         let now = clock::now();
         for agent in self.agents.values_mut().filter(|agent| pending(agent)) {
-            agent.lose(now, "it did not tell its results".into());
+            agent.lose(now, "it did not report its results".into());
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
-//! The way between conductor and agents: one MQTT 3.1.1 connection, one topic each way.
+//! The connection of conductor and agents to their broker: MQTT 3.1.1, one topic per direction.
 //!
-//! Blocking, with a time-out on every read: what it carries is a few messages per second.
+//! Blocking, with a timeout on every read, because it carries only a few messages per second.
 
 use super::message::{ORDERS, REPORTS};
 use crate::clock::{self, Nanoseconds};
@@ -18,30 +18,30 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// A histogram of every latency is the largest thing told.
+/// Large enough for a histogram of all latencies, the largest report.
 const PACKET_MAX_BYTES: usize = 16 * 1024 * 1024;
 /// How long the broker may take to answer.
 const ANSWER_SECONDS: u64 = 10;
-/// One read takes up to this.
+/// Most bytes of one read.
 const READ_BYTES: usize = 64 * 1024;
 const VERSION: Version = Version::Mqtt311;
 
-/// One side of it.
+/// One end of the connection.
 pub(super) struct Link {
     stream: TcpStream,
     url: String,
-    speak_on: &'static str,
+    send_to: &'static str,
     input: Vec<u8>,
 }
 
 impl Link {
-    /// The conductor's.
+    /// The conductor's end.
     pub(super) fn of_conductor(url: &str) -> Result<Self, BenchError> {
         let name = format!("bench-conductor-{}-{:x}", std::process::id(), clock::now());
         Self::join(url, &name, ORDERS, REPORTS, None)
     }
 
-    /// An agent's; the broker tells `will` if it goes without a word.
+    /// An agent's end; the broker publishes `will` if the agent disconnects unexpectedly.
     pub(super) fn of_agent(url: &str, name: &str, will: &[u8]) -> Result<Self, BenchError> {
         let client_id = format!("bench-agent-{name}");
         Self::join(url, &client_id, REPORTS, ORDERS, Some(will))
@@ -50,8 +50,8 @@ impl Link {
     fn join(
         url: &str,
         client_id: &str,
-        speak_on: &'static str,
-        listen_on: &'static str,
+        send_to: &'static str,
+        receive_from: &'static str,
         will: Option<&[u8]>,
     ) -> Result<Self, BenchError> {
         let Endpoint::Url(address @ Url { scheme: "mqtt", .. }) = url.parse()? else {
@@ -63,7 +63,7 @@ impl Link {
         let mut link = Self {
             stream,
             url: url.to_owned(),
-            speak_on,
+            send_to,
             input: Vec::new(),
         };
         link.write(&Packet::Connect(Connect {
@@ -76,7 +76,7 @@ impl Link {
                 qos: Qos::AtMostOnce,
                 retain: false,
                 properties: Properties::EMPTY,
-                topic: speak_on,
+                topic: send_to,
                 payload,
             }),
             user_name: None,
@@ -87,7 +87,7 @@ impl Link {
             _ => None,
         })?;
         let filter = Filter {
-            text: listen_on,
+            text: receive_from,
             options: SubscriptionOptions::at(Qos::AtMostOnce),
         };
         link.write(&Packet::Subscribe(Subscribe {
@@ -102,27 +102,28 @@ impl Link {
         Ok(link)
     }
 
-    /// Says something.
-    pub(super) fn say(&mut self, words: &impl Serialize) -> Result<(), BenchError> {
-        let payload = serde_json::to_vec(words).map_err(|error| self.failed(error.to_string()))?;
+    /// Sends a message.
+    pub(super) fn send(&mut self, message: &impl Serialize) -> Result<(), BenchError> {
+        let payload =
+            serde_json::to_vec(message).map_err(|error| self.failed(error.to_string()))?;
         self.write(&Packet::Publish(Publish {
             dup: false,
             qos: Qos::AtMostOnce,
             retain: false,
-            topic: self.speak_on,
+            topic: self.send_to,
             packet_id: None,
             properties: Properties::EMPTY,
             payload: &payload,
         }))
     }
 
-    /// The next message that is understood, with the time at which it came; `None` at `deadline`.
-    pub(super) fn hear<T: DeserializeOwned>(
+    /// The next valid message with its time of arrival; `None` at `deadline`.
+    pub(super) fn receive<T: DeserializeOwned>(
         &mut self,
         deadline: Nanoseconds,
     ) -> Result<Option<(T, Nanoseconds)>, BenchError> {
         loop {
-            // What came in one piece is used up before more is waited for.
+            // Buffered messages come first, then more are awaited.
             let heard = self.take(|packet| match packet {
                 Packet::Publish(publish) => serde_json::from_slice(publish.payload).ok(),
                 _ => None,
@@ -137,7 +138,7 @@ impl Link {
         }
     }
 
-    /// Waits for the answer to what was asked.
+    /// Waits for the response to a request.
     fn expect(
         &mut self,
         what: &str,
@@ -156,7 +157,7 @@ impl Link {
         }
     }
 
-    /// What `of` makes of the first packet that it makes something of.
+    /// The result of `of` for the first buffered packet for which it returns one.
     fn take<T>(&mut self, of: impl Fn(&Packet<'_>) -> Option<T>) -> Result<Option<T>, BenchError> {
         let mut taken = 0;
         let mut found = None;

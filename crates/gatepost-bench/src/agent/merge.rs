@@ -1,26 +1,26 @@
-//! What agents measured of one scenario, as one outcome.
+//! Merges the results of agents that ran the same scenario into one outcome.
 //!
-//! Counts and rates add up, times are those of the slowest, what is per operation is weighted by
-//! the operations, latencies come together as histograms. Of an agent that was lost nothing is
-//! made up: its clients are reported missing.
+//! Counts and rates are added, times are those of the slowest agent, figures per operation are
+//! weighted by the number of operations, latencies are merged as histograms. The clients of a lost
+//! agent are reported as missing; nothing is extrapolated for them.
 
 use super::conductor::Agent;
-use super::gather::{add, report_agents};
-use super::message::Word;
+use super::merge_fanout::{add, report_agents};
+use super::message::AgentReport;
 use crate::clock::{self, Nanoseconds};
 use crate::latency::Latencies;
 use crate::outcome::{Figure, Operations, Outcome};
 use crate::process::{Costs, ProcessRecord, Usage};
 use std::collections::BTreeMap;
 
-/// The figure that says how long all operations took together.
+/// The figure for the duration of all operations together.
 const TIME_FOR_ALL: &str = "time for all";
-/// The rate that goes with it.
+/// The suffix of the corresponding rate.
 const PER_SECOND: &str = " per second";
-/// Not a count: it is the same everywhere, or says nothing.
+/// Not a count: its values are not added.
 const EXIT_CODE: &str = "exit code";
 
-/// A run on several hosts, as the conductor has it.
+/// A run on several hosts.
 pub(super) struct Merged {
     pub(super) agents: BTreeMap<String, Agent>,
     pub(super) begin: Nanoseconds,
@@ -30,7 +30,7 @@ pub(super) struct Merged {
     pub(super) growth: Option<(&'static str, &'static str)>,
 }
 
-/// One agent's.
+/// The result of one agent.
 struct Single {
     name: String,
     outcome: Outcome,
@@ -42,7 +42,7 @@ impl Merged {
         let (mut all, mut server, mut looks) = (Vec::new(), None, Vec::new());
         let mut not_found = Vec::new();
         for (name, agent) in &mut self.agents {
-            if let Some(Word::Result {
+            if let Some(AgentReport::Result {
                 outcome,
                 operations,
             }) = agent.done.take()
@@ -54,7 +54,7 @@ impl Merged {
                     operations,
                 });
             }
-            if let Some(Word::Watched {
+            if let Some(AgentReport::Watched {
                 server: record,
                 looks: seen,
             }) = agent.watched.take()
@@ -117,13 +117,13 @@ fn growth(outcome: &mut Outcome, cpu: &str, memory: &str, looks: [&Usage; 2], co
     outcome.lower(memory, grown / count, "bytes");
 }
 
-/// Figures, latencies, counts and lines of all.
+/// Figures, latencies, counts and warnings of all agents.
 fn merged(all: &[Single]) -> Outcome {
     let mut merged = Outcome::default();
     let Some(first) = all.first() else {
         return merged;
     };
-    // What generators cost is added up apart.
+    // Generator costs are added separately.
     let names = first.outcome.figures.iter();
     for figure in names.filter(|figure| !figure.name.starts_with("generator")) {
         let value = together(figure, all);
@@ -163,7 +163,7 @@ fn merged(all: &[Single]) -> Outcome {
     merged
 }
 
-/// A figure of all, by its unit.
+/// Combines one figure of all agents, by its unit.
 fn together(figure: &Figure, all: &[Single]) -> f64 {
     let each = || {
         all.iter().filter_map(|one| {
@@ -183,8 +183,8 @@ fn together(figure: &Figure, all: &[Single]) -> f64 {
     }
 }
 
-/// Where all had so much to do and then were done, the rate is that of the slowest: the sum of
-/// rates would count what a host did while another still worked as if it had gone on.
+/// If each agent had a fixed amount of work, the rate follows from the time of the slowest: adding
+/// the rates would treat agents that had finished as if they had continued.
 fn correct_rate(merged: &mut Outcome, all: &[Single]) {
     let Some(seconds) = merged.value(TIME_FOR_ALL).filter(|&seconds| seconds > 0.0) else {
         return;

@@ -1,8 +1,8 @@
-//! What conductor and agents tell each other, as JSON.
+//! The messages between conductor and agents, as JSON.
 
-use super::part::Part;
-use super::shares::Assignment;
+use super::workload::Workload;
 use crate::clock::Nanoseconds;
+use crate::hosts::Assignment;
 use crate::latency::Buckets;
 use crate::outcome::{Operations, Outcome};
 use crate::process::{Machine, ProcessRecord, Usage};
@@ -11,21 +11,21 @@ use crate::scenario::fanout::Plan;
 use gatepost_message::Qos;
 use serde::{Deserialize, Serialize};
 
-/// Where the conductor speaks.
+/// The topic of the conductor's orders.
 pub(super) const ORDERS: &str = "gatepost-bench/orders";
-/// Where the agents speak.
+/// The topic of the agents' reports.
 pub(super) const REPORTS: &str = "gatepost-bench/reports";
 
-/// The parts of a run, in seconds.
+/// The phases of a run, in seconds.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Seconds {
     pub(crate) warm_up: f64,
     pub(crate) measure: f64,
-    /// Without a message, after which the rest counts as lost.
+    /// Time without a message after which the missing ones count as lost.
     pub(crate) drain: f64,
 }
 
-/// What all agents must know of a run.
+/// The parameters of a FANOUT run, common to all agents.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Orders {
     pub(super) url: String,
@@ -40,7 +40,7 @@ pub(crate) struct Orders {
 }
 
 impl Orders {
-    /// As the conductor planned it.
+    /// The parameters of the conductor's plan.
     pub(crate) fn of(plan: &Plan, url: String, publish_url: String, seconds: Seconds) -> Self {
         Self {
             url,
@@ -56,59 +56,59 @@ impl Orders {
     }
 }
 
-/// The conductor's word to one agent, or to all.
+/// A command of the conductor to one agent or to all.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Order {
-    /// Who is there?
-    Call,
-    /// What time is it?
+    /// Report your presence.
+    Announce,
+    /// Report your clock.
     Ping { number: u32 },
-    /// Get ready.
+    /// Connect your share of a FANOUT run.
     Prepare {
         orders: Box<Orders>,
         assignment: Assignment,
-        /// What to add to each publisher's times to have them in the agent's.
+        /// For each publisher: the difference to add to its times to convert them to the agent's clock.
         clock_shift_ns: Vec<i64>,
     },
-    /// Begin at these times of the agent's own clock.
+    /// Start at these times of the agent's own clock.
     Go {
         begin: Nanoseconds,
         measure: Nanoseconds,
         end: Nanoseconds,
     },
-    /// Nothing more will come; so many were sent by each publisher, where that is known.
+    /// All messages were delivered or are lost; with the number sent by each publisher, if known.
     Finish { sent: Vec<Option<u32>> },
-    /// Take part in a scenario other than FANOUT, with so many of its clients, or watch the server.
-    TakePart {
-        part: Part,
+    /// Run a scenario other than FANOUT with this number of its clients, or monitor the server.
+    RunWorkload {
+        workload: Workload,
         endpoint: String,
         clients: usize,
         server: Option<u16>,
     },
-    /// All are at this gate: go on at this time of the agent's own clock.
+    /// All agents have reached the gate: continue at this time of the agent's own clock.
     Pass { at: Nanoseconds },
-    /// The user wants it to end: tell what there is.
+    /// The user interrupted the run: report the results so far.
     Stop,
-    /// It is over.
-    Leave,
-    /// Forget it.
+    /// The run is over: stop monitoring the server.
+    EndWorkload,
+    /// Abandon the run.
     Abort,
 }
 
-/// An order with its address.
+/// An order with its addressee.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Addressed {
-    /// The run; agents of an earlier one do not answer.
+pub(super) struct AddressedOrder {
+    /// The run; agents ignore orders of another one.
     pub(super) session: u64,
-    /// The agent; all of them where absent.
+    /// The agent; all of them if absent.
     pub(super) to: Option<String>,
     pub(super) order: Order,
 }
 
-/// What an agent received.
+/// What the subscribers of one agent received.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(super) struct Harvest {
+pub(super) struct ReceivedReport {
     pub(super) latencies: Buckets,
     pub(super) in_time: u64,
     pub(super) by_second: Vec<u64>,
@@ -119,58 +119,58 @@ pub(super) struct Harvest {
     pub(super) disconnected: Vec<String>,
 }
 
-/// An agent's word.
+/// A report of an agent to the conductor.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Word {
-    /// It is there.
+pub(super) enum AgentReport {
+    /// The agent is present.
     Present { machine: Box<Machine> },
-    /// Its clock when the question came and when the answer went.
+    /// Its clock when the order arrived and when this report was sent.
     Pong {
         number: u32,
         received: Nanoseconds,
         sent: Nanoseconds,
     },
-    /// Its connections stand.
+    /// All its connections are established.
     Ready,
-    /// It lives, and has received so many.
+    /// Messages received and missing so far.
     Progress { received: u64, missing: i64 },
-    /// Its publishers are done: sent by each, and how late.
+    /// Its publishers have finished: the number sent by each, and the schedule slippage.
     Sent {
         sent: Vec<u32>,
         slip: Buckets,
         unacknowledged: u64,
     },
-    /// Its part is over.
+    /// The result of its FANOUT share.
     Done {
-        harvest: Box<Harvest>,
+        report: Box<ReceivedReport>,
         generator: Box<ProcessRecord>,
         server: Option<Box<ProcessRecord>>,
     },
-    /// It has come to this gate, counted from 1, and waits for the others.
+    /// It has reached this gate, counted from 1, and waits for the others.
     Reached { gate: u32 },
-    /// It lives, and this is how far it is.
+    /// Its progress, from 0 to 1.
     Doing { done: f64, said: String },
-    /// What its clients measured.
+    /// The result of its clients.
     Result {
         outcome: Box<Outcome>,
         operations: Operations,
     },
-    /// What the server on its host used, and one look at it for each gate.
+    /// Resources used by the server on its host: in total, and one sample for each gate.
     Watched {
         server: Option<Box<ProcessRecord>>,
         looks: Vec<Usage>,
     },
-    /// It cannot go on.
+    /// It cannot continue.
     Failed { reason: String },
-    /// Left behind with the broker: it is gone.
+    /// The will that the broker publishes: the agent has disconnected.
     Gone,
 }
 
-/// A word with its author.
+/// A report with the name of its agent.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Signed {
+pub(super) struct SignedReport {
     pub(super) session: u64,
     pub(super) from: String,
-    pub(super) word: Word,
+    pub(super) report: AgentReport,
 }

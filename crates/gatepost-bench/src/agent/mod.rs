@@ -1,37 +1,34 @@
-//! Scenarios from several hosts: agents generate and watch, one conductor leads.
+//! Scenarios on several hosts: agents generate load and monitor servers, a conductor directs them.
 //!
 //! `gatepost bench agent --join mqtt://CONTROL` waits on each client or server host. The conductor
-//! (`gatepost bench fanout TARGET --join mqtt://CONTROL …`) gives each its share of the
-//! connections, or the server to watch, compares their clocks with its own, tells all when to
-//! begin, and puts their histograms and counts together. They speak through any MQTT broker; best
-//! one that is not under test.
+//! (`gatepost bench fanout TARGET --join mqtt://CONTROL …`) assigns each agent its share of the
+//! connections, or the server to monitor, compares the agents' clocks with its own, starts all of
+//! them at the same time, and merges their histograms and counts. They communicate through any
+//! MQTT broker, preferably one that is not under test.
 //!
-//! FANOUT's publishers and subscribers depend on each other, so it has a schedule and shares of its
-//! own (`fanout`, `session`, `gather`). Of every other scenario an agent runs the whole, with its
-//! share of the clients, and meets the others at gates between its phases (`spread`, `party`,
-//! `merge`).
+//! FANOUT's publishers and subscribers depend on each other, so it has its own schedule and shares
+//! (`conduct_fanout`, `fanout_worker`, `merge_fanout`). Of every other scenario, each agent runs a
+//! complete instance with its share of the clients, and waits for the other agents at the gates
+//! between its phases (`distributed`, `scenario_worker`, `merge`).
 //!
-//! Invariants: a one-way latency is shown only where the clocks' offset is known better than the
-//! latency itself. An agent that dies is named, its share is reported missing, and nothing is ever
-//! rescaled to hide it.
+//! Invariants: a one-way latency is shown only if the clock offset is known more precisely than
+//! the latency itself. An agent that fails is named in the report and its share is reported as
+//! missing; no figure is scaled up to hide the gap.
 
+mod agent_loop;
 mod clocks;
+mod conduct_fanout;
 mod conductor;
-mod fanout;
-mod gather;
+mod distributed;
+mod fanout_worker;
 mod link;
 mod merge;
+mod merge_fanout;
 mod message;
-mod part;
-mod party;
-mod session;
-mod shares;
-mod spread;
-mod worker;
+mod scenario_worker;
+mod workload;
 
-pub(crate) use fanout::conduct;
-pub(crate) use message::{Orders, Seconds};
-pub(crate) use part::Part;
-pub use shares::{HostArguments, Role, Share};
-pub(crate) use spread::Spread;
-pub use worker::{AgentArguments, run};
+pub use agent_loop::{AgentArguments, run};
+pub(crate) use conduct_fanout::conduct;
+pub(crate) use distributed::Distributed;
+pub(crate) use workload::Workload;

@@ -9,15 +9,15 @@ const HEAD_MAX_BYTES: usize = 64 * 1024;
 /// More header fields than any server sends.
 const FIELDS_MAX: usize = 64;
 
-/// How far a response has come.
+/// The parsing state of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Head,
-    /// So many bytes of the body are to come.
+    /// Remaining bytes of the body.
     Body(u64),
-    /// A line with the length of the next chunk is to come.
+    /// The line with the length of the next chunk is next.
     ChunkLength,
-    /// So many bytes of a chunk, its line end included, are to come.
+    /// Remaining bytes of a chunk, including its line end.
     Chunk(u64),
     /// The lines after the last chunk.
     Trailer,
@@ -38,9 +38,9 @@ pub struct ResponseReader {
 /// What a part of a response meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// So many bytes were taken; more are to come.
+    /// Consumed bytes; the response is not complete.
     More(usize),
-    /// The response is whole; so many bytes of this part belong to it.
+    /// The response is complete; consumed bytes that belong to it.
     Whole(usize),
     /// This is no HTTP.
     Malformed,
@@ -67,7 +67,7 @@ impl ResponseReader {
         self.phase == Phase::UntilClose
     }
 
-    /// Takes what it can of the bytes.
+    /// Consumes as many bytes as possible.
     pub fn read(&mut self, bytes: &[u8]) -> Part {
         let mut taken = 0;
         loop {
@@ -172,7 +172,7 @@ mod tests {
     const CHUNKED: &[u8] = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n\
         5;x=y\r\nhello\r\n1\r\n!\r\n0\r\nTrailer: x\r\n\r\n";
 
-    /// Reads in parts as the loop hands them: what was not taken comes again.
+    /// Feeds the reader in parts, as the loop does: bytes that were not consumed are passed again.
     fn read_split(text: &[u8], split: usize) -> (Part, ResponseReader) {
         let mut reader = ResponseReader::default();
         match reader.read(&text[..split]) {

@@ -30,13 +30,13 @@ const KEPT_BUFFER_BYTES: usize = 1024;
 /// Events taken from the kernel at once.
 const EVENTS_PER_WAIT: usize = 256;
 
-/// What one connection says and understands, without I/O.
+/// The protocol state of one connection, without I/O.
 /// `Shared` is what all conversations of a loop write to.
 pub trait Conversation<Shared> {
-    /// The connection stands.
+    /// The connection is established.
     fn connected(&mut self, shared: &mut Shared, outgoing: &mut Vec<u8>);
 
-    /// Bytes came, at the time `now`; gives how many were taken. The rest comes again, with more.
+    /// Bytes arrived at the time `now`; returns how many were consumed. The rest is passed again with the next bytes.
     fn received(
         &mut self,
         bytes: &[u8],
@@ -56,7 +56,7 @@ pub enum Received {
     Taken(usize),
     /// The conversation is at its end: close.
     Finished,
-    /// The server said what it must not: close.
+    /// The server violated the protocol: close the connection.
     Broken,
 }
 

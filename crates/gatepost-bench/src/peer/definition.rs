@@ -1,4 +1,4 @@
-//! What a definition file says.
+//! The definition file of a peer.
 
 use crate::error::BenchError;
 use serde::{Deserialize, Deserializer};
@@ -22,13 +22,13 @@ pub struct Definition {
     pub about: String,
     /// The program that must be installed.
     pub program: String,
-    /// How it can be had, said where it is missing.
+    /// How to install it, shown if it is missing.
     #[serde(default)]
     pub install: Option<String>,
     /// An environment variable that may name the program instead.
     #[serde(default)]
     pub program_variable: Option<String>,
-    /// Further programs that must be there; each name stands for its path.
+    /// Further required programs; each name is a placeholder for its path.
     #[serde(default)]
     pub programs: BTreeMap<String, OtherProgram>,
     /// Prints the version; the first line with a digit in it is kept.
@@ -91,7 +91,7 @@ pub struct OtherProgram {
 pub struct ReadyText {
     /// The log, within the folder.
     pub file: String,
-    /// What stands in it then.
+    /// The text in it.
     pub text: String,
 }
 

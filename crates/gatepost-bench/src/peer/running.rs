@@ -21,7 +21,7 @@ const STOP_SECONDS: u64 = 10;
 /// Between two looks at a server that is starting or ending.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
-/// Where in its folder a server's output goes.
+/// The file in the peer's folder for the server's output.
 const LOG: &str = "output.log";
 
 /// A started peer. Its folder and its processes go when it does.
@@ -229,7 +229,7 @@ impl Drop for Running {
     }
 }
 
-/// The version that a peer's program tells of itself, as far as it does.
+/// The version that a peer's program reports, if any.
 pub(crate) fn version(name: &str, definition: &Definition) -> Option<String> {
     let program = definition.find_program(name).ok()?;
     let words = definition.version.iter();
@@ -262,7 +262,7 @@ fn contains(text: &[u8], part: &[u8]) -> bool {
     text.windows(part.len()).any(|window| window == part)
 }
 
-/// The end of what a server printed, for its error.
+/// The end of a server's output, for its error message.
 fn tail(path: &Path) -> String {
     const LENGTH: u64 = 2_000;
     let read = || -> std::io::Result<String> {

@@ -1,10 +1,10 @@
 //! System calls of a running server, counted by the kernel (`perf_event_open`, the tracepoint
-//! `raw_syscalls:sys_enter`): exact, but not free. While anyone counts, every system call of the
-//! machine takes the kernel's slow way in, some 100 ns longer; so it is done only where asked for.
+//! `raw_syscalls:sys_enter`). The count is exact but not free: while it is enabled, every system
+//! call of the machine takes a slower path into the kernel and about 100 ns longer. Counting is
+//! therefore off unless the user requests it.
 //!
-//! It needs the trace file system mounted and the right to count (root, or
-//! `kernel.perf_event_paranoid` below 0); where either is missing there is no figure, never a
-//! guessed one.
+//! It requires a mounted trace file system and permission to count (root, or
+//! `kernel.perf_event_paranoid` below 0). Without either there is no figure, never an estimate.
 #![allow(unsafe_code)]
 
 use super::Watched;
@@ -14,7 +14,7 @@ use std::fs;
 use std::mem::size_of;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Where the kernel tells the tracepoint's number, by where the file system may be mounted.
+/// Files with the tracepoint's number, one for each usual mount point of the trace file system.
 const TRACEPOINTS: [&str; 2] = [
     "/sys/kernel/tracing/events/raw_syscalls/sys_enter/id",
     "/sys/kernel/debug/tracing/events/raw_syscalls/sys_enter/id",
@@ -42,17 +42,17 @@ struct Attributes {
     breakpoint_address: u64,
 }
 
-/// Whether the user asked for it.
-static ASKED_FOR: AtomicBool = AtomicBool::new(false);
+/// Whether the user requested it.
+static REQUESTED: AtomicBool = AtomicBool::new(false);
 
-/// From now on samplers count system calls too.
+/// Makes samplers count system calls from now on.
 pub fn count_system_calls() {
-    ASKED_FOR.store(true, Ordering::Relaxed);
+    REQUESTED.store(true, Ordering::Relaxed);
 }
 
-/// Whether they do.
-pub(super) fn are_asked_for() -> bool {
-    ASKED_FOR.load(Ordering::Relaxed)
+/// Whether samplers count system calls.
+pub(super) fn are_requested() -> bool {
+    REQUESTED.load(Ordering::Relaxed)
 }
 
 /// Counters of all threads of a server.
@@ -61,7 +61,7 @@ pub struct CallCounter {
 }
 
 impl CallCounter {
-    /// Begins to count; `None` where the kernel does not let us.
+    /// Starts counting; `None` if the kernel does not permit it.
     pub fn of(watched: &Watched) -> Option<Self> {
         Self::of_processes(&watched.processes())
     }
@@ -82,12 +82,12 @@ impl CallCounter {
         });
         let counters: Vec<OwnedFd> = threads
             .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-            .filter_map(|thread: i32| open(number, thread))
+            .filter_map(|thread: i32| open(TYPE_TRACEPOINT, number, thread))
             .collect();
         (!counters.is_empty()).then_some(Self { counters })
     }
 
-    /// How many calls there were so far.
+    /// The number of calls so far.
     pub fn count(&self) -> u64 {
         let count_of = |counter: &OwnedFd| {
             let mut value = [0; 8];
@@ -100,11 +100,12 @@ impl CallCounter {
     }
 }
 
-fn open(tracepoint: u64, thread: i32) -> Option<OwnedFd> {
+/// A counter of one event of a thread; `None` where the kernel does not permit it.
+fn open(kind: u32, event: u64, thread: i32) -> Option<OwnedFd> {
     let attributes = Attributes {
-        kind: TYPE_TRACEPOINT,
+        kind,
         size: size_of::<Attributes>() as u32,
-        config: tracepoint,
+        config: event,
         flags: FLAG_INHERIT,
         ..Attributes::default()
     };
@@ -132,17 +133,36 @@ fn open(tracepoint: u64, thread: i32) -> Option<OwnedFd> {
 mod tests {
     use super::*;
 
+    /// `PERF_TYPE_SOFTWARE`: events that the kernel counts without hardware and trace file system.
+    const TYPE_SOFTWARE: u32 = 1;
+    /// `PERF_COUNT_SW_CONTEXT_SWITCHES`.
+    const CONTEXT_SWITCHES: u64 = 3;
+    const THIS_THREAD: i32 = 0;
+
+    /// Whether a counter is to be expected: found out without [`CallCounter`].
+    fn may_count() -> bool {
+        let is_permitted = open(TYPE_SOFTWARE, CONTEXT_SWITCHES, THIS_THREAD).is_some();
+        is_permitted && TRACEPOINTS.iter().any(|path| fs::read(path).is_ok())
+    }
+
     #[test]
-    fn calls_are_counted_or_not_at_all() {
+    fn there_is_a_counter_exactly_where_the_kernel_permits_it() {
         const CALLS: u64 = 1_000;
-        let Some(counter) = CallCounter::of_self() else {
-            // Without the right to count there must be no figure.
-            return;
-        };
+        let counter = CallCounter::of_self();
+        assert_eq!(counter.is_some(), may_count());
+        let Some(counter) = counter else { return };
         let before = counter.count();
         for _ in 0..CALLS {
             std::hint::black_box(rustix::process::getppid());
         }
         assert!(counter.count() - before >= CALLS);
+    }
+
+    #[test]
+    fn a_process_that_is_gone_has_no_counter() {
+        let mut child = std::process::Command::new("true").spawn().expect("true");
+        let pid = child.id();
+        child.wait().expect("ended");
+        assert!(CallCounter::of(&Watched::Process(pid)).is_none());
     }
 }

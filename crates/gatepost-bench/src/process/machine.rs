@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The facts about the machine that stand beside every figure.
+/// The description of the machine that accompanies every figure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
     /// The processor's name.
@@ -44,7 +44,7 @@ impl Machine {
 pub struct Noise {
     /// Programs that wanted a processor, averaged by the kernel over the minute before.
     pub load_average: f64,
-    /// The slowest processor's frequency over the fastest's allowed; 1 where it is not told.
+    /// The frequency of the slowest processor relative to the fastest permitted; 1 if unknown.
     pub frequency_share: f64,
 }
 
@@ -75,7 +75,7 @@ fn frequency_share(processors: &Path) -> Option<f64> {
     shares.reduce(f64::min)
 }
 
-/// How busy the whole machine was over a time: what is neither ours nor the server's is noise.
+/// The load of the whole machine over a time; the part of neither generator nor server is noise.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Load {
     /// CPU seconds of all processors that were used by anyone.

@@ -24,7 +24,7 @@ impl Processors {
         Ok(sched_setaffinity(None, &self.set())?)
     }
 
-    /// Starts a program that is held to them; this thread stays where it was.
+    /// Starts a program pinned to them; the calling thread keeps its own processors.
     pub(crate) fn spawn_on(&self, command: &mut Command) -> io::Result<Child> {
         let own = sched_getaffinity(None)?;
         // A child begins where the thread that starts it may run.

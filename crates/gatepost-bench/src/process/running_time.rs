@@ -1,14 +1,14 @@
-//! How long a process has run, to the nanosecond, as the scheduler keeps its books.
+//! The CPU time of a process in nanoseconds, from the scheduler's accounting.
 //!
-//! `/proc` tells user and system time in ticks of 10 ms, which is a sixteenth of what a scan of
-//! a fifth of a second uses. A process's CPU clock (POSIX's `clock_getcpuclockid`) has all its
-//! threads, those that have ended too.
+//! `/proc` reports user and system time in ticks of 10 ms, a sixteenth of the time of a short scan.
+//! A process's CPU clock (POSIX's `clock_getcpuclockid`) includes all its threads, also those that
+//! have ended.
 #![allow(unsafe_code)]
 
 use std::mem::zeroed;
 
-/// Seconds that the threads of a process have run, those of its children not; `None` once it is
-/// gone, or where the kernel does not let us ask.
+/// CPU seconds of the threads of a process, without its children; `None` if it does not exist or
+/// the kernel does not permit the query.
 pub(super) fn running_seconds(pid: u32) -> Option<f64> {
     let pid = libc::pid_t::try_from(pid).ok()?;
     // SAFETY: both calls only write to the variable whose address they get, which is of the type

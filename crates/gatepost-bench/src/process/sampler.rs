@@ -1,6 +1,6 @@
-//! Looks at server and generator once a second while a scenario runs.
+//! Samples server and generator once per second while a scenario runs.
 
-use super::calls::are_asked_for;
+use super::calls::are_requested;
 use super::{CallCounter, Load, Noise, Traffic, Usage, Watched};
 use crate::clock::{self, Nanoseconds};
 use serde::{Deserialize, Serialize};
@@ -64,7 +64,7 @@ impl ProcessRecord {
 /// What a measurement cost, on all sides.
 #[derive(Debug, Clone, Default)]
 pub struct Costs {
-    /// The server's side, where it can be watched.
+    /// The server's costs, if it can be monitored.
     pub server: Option<ProcessRecord>,
     /// Ours.
     pub generator: ProcessRecord,
@@ -81,7 +81,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Begins; `server` is on this machine, where it is given.
+    /// Starts sampling; `server`, if given, is on this machine.
     pub fn start(server: Option<Watched>) -> Self {
         let (stop, stopped) = mpsc::channel();
         let noise = Noise::now();
@@ -112,7 +112,7 @@ impl Sampler {
 
     /// Takes a last look.
     pub fn finish(self) -> Costs {
-        // It may only be gone if it panicked, and then there is nothing to tell.
+        // The thread is gone only if it panicked, and then there are no costs.
         let _ = self.stop.send(());
         self.thread.join().unwrap_or_default()
     }
@@ -133,12 +133,12 @@ struct Watch {
 
 impl Watch {
     fn of_self() -> Self {
-        let calls = are_asked_for().then(CallCounter::of_self).flatten();
+        let calls = are_requested().then(CallCounter::of_self).flatten();
         Self::begin(None, calls)
     }
 
     fn of_server(server: Watched) -> Self {
-        let calls = are_asked_for().then(|| CallCounter::of(&server)).flatten();
+        let calls = are_requested().then(|| CallCounter::of(&server)).flatten();
         Self::begin(Some(server), calls)
     }
 
@@ -163,7 +163,7 @@ impl Watch {
     fn usage(&self) -> Option<Usage> {
         self.watched
             .as_ref()
-            .map_or_else(|| Some(Usage::of_self()), Usage::of)
+            .map_or_else(|| Some(Usage::of_self()), Watched::usage)
     }
 
     fn traffic(&self) -> Traffic {

@@ -1,14 +1,12 @@
-//! One look at a process and its descendants, from `/proc`.
+//! The resources used by a process and its descendants, from `/proc`.
 
-use super::Watched;
 use super::running_time::running_seconds;
-use super::watched::usage_of_group;
 use rustix::param::clock_ticks_per_second;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fs;
 
-/// What a process and its descendants have used up to now.
+/// Resources used by a process and its descendants so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
     /// CPU seconds in the program.
@@ -41,14 +39,6 @@ impl Usage {
             }
         }
         Some(total)
-    }
-
-    /// Of what is watched; `None` once it is gone.
-    pub fn of(watched: &Watched) -> Option<Self> {
-        match watched {
-            Watched::Process(pid) => Self::of_tree(*pid),
-            Watched::Group(folder) => usage_of_group(folder),
-        }
     }
 
     /// Of this process alone.
@@ -157,7 +147,7 @@ pub(super) fn tree_of(pid: u32) -> Vec<u32> {
 
 pub(super) fn of_process(pid: u32) -> Option<Usage> {
     let stat = stat_of(pid)?;
-    // Ticks tell how the time is shared between program and kernel, the clock how much it was.
+    // Ticks give the ratio of user to system time, the clock gives the total.
     let (user, system) = (stat.times.user, stat.times.system);
     let running = running_seconds(pid).unwrap_or(user + system);
     let user = if system > 0.0 {

@@ -1,7 +1,7 @@
-//! What is watched while a scenario runs: a process with its descendants, or a control group.
+//! The server that is monitored while a scenario runs: a process with its descendants, or a control
+//! group.
 
-use super::Usage;
-use super::usage::of_process;
+use super::usage::{Usage, of_process, tree_of};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -15,10 +15,18 @@ pub enum Watched {
 }
 
 impl Watched {
+    /// The resources used so far; `None` once it is gone.
+    pub fn usage(&self) -> Option<Usage> {
+        match self {
+            Self::Process(pid) => Usage::of_tree(*pid),
+            Self::Group(folder) => usage_of_group(folder),
+        }
+    }
+
     /// The processes that belong to it now.
     pub fn processes(&self) -> Vec<u32> {
         match self {
-            Self::Process(pid) => super::usage::tree_of(*pid),
+            Self::Process(pid) => tree_of(*pid),
             Self::Group(folder) => fs::read_to_string(folder.join("cgroup.procs"))
                 .unwrap_or_default()
                 .lines()
@@ -28,8 +36,8 @@ impl Watched {
     }
 }
 
-/// What a control group has used: CPU and memory as the kernel keeps its books for the group,
-/// switches as its processes have them now.
+/// The resources used by a control group: CPU and memory from the kernel's accounting of the group,
+/// context switches from its current processes.
 pub(super) fn usage_of_group(folder: &Path) -> Option<Usage> {
     let statistics = fs::read_to_string(folder.join("cpu.stat")).ok()?;
     let microseconds = |name: &str| {
@@ -61,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_group_s_books_are_read() {
+    fn a_group_s_accounting_is_read() {
         let folder = tempfile::tempdir().expect("a folder");
         let put = |name: &str, text: &str| {
             fs::write(folder.path().join(name), text).expect("written");
@@ -72,7 +80,7 @@ mod tests {
         );
         put("memory.current", "4096\n");
         put("cgroup.procs", &format!("{}\n", std::process::id()));
-        let usage = usage_of_group(folder.path()).expect("books");
+        let usage = usage_of_group(folder.path()).expect("accounting");
         assert!((usage.cpu_seconds() - 3.5).abs() < 1e-9);
         assert_eq!(usage.resident_bytes, 4096);
         assert!(usage.threads > 0);

@@ -1,6 +1,6 @@
 //! Server-sent events (WHATWG HTML § 9.2) over HTTP/1.1, in chunks or until the end.
 //!
-//! Only `data:` matters. What lies whole in one chunk is read where it is; only an event that
+//! Only `data:` matters. An event within one chunk is read in place; only an event that
 //! chunks cut in two is put together.
 
 use super::{Event, Stamp, Step};
@@ -16,7 +16,7 @@ const EVENT_MAX_BYTES: usize = 16 * 1024 * 1024;
 pub struct EventStream {
     streaming: bool,
     chunked: bool,
-    /// Bytes of the current chunk that are still to come.
+    /// Remaining bytes of the current chunk.
     left: u64,
     /// The beginning of an event that its chunk did not hold whole.
     carried: Vec<u8>,

@@ -51,17 +51,17 @@ pub enum Event<'a> {
     Streaming,
     /// One subscription is confirmed, or refused.
     Subscribed {
-        /// Whether it stands.
+        /// Whether it was granted.
         granted: bool,
     },
-    /// A publication; where it has an identifier, an acknowledgement is owed.
+    /// A publication; one with an identifier must be acknowledged.
     Publication {
         /// Its payload; of a text stream, from the stamp on.
         payload: &'a [u8],
         /// At QoS 1.
         packet_id: Option<PacketId>,
     },
-    /// A publication of ours was acknowledged.
+    /// A publication of this client was acknowledged.
     Acknowledged,
     /// It asks whether we live.
     Ping,
@@ -74,7 +74,7 @@ pub enum Event<'a> {
 pub enum Step<'a> {
     /// An event, and how many bytes were taken for it.
     Event(Event<'a>, usize),
-    /// More bytes are needed; so many are done with.
+    /// More bytes are needed; this many were consumed.
     More(usize),
 }
 

@@ -8,7 +8,7 @@ use gatepost_mqtt::{
     SubscriptionOptions, Version, decode_next,
 };
 
-/// Longer than any run, so that nobody need ping. 0 would mean never, but rumqttd refuses it.
+/// Longer than any run, so that no client needs to ping. 0 would disable it, but rumqttd refuses 0.
 const KEEP_ALIVE_SECONDS: u16 = u16::MAX;
 
 /// Larger packets than this are a mistake of the broker.

@@ -15,8 +15,8 @@ fn subject(topic: &str) -> String {
     topic.replace('/', ".")
 }
 
-/// The first PONG says that the login stood: `Ready` there and `Subscribed` later look the same
-/// on the wire, so the conversation tells them apart by what it waits for.
+/// The first PONG confirms the login. `Ready` and the later `Subscribed` look the same on the
+/// wire, so the conversation distinguishes them by its own state.
 pub(super) fn login(client_id: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(b"CONNECT {\"verbose\":false,\"pedantic\":false,\"name\":\"");
     out.extend_from_slice(client_id.as_bytes());

@@ -1,4 +1,4 @@
-//! What stands at the front of every payload: who sent it, its number, when it was due.
+//! The stamp at the front of every payload: its publisher, its number, and when it was due.
 //!
 //! In hexadecimal digits, because some ways of delivery carry text only.
 

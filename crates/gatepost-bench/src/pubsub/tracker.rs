@@ -29,9 +29,9 @@ impl Tally {
 /// missing: only gaps are remembered.
 #[derive(Debug, Clone, Default)]
 pub struct Tracker {
-    /// The number that should come next.
+    /// The next expected number.
     next: u32,
-    /// Numbers below `next` that have not come: from, to (exclusive), in order.
+    /// Numbers below `next` that have not arrived: from, to (exclusive), in order.
     gaps: Vec<(u32, u32)>,
     duplicates: u64,
     reordered: u64,
@@ -69,7 +69,7 @@ impl Tracker {
         -1
     }
 
-    /// The counts, once nothing more will come of `sent` messages.
+    /// The final counts of `sent` messages, after the last arrival.
     pub fn tally(&self, sent: u32) -> Tally {
         let in_gaps: u64 = self
             .gaps

@@ -1,7 +1,7 @@
 //! MQTT in WebSocket frames (RFC 6455; MQTT 5.0 § 6): as much as a generator needs.
 //!
-//! A packet may begin anywhere in a frame and end in a later one [MQTT-6.0.0-2]. What lies whole
-//! in one frame is read where it is; only a packet that frames cut in two is put together.
+//! A packet may begin anywhere in a frame and end in a later one [MQTT-6.0.0-2]. A packet
+//! within one frame is read in place; only a packet that spans several frames is reassembled.
 
 use super::{Event, Step, mqtt};
 use gatepost_mqtt::Version;
@@ -64,7 +64,7 @@ pub(super) fn pong(out: &mut Vec<u8>) {
 pub struct Frames {
     version: Version,
     upgraded: bool,
-    /// Bytes of the current frame's payload that are still to come.
+    /// Remaining bytes of the current frame's payload.
     left: u64,
     /// The beginning of a packet that its frame did not hold whole.
     carried: Vec<u8>,
@@ -119,7 +119,7 @@ impl Frames {
                         self.left -= length as u64;
                         return Ok(Step::Event(event, taken + length));
                     }
-                    // The rest of the frame is to come: it is looked at again then.
+                    // The frame is incomplete; it is examined again when more arrives.
                     Step::More(_) if (available as u64) < self.left => {
                         return Ok(Step::More(taken));
                     }

@@ -1,4 +1,4 @@
-//! `tables`: documents whose tables come from what was recorded.
+//! `tables`: documents with tables made from recorded results.
 //!
 //! Between `<!-- bench: SCENARIO … -->` and `<!-- bench end -->` stands a table; everything else
 //! is the author's. The marker's words choose the record and the figures:
@@ -69,7 +69,7 @@ fn renewed(text: &str, reports: &[Report]) -> Result<String, String> {
         whole.push_str(&block(&Marker::parse(marker)?, reports)?);
         whole.push('\n');
         rest = &rest[end..];
-        // The marker of the end stays where it was.
+        // The end marker is kept.
         whole.push_str(END);
         rest = &rest[END.len()..];
     }

@@ -9,7 +9,7 @@ const LEFT: f64 = 66.0;
 const RIGHT: f64 = 16.0;
 const TOP: f64 = 34.0;
 const BOTTOM: f64 = 44.0;
-/// About so many ticks on an axis.
+/// Approximate number of ticks on an axis.
 const TICKS: usize = 6;
 /// Colours that the page defines.
 pub(super) const COLOURS: usize = 6;

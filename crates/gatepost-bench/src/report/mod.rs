@@ -98,7 +98,7 @@ impl From<FloorOf> for FigureFloor {
 pub struct TargetReport {
     /// A peer's name or the target as given.
     pub name: String,
-    /// What its program says of itself.
+    /// The version that the program reports.
     pub version: Option<String>,
     /// The URL or command, with the words of a peer definition unreplaced.
     pub offer: String,

@@ -7,7 +7,7 @@ use crate::statistics::{Growth, growth};
 use crate::sweep::Point;
 use std::fmt::Write as _;
 
-/// Runs below which a comparison says little.
+/// With fewer runs, a comparison is not meaningful.
 const RUNS_ENOUGH: usize = 5;
 /// Points that a growth curve needs.
 const POINTS_MIN: usize = 3;

@@ -1,6 +1,6 @@
 //! `floor`: what the operations that every server is made of cost on this machine.
 //!
-//! No server can be cheaper than its system calls; a result beside these says how far it is.
+//! No server can be cheaper than its system calls; comparing a result with these shows the distance.
 
 use crate::clock;
 use crate::error::BenchError;
@@ -15,7 +15,7 @@ use std::net::{TcpListener, TcpStream};
 use std::process::Command;
 use std::thread;
 
-/// How often each is measured for its own sake, and for the sake of a report's other figures.
+/// Repetitions of each operation when measured alone, and as part of a report.
 const EFFORT: usize = 5;
 const EFFORT_QUICK: usize = 1;
 
@@ -123,7 +123,7 @@ fn loopback_one_thread(effort: usize) -> Result<f64, BenchError> {
     let (mut near, mut far) = pair()?;
     let mut message = [1_u8; 100];
     Ok(best(200 * effort, 20, || {
-        // The pair is ours and stands; a failure would show as an absurd figure.
+        // The pair is connected; a failure would show as an absurd figure.
         let _ = near.write_all(&message);
         let _ = far.read_exact(&mut message);
     }))

@@ -14,6 +14,7 @@ pub mod web;
 mod mail;
 mod page;
 mod tally;
+mod window;
 
 use crate::error::BenchError;
 use crate::outcome::{Headline, Outcome};
@@ -22,7 +23,7 @@ use crate::progress::Progress;
 use crate::target::Target;
 use std::path::Path;
 
-/// What can be run against one target, any number of times.
+/// A benchmark that can be run against one target any number of times.
 pub trait Scenario {
     /// As on the command line and in peer definitions.
     fn name(&self) -> &'static str;
@@ -30,7 +31,7 @@ pub trait Scenario {
     /// Its settings, for the stored result.
     fn settings(&self) -> serde_json::Value;
 
-    /// How often the original ran it, if that was told.
+    /// The number of runs of the original benchmark, if known.
     fn usual_runs(&self) -> usize {
         1
     }
@@ -57,7 +58,7 @@ pub trait Scenario {
     fn run(&self, target: &Target, progress: &Progress) -> Result<Outcome, BenchError>;
 }
 
-/// A figure, and the operations that a server cannot do it without.
+/// A figure, and the operations that a server cannot avoid for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FloorOf {
     /// The figure: a time in microseconds, or a rate per second.

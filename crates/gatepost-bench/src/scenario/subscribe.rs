@@ -95,7 +95,7 @@ impl Scenario for SubscribeBurst {
     }
 
     fn floors(&self) -> Vec<FloorOf> {
-        // A server that answers many at once may well lie below it.
+        // A server that answers many at once can be below it.
         vec![FloorOf::new(
             "server CPU per subscription",
             &["send of 100 bytes on loopback"],

@@ -1,21 +1,21 @@
-//! What came of requests over connections that stay: taken, refused, broken, and how long each took.
+//! Counts of requests over persistent connections: accepted, refused, broken, and their latencies.
 //!
-//! Only what is answered within the measurement counts; that a server answers at all is told by
-//! any answer, even one before it.
+//! Only responses within the measurement count. Whether the server responds at all is decided by
+//! any response, including those of the warm-up.
 
 use crate::clock::{self, Nanoseconds};
 use crate::latency::Latencies;
 use crate::outcome::Outcome;
 use crate::timeline::Timeline;
 
-/// How a scenario calls what it counts.
+/// The names of the counted items in a scenario.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Names {
     /// One, as latencies name it.
     pub(super) one: &'static str,
     /// Several.
     pub(super) several: &'static str,
-    /// What becomes of some.
+    /// Those that failed.
     pub(super) refused: &'static str,
 }
 
@@ -86,7 +86,7 @@ impl Tally {
         self.failure.take()
     }
 
-    /// For the progress line, so long after the measurement began.
+    /// The progress line, `span` after the measurement began.
     pub(super) fn describe(&self, span: Nanoseconds) -> String {
         let Names {
             several, refused, ..
@@ -98,7 +98,7 @@ impl Tally {
         )
     }
 
-    /// The figures of a measurement that took so long.
+    /// The figures of a measurement of this length.
     pub(super) fn report(&self, seconds: f64, outcome: &mut Outcome) {
         let Names {
             one,

@@ -1,4 +1,4 @@
-//! The interval in which the ratio of two means lies, by drawing the values again and again.
+//! The confidence interval of the ratio of two means, by resampling.
 
 use super::Sample;
 

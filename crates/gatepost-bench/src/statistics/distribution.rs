@@ -8,12 +8,12 @@ const ENOUGH: f64 = 1e-15;
 /// Halvings that leave nothing of an interval in double precision.
 const HALVINGS: usize = 200;
 
-/// The value below which a standard normal variable lies with this probability.
+/// The quantile of the standard normal distribution for this probability.
 pub fn normal_quantile(probability: f64) -> f64 {
     quantile(probability, normal_below)
 }
 
-/// The value below which Student's t of so many degrees of freedom lies with this probability.
+/// The quantile of Student's t distribution with these degrees of freedom for this probability.
 pub fn student_quantile(probability: f64, degrees: f64) -> f64 {
     quantile(probability, |t| student_below(t, degrees))
 }

@@ -1,6 +1,6 @@
 //! The statistics of comparisons: samples, distributions, tests.
 //!
-//! Sources of the formulas stand at each; the results are tested against SciPy's, stored as data.
+//! Each formula names its source; the results are tested against SciPy's, stored as data.
 
 mod bootstrap;
 mod change;

@@ -5,7 +5,7 @@
 //! off the beginning whose loss makes the mean of the rest surest: where d values are left out of
 //! n, it seeks the d that makes (sum of squared deviations) / (n - d)² smallest.
 
-/// Values are taken together in groups of so many, so that a single odd one does not decide.
+/// Values are averaged in groups of this size, so that a single outlier does not decide.
 const GROUP: usize = 5;
 /// Fewer groups than these say nothing.
 const GROUPS_MIN: usize = 6;
@@ -15,9 +15,9 @@ const SHARE_MIN: f64 = 0.05;
 /// What was found.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Steadiness {
-    /// There are too few values to tell.
+    /// There are too few values to decide.
     Unknown,
-    /// So many values at the beginning do not belong to the rest; 0 where it was steady at once.
+    /// This many values at the beginning differ from the rest; 0 if it was steady from the start.
     From(usize),
     /// Not even the second half is steady.
     Never,

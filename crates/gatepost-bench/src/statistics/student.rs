@@ -27,7 +27,7 @@ const LEVELS: [(f64, f64); 6] = [
 ];
 
 impl Confidence {
-    /// The level of so many percent, if ministat has it.
+    /// The level for this percentage, if ministat has it.
     pub fn of_percent(percent: f64) -> Option<Self> {
         let level = LEVELS
             .into_iter()
@@ -54,7 +54,7 @@ impl Confidence {
     }
 }
 
-/// What ministat says of two sets.
+/// ministat's result for two sets.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StudentTest {
     /// Second mean minus first.

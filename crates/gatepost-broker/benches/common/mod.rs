@@ -46,6 +46,7 @@ pub(crate) fn connect(broker: &Broker, client_id: &str, expiry: Duration) -> Att
     let options = ConnectOptions {
         client_id: Some(client_id.to_owned()),
         user: None,
+        authorization: None,
         kind: "bench",
         clean_start: false,
         expiry,
@@ -58,7 +59,7 @@ pub(crate) fn connect(broker: &Broker, client_id: &str, expiry: Duration) -> Att
         format: &Bare,
         sink: Arc::new(Nowhere),
     };
-    let connected = broker.connect(options, |_, _| {}).expect("a session");
+    let mut connected = broker.connect(options, |_, _| {}).expect("a session");
     connected.attachment.begin();
     connected.attachment
 }

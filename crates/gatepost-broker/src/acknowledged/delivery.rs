@@ -6,7 +6,7 @@ use std::sync::Arc;
 use gatepost_message::{Publication, Qos};
 use smallvec::SmallVec;
 
-use crate::keeping::{Standing, Stored};
+use crate::persistence::{CommitStatus, StoredMessage};
 
 /// Sequences after which packet identifiers come round.
 pub(super) const PACKET_IDS: u64 = u16::MAX as u64;
@@ -15,8 +15,8 @@ pub(super) const PACKET_IDS: u64 = u16::MAX as u64;
 pub(crate) struct Delivery {
     pub(crate) publication: Arc<Publication>,
     /// Where the publication is stored, for a session that outlives its connection.
-    pub(crate) stored: Option<Arc<Stored>>,
-    /// Its place in the session's order; given by [`Acknowledged::push`].
+    pub(crate) stored: Option<Arc<StoredMessage>>,
+    /// Its place in the session's order; given by `Acknowledged::push`.
     pub(crate) sequence: u64,
     pub(crate) qos: Qos,
     pub(crate) retain: bool,
@@ -34,10 +34,10 @@ impl Delivery {
             .unwrap_or(NonZeroU16::MIN)
     }
 
-    pub(crate) fn standing(&self) -> Standing {
+    pub(crate) fn commit_status(&self) -> CommitStatus {
         match &self.stored {
-            None => Standing::Committed,
-            Some(stored) => stored.standing(),
+            None => CommitStatus::Committed,
+            Some(stored) => stored.commit_status(),
         }
     }
 }

@@ -1,5 +1,5 @@
 //! The part of a session that QoS 1 and 2 need: what waits, what is in flight, which packet
-//! identifiers are in use (MQTT 5 § 4.3, § 4.4).
+//! identifiers are in use (MQTT 5 section 4.3, section 4.4).
 //!
 //! Each delivery has a sequence within its session, and its packet identifier follows from that.
 //! So a stored session need not write which identifier it used: after a restart the same delivery
@@ -11,20 +11,24 @@
 //! `waiting` are each sorted by sequence.
 
 mod delivery;
+mod received;
 mod steps;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroU16;
 
 use gatepost_message::Topic;
 use gatepost_store::SessionChange;
 
 use crate::counters::DropCause;
-use crate::keeping::Kept;
-use crate::trace::{Awaited, StepOutcome};
+use crate::persistence::PersistentSession;
+use crate::trace::{AcknowledgementSteps, StepOutcome};
+use crate::weight::content_bytes;
 use delivery::PACKET_IDS;
+use received::Received;
 
 pub(crate) use delivery::{Delivery, InFlight, Phase};
+pub use received::Receipt;
 pub use steps::StrayAcknowledgement;
 
 /// Topics that may be remembered beyond what waits, before they are looked through.
@@ -37,16 +41,19 @@ pub(crate) struct Acknowledged {
     pub(crate) waiting: VecDeque<Delivery>,
     waiting_bytes: usize,
     last_sequence: u64,
+    /// Deliveries up to this sequence were queued before the rights of the client were last known
+    /// to hold.
+    recheck_until: u64,
     /// The highest sequence that was ever sent.
     last_sent: u64,
     /// Identifiers of QoS 2 publications that this client sent and has not released.
-    pub(crate) received: HashSet<NonZeroU16>,
+    pub(crate) received: Received,
     /// The sequence of each topic's last delivery, where only the newest is wanted.
     newest: HashMap<Topic, u64>,
     /// Present where the session outlives its connection, and a store is there to outlive it in.
-    pub(crate) kept: Option<Box<Kept>>,
+    pub(crate) kept: Option<Box<PersistentSession>>,
     /// Traced deliveries that are not yet acknowledged.
-    pub(crate) awaited: Awaited,
+    pub(crate) awaited: AcknowledgementSteps,
 }
 
 impl Acknowledged {
@@ -75,7 +82,7 @@ impl Acknowledged {
     }
 
     pub(crate) fn push(&mut self, delivery: Delivery) {
-        self.waiting_bytes += delivery.publication.payload.len();
+        self.waiting_bytes += content_bytes(&delivery.publication);
         self.waiting.push_back(delivery);
     }
 
@@ -94,6 +101,17 @@ impl Acknowledged {
         self.push(delivery);
     }
 
+    /// Rights may have changed: what waits now must be asked about again.
+    pub(crate) const fn recheck(&mut self) {
+        self.recheck_until = self.last_sequence;
+    }
+
+    /// Whether the right to receive this delivery must be asked about again. One that may have
+    /// been sent before goes its way to the end \[MQTT-4.3.3-7\].
+    pub(crate) const fn must_recheck(&self, delivery: &Delivery) -> bool {
+        !delivery.dup && delivery.sequence <= self.recheck_until
+    }
+
     /// The next delivery in turn; it stays where it is.
     pub(crate) fn front(&self) -> Option<&Delivery> {
         self.waiting.front()
@@ -101,14 +119,14 @@ impl Acknowledged {
 
     fn pop(&mut self) -> Option<Delivery> {
         let delivery = self.waiting.pop_front()?;
-        self.waiting_bytes -= delivery.publication.payload.len();
+        self.waiting_bytes -= content_bytes(&delivery.publication);
         if self.waiting.is_empty() {
             self.waiting = VecDeque::new();
         }
         Some(delivery)
     }
 
-    /// Gives up the next delivery in turn; tells whether there was one.
+    /// Gives up the next delivery in turn; returns whether there was one.
     pub(crate) fn drop_front(&mut self, cause: DropCause) -> bool {
         let dropped = self.pop();
         if let Some(delivery) = &dropped {
@@ -140,7 +158,7 @@ impl Acknowledged {
             return false; // Sent already.
         }
         if let Some(delivery) = self.waiting.remove(at) {
-            self.waiting_bytes -= delivery.publication.payload.len();
+            self.waiting_bytes -= content_bytes(&delivery.publication);
             let outcome = StepOutcome::Dropped(DropCause::Superseded);
             self.awaited.settle(delivery.sequence, outcome);
             self.forget(&delivery);
@@ -208,13 +226,13 @@ impl Acknowledged {
         self.in_flight = released.into();
         for mut flight in again.into_iter().rev() {
             flight.delivery.dup = true;
-            self.waiting_bytes += flight.delivery.publication.payload.len();
+            self.waiting_bytes += content_bytes(&flight.delivery.publication);
             self.waiting.push_front(flight.delivery);
         }
     }
 
     /// Forgets everything: the session is over.
-    pub(crate) fn end(&mut self) -> Option<Box<Kept>> {
+    pub(crate) fn end(&mut self) -> Option<Box<PersistentSession>> {
         let mut kept = self.kept.take()?;
         kept.push(SessionChange::End {
             session: kept.number,

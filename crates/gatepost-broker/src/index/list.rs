@@ -1,4 +1,4 @@
-//! Who subscribes to one filter.
+//! The subscriptions of one filter.
 
 use crate::subscription::Subscription;
 

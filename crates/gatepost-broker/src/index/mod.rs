@@ -7,10 +7,10 @@
 //! changed, so publishing normally takes no lock here at all.
 //!
 //! Why not immutable snapshots, copied at each batch of changes: a snapshot of a flat level with
-//! 100,000 names costs milliseconds to copy, whoever asks; a short lock costs nanoseconds.
+//! 100,000 names costs milliseconds to copy; a short lock costs nanoseconds.
 //!
-//! Invariant: whoever changes the subscriptions of a topic bumps, *after* the change and before
-//! the subscriber is told, a generation that every publisher of that topic compares. A publisher
+//! Invariant: a change of a topic's subscriptions increments, *after* the change and before
+//! the subscriber is answered, a generation that every publisher of that topic compares. A publisher
 //! reads generations *before* it looks, so what it keeps is never newer than it believes.
 
 mod list;
@@ -27,6 +27,7 @@ use parking_lot::RwLock;
 use list::Subscriptions;
 use tree::{Node, split_level};
 
+use crate::filter::RequestedFilter;
 use crate::session::Session;
 use crate::subscription::{Group, Member, Subscription};
 
@@ -35,7 +36,7 @@ const SHARDS: usize = 256;
 const SHARD_SHIFT: u32 = 40;
 const BRANCHES: usize = 64;
 
-/// One filter without wildcards, and who subscribes to it.
+/// One filter without wildcards, and its subscriptions.
 ///
 /// Apart from the table, which holds only its address: a table that grows leaves its former self
 /// behind, and of so many tables none is given back to the system for long. What is left behind
@@ -71,7 +72,7 @@ pub(crate) struct Generations {
 
 /// Where the generations of one topic are; worked out once for each topic.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct TopicHash {
     hash: u64,
     branch: usize,
 }
@@ -117,23 +118,23 @@ impl Index {
         &self.shards[(hash >> SHARD_SHIFT) as usize % SHARDS]
     }
 
-    pub(crate) fn place(&self, topic: &str) -> Place {
-        Place {
+    pub(crate) fn topic_hash(&self, topic: &str) -> TopicHash {
+        TopicHash {
             hash: self.hash(topic),
             branch: self.branch(topic),
         }
     }
 
     #[inline]
-    pub(crate) fn generations(&self, place: Place) -> Generations {
+    pub(crate) fn generations(&self, hash: TopicHash) -> Generations {
         Generations {
-            exact: self.shard(place.hash).generation.load(Ordering::Acquire),
-            branch: self.branches[place.branch].load(Ordering::Acquire),
+            exact: self.shard(hash.hash).generation.load(Ordering::Acquire),
+            branch: self.branches[hash.branch].load(Ordering::Acquire),
             everywhere: self.everywhere.load(Ordering::Acquire),
         }
     }
 
-    /// Tells all publishers to look again: a session is reached in another way than before.
+    /// Invalidates all routes: a session is reached in another way than before.
     pub(crate) fn touch_everything(&self) {
         self.everywhere.fetch_add(1, Ordering::Release);
     }
@@ -148,7 +149,7 @@ impl Index {
         generation.fetch_add(1, Ordering::Release);
     }
 
-    /// Runs `change` on the list of `filter`, and tells the publishers whom it may concern. A
+    /// Runs `change` on the list of `filter`, and invalidates the routes that it may concern. A
     /// list that is left empty goes.
     fn change<T>(&self, filter: &TopicFilter, change: impl FnOnce(&mut Subscriptions) -> T) -> T {
         let text = filter.as_str();
@@ -275,7 +276,7 @@ impl Index {
         existed
     }
 
-    /// Removes the subscription of `filter` that `is_it` names; tells whether there was one.
+    /// Removes the subscription of `filter` that `is_it` names; returns whether there was one.
     pub(crate) fn remove(
         &self,
         filter: &TopicFilter,
@@ -288,10 +289,24 @@ impl Index {
         existed
     }
 
+    /// Removes the subscription of `session` to `text`, which may be a shared one; returns whether
+    /// there was one.
+    pub(crate) fn remove_session(&self, session: &Arc<Session>, text: &TopicFilter) -> bool {
+        let Ok(requested) = RequestedFilter::new(text.as_str()) else {
+            return false;
+        };
+        match &requested.share {
+            Some(share) => self.leave(&share.filter, &share.name, session),
+            None => self.remove(text, &|subscription| {
+                matches!(subscription, Subscription::Session(member) if member.is(session))
+            }),
+        }
+    }
+
     /// Visits every subscription that matches `topic`.
-    pub(crate) fn visit(&self, topic: &str, place: Place, visit: &mut dyn FnMut(&Subscription)) {
-        let table = self.shard(place.hash).table.read();
-        if let Some(entry) = Shard::find(&table, place.hash, topic) {
+    pub(crate) fn visit(&self, topic: &str, hash: TopicHash, visit: &mut dyn FnMut(&Subscription)) {
+        let table = self.shard(hash.hash).table.read();
+        if let Some(entry) = Shard::find(&table, hash.hash, topic) {
             entry.subscriptions.as_slice().iter().for_each(&mut *visit);
         }
         drop(table);

@@ -66,7 +66,7 @@ impl Node {
 
     /// Visits every subscription whose filter matches the topic of which `rest` is left.
     pub(super) fn visit(&self, rest: Option<&str>, visit: &mut dyn FnMut(&Subscription)) {
-        // "sport/#" matches "sport" too (§ 4.7.1.2).
+        // "sport/#" matches "sport" too (section 4.7.1.2).
         self.below.as_slice().iter().for_each(&mut *visit);
         let Some(rest) = rest else {
             self.here.as_slice().iter().for_each(visit);

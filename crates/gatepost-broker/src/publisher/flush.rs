@@ -10,7 +10,7 @@ use crate::counters::Counters;
 use crate::session::Session;
 
 impl Publisher {
-    /// Writes what was gathered to the sockets, once each. The ticket, where there is one, is
+    /// Writes what was collected to the sockets, once each. The ticket, where there is one, is
     /// for what must be durable before it is acknowledged.
     pub fn flush(&mut self) -> Option<Result<Ticket, StoreError>> {
         let began = self.begin_pace();
@@ -18,7 +18,7 @@ impl Publisher {
         self.close_run(true);
         self.let_held_go_on();
         for session in self.dirty.drain(..) {
-            session.flush(self.core.around());
+            session.flush(self.shared.view());
         }
         for reader in self.due.drain(..) {
             reader.flush();
@@ -26,7 +26,7 @@ impl Publisher {
         let messages = std::mem::take(&mut self.messages);
         let bytes = std::mem::take(&mut self.bytes);
         self.end_pace(began, messages, bytes);
-        let counters = &self.core.counters;
+        let counters = &self.shared.counters;
         Counters::add(&counters.messages_in, messages);
         Counters::add(&counters.bytes_in, bytes);
         Counters::add(&counters.deliveries, std::mem::take(&mut self.deliveries));
@@ -35,21 +35,25 @@ impl Publisher {
     }
 
     fn submit_changes(&mut self) -> Option<Result<Ticket, StoreError>> {
-        let changes = &mut self.gathering.changes;
-        let Some(store) = &self.core.store else {
+        let changes = &mut self.batch.changes;
+        let Some(store) = self.shared.store.as_ref().filter(|_| !changes.is_empty()) else {
             changes.clear();
+            self.batch.was_submitted(None);
             return None;
         };
-        if changes.is_empty() {
-            return None;
-        }
-        let ticket = store.submit_all(changes);
+        let ticket = store.submit_after(changes, self.last_ticket.as_ref());
         if ticket.is_err() {
-            // Nobody is told of success, so nothing of it is owed.
+            // No client gets a success for these changes, so none of them is owed.
             changes.clear();
         }
-        self.gathering.was_submitted(&ticket);
+        self.batch.was_submitted(Some(&ticket));
+        self.last_ticket = ticket.as_ref().ok().cloned();
         Some(ticket)
+    }
+
+    /// Ends the order of what was published so far and what follows: they have other senders.
+    pub(crate) fn forget_order(&mut self) {
+        self.last_ticket = None;
     }
 
     /// Sends what sessions held back until its rows were submitted.
@@ -57,14 +61,16 @@ impl Publisher {
         let address = |session: &Arc<Session>| Arc::as_ptr(session).cast::<()>() as usize;
         self.held.sort_unstable_by_key(address);
         self.held.dedup_by_key(|session| address(session));
+        let store = self.shared.store.as_ref();
         for session in self.held.drain(..) {
-            session.go_on(self.core.around(), &mut self.gathering.changes);
+            session.go_on(self.shared.view(), store);
         }
-        if let Some(store) = &self.core.store
-            && !self.gathering.changes.is_empty()
+        if let Some(store) = store
+            && !self.batch.changes.is_empty()
         {
-            // Removals only: refused, they are made at the next flush.
-            let _ = store.submit_all(&mut self.gathering.changes);
+            // Messages that nothing refers to; refused, they are removed at the next start.
+            let _ = store.submit_all(&mut self.batch.changes);
+            self.batch.changes.clear();
         }
     }
 
@@ -73,11 +79,11 @@ impl Publisher {
         !self.congested.is_empty()
     }
 
-    /// Waits until the subscribers that were too full have room again, or are given up.
+    /// Waits until the subscribers that were too full have room again, or are disconnected.
     pub fn poll_relief(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let core = &self.core;
+        let shared = &self.shared;
         self.congested
-            .retain(|session| session.await_room(context.waker(), core.around()));
+            .retain(|session| session.await_room(context.waker(), shared.view()));
         if self.congested.is_empty() {
             Poll::Ready(())
         } else {

@@ -1,6 +1,6 @@
 //! A publisher: one for each connection that publishes.
 //!
-//! It remembers for each topic where its publications go, and gathers. Publications that follow
+//! It remembers for each topic the route of its publications, and collects a batch. Publications that follow
 //! each other under one topic at QoS 0 form a *run*: for each wire format their frames are
 //! written once, into one buffer, and each subscriber gets that buffer with one `send`. Fan-out
 //! thus costs by subscriber and run, not by subscriber and message. The caller publishes all
@@ -21,15 +21,16 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 use gatepost_message::{Publication, Qos};
-use gatepost_store::Change;
+use gatepost_store::{Change, Ticket};
 
-use crate::core::Core;
-use crate::keeping::Gathering;
 use crate::limits::{Limit, Rate};
-use crate::reader::Queue;
-use crate::recent::TopicKey;
-use crate::retained::Kept;
+use crate::persistence::ChangeBatch;
+use crate::recent::{Remembered, Stale, TopicKey};
+use crate::retained::RetainOutcome;
+use crate::route::Route;
 use crate::session::Session;
+use crate::shared::Shared;
+use crate::stream_queue::StreamQueue;
 use crate::subscription::Target;
 use crate::trace::Trace;
 use run::Run;
@@ -39,16 +40,16 @@ pub use topics::{EnterError, TopicSlot};
 
 /// What became of a publication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Delivery {
+pub struct PublishOutcome {
     /// How many subscribers it goes to.
     pub receivers: usize,
-    /// Why it, or a part of what was asked, was not taken; whoever promises must tell.
-    pub refused: Option<Refused>,
+    /// Why it, or a part of what was asked, was not taken. An acknowledgement must carry this.
+    pub refused: Option<PublishRefusal>,
 }
 
 /// Why a publication was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum PublishRefusal {
     /// It was delivered, but there is no room to retain it.
     #[error("no room for another retained message")]
     Retain,
@@ -62,7 +63,7 @@ pub enum Refused {
 
 /// One connection's way into the broker.
 pub struct Publisher {
-    core: Arc<Core>,
+    shared: Arc<Shared>,
     session: Option<Arc<Session>>,
     slots: HashMap<TopicKey, TopicSlot>,
     known: Vec<Known>,
@@ -71,11 +72,14 @@ pub struct Publisher {
     run: Option<Run>,
     dirty: Vec<Arc<Session>>,
     /// Readers that are to be handed what was published.
-    due: Vec<Arc<Queue>>,
+    due: Vec<Arc<StreamQueue>>,
     congested: Vec<Arc<Session>>,
     /// Sessions that may be sent to once the changes are submitted.
     held: Vec<Arc<Session>>,
-    gathering: Gathering,
+    batch: ChangeBatch,
+    /// The commit of the last batch that had something to store: later ones may only be stored
+    /// after it, so that the order of publications survives a failure.
+    last_ticket: Option<Ticket>,
     /// Present where the settings bound it.
     rate: Option<Rate>,
     messages: u64,
@@ -85,16 +89,16 @@ pub struct Publisher {
     bytes_out: u64,
     /// Sessions whose queue had no room for the present publication.
     refusals: usize,
-    /// Somebody waits for an acknowledgement of what was gathered.
+    /// Whether a publication of this batch is to be acknowledged.
     is_awaited: bool,
     gathers_until: Option<Instant>,
 }
 
 impl Publisher {
-    pub(crate) fn new(core: Arc<Core>, session: Option<Arc<Session>>) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, session: Option<Arc<Session>>) -> Self {
         Self {
-            rate: Rate::new(core.settings.publishes_per_second_max),
-            core,
+            rate: Rate::new(shared.settings.publishes_per_second_max),
+            shared,
             session,
             slots: HashMap::new(),
             known: Vec::new(),
@@ -105,7 +109,8 @@ impl Publisher {
             due: Vec::new(),
             congested: Vec::new(),
             held: Vec::new(),
-            gathering: Gathering::default(),
+            batch: ChangeBatch::default(),
+            last_ticket: None,
             messages: 0,
             bytes: 0,
             deliveries: 0,
@@ -133,11 +138,11 @@ impl Publisher {
             .session
             .as_ref()
             .map_or("", |session| session.client_id());
-        self.core.reached(limit, client);
+        self.shared.reached(limit, client);
     }
 
     /// Publishes under a topic that need not be known yet.
-    pub fn publish(&mut self, publication: Publication) -> Delivery {
+    pub fn publish(&mut self, publication: Publication) -> PublishOutcome {
         let slot = match self.lookup(publication.topic.as_str()) {
             Some(slot) => slot,
             None => self.remember(publication.topic.clone()),
@@ -150,32 +155,34 @@ impl Publisher {
         &mut self,
         publication: Publication,
         trace: Option<Arc<Trace>>,
-    ) -> Delivery {
-        self.gathering.trace = trace;
+    ) -> PublishOutcome {
+        self.batch.trace = trace;
         let delivery = self.publish(publication);
-        self.gathering.trace = None;
+        self.batch.trace = None;
         delivery
     }
 
     /// Publishes under a known topic, which must be the publication's. Nothing is written to a
     /// socket before [`Publisher::flush`].
-    pub fn publish_at(&mut self, slot: TopicSlot, publication: Publication) -> Delivery {
-        if self.core.limits.is_out_of_memory() && publication.qos > Qos::AtMostOnce {
+    pub fn publish_at(&mut self, slot: TopicSlot, publication: Publication) -> PublishOutcome {
+        if self.shared.limits.is_out_of_memory() && publication.qos > Qos::AtMostOnce {
             self.reached(Limit::Memory);
-            return Delivery {
+            return PublishOutcome {
                 receivers: 0,
-                refused: Some(Refused::Memory),
+                refused: Some(PublishRefusal::Memory),
             };
         }
         let publication = Arc::new(publication);
-        let mut refused = self.account(slot, &publication).then_some(Refused::Retain);
+        let mut refused = self
+            .account(slot, &publication)
+            .then_some(PublishRefusal::Retain);
         self.refusals = 0;
-        let route = self.route(slot);
+        let route = self.remember_and_queue(slot, &publication);
         let receivers = route.receivers();
         if receivers > 0 {
-            // In a run nobody is told apart.
+            // Frames of a run are shared, so they cannot be traced one by one.
             let may_run = publication.qos == Qos::AtMostOnce && !publication.retain;
-            if may_run && self.gathering.trace.is_none() {
+            if may_run && self.batch.trace.is_none() {
                 self.add_to_run(&route, &publication);
             } else {
                 self.close_run(false);
@@ -189,21 +196,56 @@ impl Publisher {
                     self.deliver_to(&[Target::from(&member)], &publication);
                 }
             }
-            for reader in &route.readers {
-                if reader.push(&publication, self.gathering.trace.as_ref(), &self.core) {
-                    self.due.push(reader.clone());
-                }
-                // Whoever looks at the figures shall not move them.
-                self.deliveries += u64::from(!publication.topic.is_internal());
-            }
         }
         if self.refusals > 0 && self.refusals == receivers {
-            refused = Some(Refused::Queues);
+            refused = Some(PublishRefusal::Queues);
         }
-        Delivery { receivers, refused }
+        PublishOutcome { receivers, refused }
     }
 
-    /// Counts, remembers, keeps; tells whether keeping was refused.
+    /// Gives the publication its position, remembers it, and queues it for the topic's readers, in
+    /// that order (see `recent/mod.rs`). Returns the route that was current meanwhile.
+    fn remember_and_queue(
+        &mut self,
+        slot: TopicSlot,
+        publication: &Arc<Publication>,
+    ) -> Arc<Route> {
+        loop {
+            let route = self.route(slot);
+            let recent = &self.shared.recent;
+            let order = (!route.readers.is_empty()).then(|| recent.order());
+            let record = &self.known[slot.index()].record;
+            let pushed = recent.push(record, publication, || self.is_current(slot));
+            let position = match pushed {
+                Ok(position) => position,
+                Err(Stale::Route) => continue,
+                Err(Stale::Record) => {
+                    drop(order);
+                    self.renew_record(slot);
+                    continue;
+                }
+            };
+            if order.is_some() {
+                let remembered = Remembered {
+                    position,
+                    publication: publication.clone(),
+                };
+                for reader in &route.readers {
+                    let trace = self.batch.trace.as_ref();
+                    if reader.push(&remembered, trace, &self.shared.counters) {
+                        self.due.push(reader.clone());
+                    }
+                }
+                // Reading the server's own figures must not change them.
+                if !publication.topic.is_internal() {
+                    self.deliveries += route.readers.len() as u64;
+                }
+            }
+            return route;
+        }
+    }
+
+    /// Counts and retains; returns whether retaining was refused.
     fn account(&mut self, slot: TopicSlot, publication: &Arc<Publication>) -> bool {
         let known = &self.known[slot.index()];
         let length = publication.payload.len() as u64;
@@ -215,38 +257,38 @@ impl Publisher {
         }
         known.record.messages.fetch_add(1, Ordering::Relaxed);
         known.record.bytes.fetch_add(length, Ordering::Relaxed);
-        self.core.recent.push(&known.record, publication);
         self.is_awaited |= publication.qos > Qos::AtMostOnce;
-        if publication.qos > Qos::AtMostOnce && !is_ours && self.core.keeps_history() {
-            self.gathering
+        if publication.qos > Qos::AtMostOnce && !is_ours && self.shared.keeps_history() {
+            self.batch
                 .changes
                 .push(Change::History(publication.clone()));
         }
         if publication.qos == Qos::ExactlyOnce
-            && let Some((session, packet_id)) = self.core.claims.take(publication.id)
+            && let Some((session, packet_id)) = self.shared.receipts.take(publication.id)
         {
-            session.receive(packet_id, &mut self.gathering.changes);
+            session.receive(packet_id, &mut self.batch);
         }
         if !publication.retain {
             return false;
         }
-        let may_keep = !self.core.limits.is_out_of_memory() || publication.payload.is_empty();
+        let may_keep = !self.shared.limits.is_out_of_memory() || publication.payload.is_empty();
         let kept = if may_keep {
-            self.core.retained.keep(publication)
+            let is_stored = !is_ours && self.shared.store.is_some();
+            let commit = is_stored.then(|| self.batch.commit());
+            self.shared.retained.keep(publication, commit)
         } else {
-            Kept::Nothing
+            RetainOutcome::Nothing
         };
         match kept {
-            Kept::Stored if !is_ours => self
-                .gathering
-                .changes
-                .push(Change::Retain(publication.clone())),
-            Kept::Cleared if !is_ours => {
-                self.gathering
+            RetainOutcome::Stored if !is_ours => {
+                self.batch.changes.push(Change::Retain(publication.clone()));
+            }
+            RetainOutcome::Cleared if !is_ours => {
+                self.batch
                     .changes
                     .push(Change::Unretain(publication.topic.clone()));
             }
-            Kept::Nothing if !publication.payload.is_empty() => {
+            RetainOutcome::Nothing if !publication.payload.is_empty() => {
                 self.reached(Limit::Retained);
                 return true;
             }
@@ -260,12 +302,12 @@ impl Publisher {
     /// [`Publisher::flush`].
     pub fn note_received(&mut self, packet_id: NonZeroU16) {
         if let Some(session) = &self.session {
-            session.receive(packet_id, &mut self.gathering.changes);
+            session.receive(packet_id, &mut self.batch);
         }
     }
 
     /// Changes that are to be durable together with what is published.
     pub(crate) fn take_along(&mut self, changes: Vec<Change>) {
-        self.gathering.changes.extend(changes);
+        self.batch.changes.extend(changes);
     }
 }

@@ -4,17 +4,17 @@
 //! As long as each read brings one publication, each leaves at once. A publisher whose reads bring
 //! several publishes faster than its subscribers can be sent one at a time; read again at once, it
 //! would have the workers busy with sends that carry two or three, while what the sends cost is
-//! taken from those who receive, and queues grow on both sides. It is left to gather instead for a
+//! taken from receiving, and queues grow on both sides. Its next read is delayed instead for a
 //! few times as long as the flush took: the sends get fewer, and carry more.
 //!
-//! Nobody waits longer for it than `broker.gather_max`, and nobody who waits for an acknowledgement
-//! waits at all: who may have only so much under way is slow enough.
+//! The delay is at most `broker.gather_max`, and there is none while a publication is to be
+//! acknowledged: the quota of unacknowledged publications bounds such a publisher already.
 
 use std::time::{Duration, Instant};
 
 use super::Publisher;
 
-/// How many times as long as a flush it is left to gather, the flush included.
+/// The delay as a multiple of the duration of a flush, the flush included.
 const GATHER_FACTOR: u32 = 6;
 /// What a timer cannot tell apart from nothing.
 const GATHER_MIN: Duration = Duration::from_millis(1);
@@ -39,14 +39,14 @@ fn gathering(
 
 impl Publisher {
     /// When the flush that follows began, where it matters how long it takes: a batch that cannot
-    /// gather is not worth two readings of the clock.
+    /// be delayed is not worth two readings of the clock.
     pub(super) fn begin_pace(&self) -> Option<Instant> {
         (self.messages > 1 && !self.is_awaited).then(Instant::now)
     }
 
     /// At the end of a flush that began then, of so many publications and payload bytes.
     pub(super) fn end_pace(&mut self, began: Option<Instant>, messages: u64, bytes: u64) {
-        let most = self.core.settings.gather_max.duration();
+        let most = self.shared.settings.gather_max.duration();
         let is_awaited = std::mem::take(&mut self.is_awaited);
         self.gathers_until = began.and_then(|began| {
             let due = gathering(is_awaited, messages, bytes, began.elapsed(), most)?;
@@ -54,7 +54,7 @@ impl Publisher {
         });
     }
 
-    /// Until when the publisher should be left to gather what it publishes, as the last flush
+    /// When the publisher should be read again, so that batches become larger, as the last flush
     /// found; `None` where it should be read at once.
     pub const fn gathers_until(&self) -> Option<Instant> {
         self.gathers_until

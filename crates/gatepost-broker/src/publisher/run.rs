@@ -8,7 +8,7 @@ use gatepost_message::Publication;
 use super::Publisher;
 use crate::encoder::FrameOptions;
 use crate::route::Route;
-use crate::session::{Batch, Pressure, Session, expiry_left};
+use crate::session::{DeliveryOutcome, Session, SharedFrames, expiry_left};
 use crate::subscription::Target;
 
 /// A run is written out at this length, so that buffers stay in the cache.
@@ -47,7 +47,7 @@ impl Publisher {
             ..FrameOptions::default()
         };
         for (class, buffer) in route.classes.iter().zip(&mut run.buffers) {
-            // What no frame can hold, nobody can be sent.
+            // A publication that no frame can hold is sent to no subscriber.
             let _ = class.format.encode(publication, &options, buffer);
         }
     }
@@ -57,28 +57,28 @@ impl Publisher {
         let Some(run) = self.run.take() else {
             return;
         };
-        let core = self.core.clone();
+        let shared = self.shared.clone();
         let (mut deliveries, mut bytes_out) = (0, 0);
         for (class, buffer) in run.route.classes.iter().zip(run.buffers) {
-            let batch = Batch {
+            let frames = SharedFrames {
                 bytes: buffer.freeze(),
                 messages: run.messages,
                 format: class.format,
             };
             let mut delivered = 0;
             for target in &class.targets {
-                if target.no_local && self.is_own(&target.session) {
+                if target.options.no_local && self.is_own(&target.session) {
                     continue; // [MQTT-3.8.3-3]
                 }
                 let pressure =
                     target
                         .session
-                        .deliver_batch(&batch, send, core.around(), &mut delivered);
+                        .deliver_batch(&frames, send, shared.view(), &mut delivered);
                 self.note(&target.session, pressure);
             }
             let runs = delivered / u64::from(run.messages.max(1));
             deliveries += delivered;
-            bytes_out += runs * batch.bytes.len() as u64;
+            bytes_out += runs * frames.bytes.len() as u64;
         }
         if !run.is_ours {
             self.deliveries += deliveries;
@@ -93,33 +93,33 @@ impl Publisher {
     }
 
     pub(super) fn deliver_to(&mut self, targets: &[Target], publication: &Arc<Publication>) {
-        let core = self.core.clone();
+        let shared = self.shared.clone();
         for target in targets {
-            if target.no_local && self.is_own(&target.session) {
+            if target.options.no_local && self.is_own(&target.session) {
                 continue; // [MQTT-3.8.3-3]
             }
-            let retain = publication.retain && target.retain_as_published;
+            let retain = publication.retain && target.options.retain_as_published;
             let pressure = target.session.deliver(
                 publication,
-                target,
+                &target.options,
                 retain,
-                &mut self.gathering,
-                core.around(),
+                &mut self.batch,
+                shared.view(),
             );
             self.note(&target.session, pressure);
         }
     }
 
-    fn note(&mut self, session: &Arc<Session>, pressure: Pressure) {
+    fn note(&mut self, session: &Arc<Session>, pressure: DeliveryOutcome) {
         match pressure {
-            Pressure::None => {}
-            Pressure::Dirty => self.dirty.push(session.clone()),
-            Pressure::Held => self.held.push(session.clone()),
-            Pressure::Refused => self.refusals += 1,
-            Pressure::Filling | Pressure::Congested => {
+            DeliveryOutcome::None => {}
+            DeliveryOutcome::Dirty => self.dirty.push(session.clone()),
+            DeliveryOutcome::Held => self.held.push(session.clone()),
+            DeliveryOutcome::Refused => self.refusals += 1,
+            DeliveryOutcome::Filling | DeliveryOutcome::Congested => {
                 // It may be held as well; going on flushes too.
                 self.held.push(session.clone());
-                if pressure == Pressure::Filling && self.must_go_on_reading(session) {
+                if pressure == DeliveryOutcome::Filling && self.must_go_on_reading(session) {
                     return;
                 }
                 if !self

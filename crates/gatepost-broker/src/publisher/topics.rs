@@ -5,7 +5,7 @@ use std::sync::Arc;
 use gatepost_message::{Topic, TopicError};
 
 use super::Publisher;
-use crate::index::{Generations, Place};
+use crate::index::{Generations, TopicHash};
 use crate::limits::Limit;
 use crate::recent::{Record, TopicKey};
 use crate::route::Route;
@@ -26,7 +26,7 @@ impl TopicSlot {
 pub(super) struct Known {
     pub(super) topic: Topic,
     pub(super) record: Arc<Record>,
-    place: Place,
+    hash: TopicHash,
     generations: Generations,
     route: Arc<Route>,
 }
@@ -58,7 +58,7 @@ impl Publisher {
         if let Some(slot) = self.lookup(name) {
             return Ok(slot);
         }
-        if !self.core.is_within_limits(name) {
+        if !self.shared.is_within_limits(name) {
             self.reached(Limit::Topic);
             return Err(EnterError::BeyondLimits);
         }
@@ -83,13 +83,13 @@ impl Publisher {
             self.epoch += 1;
         }
         let slot = TopicSlot(self.known.len());
-        let place = self.core.index.place(topic.as_str());
-        let generations = self.core.index.generations(place);
-        let route = Route::find(&self.core.index, topic.as_str(), place);
+        let hash = self.shared.index.topic_hash(topic.as_str());
+        let generations = self.shared.index.generations(hash);
+        let route = Route::find(&self.shared.index, topic.as_str(), hash);
         self.slots.insert(TopicKey(topic.clone()), slot);
         self.known.push(Known {
-            record: self.core.recent.record(&topic),
-            place,
+            record: self.shared.recent.record(&topic),
+            hash,
             generations,
             route: Arc::new(route),
             topic,
@@ -108,12 +108,24 @@ impl Publisher {
         &self.known[slot.0].topic
     }
 
+    /// Whether the route that is known of the topic is the one that it has.
+    pub(super) fn is_current(&self, slot: TopicSlot) -> bool {
+        let known = &self.known[slot.0];
+        self.shared.index.generations(known.hash) == known.generations
+    }
+
+    /// Looks the topic's record up again, which was evicted.
+    pub(super) fn renew_record(&mut self, slot: TopicSlot) {
+        let known = &mut self.known[slot.0];
+        known.record = self.shared.recent.record(&known.topic);
+    }
+
     /// Where the topic's publications go; looked up again only if something changed.
     pub(super) fn route(&mut self, slot: TopicSlot) -> Arc<Route> {
         let known = &mut self.known[slot.0];
-        let generations = self.core.index.generations(known.place);
+        let generations = self.shared.index.generations(known.hash);
         if generations != known.generations {
-            let route = Route::find(&self.core.index, known.topic.as_str(), known.place);
+            let route = Route::find(&self.shared.index, known.topic.as_str(), known.hash);
             known.route = Arc::new(route);
             known.generations = generations;
         }

@@ -7,13 +7,14 @@ use gatepost_message::{Publication, Qos};
 
 use std::sync::atomic::Ordering;
 
-use super::{Batch, Ended, Pressure, Session, State, Surroundings};
+use super::write::is_congested;
+use super::{BrokerView, DeliveryOutcome, DisconnectCause, Session, SharedFrames, State};
 use crate::counters::{Counters, DropCause};
 use crate::encoder::FrameOptions;
-use crate::keeping::Gathering;
+use crate::filter::DeliveryOptions;
 use crate::newest::Latest;
+use crate::persistence::ChangeBatch;
 use crate::settings::SlowSubscriber;
-use crate::subscription::Target;
 use crate::trace::StepOutcome;
 
 /// What publishers that cannot be slowed (they have read ahead, or are of this process) may bring
@@ -27,51 +28,55 @@ impl Session {
     /// Delivers QoS 0 frames that others share; writes them at once if `send`.
     pub(crate) fn deliver_batch(
         &self,
-        batch: &Batch,
+        frames: &SharedFrames,
         send: bool,
-        around: Surroundings<'_>,
+        broker: BrokerView<'_>,
         delivered: &mut u64,
-    ) -> Pressure {
+    ) -> DeliveryOutcome {
         let mut guard = self.state.lock();
         let state = &mut *guard;
         let Some(link) = &state.link else {
-            return Pressure::None; // QoS 0 is for those who are there.
+            return DeliveryOutcome::None; // QoS 0 is for those who are there.
         };
-        if link.format.name() != batch.format.name() {
+        if link.format.name() != frames.format.name() {
             // Returned in another version since the route was found.
-            self.count_drop(around, DropCause::ConnectionLost, u64::from(batch.messages));
-            return Pressure::None;
+            self.count_drop(
+                broker,
+                DropCause::ConnectionLost,
+                u64::from(frames.messages),
+            );
+            return DeliveryOutcome::None;
         }
-        if !self.make_room(state, batch.bytes.len(), batch.messages, around) {
-            return Pressure::None;
+        if !self.make_room(state, frames.bytes.len(), frames.messages, broker) {
+            return DeliveryOutcome::None;
         }
-        *delivered += u64::from(batch.messages);
-        Counters::add(&self.delivered, u64::from(batch.messages));
+        *delivered += u64::from(frames.messages);
+        Counters::add(&self.delivered, u64::from(frames.messages));
         if send && !state.blocked {
             let Some(link) = &state.link else {
-                return Pressure::None;
+                return DeliveryOutcome::None;
             };
             let sent = state
                 .outbox
-                .send_shared(&batch.bytes, batch.messages, &*link.sink);
+                .send_shared(&frames.bytes, frames.messages, &*link.sink);
             state.dirty = false;
-            self.after_write(state, sent, around);
+            self.after_write(state, sent, broker);
         } else {
-            state.outbox.append_shared(&batch.bytes, batch.messages);
+            state.outbox.append_shared(&frames.bytes, frames.messages);
         }
-        self.pressure(state, around)
+        self.pressure(state, broker)
     }
 
-    /// Applies the policy for a full outbox; tells whether the bytes may be appended.
+    /// Applies the policy for a full outbox; returns whether the bytes may be appended.
     fn make_room(
         &self,
         state: &mut State,
         bytes: usize,
         messages: u32,
-        around: Surroundings<'_>,
+        broker: BrokerView<'_>,
     ) -> bool {
-        let bytes_max = around.settings.outbox_max.as_usize();
-        let messages_max = around.settings.outbox_messages_max;
+        let bytes_max = broker.settings.outbox_max.as_usize();
+        let messages_max = broker.settings.outbox_messages_max;
         let has_room = |state: &State, factor: usize| {
             let bytes_fit = state.outbox.bytes() + bytes <= bytes_max.saturating_mul(factor);
             let messages_fit = state.outbox.messages() < messages_max.saturating_mul(factor);
@@ -81,16 +86,16 @@ impl Session {
             return true;
         }
         match state.policy {
-            // Publishers stop after what they have read; this is for those who cannot stop.
+            // Publishers stop after what they have read; this is for publishers that cannot stop.
             SlowSubscriber::SlowPublisher => {
-                if has_room(state, UNSLOWED_FACTOR) {
+                if !state.is_given_up && has_room(state, UNSLOWED_FACTOR) {
                     return true;
                 }
-                self.count_drop(around, DropCause::OutboxFull, u64::from(messages));
+                self.count_drop(broker, DropCause::OutboxFull, u64::from(messages));
                 false
             }
             SlowSubscriber::DropNewest | SlowSubscriber::NewestOnly => {
-                self.count_drop(around, DropCause::OutboxFull, u64::from(messages));
+                self.count_drop(broker, DropCause::OutboxFull, u64::from(messages));
                 false
             }
             SlowSubscriber::DropOldest => {
@@ -105,18 +110,18 @@ impl Session {
                     let outcome = StepOutcome::Dropped(DropCause::OutboxFull);
                     traced.settle_range(oldest, oldest + dropped, outcome);
                 }
-                self.count_drop(around, DropCause::OutboxFull, dropped);
+                self.count_drop(broker, DropCause::OutboxFull, dropped);
                 true
             }
             SlowSubscriber::Disconnect => {
-                self.end_locked(state, Ended::TooSlow);
+                self.end_locked(state, DisconnectCause::TooSlow);
                 false
             }
         }
     }
 
-    fn pressure(&self, state: &mut State, around: Surroundings<'_>) -> Pressure {
-        let settings = around.settings;
+    fn pressure(&self, state: &mut State, broker: BrokerView<'_>) -> DeliveryOutcome {
+        let settings = broker.settings;
         let outbox_is_full = state.outbox.bytes() > settings.outbox_max.as_usize()
             || state.outbox.messages() > settings.outbox_messages_max;
         let queue_is_filling = state.link.is_some()
@@ -124,68 +129,77 @@ impl Session {
                 .acknowledged
                 .as_ref()
                 .is_some_and(|queue| queue.waiting.len() > settings.queue_messages_max / 2);
-        let slows = state.policy == SlowSubscriber::SlowPublisher;
+        if state.is_given_up && !is_congested(state, broker) {
+            state.is_given_up = false;
+        }
+        let slows = state.policy == SlowSubscriber::SlowPublisher && !state.is_given_up;
         if slows && (outbox_is_full || queue_is_filling) {
             state.congested_since.get_or_insert_with(Instant::now);
             self.congested.store(true, Ordering::Relaxed);
             state.dirty = true;
             return if outbox_is_full {
-                Pressure::Congested
+                DeliveryOutcome::Congested
             } else {
-                Pressure::Filling
+                DeliveryOutcome::Filling
             };
         }
         if state.blocked || state.dirty || state.outbox.is_empty() {
-            return Pressure::None;
+            return DeliveryOutcome::None;
         }
         state.dirty = true;
-        Pressure::Dirty
+        DeliveryOutcome::Dirty
     }
 
     /// Delivers one publication in a frame of this session's own. What must be stored for it
-    /// goes to `gathering`, and then nothing is sent before that is submitted.
+    /// goes to `batch`, and then nothing is sent before that is submitted.
     pub(crate) fn deliver(
         &self,
         publication: &Arc<Publication>,
-        target: &Target,
+        options: &DeliveryOptions,
         retain: bool,
-        gathering: &mut Gathering,
-        around: Surroundings<'_>,
-    ) -> Pressure {
+        batch: &mut ChangeBatch,
+        broker: BrokerView<'_>,
+    ) -> DeliveryOutcome {
         let mut guard = self.state.lock();
         let state = &mut *guard;
         if state.has_ended {
-            return Pressure::None;
+            return DeliveryOutcome::None;
         }
-        if publication.qos.min(target.qos) == Qos::AtMostOnce {
+        if publication.qos.min(options.qos) == Qos::AtMostOnce {
             let note = |outcome| {
-                let trace = gathering.trace.as_ref()?;
-                trace.at_session(self, publication, Qos::AtMostOnce, outcome)
+                let trace = batch.trace.as_ref()?;
+                trace.at_session(
+                    &self.client_id,
+                    &self.kind,
+                    publication,
+                    Qos::AtMostOnce,
+                    outcome,
+                )
             };
             if state.link.is_none() {
                 note(StepOutcome::Away);
-                return Pressure::None;
+                return DeliveryOutcome::None;
             }
-            if self.put_newest(state, publication, target, retain, around) {
+            if self.put_newest(state, publication, options, retain, broker) {
                 note(StepOutcome::Waiting);
-                return Pressure::None;
+                return DeliveryOutcome::None;
             }
-            if !self.make_room(state, publication.payload.len(), 1, around) {
+            if !self.make_room(state, publication.payload.len(), 1, broker) {
                 let is_given_up = state.policy == SlowSubscriber::Disconnect;
                 note(StepOutcome::Dropped(if is_given_up {
                     DropCause::Stalled
                 } else {
                     DropCause::OutboxFull
                 }));
-                return Pressure::None;
+                return DeliveryOutcome::None;
             }
-            let options = FrameOptions {
+            let frame = FrameOptions {
                 retain,
-                identifiers: &target.identifiers,
+                identifiers: &options.identifiers,
                 expiry_seconds: expiry_left(publication),
                 ..FrameOptions::default()
             };
-            if !self.encode(state, publication, &options, around) {
+            if !self.encode(state, publication, &frame, broker) {
                 note(StepOutcome::Dropped(DropCause::TooLarge));
             } else if let Some(step) = note(StepOutcome::Sent) {
                 let number = self.delivered.load(Ordering::Relaxed);
@@ -193,30 +207,30 @@ impl Session {
                 traced.add(number, Some(step));
             }
         } else {
-            let is_taken = self.enqueue(state, publication, target, retain, gathering, around);
+            let is_taken = self.enqueue(state, publication, options, retain, batch, broker);
             if is_taken && state.is_kept() {
-                return match self.pressure(state, around) {
-                    Pressure::None | Pressure::Dirty => Pressure::Held,
+                return match self.pressure(state, broker) {
+                    DeliveryOutcome::None | DeliveryOutcome::Dirty => DeliveryOutcome::Held,
                     pressure => pressure,
                 };
             }
-            self.pump(state, around);
+            self.pump(state, broker);
             if !is_taken {
-                return Pressure::Refused;
+                return DeliveryOutcome::Refused;
             }
         }
-        self.pressure(state, around)
+        self.pressure(state, broker)
     }
 
-    /// Lets a QoS 0 delivery wait behind a full outbox in place of its topic's last one, if that
-    /// is the policy; tells whether it waits there.
+    /// Queues a QoS 0 delivery behind a full outbox in place of its topic's last one, if that is
+    /// the policy; returns whether it is queued.
     fn put_newest(
         &self,
         state: &mut State,
         publication: &Arc<Publication>,
-        target: &Target,
+        options: &DeliveryOptions,
         retain: bool,
-        around: Surroundings<'_>,
+        broker: BrokerView<'_>,
     ) -> bool {
         let has_room = !state.blocked && state.outbox.bytes() < NEWEST_OUTBOX_BYTES;
         let is_first = state.newest.as_ref().is_none_or(|newest| newest.is_empty());
@@ -226,16 +240,16 @@ impl Session {
         let latest = Latest {
             publication: publication.clone(),
             retain,
-            identifiers: target.identifiers.clone(),
+            identifiers: options.identifiers.clone(),
         };
-        let topics_max = around.settings.queue_messages_max;
+        let topics_max = broker.settings.queue_messages_max;
         let replaced = state.newest.get_or_insert_default().put(latest, topics_max);
-        self.count_drop(around, DropCause::Superseded, replaced);
+        self.count_drop(broker, DropCause::Superseded, replaced);
         true
     }
 
-    /// Moves what waits behind the outbox into it, as far as it goes; tells whether anything was.
-    pub(super) fn refill(&self, state: &mut State, around: Surroundings<'_>) -> bool {
+    /// Moves what waits behind the outbox into it, as far as it goes; returns whether anything was.
+    pub(super) fn refill(&self, state: &mut State, broker: BrokerView<'_>) -> bool {
         let mut has_moved = false;
         while !state.blocked
             && state.outbox.bytes() < NEWEST_OUTBOX_BYTES
@@ -251,18 +265,18 @@ impl Session {
                 expiry_seconds: expiry_left(&latest.publication),
                 ..FrameOptions::default()
             };
-            has_moved |= self.encode(state, &latest.publication, &options, around);
+            has_moved |= self.encode(state, &latest.publication, &options, broker);
         }
         has_moved
     }
 
-    /// Appends a frame of this session's own; tells whether the client can take it.
+    /// Appends a frame of this session's own; returns whether the client can take it.
     pub(super) fn encode(
         &self,
         state: &mut State,
         publication: &Publication,
         options: &FrameOptions<'_>,
-        around: Surroundings<'_>,
+        broker: BrokerView<'_>,
     ) -> bool {
         let Some(link) = &mut state.link else {
             return false;
@@ -272,7 +286,7 @@ impl Session {
             .as_mut()
             .and_then(|aliases| aliases.of(&publication.topic));
         let options = FrameOptions { alias, ..*options };
-        // A frame that tells an alias must arrive, or later ones mean nothing.
+        // A frame that defines an alias must arrive, or later ones mean nothing.
         let defines_alias = alias.is_some_and(|alias| alias.is_new);
         let droppable = options.qos == Qos::AtMostOnce && !defines_alias;
         let (format, frame_bytes_max) = (link.format, link.frame_bytes_max);
@@ -289,9 +303,9 @@ impl Session {
         if is_written {
             Counters::add(&self.delivered, 1);
             let counts = u64::from(!publication.topic.is_internal());
-            Counters::add(&around.counters.deliveries, counts);
+            Counters::add(&broker.counters.deliveries, counts);
             let bytes = (state.outbox.bytes() - bytes_before) as u64;
-            Counters::add(&around.counters.bytes_out, counts * bytes);
+            Counters::add(&broker.counters.bytes_out, counts * bytes);
         } else {
             state.outbox.uncount_message();
             if defines_alias
@@ -299,7 +313,7 @@ impl Session {
             {
                 aliases.forget(&publication.topic);
             }
-            self.count_drop(around, DropCause::TooLarge, 1);
+            self.count_drop(broker, DropCause::TooLarge, 1);
         }
         is_written
     }

@@ -17,7 +17,7 @@ pub(crate) struct Link {
     pub(crate) aliases: Option<Box<Aliases>>,
 }
 
-/// Topic aliases that this connection was told (§ 3.3.2.3.4).
+/// Topic aliases that this connection knows (section 3.3.2.3.4).
 pub(crate) struct Aliases {
     max: u16,
     numbers: HashMap<Topic, u16>,
@@ -49,7 +49,7 @@ impl Aliases {
         })
     }
 
-    /// The frame that would have told the alias was not sent.
+    /// Removes an alias whose defining frame was not sent.
     pub(super) fn forget(&mut self, topic: &Topic) {
         self.numbers.remove(topic);
     }

@@ -7,43 +7,44 @@
 //! - `link.rs`: the live connection;
 //! - `deliver.rs`: how a publication gets into the session, or why it does not;
 //! - `queue.rs`: the same of QoS 1 and 2, which wait for their turn;
-//! - `write.rs`: how bytes get out of it, and who waits when they do not;
-//! - `keep.rs`: what of it survives the server.
+//! - `write.rs`: how bytes leave it, and which task waits when the socket is full;
+//! - `persist.rs`: what of it survives the server.
 
 mod deliver;
-mod keep;
+mod filters;
 mod link;
+mod persist;
 mod queue;
 mod write;
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
-use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use gatepost_message::{Publication, TopicFilter};
+use gatepost_message::Publication;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::acknowledged::Acknowledged;
+use crate::authorization::Authorization;
 use crate::counters::{Counters, DropCause, Drops};
 use crate::encoder::Format;
 use crate::limits::{Limit, Limits};
 use crate::newest::Newest;
 use crate::outbox::Outbox;
 use crate::settings::{BrokerSettings, SlowSubscriber};
-use crate::trace::{Pending, StepOutcome};
+use crate::trace::{OpenSteps, StepOutcome};
 
 pub(crate) use deliver::expiry_left;
-pub(crate) use keep::Aftermath;
+use filters::SessionFilters;
 pub(crate) use link::{Aliases, Link};
+pub(crate) use persist::DeferredEffects;
 
 /// Why the broker ends a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
+pub enum DisconnectCause {
     /// Another connection took the session (\[MQTT-3.1.4-3\]).
     TakenOver,
     /// The client was silent for one and a half times its keep alive \[MQTT-3.1.2-22\].
@@ -60,7 +61,7 @@ pub enum Ended {
 
 /// How sessions of a connection's kind are reached by QoS 0 publications.
 #[derive(Clone, Copy)]
-pub(crate) enum Service {
+pub(crate) enum DeliveryMode {
     /// By bytes shared with all of the same format.
     Shared(Format),
     /// By frames of its own.
@@ -71,7 +72,7 @@ pub(crate) enum Service {
 
 /// What happened to a delivery, as far as the publisher must know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Pressure {
+pub(crate) enum DeliveryOutcome {
     /// Nothing to do.
     None,
     /// Bytes wait to be flushed by this publisher.
@@ -88,13 +89,13 @@ pub(crate) enum Pressure {
 }
 
 /// QoS 0 frames that sessions of one format share.
-pub(crate) struct Batch {
+pub(crate) struct SharedFrames {
     pub(crate) bytes: Bytes,
     pub(crate) messages: u32,
     pub(crate) format: Format,
 }
 
-/// A publication that waits for the client's end (§ 3.1.2.5).
+/// A publication that waits for the client's end (section 3.1.2.5).
 #[derive(Debug, Clone)]
 pub struct Will {
     /// What to publish.
@@ -105,8 +106,10 @@ pub struct Will {
 
 #[derive(Default)]
 pub(crate) struct State {
-    /// Who may have the session; `None` for whoever comes.
+    /// The user that owns the session; `None` where any client may have it.
     pub(crate) user: Option<Arc<str>>,
+    /// What the client may do; `None` where that is not limited, or not known since a restart.
+    pub(crate) authorization: Option<Arc<dyn Authorization>>,
     pub(crate) link: Option<Link>,
     pub(crate) outbox: Outbox,
     /// What is done when it takes less than it is sent.
@@ -123,7 +126,7 @@ pub(crate) struct State {
     pub(crate) has_ended: bool,
     /// Whether the connection that lost the session had been written everything.
     pub(crate) was_cut_cleanly: bool,
-    pub(crate) ended: Option<Ended>,
+    pub(crate) ended: Option<DisconnectCause>,
     /// The connection's own task.
     owner: Option<Waker>,
     /// Publishers that wait for room.
@@ -131,10 +134,13 @@ pub(crate) struct State {
     /// The socket refused; only the owner writes until it takes again.
     blocked: bool,
     dirty: bool,
-    /// When the outbox was last seen to shrink while it was too full.
+    /// Since when publishers wait for it.
     congested_since: Option<Instant>,
+    /// Whether publishers have waited for as long as they do: they wait no more until half of the
+    /// room is free, over connections too.
+    is_given_up: bool,
     /// Traced QoS 0 deliveries that may still be lost, by their place among all deliveries.
-    traced: Option<Box<Pending>>,
+    traced: Option<Box<OpenSteps>>,
 }
 
 /// A subscriber's state; outlives its connection if it asked to.
@@ -142,8 +148,7 @@ pub struct Session {
     pub(crate) client_id: Arc<str>,
     pub(crate) kind: Cow<'static, str>,
     pub(crate) state: Mutex<State>,
-    /// What it subscribes to. A tree: unlike a hash table it leaves nothing behind as it grows.
-    pub(crate) filters: Mutex<BTreeSet<TopicFilter>>,
+    pub(crate) filters: Mutex<SessionFilters>,
     /// Rises with each connection, so that an old connection's task cannot act for a new one.
     pub(crate) epoch: AtomicU64,
     connected: AtomicBool,
@@ -158,7 +163,7 @@ pub struct Session {
 
 /// What deliveries need of the broker.
 #[derive(Clone, Copy)]
-pub(crate) struct Surroundings<'a> {
+pub(crate) struct BrokerView<'a> {
     pub(crate) settings: &'a BrokerSettings,
     pub(crate) counters: &'a Counters,
     pub(crate) limits: &'a Limits,
@@ -195,43 +200,43 @@ impl Session {
         self.is_connected() && !self.congested.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn service(&self) -> Service {
+    pub(crate) fn delivery_mode(&self) -> DeliveryMode {
         let state = self.state.lock();
         let Some(link) = &state.link else {
-            return Service::Away;
+            return DeliveryMode::Away;
         };
         let is_plain = link.aliases.is_none()
             && link.frame_bytes_max == usize::MAX
             && state.policy != SlowSubscriber::NewestOnly;
         if is_plain {
-            Service::Shared(link.format)
+            DeliveryMode::Shared(link.format)
         } else {
-            Service::Single
+            DeliveryMode::Single
         }
     }
 
-    pub(crate) fn count_drop(&self, around: Surroundings<'_>, cause: DropCause, count: u64) {
+    pub(crate) fn count_drop(&self, broker: BrokerView<'_>, cause: DropCause, count: u64) {
         if count == 0 {
             return;
         }
         self.dropped.add(cause, count);
-        around.counters.drop_messages(cause, count);
+        broker.counters.drop_messages(cause, count);
         let limit = match cause {
             DropCause::OutboxFull => Limit::Outbox,
             DropCause::QueueFull => Limit::Queue,
             _ => return,
         };
-        around
+        broker
             .limits
-            .reached(limit, &self.client_id, around.now_seconds);
+            .reached(limit, &self.client_id, broker.now_seconds);
     }
 
-    /// Tells the connection's task to end.
-    pub(crate) fn end(&self, why: Ended) {
+    /// Makes the connection's task end.
+    pub(crate) fn end(&self, why: DisconnectCause) {
         self.end_locked(&mut self.state.lock(), why);
     }
 
-    pub(crate) fn end_locked(&self, state: &mut State, why: Ended) {
+    pub(crate) fn end_locked(&self, state: &mut State, why: DisconnectCause) {
         if state.link.is_some() && state.ended.is_none() {
             state.ended = Some(why);
         }
@@ -256,17 +261,17 @@ impl Session {
         &self,
         state: &mut State,
         write: impl FnOnce(&mut BytesMut),
-        around: Surroundings<'_>,
+        broker: BrokerView<'_>,
     ) {
         state.outbox.append(0, false, write);
-        self.resend(state, around);
+        self.resend(state, broker);
         state.dirty = true;
         state.blocked = true;
     }
 
-    /// Takes the connection away; tells whether everything had been written, that is, whether
-    /// the old connection may still be sent a word of its own.
-    pub(crate) fn detach(&self, state: &mut State, around: Surroundings<'_>) -> bool {
+    /// Takes the connection away; returns whether everything had been written, that is, whether
+    /// the old connection may still be sent a last frame.
+    pub(crate) fn detach(&self, state: &mut State, broker: BrokerView<'_>) -> bool {
         state.link = None;
         state.owner = None;
         let was_clean = state.outbox.is_empty();
@@ -274,7 +279,7 @@ impl Session {
         let waiting = state.outbox.messages() as u64;
         let lost = state.outbox.clear() + behind;
         let cause = match state.ended {
-            Some(Ended::TooSlow) => DropCause::Stalled,
+            Some(DisconnectCause::TooSlow) => DropCause::Stalled,
             _ => DropCause::ConnectionLost,
         };
         if let Some(traced) = &mut state.traced {
@@ -282,7 +287,7 @@ impl Session {
             let first_lost = last.saturating_sub(waiting);
             traced.settle_range(first_lost, last, StepOutcome::Dropped(cause));
         }
-        self.count_drop(around, cause, lost);
+        self.count_drop(broker, cause, lost);
         self.connected.store(false, Ordering::Release);
         self.relieve(state);
         was_clean
@@ -291,15 +296,15 @@ impl Session {
     /// Runs `act` on the QoS 1 and 2 state, and sends what its outcome makes room for.
     pub(crate) fn with_acknowledged<T>(
         &self,
-        around: Surroundings<'_>,
+        broker: BrokerView<'_>,
         act: impl FnOnce(&mut Acknowledged) -> T,
     ) -> T {
         let mut guard = self.state.lock();
         let state = &mut *guard;
         let result = act(state.acknowledged.get_or_insert_default());
-        self.pump(state, around);
+        self.pump(state, broker);
         state.dirty |= !state.outbox.is_empty();
-        self.note_progress(state, around);
+        self.note_progress(state, broker);
         result
     }
 
@@ -324,12 +329,6 @@ impl Session {
         queue.map_or(0, |queue| queue.received.len())
     }
 
-    pub(crate) fn is_received(&self, packet_id: NonZeroU16) -> bool {
-        let state = self.state.lock();
-        let queue = state.acknowledged.as_ref();
-        queue.is_some_and(|queue| queue.received.contains(&packet_id))
-    }
-
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }
@@ -351,9 +350,16 @@ impl State {
         }
     }
 
+    /// Whether the client stayed away for as long as the session was to outlive its connection.
+    pub(crate) fn has_expired(&self, now: Instant) -> bool {
+        self.link.is_none() && self.expires.is_some_and(|at| at <= now)
+    }
+
     /// The greeting may be written, and what follows it.
     pub(crate) const fn begin(&mut self) {
         self.blocked = false;
+        // A publisher may have tried to write in between, and left it to the connection's task.
+        self.dirty = true;
     }
 
     pub(crate) const fn is_blocked(&self) -> bool {
@@ -376,3 +382,6 @@ fn wake(waker: &mut Option<Waker>) {
         waker.wake();
     }
 }
+
+#[cfg(test)]
+mod tests;

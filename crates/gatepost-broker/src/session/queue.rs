@@ -6,34 +6,41 @@ use std::sync::Arc;
 use gatepost_message::{Publication, Qos};
 use gatepost_store::{Change, DeliveryRow, SessionChange};
 
-use super::{Ended, Session, State, Surroundings, expiry_left, wake};
+use super::{BrokerView, DisconnectCause, Session, State, expiry_left, wake};
 use crate::acknowledged::{Acknowledged, Delivery, Phase};
 use crate::counters::DropCause;
 use crate::encoder::FrameOptions;
-use crate::keeping::{Gathering, Standing};
+use crate::filter::DeliveryOptions;
+use crate::persistence::{ChangeBatch, CommitStatus};
 use crate::settings::SlowSubscriber;
-use crate::subscription::Target;
 use crate::trace::StepOutcome;
+use crate::weight::content_bytes;
 
 impl Session {
-    /// Lets a QoS 1 or 2 delivery wait for its turn; tells whether there was room.
+    /// Queues a QoS 1 or 2 delivery; returns whether there was room.
     pub(super) fn enqueue(
         &self,
         state: &mut State,
         publication: &Arc<Publication>,
-        target: &Target,
+        options: &DeliveryOptions,
         retain: bool,
-        gathering: &mut Gathering,
-        around: Surroundings<'_>,
+        batch: &mut ChangeBatch,
+        broker: BrokerView<'_>,
     ) -> bool {
         let queue = state.acknowledged.get_or_insert_default();
-        if !self.make_room_in_queue(queue, state.policy, publication, around) {
+        if !self.make_room_in_queue(queue, state.policy, publication, broker) {
             if state.policy == SlowSubscriber::Disconnect && state.link.is_some() {
-                self.end_locked(state, Ended::TooSlow);
+                self.end_locked(state, DisconnectCause::TooSlow);
             }
-            if let Some(trace) = &gathering.trace {
+            if let Some(trace) = &batch.trace {
                 let outcome = StepOutcome::Dropped(DropCause::QueueFull);
-                let _ = trace.at_session(self, publication, target.qos, outcome);
+                let _ = trace.at_session(
+                    &self.client_id,
+                    &self.kind,
+                    publication,
+                    options.qos,
+                    outcome,
+                );
             }
             return false;
         }
@@ -41,13 +48,13 @@ impl Session {
             publication: publication.clone(),
             stored: None,
             sequence: queue.next_sequence(),
-            qos: publication.qos.min(target.qos),
+            qos: publication.qos.min(options.qos),
             retain,
             dup: false,
-            identifiers: target.identifiers.clone(),
+            identifiers: options.identifiers.clone(),
         };
         if let Some(kept) = &queue.kept {
-            let stored = gathering.stored(publication);
+            let stored = batch.stored(publication);
             stored.hold();
             let row = DeliveryRow {
                 session: kept.number,
@@ -59,29 +66,35 @@ impl Session {
                 identifiers: delivery.identifiers.to_vec(),
             };
             let change = SessionChange::Enqueue(Box::new(row));
-            gathering.changes.push(Change::Session(change));
+            batch.changes.push(Change::Session(change));
             delivery.stored = Some(stored);
         }
-        if let Some(trace) = &gathering.trace {
-            let step = trace.at_session(self, publication, delivery.qos, StepOutcome::Waiting);
+        if let Some(trace) = &batch.trace {
+            let step = trace.at_session(
+                &self.client_id,
+                &self.kind,
+                publication,
+                delivery.qos,
+                StepOutcome::Waiting,
+            );
             queue.awaited.add(delivery.sequence, step);
         }
         queue.push(delivery);
         true
     }
 
-    /// Applies the policy for a full queue; tells whether another delivery may wait in it.
+    /// Applies the policy for a full queue; returns whether another delivery may wait in it.
     fn make_room_in_queue(
         &self,
         queue: &mut Acknowledged,
         policy: SlowSubscriber,
         publication: &Publication,
-        around: Surroundings<'_>,
+        broker: BrokerView<'_>,
     ) -> bool {
-        let settings = around.settings;
-        let bytes = publication.payload.len();
+        let settings = broker.settings;
+        let bytes = content_bytes(publication);
         if policy == SlowSubscriber::NewestOnly && queue.supersede(&publication.topic) {
-            self.count_drop(around, DropCause::Superseded, 1);
+            self.count_drop(broker, DropCause::Superseded, 1);
         }
         let is_full = |queue: &Acknowledged| {
             queue.waiting.len() >= settings.queue_messages_max
@@ -92,44 +105,52 @@ impl Session {
             SlowSubscriber::DropOldest | SlowSubscriber::NewestOnly
         ) {
             while is_full(queue) && queue.drop_front(DropCause::QueueFull) {
-                self.count_drop(around, DropCause::QueueFull, 1);
+                self.count_drop(broker, DropCause::QueueFull, 1);
             }
         }
         let is_full = is_full(queue);
         if is_full {
-            self.count_drop(around, DropCause::QueueFull, 1);
+            self.count_drop(broker, DropCause::QueueFull, 1);
         }
         !is_full
     }
 
     /// Sends what waits, as far as the client's quota goes \[MQTT-3.3.4-9\] and as far as it is
-    /// safe (`keeping.rs`).
-    pub(super) fn pump(&self, state: &mut State, around: Surroundings<'_>) {
+    /// safe (`persistence.rs`).
+    pub(super) fn pump(&self, state: &mut State, broker: BrokerView<'_>) {
         while let (Some(link), Some(queue)) = (&state.link, &mut state.acknowledged) {
             let has_quota = queue.in_flight.len() < link.in_flight_max;
             let Some(next) = queue.front().filter(|_| has_quota) else {
                 return;
             };
-            match next.standing() {
-                Standing::Gathered => return,
-                Standing::Submitted(ticket) if next.qos == Qos::ExactlyOnce => {
+            match next.commit_status() {
+                CommitStatus::Collected => return,
+                CommitStatus::Submitted(ticket) if next.qos == Qos::ExactlyOnce => {
                     if let Some(kept) = &mut queue.kept {
                         kept.await_commit(ticket);
                         wake(&mut state.owner);
                     }
                     return;
                 }
-                Standing::Failed => {
+                CommitStatus::Failed => {
                     queue.drop_front(DropCause::NotStored);
-                    self.count_drop(around, DropCause::NotStored, 1);
+                    self.count_drop(broker, DropCause::NotStored, 1);
                     continue;
                 }
-                Standing::Submitted(_) | Standing::Committed => {}
+                CommitStatus::Submitted(_) | CommitStatus::Committed => {}
+            }
+            if queue.must_recheck(next)
+                && let Some(authorization) = &state.authorization
+                && !authorization.may_receive(next.publication.topic.as_str())
+            {
+                queue.drop_front(DropCause::Denied);
+                self.count_drop(broker, DropCause::Denied, 1);
+                continue;
             }
             // One that may have been sent goes its way to the end [MQTT-4.3.3-7].
             if !next.dup && expiry_left(&next.publication) == Some(0) {
                 queue.drop_front(DropCause::Expired);
-                self.count_drop(around, DropCause::Expired, 1);
+                self.count_drop(broker, DropCause::Expired, 1);
                 continue; // [MQTT-3.3.2-5]
             }
             if queue.must_wait_for_identifier() {
@@ -138,7 +159,7 @@ impl Session {
             let Some(delivery) = queue.send() else {
                 return;
             };
-            if !self.send_delivery(state, &delivery, around)
+            if !self.send_delivery(state, &delivery, broker)
                 && let Some(queue) = &mut state.acknowledged
             {
                 // Too large for the client: as if it were complete [MQTT-3.1.2-25].
@@ -148,7 +169,7 @@ impl Session {
     }
 
     /// Everything unacknowledged, in its order \[MQTT-4.4.0-1\].
-    pub(super) fn resend(&self, state: &mut State, around: Surroundings<'_>) {
+    pub(super) fn resend(&self, state: &mut State, broker: BrokerView<'_>) {
         let (Some(link), Some(queue)) = (&state.link, &mut state.acknowledged) else {
             return;
         };
@@ -165,14 +186,14 @@ impl Session {
                 .outbox
                 .append(0, false, |out| format.encode_release(packet_id, out));
         }
-        self.pump(state, around);
+        self.pump(state, broker);
     }
 
     fn send_delivery(
         &self,
         state: &mut State,
         delivery: &Delivery,
-        around: Surroundings<'_>,
+        broker: BrokerView<'_>,
     ) -> bool {
         let options = FrameOptions {
             qos: delivery.qos,
@@ -183,6 +204,6 @@ impl Session {
             alias: None,
             expiry_seconds: expiry_left(&delivery.publication),
         };
-        self.encode(state, &delivery.publication, &options, around)
+        self.encode(state, &delivery.publication, &options, broker)
     }
 }

@@ -1,33 +1,33 @@
-//! How bytes get out of a session, and who waits when they do not.
+//! How bytes leave a session, and which task waits when the socket is full.
 //!
 //! A publisher's task appends to the outbox and writes to the socket itself. When the socket
 //! refuses, the outbox is *blocked* and the connection's own task is woken, which waits for
 //! writability and goes on; while it is blocked, publishers only append. Thus fan-out needs no
-//! wake-up per subscriber, and nobody ever waits for a socket under the lock.
+//! wake-up per subscriber, and no task waits for a socket under the lock.
 
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-use super::{Ended, Session, State, Surroundings, wake};
+use super::{BrokerView, DisconnectCause, Session, State, wake};
 use crate::outbox::Written;
 
 impl Session {
-    /// Writes what waits, if the socket takes it and nobody else is at it.
-    pub(crate) fn flush(&self, around: Surroundings<'_>) {
+    /// Writes what waits, unless the socket refused before.
+    pub(crate) fn flush(&self, broker: BrokerView<'_>) {
         let mut state = self.state.lock();
         if state.dirty {
-            self.flush_locked(&mut state, around);
+            self.flush_locked(&mut state, broker);
         }
     }
 
     /// As [`Session::flush`], when the socket has become writable again.
-    fn flush_as_owner(&self, state: &mut State, around: Surroundings<'_>) {
+    fn flush_as_owner(&self, state: &mut State, broker: BrokerView<'_>) {
         state.blocked = false;
-        self.flush_locked(state, around);
+        self.flush_locked(state, broker);
     }
 
-    pub(super) fn flush_locked(&self, state: &mut State, around: Surroundings<'_>) {
+    pub(super) fn flush_locked(&self, state: &mut State, broker: BrokerView<'_>) {
         state.dirty = false;
         loop {
             let Some(link) = &state.link else {
@@ -37,8 +37,8 @@ impl Session {
                 return;
             }
             let written = state.outbox.write_to(&*link.sink);
-            self.after_write(state, written, around);
-            if !self.refill(state, around) {
+            self.after_write(state, written, broker);
+            if !self.refill(state, broker) {
                 return;
             }
         }
@@ -48,19 +48,19 @@ impl Session {
         &self,
         state: &mut State,
         written: std::io::Result<Written>,
-        around: Surroundings<'_>,
+        broker: BrokerView<'_>,
     ) {
         match written {
-            Ok(Written::All) => self.note_progress(state, around),
+            Ok(Written::All) => self.note_progress(state, broker),
             Ok(Written::Blocked) => {
                 state.blocked = true;
                 wake(&mut state.owner);
             }
-            Err(_) => self.end_locked(state, Ended::Broken),
+            Err(_) => self.end_locked(state, DisconnectCause::Broken),
         }
     }
 
-    /// Lets publishers go on.
+    /// Wakes the publishers that wait for room.
     pub(super) fn relieve(&self, state: &mut State) {
         if state.congested_since.take().is_some() {
             self.congested.store(false, Ordering::Relaxed);
@@ -68,21 +68,17 @@ impl Session {
         state.waiting.drain(..).for_each(Waker::wake);
     }
 
-    /// After a part was written or acknowledged: the clock of patience starts again, and publishers go on
-    /// when half of the room is free.
-    pub(super) fn note_progress(&self, state: &mut State, around: Surroundings<'_>) {
-        if state.congested_since.is_some() {
-            state.congested_since = Some(Instant::now());
-            if !is_congested(state, around) {
-                self.relieve(state);
-            }
+    /// After a part was written or acknowledged: publishers go on when half of the room is free.
+    pub(super) fn note_progress(&self, state: &mut State, broker: BrokerView<'_>) {
+        if state.congested_since.is_some() && !is_congested(state, broker) {
+            self.relieve(state);
         }
     }
 
     /// Registers a publisher that waits; `false` if it need not.
-    pub(crate) fn await_room(&self, waker: &Waker, around: Surroundings<'_>) -> bool {
+    pub(crate) fn await_room(&self, waker: &Waker, broker: BrokerView<'_>) -> bool {
         let mut state = self.state.lock();
-        if state.link.is_none() || state.ended.is_some() || !is_congested(&state, around) {
+        if state.link.is_none() || state.ended.is_some() || !is_congested(&state, broker) {
             return false;
         }
         if !state.waiting.iter().any(|known| known.will_wake(waker)) {
@@ -91,14 +87,18 @@ impl Session {
         true
     }
 
-    /// Whether it has been congested, without taking anything, since before `since`.
-    pub(crate) fn is_stalled(&self, since: Instant) -> bool {
-        self.congested.load(Ordering::Relaxed)
-            && self
-                .state
-                .lock()
-                .congested_since
-                .is_some_and(|congested| congested < since)
+    /// Gives it up where it has been congested since before `since`, that is, where it has not
+    /// made half of its room free for so long; returns whether it was given up. A bound on silence
+    /// alone would let a subscriber that takes one message now and then hold its publishers for
+    /// ever.
+    pub(crate) fn give_up_stalled(&self, since: Instant) -> bool {
+        if !self.congested.load(Ordering::Relaxed) {
+            return false;
+        }
+        let mut state = self.state.lock();
+        let is_stalled = state.congested_since.is_some_and(|began| began < since);
+        state.is_given_up |= is_stalled;
+        is_stalled
     }
 
     /// What the connection's own task does when it is woken: it writes what the socket refused to
@@ -108,20 +108,20 @@ impl Session {
         state: &mut State,
         context: &mut Context<'_>,
         mut poll_writable: impl FnMut(&mut Context<'_>) -> Poll<std::io::Result<()>>,
-        around: Surroundings<'_>,
-    ) -> Poll<Ended> {
+        broker: BrokerView<'_>,
+    ) -> Poll<DisconnectCause> {
         if let Some(why) = state.ended {
             return Poll::Ready(why);
         }
         state.set_owner(context.waker());
-        self.poll_awaited(state, context, around);
+        self.poll_awaited(state, context, broker);
         while state.is_blocked() {
             match poll_writable(context) {
                 Poll::Pending => return Poll::Pending,
-                Poll::Ready(Err(_)) => return Poll::Ready(Ended::Broken),
+                Poll::Ready(Err(_)) => return Poll::Ready(DisconnectCause::Broken),
                 Poll::Ready(Ok(())) => {
-                    self.flush_as_owner(state, around);
-                    self.note_progress(state, around);
+                    self.flush_as_owner(state, broker);
+                    self.note_progress(state, broker);
                 }
             }
             if let Some(why) = state.ended {
@@ -136,11 +136,11 @@ impl Session {
     }
 }
 
-fn is_congested(state: &State, around: Surroundings<'_>) -> bool {
-    state.outbox.bytes() > around.settings.outbox_max.as_usize() / 2
-        || state.outbox.messages() > around.settings.outbox_messages_max / 2
+pub(super) fn is_congested(state: &State, broker: BrokerView<'_>) -> bool {
+    state.outbox.bytes() > broker.settings.outbox_max.as_usize() / 2
+        || state.outbox.messages() > broker.settings.outbox_messages_max / 2
         || state
             .acknowledged
             .as_ref()
-            .is_some_and(|queue| queue.waiting.len() > around.settings.queue_messages_max / 4)
+            .is_some_and(|queue| queue.waiting.len() > broker.settings.queue_messages_max / 4)
 }

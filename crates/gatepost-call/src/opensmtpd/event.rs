@@ -1,4 +1,4 @@
-//! What OpenSMTPD tells a filter: lines of fields between bars, as smtpd-filters(7) has them.
+//! The lines that OpenSMTPD sends to a filter: fields separated by bars (smtpd-filters(7)).
 //!
 //! `report|VERSION|TIME|smtp-in|EVENT|SESSION|…` tells, `filter|VERSION|TIME|smtp-in|PHASE|SESSION|
 //! TOKEN|…` asks. Versions before 0.6 have the result of a report behind what it is about; both
@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 /// A line that matters to us.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Event<'line> {
-    /// The filter shall say what it wants to hear of.
+    /// The filter is to name the events that it subscribes to.
     Ready,
     /// Something happened in a session.
     Report {
@@ -77,7 +77,7 @@ fn split(fields: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// Notes in the envelope what a report tells of it.
+/// Adds the content of a report to the envelope.
 pub(super) fn learn(envelope: &mut Envelope, name: &[u8], rest: &[u8]) {
     match name {
         b"link-connect" => envelope.address = source(rest),

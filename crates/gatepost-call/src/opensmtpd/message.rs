@@ -7,10 +7,10 @@ use crate::exit_code::OnFailure;
 use crate::failure::Failure;
 use crate::wire::{Action, Answer};
 
-/// Marks what shall be kept aside: `maildir junk` delivers it to the folder Junk.
+/// The field of quarantined mail: `maildir junk` delivers it to the folder Junk.
 const JUNK_FIELD: &str = "X-Spam: yes";
 
-/// What smtpd is told when it asks whether to take the message.
+/// The answer when smtpd asks whether to accept the message.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Decision {
     Take,

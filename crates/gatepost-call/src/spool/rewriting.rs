@@ -1,4 +1,4 @@
-//! What is left for XMail: the reason of a refusal beside the file, and the file written anew.
+//! The output for XMail: the reason of a refusal next to the file, and the rewritten file.
 
 use super::MessageFile;
 use crate::failure::Failure;
@@ -7,7 +7,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 impl MessageFile {
-    /// Writes XMail's reject text, one line, beside the file.
+    /// Writes XMail's reject text, one line, next to the file.
     pub(crate) fn write_rejection(&self, reason: &str) -> Result<(), Failure> {
         let mut path = self.path.clone().into_os_string();
         path.push(".rej");

@@ -6,15 +6,15 @@
 //! | `procedure` | the path that decided |
 //! | `reason` | why, in one line |
 //! | `tag` | a header field to add, `Name: value`; may repeat |
-//! | `text` | one line of what the procedure answers beside its verdict; may repeat |
+//! | `text` | one line of the text that the procedure returns with its verdict; may repeat |
 //! | `message` | bytes of the changed message, which follows the answer's empty line; only for a caller that wants it |
 
 use std::io::Write;
 
-use gatepost_procedures::Answer;
+use gatepost_procedures::ProcedureAnswer;
 
 /// Appends the answer to a call that was made, with the message where it was changed.
-pub(super) fn write(output: &mut Vec<u8>, answer: &Answer, changed: Option<&[u8]>) {
+pub(super) fn write(output: &mut Vec<u8>, answer: &ProcedureAnswer, changed: Option<&[u8]>) {
     let verdict = &answer.verdict;
     output.extend_from_slice(b"DONE ");
     output.extend_from_slice(verdict.action.name().as_bytes());
@@ -84,10 +84,10 @@ mod tests {
         verdict.tags = vec![("X-Spam-Flag".into(), "YES".into())];
         let text = "one\ntwo".into();
         let mut output = Vec::new();
-        let answer = Answer {
+        let answer = ProcedureAnswer {
             verdict,
             text,
-            ..Answer::default()
+            ..ProcedureAnswer::default()
         };
         write(&mut output, &answer, None);
         let expected = "DONE reject\nscore: 15.3/5.0\nprocedure: /spamcheck\n\

@@ -1,29 +1,29 @@
-//! One call, from its request to its answer: at once where memory can tell, later where a judge
-//! must be waited for.
+//! One call, from its request to its answer: immediate if no procedure needs a judge thread,
+//! otherwise after that thread has run it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use gatepost_message::{Envelope, Format, Listener, Message, Peer, edit};
-use gatepost_procedures::{Answer, CallError, Needs, Unready};
+use gatepost_procedures::{Needs, ProcedureAnswer, ProcedureCallError, Unready};
 
 use super::answer;
-use super::request::Told;
+use super::request::SenderFacts;
 use super::{CallContext, Request};
 
 /// What a call needs before it can be answered.
-pub(super) enum Wants {
+pub(super) enum CallNeeds {
     /// Nothing but its request.
     Nothing,
     /// The message, of so many bytes.
     Body(usize),
-    /// It cannot be made; that is answered already.
+    /// It cannot be made; the failure is written already.
     Refused,
 }
 
-/// A call that a judge has.
-pub(super) struct Judged {
+/// A call that a judge thread runs.
+pub(super) struct PendingCall {
     unready: Unready,
     /// The message as it came, where the caller wants it back changed.
     original: Option<Bytes>,
@@ -31,31 +31,31 @@ pub(super) struct Judged {
 
 impl CallContext {
     /// Looks at a request before it is called.
-    pub(super) fn wants(&self, request: &Request, output: &mut Vec<u8>) -> Wants {
+    pub(super) fn needs(&self, request: &Request, output: &mut Vec<u8>) -> CallNeeds {
         let Some(needs) = self.gateway.procedures().needs(&request.procedure) else {
-            answer::write_failure(output, &CallError::NoSuchProcedure.to_string());
-            return Wants::Refused;
+            answer::write_failure(output, &ProcedureCallError::NoSuchProcedure.to_string());
+            return CallNeeds::Refused;
         };
         if needs == Needs::Size || request.size == 0 {
-            return Wants::Nothing;
+            return CallNeeds::Nothing;
         }
         let size_max = self.settings.message_max;
         if request.size > size_max.bytes() {
             let failure = format!("the message is larger than the {size_max} taken here");
             answer::write_failure(output, &failure);
-            return Wants::Refused;
+            return CallNeeds::Refused;
         }
-        Wants::Body(request.size as usize)
+        CallNeeds::Body(request.size as usize)
     }
 
-    /// Makes a call and writes its answer, unless a judge must be waited for.
+    /// Makes a call and writes its answer, unless it waits for a judge thread.
     pub(super) fn begin(
         &self,
         peer: Peer,
         request: Request,
         body: Bytes,
         output: &mut Vec<u8>,
-    ) -> Option<Judged> {
+    ) -> Option<PendingCall> {
         let original = request.wants_message.then(|| body.clone());
         let envelope = envelope(peer, request.envelope);
         let mut message = Message::new(envelope, None, Format::Mail, body);
@@ -65,21 +65,21 @@ impl CallContext {
             procedures.call_at_once(&request.procedure, Arc::new(message), request.arguments);
         match begun {
             Ok(Ok(answer)) => self.write(Ok(answer), original, output),
-            Ok(Err(unready)) => return Some(Judged { unready, original }),
+            Ok(Err(unready)) => return Some(PendingCall { unready, original }),
             Err(error) => self.write(Err(error), original, output),
         }
         None
     }
 
-    /// Waits for the judge, and writes the answer.
-    pub(super) async fn finish(&self, judged: Judged, output: &mut Vec<u8>) {
-        let answer = self.gateway.procedures().resume(judged.unready).await;
-        self.write(Ok(answer), judged.original, output);
+    /// Waits for the judge thread, and writes the answer.
+    pub(super) async fn finish(&self, pending: PendingCall, output: &mut Vec<u8>) {
+        let answer = self.gateway.procedures().resume(pending.unready).await;
+        self.write(Ok(answer), pending.original, output);
     }
 
     fn write(
         &self,
-        answer: Result<Answer, CallError>,
+        answer: Result<ProcedureAnswer, ProcedureCallError>,
         original: Option<Bytes>,
         output: &mut Vec<u8>,
     ) {
@@ -98,16 +98,16 @@ impl CallContext {
     }
 }
 
-/// Who sent the message, as far as the caller told; the caller itself otherwise.
-fn envelope(caller: Peer, told: Told) -> Envelope {
-    let peer = told
+/// The envelope as the caller described it; the caller itself is the peer otherwise.
+fn envelope(caller: Peer, sender: SenderFacts) -> Envelope {
+    let peer = sender
         .address
         .map_or(caller, |ip| Peer::Address(SocketAddr::new(ip, 0)));
     Envelope {
-        client: told.client,
-        user: told.user,
-        sender: told.sender,
-        recipients: told.recipients,
+        client: sender.client,
+        user: sender.user,
+        sender: sender.sender,
+        recipients: sender.recipients,
         ..Envelope::new(Listener::Call, peer)
     }
 }

@@ -8,12 +8,13 @@ use gatepost_message::Peer;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::in_flight::Lease;
 use crate::stream::Stream;
 use crate::wire;
 
 use super::CallContext;
 use super::answer;
-use super::calling::{Judged, Wants};
+use super::calling::{CallNeeds, PendingCall};
 use super::request::{Request, RequestReader};
 
 /// Answers are written when so many bytes have gathered, even if more requests wait.
@@ -25,7 +26,9 @@ pub(super) struct Connection {
     peer: Peer,
     context: Arc<CallContext>,
     shutdown: watch::Receiver<bool>,
-    /// Read, and not called yet.
+    /// Until when the request under way must have arrived.
+    head_deadline: Option<Instant>,
+    /// Received and not yet parsed.
     pub(super) input: BytesMut,
     /// Answers that are not written yet.
     pub(super) output: Vec<u8>,
@@ -44,6 +47,7 @@ impl Connection {
             peer,
             context,
             shutdown,
+            head_deadline: None,
             input: BytesMut::new(),
             output: Vec::new(),
         }
@@ -51,9 +55,13 @@ impl Connection {
 
     /// Answers calls until the client has no more. The first may be with a judge already, and be
     /// the last.
-    pub(super) async fn serve(&mut self, first: Option<Judged>, closes: bool) -> io::Result<()> {
-        if let Some(judged) = first {
-            self.context.finish(judged, &mut self.output).await;
+    pub(super) async fn serve(
+        &mut self,
+        first: Option<PendingCall>,
+        closes: bool,
+    ) -> io::Result<()> {
+        if let Some(pending) = first {
+            self.context.finish(pending, &mut self.output).await;
         }
         if closes {
             return self.flush().await;
@@ -62,6 +70,7 @@ impl Connection {
         loop {
             match reader.take(&mut self.input) {
                 Ok(Some(request)) => {
+                    self.head_deadline = None;
                     let closes = request.closes;
                     self.call(request).await?;
                     if closes {
@@ -84,18 +93,20 @@ impl Connection {
 
     /// Makes one call and writes its answer to the output.
     async fn call(&mut self, request: Request) -> io::Result<()> {
-        let body = match self.context.wants(&request, &mut self.output) {
-            Wants::Nothing => Bytes::new(),
-            Wants::Body(size) => self.body(size).await?.freeze(),
-            Wants::Refused => return Ok(()),
+        // Held until the call is answered.
+        let mut lease = self.context.in_flight.lease(self.peer);
+        let body = match self.context.needs(&request, &mut self.output) {
+            CallNeeds::Nothing => Bytes::new(),
+            CallNeeds::Body(size) => self.body(size, &mut lease).await?.freeze(),
+            CallNeeds::Refused => return Ok(()),
         };
         let begun = self
             .context
             .begin(self.peer, request, body, &mut self.output);
-        if let Some(judged) = begun {
+        if let Some(pending) = begun {
             // Answers to earlier calls must not wait for this one's judge.
             self.flush().await?;
-            self.context.finish(judged, &mut self.output).await;
+            self.context.finish(pending, &mut self.output).await;
         }
         if self.output.len() >= OUTPUT_BYTES_MAX {
             self.flush().await?;
@@ -104,13 +115,18 @@ impl Connection {
     }
 
     /// Asks for the body and waits for it.
-    async fn body(&mut self, size: usize) -> io::Result<BytesMut> {
+    async fn body(&mut self, size: usize, lease: &mut Lease) -> io::Result<BytesMut> {
         self.output.extend_from_slice(b"NEED body\n");
         self.flush().await?;
         let deadline = Instant::now() + self.context.settings.body_time_max.duration();
         while self.input.len() < size {
             if wire::read(&self.stream, &mut self.input, deadline).await? == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            if let Err(error) = lease.reserve(self.input.len() as u64) {
+                answer::write_failure(&mut self.output, &error.to_string());
+                self.flush().await?;
+                return Err(io::Error::other(error));
             }
         }
         Ok(self.input.split_to(size))
@@ -119,12 +135,15 @@ impl Connection {
     /// Waits for more of a request; false where the connection is to end.
     async fn fill_between_calls(&mut self) -> io::Result<bool> {
         let settings = &self.context.settings;
-        let limit = if self.input.has_remaining() {
-            settings.head_time_max
+        let deadline = if self.input.has_remaining() {
+            // For the whole head: a client that sends it byte by byte gets no more time.
+            let head_time_max = settings.head_time_max.duration();
+            *self
+                .head_deadline
+                .get_or_insert_with(|| Instant::now() + head_time_max)
         } else {
-            settings.idle_time_max
+            Instant::now() + settings.idle_time_max.duration()
         };
-        let deadline = Instant::now() + limit.duration();
         tokio::select! {
             biased;
             _ = self.shutdown.wait_for(|&down| down) => Ok(false),

@@ -25,8 +25,8 @@ pub struct Request {
     pub procedure: String,
     /// Bytes of the message.
     pub size: u64,
-    /// What was told of the sender.
-    pub envelope: Told,
+    /// The origin of the message.
+    pub envelope: SenderFacts,
     /// For the procedure.
     pub arguments: Arguments,
     /// Whether the caller takes a changed message back.
@@ -35,10 +35,10 @@ pub struct Request {
     pub closes: bool,
 }
 
-/// What a caller told about where the message comes from.
+/// The origin of a message, as the caller described it.
 #[derive(Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)] // the names are the fields'
-pub struct Told {
+pub struct SenderFacts {
     pub sender: Option<String>,
     pub recipients: Vec<String>,
     pub user: Option<String>,
@@ -140,7 +140,7 @@ fn parse(head: &[u8]) -> Result<Request, RequestError> {
     let mut request = Request {
         procedure: procedure.trim_end().to_owned(),
         size: 0,
-        envelope: Told::default(),
+        envelope: SenderFacts::default(),
         arguments: Arguments::none(),
         wants_message: false,
         closes: false,

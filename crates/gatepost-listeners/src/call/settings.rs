@@ -12,10 +12,13 @@ use crate::tls::TlsSettings;
 pub struct CallSettings {
     /// Where to listen.
     pub bind: Vec<Bind>,
+    /// Whether `bind` may name addresses that other machines reach although the
+    /// protocol has no login.
+    pub open_to_world: bool,
     /// Encryption: `tls.cert` and `tls.key` are all that it needs.
     pub tls: TlsSettings,
     /// Proxies in front that begin each connection with a PROXY header (version 1 or 2): their
-    /// addresses, networks, `"unix"`. Whoever is not named here is taken for the client itself.
+    /// addresses, networks, `"unix"`. Every other peer is the client itself.
     pub proxy_protocol: Vec<Network>,
     /// The largest message that is taken for a procedure that looks at the body.
     pub message_max: ByteSize,
@@ -37,6 +40,7 @@ impl Default for CallSettings {
     fn default() -> Self {
         Self {
             bind: vec![Bind::Tcp(([127, 0, 0, 1], 7887).into())],
+            open_to_world: false,
             tls: TlsSettings::default(),
             proxy_protocol: Vec::new(),
             message_max: ByteSize::mebibytes(50),

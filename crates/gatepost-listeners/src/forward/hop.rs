@@ -33,7 +33,7 @@ pub(crate) enum HopError {
 }
 
 impl HopError {
-    /// With what the system said, for the log: clients need not know what stands behind us.
+    /// With the system's error, for the log: clients need no details of the network.
     pub(crate) fn with_cause(&self) -> String {
         match self {
             Self::Unreachable(cause) | Self::Broken(cause) => format!("{self}: {cause}"),
@@ -51,7 +51,7 @@ impl From<io::Error> for HopError {
     }
 }
 
-/// What it can do beyond the least.
+/// The extensions that it offers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools)] // each is one keyword of EHLO
 pub(super) struct Offers {
@@ -138,7 +138,7 @@ impl Hop {
             HopTls::Required if !hop.offers.starttls => Err(HopError::NoTls),
             HopTls::Required | HopTls::Opportunistic if hop.offers.starttls => {
                 let mut hop = hop.encrypted(next_hop, forward).await?;
-                // RFC 3207 § 4.2: what it said before counts no more.
+                // RFC 3207 section 4.2: what it said before counts no more.
                 hop.greet(hostname, limit).await?;
                 Ok(hop)
             }
@@ -176,7 +176,7 @@ impl Hop {
             let refusal = format!("{} {}", answer.code, answer.text());
             return Err(HopError::Tls(io::Error::other(refusal)));
         }
-        // What came behind the answer in plain text may be anybody's.
+        // Plain text behind the reply may have been inserted by an attacker.
         if !self.input.is_empty() {
             return Err(HopError::Tls(io::ErrorKind::InvalidData.into()));
         }
@@ -222,7 +222,7 @@ impl Hop {
         }
     }
 
-    /// Whether it has said something unasked: good-bye, most often.
+    /// Whether it has sent something unprompted, most often a 421.
     pub(super) fn has_spoken(&mut self) -> bool {
         let mut byte = [0];
         !self.input.is_empty()

@@ -1,9 +1,9 @@
-//! Handing mail on to the next hop, as a proxy before its queue: the client's transaction and one
-//! at the next hop run side by side, and the client hears success only after the next hop did.
-//! Nothing of the mail is ours to lose: there is no queue here.
+//! Forwarding to the next hop, as a proxy before its queue: the client's transaction and one at the
+//! next hop run in parallel, and the client receives success only after the next hop has reported
+//! it. There is no queue here that could lose mail.
 //!
-//! `next_hop` names it, `reply` reads what it answers, `hop` is a connection to it, `pool` keeps
-//! idle ones, `relay` is one transaction.
+//! `next_hop` is its address, `reply` parses its replies, `hop` is a connection to it, `pool` keeps
+//! idle connections, `relay` is one transaction.
 
 mod hop;
 mod next_hop;
@@ -20,7 +20,7 @@ use crate::tls::{Outgoing, TlsError, Trust};
 
 pub(crate) use hop::HopError;
 pub use next_hop::{MalformedNextHop, NextHop};
-pub(crate) use relay::{Begun, Body, Mail, Origin, Relay};
+pub(crate) use relay::{Body, Mail, Origin, Relay, RelayStart};
 pub(crate) use reply::HopReply;
 
 /// The parser of a next hop's replies alone, for fuzzing.
@@ -88,7 +88,7 @@ pub struct ForwardSettings {
     pub tls_ca: PathBuf,
     /// The name that its certificate must have then; empty takes the one it is reached by.
     pub tls_name: String,
-    /// Whether it is told the client's own name and address (XFORWARD), where it offers that.
+    /// Whether it receives the client's own name and address (XFORWARD), where it offers that.
     pub xforward: bool,
     /// How long connecting and greeting may take.
     pub connect_timeout: Period,
@@ -110,7 +110,7 @@ impl Default for ForwardSettings {
             tls_name: String::new(),
             xforward: true,
             connect_timeout: Period::seconds(30),
-            // RFC 5321 § 4.5.3.2.
+            // RFC 5321 section 4.5.3.2.
             command_timeout: Period::seconds(300),
             message_timeout: Period::seconds(600),
             idle_connections_max: 20,

@@ -1,7 +1,7 @@
-//! One transaction at the next hop, beside the client's own.
+//! One transaction at the next hop, parallel to the client's own.
 //!
-//! Dropped before its end, it closes the connection, and the next hop forgets what it had: a
-//! client that leaves takes its mail along on both sides.
+//! Dropping it before its end closes the connection, and the next hop discards what it had received:
+//! a client that disconnects ends both transactions.
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -57,15 +57,15 @@ pub(crate) struct Relay {
 }
 
 /// How the next hop took MAIL.
-pub(crate) enum Begun {
+pub(crate) enum RelayStart {
     /// It waits for recipients.
     Open(Box<Relay>),
     /// It refused.
     Refused(HopReply),
 }
 
-/// What our marks may add to a message, for the size that is announced.
-const MARKS_BYTES: u64 = 8 * 1024;
+/// What the verdict headers may add to a message, for the size that is announced.
+const HEADER_BYTES: u64 = 8 * 1024;
 
 impl Relay {
     /// Begins a transaction: over an idle connection if there is one.
@@ -75,11 +75,14 @@ impl Relay {
         hostname: &str,
         origin: &Origin,
         mail: Mail,
-    ) -> Result<Begun, HopError> {
+    ) -> Result<RelayStart, HopError> {
         let settings = &forward.settings;
         if let Some(hop) = pool::take(next_hop, settings) {
-            // One that the other side gives up at this moment is no reason to refuse anything.
-            if let Ok(begun) = Self::begin_over(hop, next_hop, settings, origin, mail.clone()).await
+            let begun = Self::begin_over(hop, next_hop, settings, origin, mail.clone()).await;
+            // The next hop may close an idle connection at any time, or accept no more messages over
+            // it (`452 Too many messages`). A new connection shows whether it accepts this mail.
+            if let Ok(begun) = begun
+                && !matches!(&begun, RelayStart::Refused(reply) if reply.is_transient())
             {
                 return Ok(begun);
             }
@@ -94,7 +97,7 @@ impl Relay {
         settings: &ForwardSettings,
         origin: &Origin,
         mail: Mail,
-    ) -> Result<Begun, HopError> {
+    ) -> Result<RelayStart, HopError> {
         let mut relay = Self {
             hop,
             next_hop: Arc::clone(next_hop),
@@ -112,10 +115,13 @@ impl Relay {
             return Err(HopError::Refused(reply.code, reply.text()));
         }
         if reply.is_positive() {
-            return Ok(Begun::Open(Box::new(relay)));
+            return Ok(RelayStart::Open(Box::new(relay)));
         }
-        relay.end().await;
-        Ok(Begun::Refused(reply))
+        // A connection over which mail is refused for now is not used again.
+        if !reply.is_transient() {
+            relay.end().await;
+        }
+        Ok(RelayStart::Refused(reply))
     }
 
     async fn mail(&mut self) -> Result<HopReply, HopError> {
@@ -145,7 +151,7 @@ impl Relay {
         }
         if let Some(size) = self.mail.size.filter(|_| offers.size) {
             line += " SIZE=";
-            line += &size.saturating_add(MARKS_BYTES).to_string();
+            line += &size.saturating_add(HEADER_BYTES).to_string();
         }
         if offers.dsn {
             for parameter in &self.mail.parameters {
@@ -199,8 +205,8 @@ impl Relay {
                 .all(|(a, (b, _))| a == b)
     }
 
-    /// Begins anew for some of the accepted recipients, since the others get something else.
-    /// A reply says that the next hop has thought better of it.
+    /// Begins another transaction for some of the accepted recipients, since the others get a
+    /// different message. Returns a reply if the next hop refuses this time.
     pub(crate) async fn narrow(
         &mut self,
         addresses: &[String],
@@ -267,7 +273,7 @@ impl Relay {
     }
 }
 
-/// `XFORWARD NAME=… ADDR=… PROTO=… HELO=…`, values as xtext (RFC 1891 § 5).
+/// `XFORWARD NAME=… ADDR=… PROTO=… HELO=…`, values as xtext (RFC 1891 section 5).
 fn xforward(origin: &Origin) -> String {
     let unavailable = || "[UNAVAILABLE]".to_owned();
     let address = match origin.address.map(|address| address.to_canonical()) {

@@ -3,7 +3,7 @@
 use bytes::BytesMut;
 use memchr::memchr;
 
-/// RFC 5321 § 4.5.3.1.5 has 512; some servers write more.
+/// RFC 5321 section 4.5.3.1.5 has 512; some servers write more.
 const LINE_BYTES_MAX: usize = 4_096;
 /// No sensible answer has more lines, EHLO's among them.
 const LINES_MAX: usize = 128;
@@ -19,6 +19,11 @@ pub(crate) struct HopReply {
 impl HopReply {
     pub(crate) const fn is_positive(&self) -> bool {
         matches!(self.code, 200..=299)
+    }
+
+    /// Whether another attempt may succeed (RFC 5321 section 4.2.1).
+    pub(crate) const fn is_transient(&self) -> bool {
+        matches!(self.code, 400..=499)
     }
 
     /// Its lines as one text, a line each.

@@ -1,26 +1,34 @@
-//! Who asks, and whether it may.
+//! Who asks, and what they may do.
 //!
-//! The users' room decides; a listener without a [`Door`] asks nobody. Pages and static files are
-//! for everyone who reaches them; what they are given by their procedures is theirs to guard.
+//! [`gatepost_users`] decides; a listener without a `ListenerAuth` asks for no login. Pages and
+//! static files need no login; a page's procedures guard what they give it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{URL_SAFE, URL_SAFE_NO_PAD};
 use gatepost_message::{Peer, TopicFilter};
 use gatepost_users::{Credentials, Denied, Identity};
 
-use super::HttpContext;
+use super::context::HttpContext;
 use super::error::HttpError;
-use super::request::Request;
+use super::host::names_this_machine;
+use super::request::{Request, Version};
+use super::stream_rights::{StreamRights, is_admin, is_internal};
 
-/// Finds out who asks: from `Authorization`, from ntfy's `auth=`, or from the certificate of the
-/// connection.
+/// The topics whose right to publish is the right to call the procedure of that path.
+const CALL_TOPICS: &str = "$call";
+
+/// Finds out who asks, once for each request: from `Authorization`, from ntfy's `auth=`, or from
+/// the certificate of the connection.
 pub(super) async fn identify(
     context: &HttpContext,
     request: &mut Request,
 ) -> Result<(), HttpError> {
-    let Some(door) = &context.door else {
+    let Some(auth) = &context.auth else {
         return Ok(());
     };
+    if request.identity.is_some() {
+        return Ok(());
+    }
     let offered = request.field("authorization").map(str::to_owned);
     let offered = offered.or_else(|| ntfy_authorization(request));
     let credentials = match offered {
@@ -32,22 +40,27 @@ pub(super) async fn identify(
             Denied::Malformed("neither Basic nor Bearer"),
         ))?,
     };
-    let identity = door.authenticate(credentials, request.peer, None).await;
+    let identity = if is_local(request) {
+        auth.authenticate(credentials, request.peer, None).await
+    } else {
+        let remote = auth.for_remote_peers();
+        remote.authenticate(credentials, request.peer, None).await
+    };
     let identity = identity.map_err(|denied| match denied {
         // To ask for a login that nobody has would help nobody.
-        Denied::Anonymous if !door.any_user() => HttpError::NoUserYet,
+        Denied::Anonymous if !auth.any_user() => HttpError::NoUserYet,
         denied => HttpError::Denied(denied),
     });
     request.identity = Some(identity?);
     Ok(())
 }
 
-/// The same for pages, which are for everyone: only who says who they are is asked to prove it.
-pub(super) async fn identify_if_told(
+/// The same for pages, which need no login: only credentials that were given are checked.
+pub(super) async fn identify_if_given(
     context: &HttpContext,
     request: &mut Request,
 ) -> Result<(), HttpError> {
-    if request.field("authorization").is_none() && request.parameter("auth").is_none() {
+    if request.field("authorization").is_none() && request.query_value("auth").is_none() {
         return Ok(());
     }
     identify(context, request).await
@@ -56,52 +69,45 @@ pub(super) async fn identify_if_told(
 /// `?auth=`: what `Authorization` would hold, in base64 for URLs. For event sources, which cannot
 /// set a header field.
 fn ntfy_authorization(request: &Request) -> Option<String> {
-    let value = request.parameter("auth")?;
+    let value = request.query_value("auth")?;
     let decoded = URL_SAFE_NO_PAD
         .decode(&value)
         .or_else(|_| URL_SAFE.decode(&value));
     String::from_utf8(decoded.ok()?).ok()
 }
 
-/// Refuses whoever may not look at and change everything.
-pub(super) fn expect_admin(context: &HttpContext, request: &Request) -> Result<(), HttpError> {
-    let (Some(door), Some(identity)) = (&context.door, &request.identity) else {
-        return Ok(());
-    };
-    let beside_us = match request.peer {
+/// Whether a request certainly comes from a program on this machine that meant to send it here.
+///
+/// Such a request needs no login while there is no user, so everything that makes it doubtful counts
+/// against it:
+/// - the peer's address, which is the client's behind a trusted proxy;
+/// - a forwarding header of a proxy that is not trusted, which speaks for somebody else;
+/// - HTTP/1.0, which clients no longer speak and proxies do by default;
+/// - a `Host` that is not this machine's: a web page's own DNS name can point here.
+pub(super) fn is_local(request: &Request) -> bool {
+    let is_loopback = match request.peer {
         Peer::Local => true,
         Peer::Address(address) => address.ip().to_canonical().is_loopback(),
     };
-    let may = if beside_us && !door.any_user() {
-        // A name in the world's DNS that leads to this machine must not let a web page in: its
-        // requests would be of its own origin.
-        request.field("host").is_none_or(names_this_machine)
-    } else {
-        identity.is_admin()
+    is_loopback
+        && !request.is_forwarded
+        && request.version != Version::Http10
+        && request.field("host").is_none_or(names_this_machine)
+}
+
+/// Refuses everybody but administrators: users who are, and requests from this machine while there
+/// is no user.
+pub(super) fn expect_admin(context: &HttpContext, request: &Request) -> Result<(), HttpError> {
+    let (Some(auth), Some(identity)) = (&context.auth, &request.identity) else {
+        return Ok(());
     };
-    if may {
+    if is_admin(identity, is_local(request)) {
         Ok(())
-    } else if door.any_user() {
+    } else if auth.any_user() {
         Err(forbidden(request.identity.as_ref()))
     } else {
         Err(HttpError::NoUserYet)
     }
-}
-
-/// Whether a `Host` field is an address or a local name: nobody else's DNS says where those lead.
-fn names_this_machine(host: &str) -> bool {
-    let name = if host.starts_with('[') {
-        host.split_inclusive(']').next().unwrap_or(host)
-    } else {
-        host.rsplit_once(':').map_or(host, |(name, _)| name)
-    };
-    let bare = name.trim_start_matches('[').trim_end_matches(']');
-    let lower = name.trim_end_matches('.').to_ascii_lowercase();
-    bare.parse::<std::net::IpAddr>().is_ok()
-        || lower == "localhost"
-        || lower.ends_with(".localhost")
-        // A name without a dot is the local network's, not the world's.
-        || !lower.contains('.')
 }
 
 /// Refuses a publication that the rules forbid.
@@ -118,8 +124,16 @@ pub(super) fn expect_publish(
     }
 }
 
-/// Refuses a subscription of which the rules forbid any part. The gateway's own topics tell of
-/// everybody's messages: they are the administrators'.
+/// Refuses to have a procedure judge for somebody without the right to publish to its topic,
+/// `$call/PROCEDURE`.
+pub(super) fn expect_call(request: &Request, procedure: &str) -> Result<(), HttpError> {
+    if request.identity.is_none() {
+        return Ok(());
+    }
+    expect_publish(request, &format!("{CALL_TOPICS}/{procedure}"), false)
+}
+
+/// Refuses a subscription of which the rules forbid any part.
 pub(super) fn expect_subscribe(
     context: &HttpContext,
     request: &Request,
@@ -129,7 +143,7 @@ pub(super) fn expect_subscribe(
         return Ok(());
     };
     for filter in filters {
-        if filter.as_str().starts_with("$SYS/gatepost/") {
+        if is_internal(filter) {
             expect_admin(context, request)?;
         } else if !identity.may_subscribe(filter.as_str()).is_allowed() {
             return Err(forbidden(Some(identity)));
@@ -146,27 +160,7 @@ fn forbidden(identity: Option<&Identity>) -> HttpError {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::names_this_machine;
-
-    #[test]
-    fn names_of_the_world_do_not_name_this_machine() {
-        for host in [
-            "127.0.0.1:8080",
-            "[::1]:80",
-            "localhost",
-            "mill:8080",
-            "a.localhost:1",
-        ] {
-            assert!(names_this_machine(host), "{host}");
-        }
-        for host in [
-            "evil.example",
-            "evil.example:8080",
-            "127.0.0.1.evil.example",
-        ] {
-            assert!(!names_this_machine(host), "{host}");
-        }
-    }
+/// For how long a stream may go on that this request begins, whose subscription is allowed.
+pub(super) fn stream_rights(request: &Request, filters: &[TopicFilter]) -> StreamRights {
+    StreamRights::new(request.identity.clone(), filters, is_local(request))
 }

@@ -42,8 +42,8 @@ pub(super) enum HttpError {
     #[error("{0} may not do this")]
     Forbidden(String),
     #[error(
-        "until there is a user, this is for who sits at the server and calls it by a name of its own; \
-         `gatepost user add NAME --admin` there makes the first one, who can then log in from anywhere"
+        "until the first user exists, this is served only to clients on this machine that address it by a \
+         local name; `gatepost user add NAME --admin` on it adds the first user, who can log in from anywhere"
     )]
     NoUserYet,
     #[error("the message has no topic to be released to")]
@@ -149,24 +149,6 @@ impl HttpError {
         }
     }
 
-    /// Whether what follows on the connection can no longer be understood or trusted.
-    pub(super) const fn ends_connection(&self) -> bool {
-        matches!(
-            self,
-            Self::MalformedHead(_)
-                | Self::Framing(_)
-                | Self::Chunk(_)
-                | Self::RequestTimeout(_)
-                | Self::BodyTooLarge(_)
-                | Self::TargetTooLong(_)
-                | Self::Expectation(_)
-                | Self::HeadTooLarge(_)
-                | Self::TooManyFields(_)
-                | Self::TransferCoding
-                | Self::Version
-        )
-    }
-
     /// The response that tells it: JSON with `code`, `error` and `detail`.
     pub(super) fn response(&self) -> Response {
         let row = self.row();
@@ -190,7 +172,11 @@ impl HttpError {
                 response.field("Retry-After", seconds.to_string());
             }
             Self::Busy(_) => response.field("Retry-After", "1"),
-            Self::Upgrade(_) => response.field("Upgrade", "websocket"),
+            Self::Upgrade(_) => {
+                response.field("Upgrade", "websocket");
+                // RFC 6455 section 4.4.
+                response.field("Sec-WebSocket-Version", "13");
+            }
             _ => {}
         }
         response

@@ -12,10 +12,24 @@ use crate::entry::Network;
 
 use super::request::Request;
 
-/// Puts the client in the proxy's place, where the peer is one of `trusted`.
+/// The fields by which proxies say that they speak for somebody else.
+const FORWARDING_FIELDS: [&str; 6] = [
+    "forwarded",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-proto",
+    "x-real-ip",
+    "via",
+];
+
+/// Puts the client in the proxy's place, where the peer is one of `trusted`; notes that there is
+/// a client behind the peer where it is not.
 pub(super) fn apply(trusted: &[Network], request: &mut Request) {
     let is_trusted = |peer: Peer| trusted.iter().any(|network| network.holds(peer));
     if !is_trusted(request.peer) {
+        request.is_forwarded = FORWARDING_FIELDS
+            .iter()
+            .any(|name| request.field_bytes(name).next().is_some());
         return;
     }
     let hops = hops(request);
@@ -103,8 +117,8 @@ fn node(text: &str) -> Option<SocketAddr> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::request::Version;
     use super::*;
+    use crate::http::request::Version;
 
     fn client(peer: &str, fields: &[(&str, &str)]) -> (String, bool) {
         let trusted: Vec<Network> = ["127.0.0.1", "10.0.0.0/8"]

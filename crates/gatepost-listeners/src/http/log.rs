@@ -3,35 +3,12 @@
 use gatepost_message::Peer;
 use gatepost_pages::access_log::Line;
 
-use super::HttpContext;
-use super::head::Head;
-use super::request::{Request, Version};
+use super::context::HttpContext;
+use super::request::Request;
 use super::response::Response;
 
-/// A request answered from the read buffer.
-pub(super) fn quick(
-    context: &HttpContext,
-    peer: &str,
-    head: &Head<'_, '_>,
-    status: u16,
-    body_bytes: u64,
-) {
-    context.access_log.append(&Line {
-        peer,
-        user: None,
-        method: head.method,
-        target: head.target,
-        version: Version::from(head).name(),
-        status,
-        body_bytes,
-        referer: head.referer,
-        user_agent: head.user_agent,
-        message: None,
-    });
-}
-
-/// A page of which some part was code.
-pub(super) fn coded(context: &HttpContext, peer: &str, request: &Request, body_bytes: u64) {
+/// A page that a page worker had a part in.
+pub(super) fn worker_page(context: &HttpContext, peer: &str, request: &Request, body_bytes: u64) {
     context.access_log.append(&Line {
         peer,
         user: None,

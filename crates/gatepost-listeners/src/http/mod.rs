@@ -1,67 +1,64 @@
 //! The HTTP listener: publish, subscribe, call a procedure, pages, the dashboard.
 //!
-//! A driver of our own reads and writes HTTP/1.1 ([`connection`](self)); requests and responses
-//! apart from the wire are in `request` and `response`, so that another version of HTTP is
-//! another driver beside it and nothing else. What the rooms behind do is [`rooms::Rooms`].
+//! - `driver/` reads and writes HTTP/1.1 and HTTP/2. It turns bytes into a [`request`] and a
+//!   [`response`] into bytes, and answers cached pages without either.
+//! - `router.rs` finds the handler of a request: `api/` (topics, calls, administration, ntfy's
+//!   shapes) or `site/` (pages, files, forms, the dashboard).
+//! - What both use stands beside them: who asks (`access.rs`, `origin.rs`, `forwarded.rs`), how
+//!   errors are told (`error.rs`), how publications are written (`event_stream/`).
+//!
+//! Imports go one way: driver, router, handlers, shared modules. A handler knows no version of
+//! HTTP, so that another version is another driver and nothing else.
 
 mod access;
-mod admin;
-mod assets;
-mod call;
-mod chunked;
-mod chunks;
-mod coded;
-mod connection;
+mod api;
+mod context;
 mod counters;
 mod drain;
+mod driver;
 mod error;
-mod exchange;
-mod feed;
-mod files;
-mod first;
-mod forms;
+mod event_stream;
 mod forwarded;
-mod head;
-mod http2;
-mod limits;
-mod live;
+mod host;
+mod https_redirect;
 mod log;
-mod multipart;
-mod ntfy;
-mod openapi;
 pub mod operations;
 mod origin;
-mod output;
-mod pages;
-mod quick;
-mod redirect;
+mod page_values;
+mod parameters;
+mod rate_limits;
 mod request;
 mod response;
-pub mod rooms;
-mod routes;
-mod sending;
+mod router;
 mod settings;
-mod socket;
-pub mod state;
-mod stream;
-mod topics;
-mod upgrade;
-mod websocket;
-mod wire;
+mod site;
+mod stream_rights;
+mod verdict;
+mod websocket_handshake;
 
+use std::sync::Arc;
+
+use gatepost_message::Peer;
+use tokio::sync::{mpsc, watch};
+
+use crate::acceptor::{Accepted, Acceptor};
+use crate::service;
+use crate::workers::Workers;
+
+pub use context::{HttpContext, HttpServices, Upgraded, WebSocketHandler};
 pub use settings::HttpSettings;
 
 /// The parsers of what peers send, for fuzzing: any bytes are taken, none may panic.
 #[doc(hidden)]
 pub mod parsers {
-    use super::{chunked, head, request};
+    use super::driver::{chunked, head};
 
     /// Parses a head, and what its target and query hold. Returns the head's length.
     pub fn head(bytes: &[u8]) -> Option<usize> {
         let mut storage = head::field_storage();
         let (head, length) = head::parse(bytes, &mut storage, 16 << 10).ok()??;
-        let request = request::Request::from_head(&head, gatepost_message::Peer::Local).ok()?;
-        let _ = (request.parameters(), request.field("host"));
+        let request = head.to_request(gatepost_message::Peer::Local).ok()?;
+        let _ = (request.query_values(), request.field("host"));
         Some(length)
     }
 
@@ -72,173 +69,6 @@ pub mod parsers {
         decoder.decode(first, &mut body).ok()?;
         decoder.decode(second, &mut body).ok()?;
         decoder.is_done().then_some(body)
-    }
-}
-
-use std::fmt::Write as _;
-use std::future::Future;
-use std::io;
-use std::pin::Pin;
-use std::sync::Arc;
-
-use gatepost_message::Peer;
-use gatepost_pages::{AccessLog, AccessLogSettings, Pages, PagesSettings};
-use gatepost_users::Door;
-use tokio::sync::{mpsc, watch};
-
-use crate::acceptor::{Accepted, Acceptor};
-use crate::admission::Admission;
-use crate::service;
-use crate::stream::Stream;
-use crate::workers::Workers;
-use counters::Requests;
-use drain::Drain;
-use limits::Limits;
-use operations::Operations;
-use rooms::Rooms;
-
-/// What all connections share.
-pub struct HttpContext {
-    settings: HttpSettings,
-    rooms: Arc<dyn Rooms>,
-    pages: Pages,
-    access_log: AccessLog,
-    admission: Admission,
-    drain: Drain,
-    limits: Limits,
-    /// Whether the read buffer's requests may be answered from memory: nothing is asked of them
-    /// that needs more than their path.
-    quick: bool,
-    requests: Requests,
-    websocket: Option<WebSocketHandler>,
-    door: Option<Door>,
-    operations: Option<Arc<dyn Operations>>,
-}
-
-/// Speaks on where a WebSocket handshake at `/mqtt` has ended: the socket, the peer, and what
-/// the client sent behind the handshake.
-pub type WebSocketHandler =
-    Arc<dyn Fn(Stream, Peer, Vec<u8>) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
-
-impl HttpContext {
-    /// Opens pages and access log.
-    pub fn new(
-        settings: HttpSettings,
-        pages: &PagesSettings,
-        access_log: &AccessLogSettings,
-        rooms: Arc<dyn Rooms>,
-    ) -> io::Result<Self> {
-        let values: Arc<dyn gatepost_pages::Values> = rooms.clone();
-        if let Some(name) = settings.malformed_header() {
-            let detail = format!("listeners.http.headers.{name:?} cannot be sent as it stands");
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, detail));
-        }
-        let limits = Limits::new(&settings);
-        let admission = Admission::new(
-            settings.connections_max,
-            settings.connections_per_address_max,
-        );
-        let quick = settings.origins.is_empty()
-            && settings.trusted_proxies.is_empty()
-            && !settings.https_redirect
-            && !limits.any();
-        Ok(Self {
-            limits,
-            quick,
-            settings,
-            pages: Pages::new(pages.clone(), values),
-            access_log: AccessLog::start(access_log)?,
-            rooms,
-            admission,
-            drain: Drain::default(),
-            requests: Requests::default(),
-            websocket: None,
-            door: None,
-            operations: None,
-        })
-    }
-
-    /// Hands WebSocket connections at `/mqtt` to `handler`; without one there is no `/mqtt`.
-    #[must_use]
-    pub fn with_websocket(mut self, handler: WebSocketHandler) -> Self {
-        self.websocket = Some(handler);
-        self
-    }
-
-    /// Asks for logins at `door`; without one nobody is asked.
-    #[must_use]
-    pub fn with_door(mut self, door: Door) -> Self {
-        self.door = Some(door);
-        self
-    }
-
-    /// What an operator can do by `/admin`; without it there is only looking.
-    #[must_use]
-    pub fn with_operations(mut self, operations: Arc<dyn Operations>) -> Self {
-        self.operations = Some(operations);
-        self
-    }
-
-    /// Rereads pages and reopens the access log, as a reload does.
-    pub fn reload(&self) {
-        self.pages.reload();
-        self.access_log.reopen();
-    }
-
-    /// The connections that are open, but for those whose only request was answered at once.
-    pub fn connections(&self) -> u32 {
-        self.admission.open()
-    }
-
-    /// The requests answered since the start.
-    pub fn requests(&self) -> u64 {
-        self.requests.total()
-    }
-
-    fn push_metrics(&self, text: &mut String) {
-        self.requests.push_metrics(text);
-        let (dropped, failures) = self.access_log.losses();
-        let rows = [
-            (
-                "gatepost_http_connections",
-                "gauge",
-                "HTTP connections that are open.",
-                u64::from(self.connections()),
-            ),
-            (
-                "gatepost_page_workers_replaced_total",
-                "counter",
-                "Page workers replaced: worn, failed, or behind.",
-                self.pages.workers_replaced(),
-            ),
-            (
-                "gatepost_page_threads_set_aside",
-                "gauge",
-                "Threads lost for good to pages whose values grew far over memory_max.",
-                self.pages.threads_set_aside(),
-            ),
-            (
-                "gatepost_access_log_lines_dropped_total",
-                "counter",
-                "Access log lines lost because the disk was too slow.",
-                dropped,
-            ),
-            (
-                "gatepost_access_log_write_failures_total",
-                "counter",
-                "Access log writes that failed.",
-                failures,
-            ),
-        ];
-        for (name, kind, help, value) in rows {
-            // Writing to a string cannot fail.
-            let _ = writeln!(
-                text,
-                "# HELP {name} {help}
-# TYPE {name} {kind}
-{name} {value}"
-            );
-        }
     }
 }
 
@@ -254,11 +84,11 @@ pub async fn serve(
     let (alive, mut all_gone) = mpsc::channel::<()>(1);
     let shared = Arc::clone(&context);
     let take = move |accepted: Accepted, peer: Peer| {
-        let opening = first::answer(&shared, accepted, peer)?;
+        let connection = driver::answer_at_once(&shared, accepted, peer)?;
         let admitted = shared.admission.admit(peer);
         let (context, alive) = (Arc::clone(&shared), alive.clone());
         Some(async move {
-            if let Err(error) = opening.serve(peer, context, admitted).await {
+            if let Err(error) = connection.serve(peer, context, admitted).await {
                 tracing::debug!(target: "http", "{peer}: {error}");
             }
             drop(alive);

@@ -36,6 +36,19 @@ pub enum Lesson {
     Ham,
 }
 
+/// A change that was made through `/admin`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AdminChange {
+    /// The user who made it; `None` without a login.
+    pub user: Option<String>,
+    /// Where the request came from.
+    pub peer: gatepost_message::Peer,
+    /// Method and path.
+    pub action: String,
+    /// The request's body, without passwords.
+    pub details: Value,
+}
+
 /// Why an operation was not done.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OperationError {
@@ -58,6 +71,12 @@ pub type Done<'a, T> = Promise<'a, Result<T, OperationError>>;
 
 /// The operator's part of the rooms.
 pub trait Operations: Send + Sync {
+    /// Writes a change to the audit log.
+    fn audit(&self, change: AdminChange) -> Done<'_, ()>;
+
+    /// The last changes of the audit log, newest first.
+    fn changes(&self, count: usize) -> Done<'_, Vec<Value>>;
+
     /// Judged messages, newest first, as the journal has them.
     fn messages(&self, search: Search) -> Done<'_, Vec<Value>>;
 

@@ -4,7 +4,7 @@
 //! without this any web page could publish here. Browsers name the page's origin; programs that
 //! are no browsers name none and are not concerned.
 
-use super::HttpContext;
+use super::context::HttpContext;
 use super::error::HttpError;
 use super::request::Request;
 use super::response::Response;
@@ -13,39 +13,69 @@ use super::response::Response;
 /// ours nor allowed.
 pub(super) fn check(context: &HttpContext, request: &Request) -> Result<(), HttpError> {
     let reads = matches!(request.method(), "GET" | "HEAD" | "OPTIONS");
-    if reads && request.path != "/mqtt" {
+    // No browser asks a server before it opens a WebSocket to it (RFC 6455 section 10.2).
+    if reads && !request.has_token("upgrade", "websocket") {
         return Ok(());
     }
-    let Some(origin) = request.field("origin") else {
-        return Ok(());
-    };
-    if is_own(request, origin) || is_allowed(context, origin) {
-        return Ok(());
+    match request.field("origin") {
+        Some(origin) if !is_own(request, origin) && !is_allowed(context, origin) => {
+            Err(cross_origin(origin))
+        }
+        _ => Ok(()),
     }
-    Err(HttpError::CrossOrigin(origin.chars().take(200).collect()))
 }
 
 /// Refuses a form that a browser says comes from elsewhere; a page that may publish from another
 /// origin still has no forms here. Browsers that name no origin name at least the page.
 pub(super) fn expect_own(request: &Request) -> Result<(), HttpError> {
-    let foreign = |name: &str| Err(HttpError::CrossOrigin(name.chars().take(200).collect()));
     match request.field("sec-fetch-site") {
         None | Some("same-origin" | "none") => {}
-        Some(site) => return foreign(site),
+        Some(site) => return Err(cross_origin(site)),
     }
-    let page = request.field("origin").or_else(|| request.field("referer"));
-    match page {
-        Some(page) if !is_own(request, page) => foreign(page),
+    match page_of(request) {
+        Some(page) if !is_own(request, page) => Err(cross_origin(page)),
         _ => Ok(()),
     }
 }
 
-fn is_own(request: &Request, origin: &str) -> bool {
+/// Refuses a link that changes something and that a page of another origin has a browser follow,
+/// unless that origin is allowed.
+pub(super) fn expect_own_link(context: &HttpContext, request: &Request) -> Result<(), HttpError> {
+    match (request.field("sec-fetch-site"), page_of(request)) {
+        (_, Some(page)) if is_own(request, page) || is_allowed(context, origin_of(page)) => Ok(()),
+        (_, Some(page)) => Err(cross_origin(page)),
+        (None | Some("same-origin" | "none"), None) => Ok(()),
+        (Some(site), None) => Err(cross_origin(site)),
+    }
+}
+
+/// The page that a browser says made the request.
+fn page_of(request: &Request) -> Option<&str> {
+    request.field("origin").or_else(|| request.field("referer"))
+}
+
+/// The origin of a page's address.
+fn origin_of(page: &str) -> &str {
+    let authority = page.find("://").map_or(0, |at| at + 3);
+    let rest = page.get(authority..).unwrap_or_default();
+    let end = rest.find('/').map_or(page.len(), |at| authority + at);
+    page.get(..end).unwrap_or(page)
+}
+
+fn cross_origin(name: &str) -> HttpError {
+    HttpError::CrossOrigin(name.chars().take(200).collect())
+}
+
+/// Whether a page is of the origin at which the request was made, scheme included. Behind a proxy
+/// that is not trusted the scheme is not known, and only the host is compared.
+fn is_own(request: &Request, page: &str) -> bool {
     let host = request.field("host").unwrap_or_default();
-    origin
-        .split_once("://")
-        .map(|(_, rest)| rest.split('/').next().unwrap_or_default())
-        .is_some_and(|authority| authority.eq_ignore_ascii_case(host))
+    let Some((scheme, authority)) = origin_of(page).split_once("://") else {
+        return false;
+    };
+    let expected = if request.secure { "https" } else { "http" };
+    (request.is_forwarded || scheme.eq_ignore_ascii_case(expected))
+        && authority.eq_ignore_ascii_case(host)
 }
 
 fn is_allowed(context: &HttpContext, origin: &str) -> bool {

@@ -1,4 +1,4 @@
-//! A request apart from the wire: what handlers work with, whatever version of HTTP brought it.
+//! A request without its wire form: what handlers work with, for all versions of HTTP.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -8,7 +8,6 @@ use gatepost_message::{Envelope, Listener, Peer};
 use gatepost_users::Identity;
 
 use super::error::HttpError;
-use super::head::Head;
 
 /// The versions of HTTP that are spoken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,16 +31,6 @@ impl Version {
     }
 }
 
-impl From<&Head<'_, '_>> for Version {
-    fn from(head: &Head<'_, '_>) -> Self {
-        if head.minor_version == 0 {
-            Self::Http10
-        } else {
-            Self::Http11
-        }
-    }
-}
-
 /// A whole request.
 #[derive(Clone)]
 pub(super) struct Request {
@@ -54,28 +43,23 @@ pub(super) struct Request {
     pub path: String,
     /// The query, still encoded.
     pub query: String,
-    /// What brought it.
+    /// The version of HTTP that it came by.
     pub version: Version,
     /// Whether the client's connection is encrypted, as far as we or a trusted proxy know.
     pub secure: bool,
+    /// Whether a proxy that is not trusted says that it speaks for somebody else.
+    pub is_forwarded: bool,
     /// The body.
     pub body: Bytes,
-    /// The other end.
+    /// The client; behind a trusted proxy, the one that the proxy names.
     pub peer: Peer,
-    /// Whom the connection's certificate names.
+    /// The user whom the connection's certificate names.
     pub certified: Option<String>,
-    /// Who it is; `None` where nobody is asked.
+    /// Who asks; `None` where no login is needed.
     pub identity: Option<Identity>,
 }
 
 impl Request {
-    /// Copies what must outlive the read buffer.
-    pub(super) fn from_head(head: &Head<'_, '_>, peer: Peer) -> Result<Self, HttpError> {
-        let fields = head.fields.iter().map(|field| (field.name, field.value));
-        let line = (head.method, head.target);
-        Self::new(line, (head.path, head.query), fields, head.into(), peer)
-    }
-
     /// Of method and target, path and query, and the header fields.
     pub(super) fn new<'a>(
         (method, target): (&str, &str),
@@ -104,6 +88,7 @@ impl Request {
             query: query.to_owned(),
             version,
             secure: false,
+            is_forwarded: false,
             body: Bytes::new(),
             peer,
             certified: None,
@@ -132,7 +117,7 @@ impl Request {
         self.identity.as_ref()?.user()
     }
 
-    /// Where a message of this request comes from.
+    /// The envelope of a message that this request carries.
     pub(super) fn envelope(&self) -> Envelope {
         let mut envelope = Envelope::new(Listener::Http, self.peer);
         envelope.user = self.user().map(Into::into);
@@ -185,12 +170,12 @@ impl Request {
     }
 
     /// The query's names and values, decoded, in order.
-    pub(super) fn parameters(&self) -> Vec<(String, String)> {
+    pub(super) fn query_values(&self) -> Vec<(String, String)> {
         parse_form(&self.query)
     }
 
     /// The first of the query's values of this name, decoded.
-    pub(super) fn parameter(&self, name: &str) -> Option<String> {
+    pub(super) fn query_value(&self, name: &str) -> Option<String> {
         self.query.split('&').find_map(|pair| {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             (decode_form(key) == name).then(|| decode_form(value))
@@ -206,6 +191,21 @@ impl Request {
             })
         })
     }
+}
+
+/// Refuses a method that the path does not take.
+pub(super) fn expect_method(
+    request: &Request,
+    allowed: &[&str],
+    allow: &'static str,
+) -> Result<(), HttpError> {
+    if allowed.contains(&request.method()) {
+        return Ok(());
+    }
+    Err(HttpError::Method {
+        path: request.path.clone(),
+        allow,
+    })
 }
 
 /// Decodes a path's percent escapes; refuses what no path of ours can hold.

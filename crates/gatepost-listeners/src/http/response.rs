@@ -1,13 +1,14 @@
-//! A response apart from the wire.
+//! A response without its wire form.
 
 use std::borrow::Cow;
 use std::fs::File;
 
 use bytes::Bytes;
+use gatepost_broker::Reader;
 use gatepost_message::MessageId;
 
-use super::rooms::Subscription;
-use super::stream::StreamFormat;
+use super::event_stream::StreamFormat;
+use super::stream_rights::StreamRights;
 
 /// What a handler answers.
 #[derive(Debug)]
@@ -38,9 +39,11 @@ pub(super) enum Body {
     /// Publications as they come.
     Stream {
         /// Where they come from.
-        subscription: Box<dyn Subscription>,
+        reader: Box<Reader>,
         /// How they are written.
         format: StreamFormat,
+        /// For how long.
+        rights: Box<StreamRights>,
     },
     /// The connection becomes a WebSocket that carries MQTT.
     WebSocket {

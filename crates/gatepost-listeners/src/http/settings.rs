@@ -37,6 +37,9 @@ pub struct HttpSettings {
     pub head_timeout: Period,
     /// How long a body may pause.
     pub body_timeout: Period,
+    /// How many bytes of a body must arrive in a second, after a first `body_timeout`; 0 for any
+    /// number.
+    pub body_rate_min: ByteSize,
     /// How long a reader may take nothing of what is written to it.
     pub write_timeout: Period,
     /// The interval of comments that keep an event stream open through proxies.
@@ -100,6 +103,7 @@ impl Default for HttpSettings {
             idle_timeout: Period::seconds(75),
             head_timeout: Period::seconds(10),
             body_timeout: Period::seconds(30),
+            body_rate_min: ByteSize::kibibytes(1),
             write_timeout: Period::seconds(60),
             keepalive: Period::seconds(15),
             drain_timeout: Period::seconds(10),

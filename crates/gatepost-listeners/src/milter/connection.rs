@@ -4,6 +4,7 @@ use std::io;
 use std::pin::pin;
 
 use bytes::{Bytes, BytesMut};
+use gatepost_gateway::JudgedMail;
 use gatepost_message::{Envelope, Listener, Message, MessageId, Peer};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -12,13 +13,12 @@ use super::MilterContext;
 use super::answer::{self, Changes};
 use super::packet;
 use super::session::{Next, Session};
-use super::transaction::{Excess, Limits, Whole, bare};
+use super::transaction::{Limits, Whole, bare};
 use super::verdicts;
-use crate::gateway::JudgedMail;
+use crate::decisive_verdict;
 use crate::mail::{self, Received};
-use crate::marks::{self, Known};
 use crate::stream::Stream;
-use crate::together;
+use crate::verdict_headers::{self, DeliveryFacts};
 use crate::wire;
 
 /// Serves one mail server until it ends or is silent for too long.
@@ -42,13 +42,16 @@ pub(super) async fn serve(
     connection.converse(&mut session).await
 }
 
+/// The client sends the remaining recipients with another message (RFC 5321 section 4.5.3.1.10).
+const TOO_MANY_RECIPIENTS: &str = "too many recipients";
+
 struct Connection<'a> {
     stream: Stream,
     context: &'a MilterContext,
     shutdown: watch::Receiver<bool>,
-    /// Read, and not yet understood.
+    /// Received and not yet parsed.
     input: BytesMut,
-    /// Answered, and not yet written.
+    /// Answers that are not yet written.
     output: Vec<u8>,
 }
 
@@ -58,6 +61,8 @@ impl Connection<'_> {
         // For a whole packet: one that drips is not waited for any longer.
         let idle_time_max = self.context.settings.idle_time_max.duration();
         let mut deadline = Instant::now() + idle_time_max;
+        // Held until the message is judged.
+        let mut lease = None;
         loop {
             while let Some(packet) =
                 packet::take(&mut self.input, packet_max).map_err(io::Error::other)?
@@ -66,12 +71,16 @@ impl Connection<'_> {
                     Next::Silence => {}
                     Next::Agree(agreement) => agreement.write(&mut self.output),
                     Next::Continue => answer::write_continue(&mut self.output),
+                    Next::RefuseRecipient => {
+                        answer::write_reply(&mut self.output, "452 4.5.3", TOO_MANY_RECIPIENTS);
+                    }
                     Next::Skip => answer::write_skip(&mut self.output),
                     Next::Judge(whole) => self.judge(*whole).await?,
                     Next::End => return self.flush().await,
                 }
                 deadline = Instant::now() + idle_time_max;
             }
+            session.reserve(&mut lease, &self.context.in_flight);
             if self.output.is_empty() {
                 // Most of what a mail server says has no answer.
                 self.stream.acknowledge_now();
@@ -108,17 +117,15 @@ impl Connection<'_> {
 
     /// Has a whole message judged and answers what is to become of it.
     async fn judge(&mut self, whole: Whole) -> io::Result<()> {
-        match whole.transaction.excess {
-            Some(Excess::Size) => {
-                let text = "the message is larger than is taken here";
-                answer::write_reply(&mut self.output, "552 5.3.4", text);
-                return Ok(());
-            }
-            Some(Excess::Recipients) => {
-                answer::write_reply(&mut self.output, "452 4.5.3", "too many recipients");
-                return Ok(());
-            }
-            None => {}
+        if whole.transaction.lacks_room {
+            let text = "too many unfinished messages, try again later";
+            answer::write_reply(&mut self.output, "452 4.3.1", text);
+            return Ok(());
+        }
+        if whole.transaction.is_too_large {
+            let text = "the message is larger than is taken here";
+            answer::write_reply(&mut self.output, "552 5.3.4", text);
+            return Ok(());
         }
         let trace = received_field(&whole);
         let transaction = &whole.transaction;
@@ -140,11 +147,16 @@ impl Connection<'_> {
             judged.push((self.judged(message).await?, group));
         }
         let answer = verdicts::settle(self.context, judged, whole.agreement).await;
-        let known = Known {
+        let facts = DeliveryFacts {
             hostname: &self.context.hostname,
             user: whole.user.as_deref(),
         };
-        let edits = marks::edits(&self.context.settings.marks, &mail, &answer.verdict, known);
+        let edits = verdict_headers::edits(
+            &self.context.settings.verdict_headers,
+            &mail,
+            &answer.verdict,
+            facts,
+        );
         let changes = Changes {
             edits: &edits,
             without: &answer.without,
@@ -163,7 +175,7 @@ impl Connection<'_> {
     /// The recipients that one scope judges, together; at least one group, though it be empty.
     fn groups(&self, recipients: &[String]) -> Vec<Vec<String>> {
         let procedures = self.context.gateway.procedures();
-        let groups = together::by_scope(recipients.iter().cloned(), |recipient| {
+        let groups = decisive_verdict::group_by_scope(recipients.iter().cloned(), |recipient| {
             procedures.scope_for(Listener::Milter, None, &[bare(recipient).to_owned()])
         });
         if groups.is_empty() {

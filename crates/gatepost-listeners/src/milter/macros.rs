@@ -1,5 +1,5 @@
-//! Macros: what the mail server tells beside its packets, such as who logged in and its own id of
-//! the message. They hold until they are told anew.
+//! Macros: values that the mail server sends beside its packets, such as the login and its own id
+//! of the message. A value holds until the next one for the same macro.
 
 use bytes::Bytes;
 
@@ -9,7 +9,7 @@ use super::packet;
 const MACROS_MAX: usize = 256;
 const MACRO_BYTES_MAX: usize = 4_096;
 
-/// Names and values, as they were told.
+/// Names and values, as they were sent.
 #[derive(Debug, Default)]
 pub(super) struct Macros(Vec<(Bytes, Bytes)>);
 
@@ -31,7 +31,7 @@ impl Macros {
         }
     }
 
-    /// The value of a macro that was told and is not empty.
+    /// The value of a macro that was sent and is not empty.
     pub(super) fn value_of(&self, name: &str) -> Option<String> {
         let bare = name.trim_matches(['{', '}']);
         let (_, value) = self.0.iter().find(|(known, _)| {

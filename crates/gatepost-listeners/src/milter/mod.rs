@@ -1,10 +1,10 @@
-//! Milter: the protocol by which sendmail and Postfix ask a filter about a mail before they take
-//! it. Version 6 with 2 to 4 understood, many messages and clients on a connection.
+//! Milter: the protocol by which sendmail and Postfix ask a filter about a mail before they accept
+//! it. Version 6, and versions 2 to 5; a connection carries many messages and clients.
 //!
-//! The mail server keeps the message and does what we say with it: nothing is published here.
-//! `packet` reads and writes packets, `negotiation` agrees on what is spoken, `session` takes them
-//! one by one, `transaction` gathers a message, `verdicts` makes one of several, `answer` says it,
-//! `connection` does the I/O.
+//! The mail server keeps the message and acts on the answer: nothing is published here. `packet`
+//! reads and writes packets, `negotiation` agrees on a version and steps, `session` holds the state,
+//! `transaction` collects a message, `verdicts` combines the verdicts of several scopes, `answer`
+//! writes the result, `connection` does the I/O.
 
 mod answer;
 mod connection;
@@ -18,13 +18,14 @@ mod verdicts;
 
 use std::sync::Arc;
 
+use gatepost_gateway::Gateway;
 use tokio::sync::watch;
 
 pub use settings::{Keeper, MilterSettings};
 
 use crate::acceptor::Acceptor;
 use crate::admission::Admission;
-use crate::gateway::Gateway;
+use crate::in_flight::InFlight;
 use crate::mail;
 use crate::service::{self, Arrival};
 use crate::workers::Workers;
@@ -56,6 +57,7 @@ pub struct MilterContext {
     hostname: String,
     admission: Admission,
     gateway: Gateway,
+    in_flight: InFlight,
 }
 
 impl MilterContext {
@@ -69,10 +71,18 @@ impl MilterContext {
             hostname: mail::own_name(&settings.hostname, hostname),
             settings,
             gateway,
+            in_flight: InFlight::default(),
         }
     }
 
-    /// Who is connected.
+    /// Shares the budget of unfinished messages with other listeners.
+    #[must_use]
+    pub fn with_in_flight(mut self, in_flight: InFlight) -> Self {
+        self.in_flight = in_flight;
+        self
+    }
+
+    /// The connections that are open.
     pub const fn admission(&self) -> &Admission {
         &self.admission
     }
@@ -95,8 +105,8 @@ async fn serve_connection(arrival: Arrival, context: Arc<MilterContext>) {
     let peer = arrival.peer;
     let served = match arrival.admitted {
         Ok(_place) => connection::serve(arrival.stream, &context, arrival.shutdown).await,
-        // The protocol has no word for it: the mail server does what its settings say of a
-        // filter that is away.
+        // The protocol has no reply for this: the mail server applies its setting for a filter that
+        // is unavailable.
         Err(refusal) => {
             tracing::warn!(target: "milter", %peer, "closed at once: {refusal}");
             Ok(())

@@ -1,8 +1,9 @@
-//! The first packet: which version is spoken, what we may change, and which steps we hear of.
+//! The first packet: the version, the changes that are permitted, and the steps that are sent.
 //!
-//! A step costs the mail server a round trip unless it is left out or needs no answer. We look at
-//! a message once it is whole, so we ask for silence up to its end wherever the mail server can:
-//! its client then waits for us once, not a dozen times.
+//! A step costs the mail server a round trip unless it is left out or needs no answer. Messages are
+//! judged when they are whole, so all steps but two are left out or silent: the end of the message,
+//! and recipients, of which one too many is refused while its client can still send it with another
+//! message.
 
 use super::packet::{self, Malformed};
 
@@ -54,7 +55,6 @@ const STEPS: u32 = step::NO_UNKNOWN
     | step::SILENT_CONNECT
     | step::SILENT_HELO
     | step::SILENT_MAIL
-    | step::SILENT_RECIPIENT
     | step::SILENT_DATA
     | step::SILENT_UNKNOWN
     | step::SILENT_END_OF_HEADERS

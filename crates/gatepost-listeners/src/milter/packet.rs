@@ -14,7 +14,7 @@ pub(super) struct Packet {
     pub(super) data: Bytes,
 }
 
-/// What cannot be read. The connection ends: nobody knows where the next packet begins.
+/// A malformed packet. The connection ends, since the start of the next packet is unknown.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Malformed {
     #[error("a packet without a command")]

@@ -1,12 +1,13 @@
-//! What the mail server tells, packet by packet, until a message is whole. Without I/O.
+//! The state of a connection, packet by packet, until a message is complete. Without I/O.
 //!
-//! The order of packets is the mail server's matter: each one is taken for what it is, a new
-//! sender begins a new message, and an end of message without a beginning is judged as it is.
+//! The mail server decides the order of packets: each is processed by itself, a new sender begins a
+//! new message, and an end of message without a beginning is judged as it is.
 
 use super::macros::Macros;
 use super::negotiation::{Agreement, step};
 use super::packet::{self, Malformed, Packet};
 use super::transaction::{Host, Limits, Transaction, Whole};
+use crate::in_flight::{InFlight, Lease};
 
 /// One connection of a mail server.
 #[derive(Debug)]
@@ -21,17 +22,19 @@ pub(super) struct Session {
 /// What happens after a packet.
 #[derive(Debug)]
 pub(super) enum Next {
-    /// The mail server goes on by itself.
+    /// The mail server expects no answer.
     Silence,
-    /// It waits for this answer.
+    /// It waits for this agreement.
     Agree(Agreement),
-    /// It waits to hear that it may go on.
+    /// It waits for permission to continue.
     Continue,
+    /// It refuses this recipient to its client: the message has as many as it may have.
+    RefuseRecipient,
     /// It need not send the rest of the body.
     Skip,
-    /// A message is whole, and waits for its verdict.
+    /// A message is complete and waits for its verdict.
     Judge(Box<Whole>),
-    /// It has left.
+    /// It has quit.
     End,
 }
 
@@ -49,6 +52,19 @@ impl Session {
     /// Whether a message has begun and is not whole.
     pub(super) fn is_within_message(&self) -> bool {
         self.transaction.sender.is_some()
+    }
+
+    /// Makes sure that the budget has room for the message; a message without is refused at its end.
+    pub(super) fn reserve(&mut self, lease: &mut Option<Lease>, in_flight: &InFlight) {
+        if !self.is_within_message() {
+            *lease = None;
+            return;
+        }
+        let peer = self.host.peer();
+        let lease = lease.get_or_insert_with(|| in_flight.lease(peer));
+        if lease.reserve(self.transaction.held_bytes()).is_err() {
+            self.transaction.give_up_room();
+        }
     }
 
     /// Takes one packet.
@@ -92,7 +108,10 @@ impl Session {
                 step::SILENT_MAIL
             }
             b'R' => {
-                self.transaction.recipient(data, self.limits)?;
+                let is_taken = self.transaction.recipient(data, self.limits)?;
+                if !is_taken && !agreement.has(step::SILENT_RECIPIENT) {
+                    return Ok(Next::RefuseRecipient);
+                }
                 step::SILENT_RECIPIENT
             }
             b'L' => {
@@ -103,7 +122,7 @@ impl Session {
                 self.transaction.body(data, self.limits);
                 if agreement.has(step::SKIP)
                     && !agreement.has(step::SILENT_BODY)
-                    && self.transaction.excess.is_some()
+                    && self.transaction.is_too_large
                 {
                     return Ok(Next::Skip);
                 }
@@ -139,7 +158,7 @@ impl Session {
     }
 
     fn connect(&mut self, data: &[u8]) -> Result<(), Malformed> {
-        // The macros of a connection are told before it.
+        // The macros of a connection precede it.
         self.macros.forget_message();
         self.transaction = Transaction::default();
         self.host = Host::from_packet(data)?;
@@ -154,7 +173,6 @@ impl Session {
 
 #[cfg(test)]
 mod tests {
-    use super::super::transaction::Excess;
     use super::*;
     use bytes::Bytes;
     use proptest::prelude::*;
@@ -183,7 +201,10 @@ mod tests {
         for (command, data) in packets {
             match session.take(&packet(*command, data)).expect("well formed") {
                 Next::Judge(message) => whole = Some(message),
-                next => assert!(matches!(next, Next::Silence | Next::Continue | Next::Skip)),
+                next => assert!(matches!(
+                    next,
+                    Next::Silence | Next::Continue | Next::Skip | Next::RefuseRecipient
+                )),
             }
         }
         whole
@@ -236,7 +257,7 @@ mod tests {
             ],
         );
         let whole = whole.expect("a message");
-        assert_eq!(whole.transaction.excess, Some(Excess::Size));
+        assert!(whole.transaction.is_too_large);
         assert!(whole.transaction.body.is_empty());
         let many: [(u8, &[u8]); 5] = [
             (b'M', b"<>\0"),
@@ -246,19 +267,23 @@ mod tests {
             (b'E', b""),
         ];
         let whole = feed(&mut session, &many).expect("a message");
-        assert_eq!(whole.transaction.excess, Some(Excess::Recipients));
-        assert_eq!(whole.transaction.recipients.len(), 2);
+        assert!(!whole.transaction.is_too_large);
+        assert_eq!(whole.transaction.recipients, ["<b@c>", "<d@c>"]);
+    }
+
+    #[test]
+    fn a_recipient_too_many_is_refused_where_it_is_named() {
+        let mut session = session(0);
+        feed(&mut session, &[(b'M', b"<>\0"), (b'R', b"<b@c>\0")]);
+        let mut answer = |data| session.take(&packet(b'R', data)).expect("well formed");
+        assert!(matches!(answer(b"<d@c>\0"), Next::Continue));
+        assert!(matches!(answer(b"<e@c>\0"), Next::RefuseRecipient));
     }
 
     #[test]
     fn nothing_more_is_held_of_a_message_beyond_any_limit() {
         let mut session = session(0);
-        let begun: [(u8, &[u8]); 4] = [
-            (b'M', b"<>\0"),
-            (b'R', b"<b@c>\0"),
-            (b'R', b"<d@c>\0"),
-            (b'R', b"<e@c>\0"),
-        ];
+        let begun: [(u8, &[u8]); 2] = [(b'M', b"<>\0"), (b'B', &[b'x'; 101])];
         assert!(feed(&mut session, &begun).is_none());
         for _ in 0..20 {
             assert!(feed(&mut session, &[(b'L', b"Subject\0long\0"), (b'B', b"body")]).is_none());
@@ -266,7 +291,7 @@ mod tests {
         assert!(session.transaction.head.is_empty() && session.transaction.body.is_empty());
         let long = [b"<".as_slice(), &[b'x'; 150], b"@c>\0"].concat();
         assert!(feed(&mut session, &[(b'M', b"<>\0"), (b'R', &long)]).is_none());
-        assert_eq!(session.transaction.excess, Some(Excess::Size));
+        assert!(session.transaction.is_too_large);
         assert!(session.transaction.recipients.is_empty());
     }
 

@@ -4,24 +4,28 @@ use gatepost_settings::{Bind, ByteSize, Period};
 use serde::{Deserialize, Serialize};
 
 use crate::entry::Network;
-use crate::marks::MarkSettings;
 use crate::tls::TlsSettings;
+use crate::verdict_headers::VerdictHeaderSettings;
 
 /// `[listeners.milter]`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MilterSettings {
-    /// Where to listen. Whoever reaches it can have mail judged; keep it on this machine.
+    /// Where to listen. Every peer that reaches it can have mail judged; keep it on this machine.
     pub bind: Vec<Bind>,
+    /// Whether `bind` may name addresses that other machines reach although the
+    /// protocol has no login.
+    pub open_to_world: bool,
     /// Encryption: `tls.cert` and `tls.key` are all that it needs.
     pub tls: TlsSettings,
     /// Proxies in front that begin each connection with a PROXY header (version 1 or 2): their
-    /// addresses, networks, `"unix"`. Whoever is not named here is taken for the client itself.
+    /// addresses, networks, `"unix"`. Every other peer is the client itself.
     pub proxy_protocol: Vec<Network>,
     /// Our name in `Authentication-Results`; empty takes the host's own.
     pub hostname: String,
-    /// What mail that passes is told about its verdict.
-    pub marks: MarkSettings,
+    /// The header fields that state the verdict, in mail that passes.
+    #[serde(alias = "marks")]
+    pub verdict_headers: VerdictHeaderSettings,
     /// Who keeps a quarantined message: `mail-server` (Postfix's hold queue), or `gatepost`, where
     /// the dashboard shows it and the mail server discards its own copy.
     pub quarantine: Keeper,
@@ -31,7 +35,7 @@ pub struct MilterSettings {
     pub recipients_max: usize,
     /// How large one packet of the mail server may be: a chunk of the body, or one header field.
     pub packet_max: ByteSize,
-    /// How often the mail server hears that a message is still being judged, so that it waits on.
+    /// The interval of progress messages while a message is judged, so that the mail server waits.
     pub progress_interval: Period,
     /// How long the mail server may be silent: it keeps the connection for as long as an SMTP
     /// client stays.
@@ -48,10 +52,11 @@ impl Default for MilterSettings {
     fn default() -> Self {
         Self {
             bind: vec![Bind::Tcp(([127, 0, 0, 1], 8891).into())],
+            open_to_world: false,
             tls: TlsSettings::default(),
             proxy_protocol: Vec::new(),
             hostname: String::new(),
-            marks: MarkSettings::default(),
+            verdict_headers: VerdictHeaderSettings::default(),
             quarantine: Keeper::default(),
             message_max: ByteSize::megabytes(50),
             recipients_max: 10_000,

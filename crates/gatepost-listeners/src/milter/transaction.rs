@@ -1,5 +1,5 @@
-//! A message as the mail server has told it so far, and who sends it; no more of it is held than
-//! the limits allow.
+//! The part of a message that has arrived so far, and its client. No more of it is held than the
+//! limits allow.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,7 +8,7 @@ use gatepost_message::Peer;
 use super::negotiation::{Agreement, step};
 use super::packet::{self, Malformed};
 
-/// How much of a message is taken.
+/// The limits of one message.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
     pub(super) message_bytes_max: usize,
@@ -23,7 +23,7 @@ pub(super) struct Host {
     pub(super) helo: Option<String>,
 }
 
-/// A message on its way.
+/// A message that is still arriving.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Transaction {
     pub(super) sender: Option<String>,
@@ -31,19 +31,14 @@ pub(super) struct Transaction {
     pub(super) recipients: Vec<String>,
     pub(super) head: Vec<u8>,
     pub(super) body: Vec<u8>,
-    pub(super) excess: Option<Excess>,
+    pub(super) is_too_large: bool,
+    /// Whether the process has no memory for the message.
+    pub(super) lacks_room: bool,
     /// Bytes of recipients, head and body.
     held: usize,
 }
 
-/// Which limit a message exceeds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Excess {
-    Size,
-    Recipients,
-}
-
-/// A whole message with all that is known of it.
+/// A complete message with its client and macros.
 #[derive(Debug)]
 pub(super) struct Whole {
     pub(super) agreement: Agreement,
@@ -82,16 +77,17 @@ impl Transaction {
         })
     }
 
-    /// Takes a packet with a recipient.
-    pub(super) fn recipient(&mut self, data: &[u8], limits: Limits) -> Result<(), Malformed> {
+    /// Takes a packet with a recipient; false if the message has as many as it may have.
+    pub(super) fn recipient(&mut self, data: &[u8], limits: Limits) -> Result<bool, Malformed> {
         let recipient = packet::strings(data).next().ok_or(Malformed::Short('R'))?;
         if self.recipients.len() >= limits.recipients_max {
-            self.exceed(Excess::Recipients);
-        } else if self.takes(recipient.len(), limits) {
+            return Ok(false);
+        }
+        if self.takes(recipient.len(), limits) {
             let recipient = packet::text(recipient);
             self.recipients.push(recipient);
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Takes a packet with a field: name and value; the lines of a folded value are separated by
@@ -136,18 +132,29 @@ impl Transaction {
         }
     }
 
-    /// Whether so many bytes more are kept.
+    /// Whether so many more bytes are within the limit, and kept.
     fn takes(&mut self, bytes: usize, limits: Limits) -> bool {
         self.held = self.held.saturating_add(bytes);
         if self.held > limits.message_bytes_max {
-            self.exceed(Excess::Size);
+            self.is_too_large = true;
+            self.discard();
         }
-        self.excess.is_none()
+        !self.is_too_large && !self.lacks_room
     }
 
-    /// Of a message that is refused at its end nothing more is kept, whichever limit it was.
-    fn exceed(&mut self, excess: Excess) {
-        self.excess.get_or_insert(excess);
+    /// Bytes that are held of it.
+    pub(super) fn held_bytes(&self) -> u64 {
+        (self.head.len() + self.body.len()) as u64
+    }
+
+    /// Refuses the message at its end, because there is no memory for it.
+    pub(super) fn give_up_room(&mut self) {
+        self.lacks_room = true;
+        self.discard();
+    }
+
+    /// A message that is refused at its end is not kept.
+    fn discard(&mut self) {
         self.head = Vec::new();
         self.body = Vec::new();
     }

@@ -1,19 +1,19 @@
 //! One answer for a message whose recipients several scopes judged.
 //!
-//! A refusal holds for all, as the mail server has one reply to give ([`crate::together`]). Where
-//! the message goes on for some, the recipients for whom it was dropped or quarantined are taken
-//! off it; what they would have got is in our quarantine, since the mail server holds whole
-//! messages only.
+//! A refusal applies to all recipients, since the mail server sends one reply
+//! ([`crate::decisive_verdict`]). If the message is delivered to some, the recipients for whom it was
+//! dropped or quarantined are removed from it. Their copy is in Gatepost's quarantine, since the mail
+//! server holds whole messages only.
 
+use gatepost_gateway::JudgedMail;
 use gatepost_message::{Action, Verdict};
 
 use super::MilterContext;
 use super::negotiation::{Agreement, action};
 use super::settings::Keeper;
-use crate::gateway::JudgedMail;
-use crate::together;
+use crate::decisive_verdict;
 
-/// What the mail server is told.
+/// One verdict for the mail server.
 pub(super) struct Settled {
     pub(super) verdict: Verdict,
     /// Recipients that do not get it.
@@ -22,15 +22,15 @@ pub(super) struct Settled {
     pub(super) held: bool,
 }
 
-/// Notes every verdict, keeps what we are to keep, and makes one answer of them. Each verdict
-/// comes with the recipients that it is for, as the mail server wrote them.
+/// Journals every verdict, quarantines copies, and combines the verdicts. Each verdict comes with
+/// its recipients, as the mail server wrote them.
 pub(super) async fn settle(
     context: &MilterContext,
     judged: Vec<(JudgedMail, Vec<String>)>,
     agreement: Agreement,
 ) -> Settled {
     let (mut mails, groups): (Vec<_>, Vec<_>) = judged.into_iter().unzip();
-    together::agree(&mut mails);
+    decisive_verdict::apply_refusal(&mut mails);
     if !agreement.may(action::DELETE_RECIPIENTS) {
         strictest_for_all(&mut mails);
     }
@@ -66,9 +66,9 @@ pub(super) async fn settle(
 async fn note(context: &MilterContext, mail: &JudgedMail, held: bool) -> Verdict {
     let verdict = mail.verdict();
     if verdict.action == Action::Quarantine && !held {
-        return context.gateway.keep_aside(mail).await;
+        return context.gateway.quarantine_copy(mail).await;
     }
-    context.gateway.note_mail(mail);
+    context.gateway.journal_mail(mail);
     verdict.clone()
 }
 

@@ -6,17 +6,36 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use gatepost_broker::RequestedFilter;
+use gatepost_broker::{Authorization, RequestedFilter};
 use gatepost_message::TopicFilter;
 use gatepost_mqtt::Reason;
-use gatepost_users::Identity;
+use gatepost_users::{Access, Identity};
 use tokio::time::Sleep;
 
 use super::connection::Connection;
-use super::goodbye::Goodbye;
+use super::connection_end::ConnectionEnd;
+
+/// A login's rights, as the broker asks about them.
+struct IdentityRights(Identity);
+
+impl Authorization for IdentityRights {
+    fn may_receive(&self, topic: &str) -> bool {
+        self.0.may(Access::Subscribe, topic).is_allowed()
+    }
+
+    fn may_publish(&self, topic: &str, retain: bool) -> bool {
+        self.0.may_publish(topic, retain).is_allowed()
+    }
+}
+
+/// The rights of this login, which follow changes of users and rules.
+pub(super) fn authorization(identity: &Identity) -> Arc<dyn Authorization> {
+    Arc::new(IdentityRights(identity.clone()))
+}
 
 /// When a login by token ends. Most logins do not.
 pub(super) type LoginEnd = Option<Pin<Box<Sleep>>>;
@@ -56,14 +75,21 @@ impl Connection {
         self.access_generation = identity.generation();
         if identity.is_revoked() {
             let text = "the login is no longer good";
-            self.end_with(Goodbye::Server(Reason::NOT_AUTHORIZED, text));
+            self.end_with(ConnectionEnd::Server(Reason::NOT_AUTHORIZED, text));
         } else {
             self.login_end = None;
             self.drop_denied_subscriptions();
+            self.recheck_waiting();
         }
     }
 
-    /// Ends the subscriptions that the client would not get today. MQTT has no word for it, so
+    /// Has what waits for the client asked about again before it leaves.
+    pub(super) fn recheck_waiting(&self) {
+        let authorization = self.identity.as_ref().map(authorization);
+        self.attachment.set_authorization(authorization);
+    }
+
+    /// Ends the subscriptions that the client would not get today. MQTT has no packet for it, so
     /// the log has.
     pub(super) fn drop_denied_subscriptions(&self) {
         for filter in self.attachment.filters() {

@@ -8,26 +8,28 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::BytesMut;
-use gatepost_broker::{Attachment, Limit, Sink};
+use gatepost_broker::{Attachment, Limit, Receipt, Sink};
 use gatepost_message::Peer;
 use gatepost_mqtt::{Ack, Packet, PropertiesBuffer, Property, Reason, Version};
 use gatepost_users::Identity;
 
-use super::MqttContext;
 use super::access::LoginEnd;
-use super::answers::{Answer, Answers, Ready, Unstored};
+use super::acknowledgements::{
+    Acknowledgements, DueAcknowledgement, PublishAcknowledgement, Unstored,
+};
+use super::connection_end::ConnectionEnd;
 use super::encoder::Framing;
-use super::goodbye::Goodbye;
-use super::handshake::Agreed;
+use super::handshake::OpenedSession;
 use super::input::{Controls, Input};
 use super::login::Authentication;
 use super::opening::Opening;
 use super::publish::Publishing;
+use super::{MqttContext, WebSocketStart};
 use crate::admission::Admitted;
 use crate::stream::Stream;
 use crate::websocket::{self, Control};
 
-/// RFC 6455 § 7.4.1.
+/// RFC 6455 section 7.4.1.
 const CLOSED_NORMALLY: u16 = 1000;
 
 impl Sink for Stream {
@@ -40,14 +42,14 @@ impl Sink for Stream {
 pub(super) type Serving = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Opens a connection: gives what serves it until it ends, or `None` where it has ended already.
-/// `websocket` is what came behind a WebSocket handshake, or `None` for a plain connection.
+/// `websocket` is `None` for a plain connection.
 ///
 /// Apart from the serving, and to be boxed: a task is as large as the largest thing that it ever
 /// awaits, and all that it takes to open a connection (timers, TLS, passwords) is gone after it.
 pub(super) async fn open(
     stream: Stream,
     peer: Peer,
-    websocket: Option<&[u8]>,
+    websocket: Option<WebSocketStart<'_>>,
     context: Arc<MqttContext>,
 ) -> Option<Serving> {
     let admitted = context.admission.admit(peer);
@@ -64,10 +66,10 @@ pub(super) async fn open(
         framing,
         context: &context,
         peer,
-        door: context.door(framing),
+        auth: context.auth(websocket.as_ref()),
     };
     let timeout = context.settings.connect_timeout.duration();
-    let received = websocket.unwrap_or_default();
+    let received = websocket.map_or(&[][..], |start| start.received);
     let admitted = match admitted {
         Ok(admitted) => admitted,
         Err(refusal) => {
@@ -75,7 +77,7 @@ pub(super) async fn open(
             context
                 .broker
                 .note_limit(Limit::Connections, &peer.to_string());
-            // Told so, unless there are many of them: being told must not get round the bound.
+            // Answered, unless there are many of them: answers must not bypass the limit.
             if let Ok(_turned_away) = context.turned_away.admit(peer) {
                 let turning = first.turn_away(&mut input, received);
                 let _ = tokio::time::timeout(TURN_AWAY_TIMEOUT.min(timeout), turning).await;
@@ -84,8 +86,8 @@ pub(super) async fn open(
         }
     };
     match tokio::time::timeout(timeout, first.open(&mut input, received)).await {
-        Ok(Some(agreed)) => {
-            let connection = Connection::new(stream, framing, agreed, context, peer);
+        Ok(Some(opened)) => {
+            let connection = Connection::new(stream, framing, opened, context, peer);
             Some(Box::pin(serve(Box::new(connection), input, admitted)))
         }
         Ok(None) => None,
@@ -104,11 +106,11 @@ async fn serve(mut connection: Box<Connection>, mut input: Input, admitted: Admi
         version = %connection.version, "connected");
     input.process_tail(|bytes| connection.process(bytes));
     connection.finish_batch();
-    while connection.goodbye.is_none() {
+    while connection.ended_by.is_none() {
         match poll_fn(|context| connection.poll_event(context)).await {
             Event::Readable => connection.read(&mut input),
-            Event::Broken => connection.goodbye = Some(Goodbye::Lost),
-            Event::Ended(why) => connection.goodbye = Some(why.into()),
+            Event::Broken => connection.ended_by = Some(ConnectionEnd::Lost),
+            Event::Ended(why) => connection.ended_by = Some(why.into()),
             Event::Progress => connection.finish_batch(),
             Event::Access => connection.look_at_access(),
         }
@@ -124,7 +126,7 @@ const TURN_AWAY_TIMEOUT: Duration = Duration::from_secs(1);
 enum Event {
     Readable,
     Broken,
-    Ended(gatepost_broker::Ended),
+    Ended(gatepost_broker::DisconnectCause),
     /// Something that answers wait for has happened.
     Progress,
     /// Users or rules have changed, or the login has ended.
@@ -137,26 +139,26 @@ pub(super) struct Connection {
     pub(super) framing: Framing,
     pub(super) version: Version,
     pub(super) attachment: Attachment,
-    /// Who it is, and so what it may do; `None` where nobody is asked.
+    /// The login, and so the rights; `None` where no login is needed.
     pub(super) identity: Option<Identity>,
     /// The change of users and rules that this connection has seen.
     pub(super) access_generation: u64,
     pub(super) login_end: LoginEnd,
     pub(super) authentication: Option<Box<Authentication>>,
-    tell_why: bool,
+    wants_reasons: bool,
     packet_bytes_max: usize,
     pub(super) expiry_seconds: u32,
     pub(super) context: Arc<MqttContext>,
     pub(super) peer: Peer,
     /// Most clients only listen.
     pub(super) publishing: Option<Box<Publishing>>,
-    pub(super) answers: Answers,
+    pub(super) acknowledgements: Acknowledgements,
     /// Control packets of the present batch.
     pub(super) out: BytesMut,
     /// Publishers wait for slow subscribers by not reading.
     paused: bool,
-    pub(super) goodbye: Option<Goodbye>,
-    /// What WebSocket's Close says.
+    pub(super) ended_by: Option<ConnectionEnd>,
+    /// The code of WebSocket's Close frame.
     pub(super) close_code: u16,
 }
 
@@ -164,33 +166,33 @@ impl Connection {
     fn new(
         stream: Arc<Stream>,
         framing: Framing,
-        agreed: Agreed,
+        opened: OpenedSession,
         context: Arc<MqttContext>,
         peer: Peer,
     ) -> Self {
         let mut connection = Self {
             stream,
             framing,
-            version: agreed.version,
-            attachment: agreed.attachment,
+            version: opened.version,
+            attachment: opened.attachment,
             identity: None,
             access_generation: 0,
             login_end: None,
-            authentication: agreed.authentication,
-            tell_why: agreed.tell_why,
-            packet_bytes_max: agreed.packet_bytes_max,
-            expiry_seconds: agreed.expiry_seconds,
+            authentication: opened.authentication,
+            wants_reasons: opened.wants_reasons,
+            packet_bytes_max: opened.packet_bytes_max,
+            expiry_seconds: opened.expiry_seconds,
             context,
             peer,
             publishing: None,
-            answers: Answers::default(),
+            acknowledgements: Acknowledgements::default(),
             out: BytesMut::new(),
             paused: false,
-            goodbye: None,
+            ended_by: None,
             close_code: CLOSED_NORMALLY,
         };
-        connection.set_identity(agreed.identity);
-        if agreed.session_present {
+        connection.set_identity(opened.identity);
+        if opened.session_present {
             // What was allowed when it subscribed need not be allowed now.
             connection.drop_denied_subscriptions();
         }
@@ -208,7 +210,7 @@ impl Connection {
         if self.poll_access(context).is_ready() {
             return Poll::Ready(Event::Access);
         }
-        if self.answers.poll_commit(context).is_ready() {
+        if self.acknowledgements.poll_commit(context).is_ready() || self.is_repetition_decided() {
             return Poll::Ready(Event::Progress);
         }
         if let Some(publishing) = &mut self.publishing {
@@ -240,7 +242,8 @@ impl Connection {
             .publishing
             .as_ref()
             .is_some_and(|publishing| publishing.is_waiting_for_verdicts());
-        has_many_judged || self.answers.len() >= usize::from(self.context.settings.receive_max)
+        has_many_judged
+            || self.acknowledgements.len() >= usize::from(self.context.settings.receive_max)
     }
 
     fn read(&mut self, input: &mut Input) {
@@ -248,14 +251,14 @@ impl Connection {
         let mut controls = Controls::default();
         let read = input.read(&stream, &mut controls, |bytes| self.process(bytes));
         match read {
-            Ok(0) => self.goodbye = Some(Goodbye::Lost),
+            Ok(0) => self.ended_by = Some(ConnectionEnd::Lost),
             Ok(_) => {
                 self.attachment.heard();
                 self.obey(controls);
                 self.finish_batch();
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(_) => self.goodbye = Some(Goodbye::Lost),
+            Err(_) => self.ended_by = Some(ConnectionEnd::Lost),
         }
     }
 
@@ -270,18 +273,21 @@ impl Connection {
                     });
                 }
                 Control::Pong => {}
-                Control::Close(_) => self.end_with(Goodbye::Lost),
+                Control::Close(code) => {
+                    self.close_code = code.unwrap_or(self.close_code);
+                    self.end_with(ConnectionEnd::Lost);
+                }
             }
         }
         if let Some(error) = controls.error {
             tracing::debug!(target: "mqtt", peer = %self.peer, "websocket: {error}");
             self.close_code = error.close_code();
-            self.end_with(Goodbye::Lost);
+            self.end_with(ConnectionEnd::Lost);
         }
     }
 
-    pub(super) fn end_with(&mut self, goodbye: Goodbye) {
-        self.goodbye.get_or_insert(goodbye);
+    pub(super) fn end_with(&mut self, end: ConnectionEnd) {
+        self.ended_by.get_or_insert(end);
     }
 
     /// Appends a control packet to what this batch answers.
@@ -318,14 +324,19 @@ impl Connection {
             ticket
         });
         let session = self.attachment.submit();
-        self.answers
+        self.acknowledgements
             .batch_flushed(publications.as_ref(), session.as_ref());
-        while let Some(ready) = self.answers.pop_ready() {
+        while let Some(ready) = self.next_acknowledgement() {
             match ready {
-                Ok(Ready::Publication(answer)) => self.acknowledge(&answer),
-                Ok(Ready::Step(step)) => self.take_step(step),
+                Ok(DueAcknowledgement::Publication(answer)) => {
+                    if let Err(end) = self.acknowledge(&answer) {
+                        self.end_with(end);
+                        break;
+                    }
+                }
+                Ok(DueAcknowledgement::Session(step)) => self.take_step(step),
                 Err(Unstored) => {
-                    self.end_with(Goodbye::Server(
+                    self.end_with(ConnectionEnd::Server(
                         Reason::QUOTA_EXCEEDED,
                         "the session could not be stored; try again later",
                     ));
@@ -337,8 +348,27 @@ impl Connection {
         self.attachment.flush();
     }
 
-    /// PUBACK or PUBREC.
-    fn acknowledge(&mut self, answer: &Answer) {
+    /// The next acknowledgement that may go out.
+    fn next_acknowledgement(&mut self) -> Option<Result<DueAcknowledgement, Unstored>> {
+        if let Some(packet_id) = self.acknowledgements.awaited_repetition() {
+            let receipt = self.attachment.receipt(packet_id);
+            self.acknowledgements.decide_repetition(receipt);
+        }
+        self.acknowledgements.pop_ready()
+    }
+
+    /// Whether the repetition that is the next to be acknowledged is decided.
+    fn is_repetition_decided(&self) -> bool {
+        let awaited = self.acknowledgements.awaited_repetition();
+        awaited.is_some_and(|packet_id| {
+            !matches!(self.attachment.receipt(packet_id), Receipt::Undecided)
+        })
+    }
+
+    /// PUBACK or PUBREC. MQTT 3 has none for a failure: of a publication that is not allowed it
+    /// is sent all the same \[MQTT-3.3.5-2\]; one that was not taken must not be acknowledged,
+    /// and its sender will repeat it over a new connection \[MQTT-4.8.0-2\].
+    fn acknowledge(&mut self, answer: &PublishAcknowledgement) -> Result<(), ConnectionEnd> {
         if answer.exactly_once && answer.reason.is_error() {
             // The identifier is free again, for the client and for us [MQTT-4.3.3-4].
             self.attachment.note_released(answer.packet_id);
@@ -348,9 +378,20 @@ impl Connection {
             // A reason that is too long for a string is left out.
             let _ = properties.push(&Property::ReasonString(&answer.text));
         }
+        let is_silent = answer.reason.is_error() && !self.version.has_properties();
+        if is_silent && answer.reason == Reason::QUOTA_EXCEEDED {
+            return Err(ConnectionEnd::Server(
+                answer.reason,
+                "a publication was not taken, and MQTT 3 cannot say so",
+            ));
+        }
         let ack = Ack {
             packet_id: answer.packet_id,
-            reason: answer.reason,
+            reason: if is_silent {
+                Reason::SUCCESS
+            } else {
+                answer.reason
+            },
             properties: properties.as_properties(),
         };
         if answer.exactly_once {
@@ -358,12 +399,15 @@ impl Connection {
         } else {
             self.answer(&Packet::Puback(ack));
         }
+        Ok(())
     }
 
     /// Whether a reason string may go along: the client wants it, and takes packets of its size
     /// \[MQTT-3.4.2-2\].
     pub(super) fn may_explain(&self, text: &str) -> bool {
         const OTHER_BYTES_MAX: usize = 32;
-        self.tell_why && !text.is_empty() && text.len() + OTHER_BYTES_MAX <= self.packet_bytes_max
+        self.wants_reasons
+            && !text.is_empty()
+            && text.len() + OTHER_BYTES_MAX <= self.packet_bytes_max
     }
 }

@@ -1,4 +1,4 @@
-//! CONNECT (MQTT 5 § 3.1) and CONNACK (§ 3.2).
+//! CONNECT (MQTT 5 section 3.1) and CONNACK (section 3.2).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,18 +12,21 @@ use gatepost_users::{Identity, ScramLogin};
 use smallvec::SmallVec;
 
 use super::MqttSettings;
+use super::access::authorization;
 use super::encoder::{Framing, carried, format};
 use super::login::{Authentication, Login};
 use super::opening::{NotOpened, Opening};
 
-/// Session Expiry Interval that never ends (§ 3.1.2.11.2).
+/// Session Expiry Interval that never ends (section 3.1.2.11.2).
 const EXPIRY_NEVER: u32 = u32::MAX;
 const RECEIVE_MAX_DEFAULT: u16 = u16::MAX;
+/// The longest client id of MQTT 3.1, in characters.
+const CLIENT_ID_3_1_MAX: usize = 23;
 /// As long as the client ids that the broker makes.
 const ASSIGNED_CLIENT_ID: &str = "auto-0123456789abc-12345678901234567890";
 
 /// What the connection must know of its CONNECT afterwards.
-pub(super) struct Agreed {
+pub(super) struct OpenedSession {
     pub(super) version: Version,
     pub(super) attachment: Attachment,
     pub(super) identity: Option<Identity>,
@@ -32,19 +35,19 @@ pub(super) struct Agreed {
     /// Whether the session has state of an earlier connection.
     pub(super) session_present: bool,
     /// Whether reason strings may accompany failures \[MQTT-3.1.2-29\].
-    pub(super) tell_why: bool,
+    pub(super) wants_reasons: bool,
     /// The largest packet that the client takes.
     pub(super) packet_bytes_max: usize,
     /// The Session Expiry Interval of CONNECT, in seconds.
     pub(super) expiry_seconds: u32,
-    /// What the CONNACK promises: see [`Agreed::greet`].
+    /// What the CONNACK promises: see [`OpenedSession::greet`].
     promises: SmallVec<[Result<Ticket, StoreError>; 2]>,
 }
 
-impl Agreed {
-    /// Waits until what the CONNACK says is durable, and lets it go out. A CONNACK says that the
+impl OpenedSession {
+    /// Waits until what the CONNACK promises is durable, and sends it. A CONNACK promises that the
     /// session is kept, or that an earlier one is gone; after a crash either must still be true.
-    pub(super) async fn greet(&mut self) -> Result<(), Refused> {
+    pub(super) async fn greet(&mut self) -> Result<(), ConnectRefusal> {
         if self.promises.is_empty() {
             return Ok(());
         }
@@ -55,7 +58,7 @@ impl Agreed {
             };
             if let Err(error) = outcome {
                 tracing::warn!(target: "mqtt", %error, "refused: its session cannot be stored");
-                return Err(Refused {
+                return Err(ConnectRefusal {
                     version: self.version,
                     reason: Reason::SERVER_UNAVAILABLE,
                 });
@@ -68,65 +71,65 @@ impl Agreed {
 
 /// A refused CONNECT: the reason for the CONNACK.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Refused {
+pub(super) struct ConnectRefusal {
     pub(super) version: Version,
     pub(super) reason: Reason,
 }
 
 /// The properties of CONNECT.
-pub(super) struct Wishes<'a> {
+pub(super) struct ConnectProperties<'a> {
     expiry_seconds: u32,
     receive_max: u16,
     packet_bytes_max: Option<u32>,
     alias_max: u16,
-    tell_why: bool,
+    wants_reasons: bool,
     pub(super) authentication_method: Option<&'a str>,
     pub(super) authentication_data: Option<&'a [u8]>,
 }
 
-impl<'a> Wishes<'a> {
+impl<'a> ConnectProperties<'a> {
     pub(super) fn new(connect: &Connect<'a>) -> Self {
         // [MQTT-3.1.2-23]: before MQTT 5 a session lasts exactly if it is not clean.
         let is_lasting = !connect.version.has_properties() && !connect.clean_start;
-        let mut wishes = Self {
+        let mut properties = Self {
             expiry_seconds: if is_lasting { EXPIRY_NEVER } else { 0 },
             receive_max: RECEIVE_MAX_DEFAULT,
             packet_bytes_max: None,
             alias_max: 0,
-            tell_why: true,
+            wants_reasons: true,
             authentication_method: None,
             authentication_data: None,
         };
         for property in connect.properties.iter() {
             match property {
-                Property::SessionExpiryInterval(seconds) => wishes.expiry_seconds = seconds,
-                Property::ReceiveMaximum(count) => wishes.receive_max = count,
-                Property::MaximumPacketSize(bytes) => wishes.packet_bytes_max = Some(bytes),
-                Property::TopicAliasMaximum(max) => wishes.alias_max = max,
-                Property::RequestProblemInformation(wanted) => wishes.tell_why = wanted,
+                Property::SessionExpiryInterval(seconds) => properties.expiry_seconds = seconds,
+                Property::ReceiveMaximum(count) => properties.receive_max = count,
+                Property::MaximumPacketSize(bytes) => properties.packet_bytes_max = Some(bytes),
+                Property::TopicAliasMaximum(max) => properties.alias_max = max,
+                Property::RequestProblemInformation(wanted) => properties.wants_reasons = wanted,
                 Property::AuthenticationMethod(method) => {
-                    wishes.authentication_method = Some(method);
+                    properties.authentication_method = Some(method);
                 }
-                Property::AuthenticationData(data) => wishes.authentication_data = Some(data),
+                Property::AuthenticationData(data) => properties.authentication_data = Some(data),
                 _ => {}
             }
         }
-        wishes
+        properties
     }
 }
 
-/// Gives the client its session, or says why not. The CONNACK of success is the session's first
+/// Gives the client its session, or returns the refusal. The CONNACK of success is the session's first
 /// frame; it is not yet flushed.
 pub(super) fn connect(
     connect: &Connect<'_>,
-    wishes: &Wishes<'_>,
+    asked: &ConnectProperties<'_>,
     login: Login,
     opening: &Opening<'_>,
-) -> Result<Agreed, NotOpened> {
+) -> Result<OpenedSession, NotOpened> {
     let version = connect.version;
     let (framing, context) = (opening.framing, opening.context);
     let settings = &context.settings;
-    let refuse = |reason| Some(Refused { version, reason });
+    let refuse = |reason| Some(ConnectRefusal { version, reason });
     let keep_alive_seconds = keep_alive(connect, settings);
     let silence_max = Duration::from_secs(u64::from(keep_alive_seconds) * 3 / 2);
     let identity = login.identity.as_ref();
@@ -135,16 +138,17 @@ pub(super) fn connect(
     let options = ConnectOptions {
         client_id: (!connect.client_id.is_empty()).then(|| connect.client_id.to_owned()),
         user,
+        authorization: identity.map(authorization),
         slow_subscriber: settings.slow_subscriber,
         kind: match framing {
             Framing::Plain => "mqtt",
             Framing::WebSocket => "websocket",
         },
         clean_start: connect.clean_start,
-        expiry: expiry(wishes.expiry_seconds),
-        receive_max: wishes.receive_max,
-        frame_bytes_max: wishes.packet_bytes_max,
-        alias_max: wishes.alias_max,
+        expiry: expiry(asked.expiry_seconds),
+        receive_max: asked.receive_max,
+        frame_bytes_max: asked.packet_bytes_max,
+        alias_max: asked.alias_max,
         silence_max: (keep_alive_seconds > 0).then_some(silence_max),
         will,
         format: format(version, framing),
@@ -156,74 +160,66 @@ pub(super) fn connect(
         settings,
         keep_alive_seconds: (keep_alive_seconds != connect.keep_alive_seconds)
             .then_some(keep_alive_seconds),
-        expiry_seconds: (expiry(wishes.expiry_seconds) > expiry_max)
+        expiry_seconds: (expiry(asked.expiry_seconds) > expiry_max)
             .then_some(expiry_max.as_secs() as u32),
         proof: login.proof.as_deref(),
     };
-    if wishes
+    if asked
         .packet_bytes_max
         .is_some_and(|bytes| greeting.length(connect) > bytes as usize)
     {
         return Err(None); // Not even the answer would be taken [MQTT-3.1.2-24].
     }
     let connected = enter(options, &greeting, opening).map_err(refuse)?;
-    let authentication = match opening.door {
-        Some(door) if wishes.authentication_method.is_some() => {
-            Some(Box::new(Authentication::new(door.clone())))
+    let authentication = match opening.auth {
+        Some(auth) if asked.authentication_method.is_some() => {
+            Some(Box::new(Authentication::new(auth.clone())))
         }
         _ => None,
     };
-    Ok(Agreed {
+    Ok(OpenedSession {
         version,
         attachment: connected.attachment,
         identity: login.identity,
         authentication,
         session_present: connected.session_present,
         promises: connected.promises,
-        tell_why: wishes.tell_why,
-        packet_bytes_max: wishes
+        wants_reasons: asked.wants_reasons,
+        packet_bytes_max: asked
             .packet_bytes_max
             .map_or(usize::MAX, |bytes| bytes as usize),
-        expiry_seconds: wishes.expiry_seconds,
+        expiry_seconds: asked.expiry_seconds,
     })
 }
 
-/// Gets the session. One that is another user's stays theirs, unless nobody of that name can log
-/// in any more: then it is of no use to anybody and ends.
+/// Gets the session.
 fn enter(
     options: ConnectOptions,
     greeting: &Greeting<'_>,
     opening: &Opening<'_>,
 ) -> Result<Connected, Reason> {
     let framing = opening.framing;
-    let broker = &opening.context.broker;
     let greet = |welcome: Welcome<'_>, out: &mut BytesMut| {
         framing.put(out, |out| greeting.encode(welcome, out));
     };
-    let users = opening.door.map(gatepost_users::Door::users);
-    if let (Some(users), Some(client_id)) = (users, &options.client_id)
-        && let Some(owner) = broker.owner_of(client_id)
-        && !users.can_log_in(&owner)
-    {
-        broker.forget(client_id);
-    }
-    broker.connect(options, greet).map_err(|error| match error {
+    let connected = opening.context.broker.connect(options, greet);
+    connected.map_err(|error| match error {
         ConnectError::TooManySessions | ConnectError::TooManyOfUser | ConnectError::OutOfMemory => {
             Reason::QUOTA_EXCEEDED
         }
         ConnectError::TooFast => Reason::CONNECTION_RATE_EXCEEDED,
-        ConnectError::OtherUser(_) => {
-            tracing::info!(target: "mqtt", peer = %opening.peer, "the session is another user's");
-            Reason::NOT_AUTHORIZED
-        }
     })
 }
 
-/// What can be refused whoever it is.
+/// Refuses what no client may ask for, before any login.
 pub(super) fn check(connect: &Connect<'_>, settings: &MqttSettings) -> Result<(), Reason> {
     let is_lasting_and_nameless =
         connect.client_id.is_empty() && !connect.clean_start && !connect.version.has_properties();
+    // MQTT 3.1 section 3.1: 1 to 23 characters.
+    let is_3_1_misnamed = connect.version == Version::Mqtt31
+        && !(1..=CLIENT_ID_3_1_MAX).contains(&connect.client_id.chars().count());
     if is_lasting_and_nameless // 3.1.1 [MQTT-3.1.3-8]
+        || is_3_1_misnamed
         || connect.client_id.len() > settings.client_id_bytes_max
     {
         return Err(Reason::CLIENT_IDENTIFIER_NOT_VALID);
@@ -231,7 +227,7 @@ pub(super) fn check(connect: &Connect<'_>, settings: &MqttSettings) -> Result<()
     Ok(())
 }
 
-/// What the keep alive is to be \[MQTT-3.1.2-21\]. Before MQTT 5 the client cannot be told of
+/// What the keep alive is to be \[MQTT-3.1.2-21\]. MQTT 3 has no field for
 /// another one.
 fn keep_alive(connect: &Connect<'_>, settings: &MqttSettings) -> u16 {
     let max = settings.keep_alive_max_seconds;
@@ -287,7 +283,7 @@ fn will(will: &gatepost_mqtt::Will<'_>) -> Result<Will, gatepost_message::TopicE
     })
 }
 
-/// What CONNACK says on success.
+/// The contents of a CONNACK of success.
 struct Greeting<'a> {
     version: Version,
     settings: &'a MqttSettings,
@@ -348,7 +344,7 @@ impl Greeting<'_> {
     }
 }
 
-impl Refused {
+impl ConnectRefusal {
     /// Appends the CONNACK.
     pub(super) fn encode(self, out: &mut BytesMut) {
         let connack = Connack {

@@ -6,7 +6,7 @@ use std::io;
 use gatepost_mqtt::Frame;
 
 use crate::stream::Stream;
-use crate::websocket::{Control, Decoder, FrameError};
+use crate::websocket::{Accepts, Control, Decoder, FrameError};
 
 /// A worker's read buffer. One read is what one batch of work comes from: large enough that a
 /// busy connection pays few system calls, small enough that others get their turn.
@@ -32,13 +32,6 @@ pub(super) struct Controls {
     pub(super) error: Option<FrameError>,
 }
 
-impl Controls {
-    /// Whether there is anything to act on.
-    pub(super) const fn is_any(&self) -> bool {
-        !self.controls.is_empty() || self.error.is_some()
-    }
-}
-
 /// The reading half of a connection.
 #[derive(Default)]
 pub(super) struct Input {
@@ -53,7 +46,7 @@ impl Input {
     }
 
     pub(super) fn websocket(frame_bytes_max: u64) -> Self {
-        let decoder = Decoder::new(frame_bytes_max);
+        let decoder = Decoder::new(frame_bytes_max, Accepts::BinaryStream);
         Self {
             tail: Vec::new(),
             websocket: Some(Box::new(WebSocketInput { decoder })),

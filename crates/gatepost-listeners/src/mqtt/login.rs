@@ -1,15 +1,15 @@
-//! Who a client is: by the user name and password of its CONNECT, by its certificate, or by
-//! enhanced authentication (§ 4.12), before and after the CONNACK.
+//! Authentication: by the user name and password of CONNECT, by its certificate, or by
+//! enhanced authentication (section 4.12), before and after the CONNACK.
 
 use bytes::BytesMut;
 use gatepost_mqtt::{
     Connect, Outcome, Packet, PacketType, PropertiesBuffer, Property, Reason, Version,
 };
-use gatepost_users::{Credentials, Denied, Door, Identity, ScramLogin, ScramStep, Secret};
+use gatepost_users::{Credentials, Denied, Identity, ListenerAuth, ScramLogin, ScramStep, Secret};
 
 use super::connection::Connection;
-use super::goodbye::Goodbye;
-use super::handshake::Wishes;
+use super::connection_end::ConnectionEnd;
+use super::handshake::ConnectProperties;
 use super::input::Input;
 use super::opening::{Opening, whole};
 use crate::tls::TlsSession;
@@ -17,47 +17,47 @@ use crate::tls::TlsSession;
 /// A client that may have a session.
 #[derive(Default)]
 pub(super) struct Login {
-    /// `None` where nobody is asked.
+    /// `None` where no login is needed.
     pub(super) identity: Option<Identity>,
     /// The server's proof for the CONNACK, where the login was by enhanced authentication.
     pub(super) proof: Option<Vec<u8>>,
 }
 
-/// Lets the sender of a CONNECT in. The reason is for its CONNACK; `None` where the client broke
+/// Authenticates the sender of a CONNECT. The reason is for its CONNACK; `None` where the client broke
 /// off.
 pub(super) async fn log_in(
     opening: &Opening<'_>,
     input: &mut Input,
     connect: &Connect<'_>,
-    wishes: &Wishes<'_>,
+    asked: &ConnectProperties<'_>,
 ) -> Result<Login, Option<Reason>> {
-    let Some(door) = opening.door else {
-        return match wishes.authentication_method {
+    let Some(auth) = opening.auth else {
+        return match asked.authentication_method {
             Some(_) => Err(Some(Reason::BAD_AUTHENTICATION_METHOD)), // [MQTT-4.12.0-1]
             None => Ok(Login::default()),
         };
     };
     let client = Some(connect.client_id).filter(|client_id| !client_id.is_empty());
     let told = |denied: Denied| Some(Reason(denied.mqtt_reason()));
-    if let Some(method) = wishes.authentication_method {
+    if let Some(method) = asked.authentication_method {
         if method != ScramLogin::MECHANISM {
             return Err(Some(Reason::BAD_AUTHENTICATION_METHOD)); // [MQTT-4.12.0-1]
         }
-        let mut scram = door.scram(opening.peer, client);
-        let first = scram.step(wishes.authentication_data.unwrap_or_default());
+        let mut scram = auth.scram(opening.peer, client);
+        let first = scram.step(asked.authentication_data.unwrap_or_default());
         return converse(opening, input, &mut scram, first.map_err(told)?).await;
     }
     let credentials = credentials(connect, opening);
-    let identity = door.authenticate(credentials, opening.peer, client).await;
+    let identity = auth.authenticate(credentials, opening.peer, client).await;
     Ok(Login {
         identity: Some(identity.map_err(told)?),
         proof: None,
     })
 }
 
-/// A password alone is a token; without either, a certificate may say who it is.
+/// A password alone is a token; without either, a certificate may name the user.
 fn credentials(connect: &Connect<'_>, opening: &Opening<'_>) -> Credentials {
-    // What is no text is nobody's password.
+    // Bytes that are no text match no password.
     let password = connect
         .password
         .map(|bytes| Secret::new(String::from_utf8_lossy(bytes)));
@@ -108,17 +108,17 @@ async fn converse(
     }
 }
 
-/// A connection's means to log in anew (§ 4.12.1).
+/// A connection's means to log in anew (section 4.12.1).
 pub(super) struct Authentication {
-    door: Door,
+    auth: ListenerAuth,
     /// While the client proves itself.
     exchange: Option<ScramLogin>,
 }
 
 impl Authentication {
-    pub(super) const fn new(door: Door) -> Self {
+    pub(super) const fn new(auth: ListenerAuth) -> Self {
         Self {
-            door,
+            auth,
             exchange: None,
         }
     }
@@ -127,8 +127,8 @@ impl Authentication {
 impl Connection {
     /// AUTH after the CONNACK. Until the new login succeeds the old one holds; when it fails the
     /// connection ends \[MQTT-4.12.1-2\].
-    pub(super) fn authenticate(&mut self, auth: &Outcome<'_>) -> Result<(), Goodbye> {
-        let error = |text| Goodbye::Server(Reason::PROTOCOL_ERROR, text);
+    pub(super) fn authenticate(&mut self, auth: &Outcome<'_>) -> Result<(), ConnectionEnd> {
+        let error = |text| ConnectionEnd::Server(Reason::PROTOCOL_ERROR, text);
         let (peer, client_id) = (self.peer, self.attachment.session().client_id());
         let Some(authentication) = &mut self.authentication else {
             let text = "AUTH without an authentication method in CONNECT [MQTT-4.12.0-6]";
@@ -139,17 +139,17 @@ impl Connection {
             return Err(error(text));
         }
         let mut exchange = match (auth.reason, authentication.exchange.take()) {
-            (Reason::REAUTHENTICATE, _) => authentication.door.scram(peer, Some(client_id)),
+            (Reason::REAUTHENTICATE, _) => authentication.auth.scram(peer, Some(client_id)),
             (Reason::CONTINUE_AUTHENTICATION, Some(exchange)) => exchange,
             _ => return Err(error("AUTH out of its turn [MQTT-4.12.0-3]")),
         };
         let denied = |denied: Denied| {
             let reason = match Reason(denied.mqtt_reason()) {
-                // CONNACK has this code, DISCONNECT has not (§ 3.14.2.1).
+                // CONNACK has this code, DISCONNECT has not (section 3.14.2.1).
                 Reason::BAD_USER_NAME_OR_PASSWORD => Reason::NOT_AUTHORIZED,
                 reason => reason,
             };
-            Goodbye::Server(reason, "the new login failed [MQTT-4.12.1-2]")
+            ConnectionEnd::Server(reason, "the new login failed [MQTT-4.12.1-2]")
         };
         let (reason, data) = match exchange.step(data(auth)).map_err(denied)? {
             ScramStep::Challenge(data) => {
@@ -167,15 +167,16 @@ impl Connection {
     }
 
     /// The session stays its user's.
-    fn log_in_anew(&mut self, identity: Identity) -> Result<(), Goodbye> {
+    fn log_in_anew(&mut self, identity: Identity) -> Result<(), ConnectionEnd> {
         let before = self.identity.as_ref().and_then(Identity::user);
         if before != identity.user() {
-            return Err(Goodbye::Server(
+            return Err(ConnectionEnd::Server(
                 Reason::NOT_AUTHORIZED,
                 "a session is one user's: connect anew to log in as another",
             ));
         }
         self.set_identity(Some(identity));
+        self.recheck_waiting();
         Ok(())
     }
 }

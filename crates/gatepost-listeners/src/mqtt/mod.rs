@@ -4,26 +4,25 @@
 //! one read gave, then flushes once: its own answers with one write, and every subscriber that
 //! it published to with one write each. Between reads it owns only an unfinished packet.
 //!
-//! - `opening.rs`: from the first byte to the session; `login.rs`: who it is; `handshake.rs`:
+//! - `opening.rs`: from the first byte to the session; `login.rs`: authentication; `handshake.rs`:
 //!   CONNECT and its answer;
-//! - `connection.rs`: the loop, and when it reads; `ending.rs`: how it ends;
+//! - `connection.rs`: the loop, and when it reads; `closing.rs`: how it ends;
 //! - `packets.rs`: what each packet does; `publish.rs`, `subscribe.rs`: those that do more;
 //! - `access.rs`: what the client may do, as that changes;
-//! - `answers.rs`: acknowledgements that wait for the disk or for a verdict;
-//! - `goodbye.rs`: the one place where errors become DISCONNECT;
+//! - `acknowledgements.rs`: acknowledgements that wait for the disk or for a verdict;
+//! - `connection_end.rs`: the one place where errors become DISCONNECT;
 //! - `encoder.rs`: publications on the wire.
 
 mod access;
-mod answers;
+mod acknowledgements;
+mod closing;
 mod connection;
+mod connection_end;
 mod encoder;
-mod ending;
-mod goodbye;
 mod handshake;
 mod input;
 mod login;
 mod opening;
-mod outlet;
 mod packets;
 mod publish;
 mod settings;
@@ -33,18 +32,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gatepost_broker::Broker;
+use gatepost_gateway::Gateway;
 use gatepost_message::Peer;
-use gatepost_users::{Door, Users};
+use gatepost_users::{ListenerAuth, Users};
 use tokio::sync::watch;
 
 use crate::acceptor::{Accepted, Acceptor};
 use crate::admission::Admission;
-use crate::gateway::Gateway;
 use crate::service;
 use crate::stream::Stream;
 use crate::workers::Workers;
 use connection::Serving;
-use encoder::Framing;
 
 pub use settings::{MqttSettings, OnReject};
 
@@ -59,20 +57,22 @@ pub struct MqttContext {
     broker: Broker,
     gateway: Option<Gateway>,
     admission: Admission,
-    /// Connections beyond the bounds that are told so.
+    /// Connections beyond the limits that get an answer.
     turned_away: Admission,
     doors: Option<Doors>,
 }
 
 /// WebSocket connections come in by another listener, which others may be able to reach.
 struct Doors {
-    plain: Door,
-    websocket: Door,
+    plain: ListenerAuth,
+    websocket: ListenerAuth,
+    /// For WebSocket clients that do not count as local.
+    websocket_remote: ListenerAuth,
 }
 
 impl MqttContext {
-    /// Joins the rooms. Without a gateway no scope applies to what is published; without doors
-    /// nobody is asked who they are.
+    /// Without a gateway no scope applies to what is published; without users no login is
+    /// needed.
     pub fn new(settings: MqttSettings, broker: Broker, gateway: Option<Gateway>) -> Self {
         let admission = Admission::new(
             settings.connections_max,
@@ -91,15 +91,20 @@ impl MqttContext {
 
     /// Lets clients in by these doors only, those of WebSocket by their own.
     #[must_use]
-    pub fn with_doors(mut self, plain: Door, websocket: Door) -> Self {
-        self.doors = Some(Doors { plain, websocket });
+    pub fn with_doors(mut self, plain: ListenerAuth, websocket: ListenerAuth) -> Self {
+        self.doors = Some(Doors {
+            websocket_remote: websocket.for_remote_peers(),
+            plain,
+            websocket,
+        });
         self
     }
 
-    fn door(&self, framing: Framing) -> Option<&Door> {
-        self.doors.as_ref().map(|doors| match framing {
-            Framing::Plain => &doors.plain,
-            Framing::WebSocket => &doors.websocket,
+    fn auth(&self, websocket: Option<&WebSocketStart<'_>>) -> Option<&ListenerAuth> {
+        self.doors.as_ref().map(|doors| match websocket {
+            None => &doors.plain,
+            Some(start) if start.is_local => &doors.websocket,
+            Some(_) => &doors.websocket_remote,
         })
     }
 
@@ -109,7 +114,7 @@ impl MqttContext {
     }
 }
 
-/// Lets connections see at once when users or rules change; runs until dropped.
+/// Wakes all connections when users or rules change; runs until dropped.
 pub async fn follow_users(broker: Broker, users: Users) {
     let mut changes = users.changes();
     while changes.changed().await.is_ok() {
@@ -141,7 +146,7 @@ pub async fn serve(
         }
     };
     let _ = tokio::time::timeout(DRAIN_TIMEOUT, drained).await;
-    // The server ends when nobody holds one any more.
+    // The server ends when the last receiver is dropped.
     drop(shutdown);
 }
 
@@ -155,15 +160,23 @@ async fn open(accepted: Accepted, peer: Peer, context: Arc<MqttContext>) -> Opti
     }
 }
 
-/// Serves a connection whose WebSocket handshake is done, until it ends. `received` is what the
-/// client sent behind the handshake already.
+/// How a WebSocket connection begins: with what its handshake was.
+#[derive(Debug, Clone, Copy)]
+pub struct WebSocketStart<'a> {
+    /// Whether the handshake certainly came from a program on this machine.
+    pub is_local: bool,
+    /// What the client sent behind the handshake already.
+    pub received: &'a [u8],
+}
+
+/// Serves a connection whose WebSocket handshake is done, until it ends.
 pub async fn serve_websocket(
     stream: Stream,
     peer: Peer,
-    received: &[u8],
+    start: WebSocketStart<'_>,
     context: Arc<MqttContext>,
 ) {
-    let opening = Box::pin(connection::open(stream, peer, Some(received), context));
+    let opening = Box::pin(connection::open(stream, peer, Some(start), context));
     if let Some(serving) = opening.await {
         serving.await;
     }

@@ -1,4 +1,4 @@
-//! From the first byte to the session: the CONNECT is awaited, its sender let in, and greeted.
+//! From the first byte to the session: CONNECT, authentication, CONNACK.
 //!
 //! Nothing of the broker is touched before the sender is known. All of it together, proofs and
 //! password checks included, takes no longer than `connect_timeout`.
@@ -10,18 +10,22 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use gatepost_message::Peer;
 use gatepost_mqtt::{DecodeError, Frame, Packet, PacketType, Reason, Version};
-use gatepost_users::Door;
+use gatepost_users::ListenerAuth;
 
 use super::MqttContext;
+use super::closing::linger;
 use super::encoder::Framing;
-use super::ending::linger;
-use super::handshake::{self, Agreed, Refused, Wishes};
+use super::handshake::{self, ConnectProperties, ConnectRefusal, OpenedSession};
 use super::input::{Controls, Input};
 use super::login;
 use crate::stream::Stream;
+use crate::websocket::{self, Control, FrameError, Opcode, whole_frame};
 
-/// Why there is no session: what the client is told, or `None` where nothing can be said.
-pub(super) type NotOpened = Option<Refused>;
+/// RFC 6455 section 7.4.1.
+const NORMAL_CLOSURE: u16 = 1000;
+
+/// Why there is no session: the refusal to send, or `None` where no answer is possible.
+pub(super) type NotOpened = Option<ConnectRefusal>;
 
 /// A connection before its CONNECT is answered.
 pub(super) struct Opening<'a> {
@@ -29,33 +33,34 @@ pub(super) struct Opening<'a> {
     pub(super) framing: Framing,
     pub(super) context: &'a Arc<MqttContext>,
     pub(super) peer: Peer,
-    /// `None` lets everybody in.
-    pub(super) door: Option<&'a Door>,
+    /// `None` where no login is needed.
+    pub(super) auth: Option<&'a ListenerAuth>,
 }
 
 impl Opening<'_> {
     /// Opens the connection; `received` came with a WebSocket handshake.
-    pub(super) async fn open(&self, input: &mut Input, received: &[u8]) -> Option<Agreed> {
+    pub(super) async fn open(&self, input: &mut Input, received: &[u8]) -> Option<OpenedSession> {
         let mut controls = Controls::default();
         input.take_frames(received, &mut controls, |_| 0);
-        if controls.is_any() {
-            return None;
-        }
+        self.obey(controls).await?;
         match self.greet(input).await {
-            Ok(agreed) => Some(agreed),
-            Err(refused) => {
-                if let Some(refused) = refused {
-                    self.refuse(refused).await;
+            Ok(opened) => Some(opened),
+            Err(refusal) => {
+                if let Some(refusal) = refusal {
+                    self.refuse(refusal).await;
                 }
                 None
             }
         }
     }
 
-    /// Answers a connection beyond the listener's bounds, whoever it is.
+    /// Answers a connection beyond the listener's limits, before any login.
     pub(super) async fn turn_away(&self, input: &mut Input, received: &[u8]) {
         let mut controls = Controls::default();
         input.take_frames(received, &mut controls, |_| 0);
+        if self.obey(controls).await.is_none() {
+            return;
+        }
         let Some(bytes) = self.packet(input, PacketType::Connect).await else {
             return;
         };
@@ -63,13 +68,13 @@ impl Opening<'_> {
             && let Ok(Packet::Connect(connect)) = Packet::decode(Version::Mqtt5, frame)
         {
             let (version, reason) = (connect.version, Reason::QUOTA_EXCEEDED);
-            self.refuse(Refused { version, reason }).await;
+            self.refuse(ConnectRefusal { version, reason }).await;
         }
     }
 
-    /// Waits for the first packet, which must be CONNECT \[MQTT-3.1.0-1\], lets its sender in and
-    /// answers it.
-    async fn greet(&self, input: &mut Input) -> Result<Agreed, NotOpened> {
+    /// Waits for the first packet, which must be CONNECT \[MQTT-3.1.0-1\], authenticates its sender
+    /// and answers it.
+    async fn greet(&self, input: &mut Input) -> Result<OpenedSession, NotOpened> {
         let bytes = self.packet(input, PacketType::Connect).await.ok_or(None)?;
         let frame = whole(&bytes).ok_or(None)?;
         let connect = match Packet::decode(Version::Mqtt5, frame) {
@@ -77,20 +82,20 @@ impl Opening<'_> {
             Ok(_) => return Err(None),
             Err(error) => return Err(refusal(frame.body, error)),
         };
-        let wishes = Wishes::new(&connect);
+        let asked = ConnectProperties::new(&connect);
         let refuse = |reason| {
-            Some(Refused {
+            Some(ConnectRefusal {
                 version: connect.version,
                 reason,
             })
         };
         handshake::check(&connect, &self.context.settings).map_err(refuse)?;
-        let login = login::log_in(self, input, &connect, &wishes)
+        let login = login::log_in(self, input, &connect, &asked)
             .await
             .map_err(|reason| reason.and_then(refuse))?;
-        let mut agreed = handshake::connect(&connect, &wishes, login, self)?;
-        agreed.greet().await?;
-        Ok(agreed)
+        let mut opened = handshake::connect(&connect, &asked, login, self)?;
+        opened.greet().await?;
+        Ok(opened)
     }
 
     /// The next packet, which must be of this type; nothing else may come before the CONNACK
@@ -100,7 +105,11 @@ impl Opening<'_> {
         input: &mut Input,
         packet_type: PacketType,
     ) -> Option<Vec<u8>> {
-        let packet_max = self.context.settings.packet_max.as_usize();
+        let settings = &self.context.settings;
+        let packet_max = settings
+            .connect_max
+            .as_usize()
+            .min(settings.packet_max.as_usize());
         let mut found = Next::Unfinished;
         input.process_tail(|bytes| found.look_at(bytes, packet_type, packet_max));
         loop {
@@ -119,10 +128,40 @@ impl Opening<'_> {
             match read {
                 Ok(0) => return None,
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => return None,
-                _ if controls.is_any() => return None, // Nothing but data is expected so early.
-                _ => {}
+                _ => self.obey(controls).await?,
             }
         }
+    }
+
+    /// Answers WebSocket's own frames, which may come at any time (RFC 6455 section 5.5); `None`
+    /// where the connection ends.
+    async fn obey(&self, controls: Controls) -> Option<()> {
+        let mut out = BytesMut::new();
+        let mut close_code = controls.error.map(FrameError::close_code);
+        for control in controls.controls {
+            match control {
+                Control::Ping(payload) => {
+                    out.extend_from_slice(&whole_frame(Opcode::Pong, &payload));
+                }
+                Control::Pong => {}
+                Control::Close(code) => {
+                    close_code = Some(code.unwrap_or(NORMAL_CLOSURE));
+                    break;
+                }
+            }
+        }
+        if let Some(code) = close_code {
+            websocket::put_close(&mut out, code);
+        }
+        if !out.is_empty() {
+            // A client that does not take it is lost, and reading will tell.
+            let _ = self.stream.try_write(&[IoSlice::new(&out)]);
+        }
+        if close_code.is_some() {
+            Box::pin(linger(self.stream)).await;
+            return None;
+        }
+        Some(())
     }
 
     /// Writes a packet that fits into any socket's buffer.
@@ -133,8 +172,8 @@ impl Opening<'_> {
         let _ = self.stream.try_write(&[IoSlice::new(&out)]);
     }
 
-    async fn refuse(&self, refused: Refused) {
-        self.say(|out| refused.encode(out));
+    async fn refuse(&self, refusal: ConnectRefusal) {
+        self.say(|out| refusal.encode(out));
         Box::pin(linger(self.stream)).await;
     }
 }
@@ -176,8 +215,8 @@ pub(super) fn whole(bytes: &[u8]) -> Option<Frame<'_>> {
     Frame::split(bytes, bytes.len()).ok().flatten()
 }
 
-/// What a client whose CONNECT is broken is told, if its version can be made out.
-fn refusal(body: &[u8], error: DecodeError) -> Option<Refused> {
+/// The answer to a malformed CONNECT, if its version can be made out.
+fn refusal(body: &[u8], error: DecodeError) -> Option<ConnectRefusal> {
     let level = match body {
         [0, 4, b'M', b'Q', b'T', b'T', level, ..]
         | [0, 6, b'M', b'Q', b'I', b's', b'd', b'p', level, ..] => *level,
@@ -190,7 +229,7 @@ fn refusal(body: &[u8], error: DecodeError) -> Option<Refused> {
         Version::Mqtt311
     };
     // 3.1.1 has no code for a malformed CONNECT: the connection is only closed [MQTT-3.1.4-1].
-    (is_unknown || version == Version::Mqtt5).then_some(Refused {
+    (is_unknown || version == Version::Mqtt5).then_some(ConnectRefusal {
         version,
         reason: error.reason,
     })

@@ -4,16 +4,16 @@
 use gatepost_broker::StrayAcknowledgement;
 use gatepost_mqtt::{Ack, Frame, Outcome, Packet, Reason};
 
-use super::answers::Step;
+use super::acknowledgements::SessionAcknowledgement;
 use super::connection::Connection;
-use super::goodbye::Goodbye;
+use super::connection_end::ConnectionEnd;
 
 impl Connection {
     /// Handles every whole packet in `bytes`, and returns how many bytes they have.
     pub(super) fn process(&mut self, bytes: &[u8]) -> usize {
         let packet_max = self.context.settings.packet_max.as_usize();
         let mut used = 0;
-        while self.goodbye.is_none() {
+        while self.ended_by.is_none() {
             let frame = match Frame::split(&bytes[used..], packet_max) {
                 Ok(Some(frame)) => frame,
                 Ok(None) => return used,
@@ -24,16 +24,16 @@ impl Connection {
             };
             used += frame.length;
             let handled = Packet::decode(self.version, frame)
-                .map_err(Goodbye::from)
+                .map_err(ConnectionEnd::from)
                 .and_then(|packet| self.handle(packet));
-            if let Err(goodbye) = handled {
-                self.end_with(goodbye);
+            if let Err(end) = handled {
+                self.end_with(end);
             }
         }
         bytes.len()
     }
 
-    fn handle(&mut self, packet: Packet<'_>) -> Result<(), Goodbye> {
+    fn handle(&mut self, packet: Packet<'_>) -> Result<(), ConnectionEnd> {
         match packet {
             Packet::Publish(publish) => self.publish(&publish),
             Packet::Puback(ack) => in_step(self.attachment.acknowledge(ack.packet_id)),
@@ -44,28 +44,25 @@ impl Connection {
             }
             Packet::Pubcomp(ack) => in_step(self.attachment.finish(ack.packet_id)),
             Packet::Subscribe(subscribe) => self.subscribe(&subscribe),
-            Packet::Unsubscribe(unsubscribe) => {
-                self.unsubscribe(&unsubscribe);
-                Ok(())
-            }
+            Packet::Unsubscribe(unsubscribe) => self.unsubscribe(&unsubscribe),
             Packet::Pingreq => {
                 self.answer(&Packet::Pingresp); // [MQTT-3.12.4-1]
                 Ok(())
             }
             Packet::Disconnect(outcome) => Err(self.disconnected(outcome)),
-            Packet::Connect(_) => Err(Goodbye::Server(
+            Packet::Connect(_) => Err(ConnectionEnd::Server(
                 Reason::PROTOCOL_ERROR,
                 "a second CONNECT [MQTT-3.1.0-2]",
             )),
             Packet::Auth(auth) => self.authenticate(&auth),
             Packet::Connack(_) | Packet::Suback(_) | Packet::Unsuback(_) | Packet::Pingresp => Err(
-                Goodbye::Server(Reason::PROTOCOL_ERROR, "a packet that only servers send"),
+                ConnectionEnd::Server(Reason::PROTOCOL_ERROR, "a packet that only servers send"),
             ),
         }
     }
 
     /// PUBREC: the second of four steps, answered by the third \[MQTT-4.3.3-4\].
-    fn received(&mut self, ack: Ack<'_>) -> Result<(), Goodbye> {
+    fn received(&mut self, ack: Ack<'_>) -> Result<(), ConnectionEnd> {
         if ack.reason.is_error() {
             return in_step(self.attachment.refuse(ack.packet_id));
         }
@@ -75,7 +72,7 @@ impl Connection {
             Err(_) => Reason::PACKET_IDENTIFIER_NOT_FOUND,
         };
         in_step(released)?;
-        self.step(Step::Release(ack.packet_id, reason));
+        self.step(SessionAcknowledgement::Release(ack.packet_id, reason));
         Ok(())
     }
 
@@ -86,43 +83,45 @@ impl Connection {
         } else {
             Reason::PACKET_IDENTIFIER_NOT_FOUND
         };
-        self.step(Step::Complete(ack.packet_id, reason));
+        self.step(SessionAcknowledgement::Complete(ack.packet_id, reason));
     }
 
-    /// Answers what changed the session: at once, or when it is durable.
-    pub(super) fn step(&mut self, step: Step) {
+    /// Acknowledgements what changed the session: at once, or when it is durable.
+    pub(super) fn step(&mut self, step: SessionAcknowledgement) {
         if self.attachment.is_kept() {
-            self.answers.push_step(step);
+            self.acknowledgements.push_step(step);
         } else {
             self.take_step(step);
         }
     }
 
-    pub(super) fn take_step(&mut self, step: Step) {
+    pub(super) fn take_step(&mut self, step: SessionAcknowledgement) {
         match step {
-            Step::Release(packet_id, reason) => {
+            SessionAcknowledgement::Release(packet_id, reason) => {
                 self.answer(&Packet::Pubrel(Ack::new(packet_id, reason)));
             }
-            Step::Complete(packet_id, reason) => {
+            SessionAcknowledgement::Complete(packet_id, reason) => {
                 self.answer(&Packet::Pubcomp(Ack::new(packet_id, reason)));
             }
-            Step::Subscribed(packet_id, reasons, retained) => {
+            SessionAcknowledgement::Subscribed(packet_id, reasons, retained) => {
                 self.subscribed(packet_id, reasons, &retained);
             }
-            Step::Unsubscribed(packet_id, reasons) => self.unsubscribed(packet_id, reasons),
+            SessionAcknowledgement::Unsubscribed(packet_id, reasons) => {
+                self.unsubscribed(packet_id, reasons);
+            }
         }
     }
 
-    fn disconnected(&self, outcome: Outcome<'_>) -> Goodbye {
+    fn disconnected(&self, outcome: Outcome<'_>) -> ConnectionEnd {
         let expiry_seconds = outcome.session_expiry_seconds();
         let revives = self.expiry_seconds == 0 && expiry_seconds.is_some_and(|s| s > 0);
         if revives {
-            return Goodbye::Server(
+            return ConnectionEnd::Server(
                 Reason::PROTOCOL_ERROR,
                 "a session without expiry gets none at its end [MQTT-3.1.2-11]",
             );
         }
-        Goodbye::Client {
+        ConnectionEnd::Client {
             with_will: outcome.reason != Reason::SUCCESS,
             expiry_seconds,
         }
@@ -131,9 +130,9 @@ impl Connection {
 
 /// An unknown identifier is a repetition, or a mistake that harms none; a step out of turn means
 /// that the two sides no longer agree.
-fn in_step(result: Result<(), StrayAcknowledgement>) -> Result<(), Goodbye> {
+fn in_step(result: Result<(), StrayAcknowledgement>) -> Result<(), ConnectionEnd> {
     match result {
-        Err(StrayAcknowledgement::OutOfStep) => Err(Goodbye::Server(
+        Err(StrayAcknowledgement::OutOfStep) => Err(ConnectionEnd::Server(
             Reason::PROTOCOL_ERROR,
             "an acknowledgement out of its turn [MQTT-4.3.3-4]",
         )),

@@ -1,4 +1,4 @@
-//! PUBLISH from a client (§ 3.3): straight to the broker, or first to the judges.
+//! PUBLISH from a client (section 3.3): straight to the broker, or first to the judges.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -6,7 +6,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use gatepost_broker::{Publisher, TopicSlot};
+use gatepost_broker::{Publisher, Receipt, TopicSlot, Verdicts};
+use gatepost_gateway::{Gateway, Outcome};
 use gatepost_message::{
     Action, Envelope, Format, Listener, Message, MessageId, Publication, Qos, Verdict,
 };
@@ -15,12 +16,11 @@ use gatepost_store::{StoreError, Ticket};
 use gatepost_users::Identity;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::answers::Answer;
+use super::acknowledgements::PublishAcknowledgement;
 use super::connection::Connection;
+use super::connection_end::ConnectionEnd;
 use super::encoder::carried;
-use super::goodbye::Goodbye;
 use super::settings::OnReject;
-use crate::gateway::{Gateway, Outcome};
 
 /// Publications of one connection that may wait for a verdict.
 const JUDGED_MAX: usize = 64;
@@ -46,22 +46,24 @@ type Judging = Pin<Box<dyn Future<Output = Judged> + Send>>;
 /// What a connection needs once it publishes.
 pub(super) struct Publishing {
     publisher: Publisher,
+    verdicts: Verdicts,
     /// By alias, less one; empty where the client has not set it.
     aliases: Vec<Box<str>>,
     /// By topic slot.
     scopes: Vec<Scope>,
-    /// Of which topics and procedures `scopes` tells.
+    /// The topics and procedures that `scopes` is about.
     scopes_of: (u64, u64),
     judging: Option<Judging>,
     waiting: VecDeque<(Message, Option<PacketId>)>,
-    /// Until when the client is left to gather; made once, for the few that ever are.
+    /// Until when the next read is delayed; made once, for the few that need it.
     gathering: Option<Pin<Box<Sleep>>>,
 }
 
 impl Publishing {
-    fn new(publisher: Publisher) -> Self {
+    fn new(publisher: Publisher, verdicts: Verdicts) -> Self {
         Self {
             publisher,
+            verdicts,
             aliases: Vec::new(),
             scopes: Vec::new(),
             scopes_of: (0, 0),
@@ -83,7 +85,7 @@ impl Publishing {
         ticket
     }
 
-    /// Waits until the client has gathered enough to be read again.
+    /// Waits until the client is to be read again.
     pub(super) fn poll_gathered(&mut self, context: &mut Context<'_>) -> Poll<()> {
         match &mut self.gathering {
             Some(timer) if !timer.is_elapsed() => timer.as_mut().poll(context),
@@ -136,6 +138,17 @@ impl Publishing {
         Poll::Ready(judged)
     }
 
+    /// Tells the session what became of an exactly-once publication: one that was not taken must
+    /// not be taken for received when its sender repeats it.
+    fn settle(&self, judged: &Judged, on_reject: OnReject) {
+        if let Some(packet_id) = judged.packet_id.filter(|_| judged.exactly_once) {
+            let ends = on_reject == OnReject::Disconnect
+                && judged.outcome.verdict.action == Action::Reject;
+            let is_taken = !ends && !reason(&judged.outcome, on_reject).is_error();
+            self.verdicts.settle(packet_id, judged.message, is_taken);
+        }
+    }
+
     fn judge_next(&mut self, gateway: &Gateway) {
         if self.judging.is_none()
             && let Some((message, packet_id)) = self.waiting.pop_front()
@@ -145,17 +158,23 @@ impl Publishing {
     }
 
     /// The connection is over; what it published is still judged and delivered.
-    pub(super) fn finish_in_background(mut self: Box<Self>, gateway: Option<Gateway>) {
+    pub(super) fn finish_in_background(
+        mut self: Box<Self>,
+        gateway: Option<Gateway>,
+        on_reject: OnReject,
+    ) {
         let Some(gateway) = gateway else { return };
         if self.judging.is_none() && self.waiting.is_empty() {
             return;
         }
         tokio::spawn(async move {
             if let Some(judging) = self.judging.take() {
-                judging.await;
+                let judged = judging.await;
+                self.settle(&judged, on_reject);
             }
-            for (message, packet_id) in self.waiting.drain(..) {
-                judge(gateway.clone(), message, packet_id).await;
+            while let Some((message, packet_id)) = self.waiting.pop_front() {
+                let judged = judge(gateway.clone(), message, packet_id).await;
+                self.settle(&judged, on_reject);
             }
         });
     }
@@ -174,9 +193,9 @@ fn judge(gateway: Gateway, message: Message, packet_id: Option<PacketId>) -> Jud
 }
 
 impl Connection {
-    pub(super) fn publish(&mut self, publish: &Publish<'_>) -> Result<(), Goodbye> {
+    pub(super) fn publish(&mut self, publish: &Publish<'_>) -> Result<(), ConnectionEnd> {
         if !self.publishing().publisher.is_in_time() {
-            return Err(Goodbye::Server(
+            return Err(ConnectionEnd::Server(
                 Reason::MESSAGE_RATE_TOO_HIGH,
                 "more publications in a second than this server allows",
             ));
@@ -184,16 +203,14 @@ impl Connection {
         let names_subscription =
             |property| matches!(property, Property::SubscriptionIdentifier(_)).then_some(());
         if publish.properties.find(names_subscription).is_some() {
-            return Err(Goodbye::Server(
+            return Err(ConnectionEnd::Server(
                 Reason::PROTOCOL_ERROR,
                 "a client that publishes names no subscription [MQTT-3.3.4-6]",
             ));
         }
         let slot = self.enter_topic(publish)?;
         if let Some(packet_id) = publish.packet_id {
-            if publish.qos == Qos::ExactlyOnce && self.attachment.is_received(packet_id) {
-                // The same again: answered, not published [MQTT-4.3.3-10].
-                self.push_answer(publish, Reason::SUCCESS, "");
+            if publish.qos == Qos::ExactlyOnce && self.is_repetition(publish, packet_id) {
                 return Ok(());
             }
             self.check_receive_maximum()?;
@@ -217,24 +234,28 @@ impl Connection {
 
     fn publishing(&mut self) -> &mut Publishing {
         let attachment = &self.attachment;
-        self.publishing
-            .get_or_insert_with(|| Box::new(Publishing::new(attachment.publisher())))
+        self.publishing.get_or_insert_with(|| {
+            Box::new(Publishing::new(
+                attachment.publisher(),
+                attachment.verdicts(),
+            ))
+        })
     }
 
-    /// Finds the topic, by its name or by an alias (§ 3.3.2.3.4).
-    fn enter_topic(&mut self, publish: &Publish<'_>) -> Result<TopicSlot, Goodbye> {
+    /// Finds the topic, by its name or by an alias (section 3.3.2.3.4).
+    fn enter_topic(&mut self, publish: &Publish<'_>) -> Result<TopicSlot, ConnectionEnd> {
         let alias_max = self.context.settings.topic_alias_max;
         let publishing = self.publishing();
         let enter = |publisher: &mut Publisher, name: &str| {
-            publisher
-                .enter(name)
-                .map_err(|error| Goodbye::Server(Reason::TOPIC_NAME_INVALID, error.explanation()))
+            publisher.enter(name).map_err(|error| {
+                ConnectionEnd::Server(Reason::TOPIC_NAME_INVALID, error.explanation())
+            })
         };
         let Some(alias) = publish.topic_alias() else {
             return enter(&mut publishing.publisher, publish.topic);
         };
         if alias > alias_max {
-            return Err(Goodbye::Server(
+            return Err(ConnectionEnd::Server(
                 Reason::TOPIC_ALIAS_INVALID,
                 "a topic alias above the maximum [MQTT-3.3.2-9]",
             ));
@@ -249,19 +270,19 @@ impl Connection {
         }
         match publishing.aliases.get(index) {
             Some(name) if !name.is_empty() => enter(&mut publishing.publisher, name),
-            _ => Err(Goodbye::Server(
+            _ => Err(ConnectionEnd::Server(
                 Reason::PROTOCOL_ERROR,
                 "a topic alias that was not set [MQTT-3.3.2-7]",
             )),
         }
     }
 
-    /// § 3.3.4: more publications than the client was allowed. Before MQTT 5 it was told no bound.
-    fn check_receive_maximum(&self) -> Result<(), Goodbye> {
+    /// Section 3.3.4: more publications than the client was allowed. MQTT 3 has no such limit.
+    fn check_receive_maximum(&self) -> Result<(), ConnectionEnd> {
         let receive_max = usize::from(self.context.settings.receive_max);
-        let count = self.answers.unacknowledged() + self.attachment.received_count();
+        let count = self.acknowledgements.unacknowledged() + self.attachment.received_count();
         if self.version.has_properties() && count >= receive_max {
-            return Err(Goodbye::Server(
+            return Err(ConnectionEnd::Server(
                 Reason::RECEIVE_MAXIMUM_EXCEEDED,
                 "more unacknowledged publications than the Receive Maximum [MQTT-3.3.4-7]",
             ));
@@ -294,11 +315,24 @@ impl Connection {
         None
     }
 
+    /// Whether the same exactly-once publication came before: then it is answered as the first
+    /// one, and not published \[MQTT-4.3.3-10\].
+    fn is_repetition(&mut self, publish: &Publish<'_>, packet_id: PacketId) -> bool {
+        match self.attachment.receipt(packet_id) {
+            Receipt::Unknown => return false,
+            Receipt::Received => self.push_answer(publish, Reason::SUCCESS, ""),
+            Receipt::Undecided | Receipt::Submitted(_) => {
+                self.acknowledgements.push_repetition(packet_id);
+            }
+        }
+        true
+    }
+
     fn push_answer(&mut self, publish: &Publish<'_>, reason: Reason, text: &str) {
         let Some(packet_id) = publish.packet_id else {
             return;
         };
-        self.answers.push_decided(Answer {
+        self.acknowledgements.push_decided(PublishAcknowledgement {
             packet_id,
             reason,
             text: text.to_owned(),
@@ -332,7 +366,7 @@ impl Connection {
         if exactly_once && !reason.is_error() {
             publishing.publisher.note_received(packet_id);
         }
-        self.answers.push(Answer {
+        self.acknowledgements.push(PublishAcknowledgement {
             packet_id,
             reason,
             text: text.to_owned(),
@@ -340,7 +374,7 @@ impl Connection {
         });
     }
 
-    /// Lets the judges look at it first.
+    /// Submits it to the procedures first.
     fn submit(&mut self, publish: &Publish<'_>, slot: TopicSlot, gateway: &Gateway) {
         let mut envelope = Envelope::new(Listener::Mqtt, self.peer);
         envelope.client = Some(self.attachment.session().client_id().to_owned());
@@ -361,7 +395,8 @@ impl Connection {
             if exactly_once {
                 self.attachment.expect_received(packet_id, id);
             }
-            self.answers.push_undecided(packet_id, exactly_once);
+            self.acknowledgements
+                .push_undecided(packet_id, exactly_once);
         }
     }
 
@@ -369,23 +404,16 @@ impl Connection {
     pub(super) fn judged(&mut self, judged: Judged) {
         let on_reject = self.context.settings.on_reject;
         let text = explanation(&judged.outcome.verdict);
+        if let Some(publishing) = &self.publishing {
+            publishing.settle(&judged, on_reject);
+        }
         if judged.outcome.verdict.action == Action::Reject && on_reject == OnReject::Disconnect {
-            if let Some(packet_id) = judged.packet_id.filter(|_| judged.exactly_once) {
-                // Sent again over a new connection, it is judged again.
-                self.attachment
-                    .settle_received(packet_id, judged.message, false);
-            }
-            self.end_with(Goodbye::Refused(text));
+            self.end_with(ConnectionEnd::Refused(text));
             return;
         }
-        if let Some(packet_id) = judged.packet_id {
+        if judged.packet_id.is_some() {
             let reason = reason(&judged.outcome, on_reject);
-            if judged.exactly_once {
-                let is_taken = !reason.is_error();
-                self.attachment
-                    .settle_received(packet_id, judged.message, is_taken);
-            }
-            self.answers.decide(reason, text);
+            self.acknowledgements.decide(reason, text);
         }
         let gateway = self.context.gateway.clone();
         if let (Some(gateway), Some(publishing)) = (gateway, &mut self.publishing) {
@@ -407,7 +435,7 @@ fn reason(outcome: &Outcome, on_reject: OnReject) -> Reason {
     }
 }
 
-/// Why, in one line, for those who are refused.
+/// Why it was refused, in one line.
 fn explanation(verdict: &Verdict) -> String {
     match verdict.action {
         Action::Reject | Action::Defer if verdict.reason.is_empty() => verdict.procedure.clone(),

@@ -29,6 +29,9 @@ pub struct MqttSettings {
     pub connect_timeout: Period,
     /// The largest packet that is accepted.
     pub packet_max: ByteSize,
+    /// The largest packet that is accepted before the client has logged in: CONNECT with its will,
+    /// and AUTH.
+    pub connect_max: ByteSize,
     /// QoS 1 and 2 publications of one client that may be unacknowledged at once.
     pub receive_max: u16,
     /// The highest topic alias that a client may use.
@@ -72,6 +75,7 @@ impl Default for MqttSettings {
             connections_per_address_max: 0,
             connect_timeout: Period::seconds(10),
             packet_max: ByteSize::mebibytes(16),
+            connect_max: ByteSize::kibibytes(64),
             receive_max: 1_024,
             topic_alias_max: 64,
             keep_alive_max_seconds: 0,

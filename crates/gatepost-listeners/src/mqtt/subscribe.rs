@@ -1,4 +1,4 @@
-//! SUBSCRIBE and UNSUBSCRIBE (§ 3.8, § 3.10).
+//! SUBSCRIBE and UNSUBSCRIBE (sections 3.8 and 3.10).
 
 use std::num::NonZeroU32;
 
@@ -7,12 +7,12 @@ use gatepost_message::TopicFilter;
 use gatepost_mqtt::{Packet, PacketId, Properties, Reason, Suback, Subscribe, Unsubscribe};
 use smallvec::SmallVec;
 
-use super::answers::{Retained, Step};
+use super::acknowledgements::{Retained, SessionAcknowledgement};
 use super::connection::Connection;
-use super::goodbye::Goodbye;
+use super::connection_end::ConnectionEnd;
 
 impl Connection {
-    pub(super) fn subscribe(&mut self, subscribe: &Subscribe<'_>) -> Result<(), Goodbye> {
+    pub(super) fn subscribe(&mut self, subscribe: &Subscribe<'_>) -> Result<(), ConnectionEnd> {
         let identifier = subscribe.identifier().and_then(NonZeroU32::new);
         let mut reasons = SmallVec::new();
         let mut kept = Vec::new();
@@ -33,7 +33,7 @@ impl Connection {
                 continue;
             };
             if requested.share.is_some() && options.no_local {
-                return Err(Goodbye::Server(
+                return Err(ConnectionEnd::Server(
                     Reason::PROTOCOL_ERROR,
                     "a shared subscription is never no-local [MQTT-3.8.3-4]",
                 ));
@@ -55,7 +55,11 @@ impl Connection {
                 Err(SubscribeError::BeyondLimits) => reasons.push(Reason::TOPIC_FILTER_INVALID),
             }
         }
-        self.step(Step::Subscribed(subscribe.packet_id, reasons, kept));
+        self.step(SessionAcknowledgement::Subscribed(
+            subscribe.packet_id,
+            reasons,
+            kept,
+        ));
         Ok(())
     }
 
@@ -79,16 +83,30 @@ impl Connection {
         }
     }
 
-    pub(super) fn unsubscribe(&mut self, unsubscribe: &Unsubscribe<'_>) {
+    pub(super) fn unsubscribe(
+        &mut self,
+        unsubscribe: &Unsubscribe<'_>,
+    ) -> Result<(), ConnectionEnd> {
         let mut reasons = SmallVec::new();
         for text in &unsubscribe.filters {
             reasons.push(match TopicFilter::new(text) {
                 Ok(filter) if self.attachment.unsubscribe(&filter) => Reason::SUCCESS,
                 Ok(_) => Reason::NO_SUBSCRIPTION_EXISTED,
+                // MQTT 3 has no code for it, and an UNSUBACK would mean success [MQTT-4.7.1-3].
+                Err(_) if !self.version.has_properties() => {
+                    return Err(ConnectionEnd::Server(
+                        Reason::TOPIC_FILTER_INVALID,
+                        "a filter that is none [MQTT-4.7.1-3]",
+                    ));
+                }
                 Err(_) => Reason::TOPIC_FILTER_INVALID,
             });
         }
-        self.step(Step::Unsubscribed(unsubscribe.packet_id, reasons));
+        self.step(SessionAcknowledgement::Unsubscribed(
+            unsubscribe.packet_id,
+            reasons,
+        ));
+        Ok(())
     }
 
     pub(super) fn unsubscribed(&mut self, packet_id: PacketId, reasons: SmallVec<[Reason; 8]>) {

@@ -26,7 +26,7 @@ pub(super) enum Command {
     Quit,
 }
 
-/// What is wrong with a line, as the client is told.
+/// The syntax error of a line, as the client receives it.
 pub(super) type Mistake = &'static str;
 
 /// Reads one line, without its line end.
@@ -36,7 +36,7 @@ pub(super) fn parse(line: &[u8]) -> Result<Command, Mistake> {
         return Err("no such command");
     }
     let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
-    // A password may begin or end with a blank (RFC 1939 § 7, PASS).
+    // A password may begin or end with a blank (RFC 1939 section 7, PASS).
     let mut words = rest.split(' ').filter(|word| !word.is_empty());
     let command = match verb.to_ascii_uppercase().as_str() {
         "PASS" => return Ok(Command::Pass(rest.to_owned())),

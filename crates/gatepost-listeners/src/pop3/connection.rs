@@ -12,15 +12,18 @@ use tokio::time::Instant;
 
 use super::command::{self, Command};
 use super::maildrop::{self, Maildrop};
-use super::{Pop3Context, Taken};
+use super::{MaildropLock, Pop3Context};
+use crate::foreign_protocol;
 use crate::service::Arrival;
 use crate::stream::Stream;
 use crate::wire;
 
 /// Serves one client until it quits, errs too often or is silent for too long.
 pub(super) async fn serve(arrival: Arrival, context: &Pop3Context) -> io::Result<()> {
+    let is_early = foreign_protocol::spoke_before_greeting(&arrival.stream);
     let mut connection = Connection {
         stream: Some(arrival.stream),
+        login_deadline: Some(Instant::now() + context.settings.login_time_max.duration()),
         peer: arrival.peer,
         context,
         shutdown: arrival.shutdown,
@@ -29,6 +32,10 @@ pub(super) async fn serve(arrival: Arrival, context: &Pop3Context) -> io::Result
         errors: 0,
     };
     let outcome = match arrival.admitted {
+        Ok(_place) if is_early => {
+            connection.say("-ERR commands came before the greeting, good bye");
+            Ok(())
+        }
         Ok(_place) => {
             connection.say("+OK Gatepost");
             connection.converse().await
@@ -44,8 +51,10 @@ pub(super) async fn serve(arrival: Arrival, context: &Pop3Context) -> io::Result
 }
 
 pub(super) struct Connection<'a> {
-    /// Nothing only while TLS is negotiated.
+    /// `None` only while TLS is negotiated.
     pub(super) stream: Option<Stream>,
+    /// Until when the client must have logged in, however many commands it sends.
+    login_deadline: Option<Instant>,
     pub(super) peer: Peer,
     pub(super) context: &'a Pop3Context,
     shutdown: watch::Receiver<bool>,
@@ -54,12 +63,15 @@ pub(super) struct Connection<'a> {
     errors: usize,
 }
 
-/// Where the conversation stands (RFC 1939 § 3).
+/// The state of the session (RFC 1939 section 3).
 enum State {
     /// AUTHORIZATION, with the name that USER gave.
     Login { user: Option<String> },
     /// TRANSACTION.
-    Open { maildrop: Maildrop, _taken: Taken },
+    Open {
+        maildrop: Maildrop,
+        _lock: MaildropLock,
+    },
 }
 
 const NO_MESSAGE: &str = "-ERR no such message";
@@ -71,6 +83,10 @@ impl Connection<'_> {
     async fn converse(&mut self) -> io::Result<()> {
         let mut state = State::Login { user: None };
         while let Some(line) = self.line().await? {
+            if foreign_protocol::is_http(&line) {
+                self.say("-ERR this is not HTTP, good bye");
+                return Ok(());
+            }
             match command::parse(&line) {
                 Ok(Command::Quit) => return self.quit(&state).await,
                 Ok(command) => self.act(command, &mut state).await?,
@@ -92,12 +108,13 @@ impl Connection<'_> {
             State::Login { user } => {
                 let name = user.take();
                 let opened = self.authorize(command, name, user).await?;
-                if let Some((maildrop, taken)) = opened {
+                if let Some((maildrop, lock)) = opened {
+                    self.login_deadline = None;
                     let (count, size) = maildrop.sum();
                     self.say(&format!("+OK {count} messages, {size} bytes"));
                     *state = State::Open {
                         maildrop,
-                        _taken: taken,
+                        _lock: lock,
                     };
                 }
             }
@@ -169,7 +186,7 @@ impl Connection<'_> {
         }
     }
 
-    /// RFC 1939 § 6: only a client that quits has its marked messages removed.
+    /// RFC 1939 section 6: only a client that quits has its marked messages removed.
     async fn quit(&mut self, state: &State) -> io::Result<()> {
         if let State::Open { maildrop, .. } = state
             && let Err(error) = maildrop.update().await
@@ -200,7 +217,10 @@ impl Connection<'_> {
     /// The next line, without its line end; `None` at the end, or when the server ends.
     pub(super) async fn line(&mut self) -> io::Result<Option<BytesMut>> {
         let limit = self.context.settings.command_max.as_usize();
-        let deadline = Instant::now() + self.context.settings.idle_time_max.duration();
+        let mut deadline = Instant::now() + self.context.settings.idle_time_max.duration();
+        if let Some(login) = self.login_deadline {
+            deadline = deadline.min(login);
+        }
         loop {
             if let Some(end) = memchr(b'\n', &self.input) {
                 let mut line = self.input.split_to(end + 1);

@@ -1,11 +1,11 @@
-//! Who is there: USER and PASS, AUTH (RFC 5034), and STLS (RFC 2595) before them.
+//! The AUTHORIZATION state: USER and PASS, AUTH (RFC 5034), and STLS (RFC 2595) before them.
 
 use std::fmt::Write as _;
 use std::io;
 
 use gatepost_users::{Credentials, Denied, Identity, Secret};
 
-use super::Taken;
+use super::MaildropLock;
 use super::command::Command;
 use super::connection::{Connection, blocking};
 use super::maildrop::{self, Kind, Maildrop};
@@ -18,7 +18,7 @@ impl Connection<'_> {
         command: Command,
         named: Option<String>,
         next: &mut Option<String>,
-    ) -> io::Result<Option<(Maildrop, Taken)>> {
+    ) -> io::Result<Option<(Maildrop, MaildropLock)>> {
         match command {
             Command::Capabilities => self.capabilities(),
             Command::StartTls => self.start_tls().await?,
@@ -37,8 +37,8 @@ impl Connection<'_> {
                         user: user.to_owned(),
                         password: Secret::from(password.as_str()),
                     };
-                    let door = &self.context.door;
-                    let identity = door.authenticate(credentials, self.peer, None).await;
+                    let auth = &self.context.auth;
+                    let identity = auth.authenticate(credentials, self.peer, None).await;
                     return Ok(self.admit(identity, kind).await);
                 }
             },
@@ -53,7 +53,7 @@ impl Connection<'_> {
         Ok(None)
     }
 
-    /// A password is not heard in clear text from another machine, unless that is set.
+    /// Without TLS, passwords are accepted from this machine only, unless `plain_login` is set.
     fn may_login(&self) -> bool {
         let is_here = self
             .peer
@@ -89,7 +89,7 @@ impl Connection<'_> {
         self.say(&text);
     }
 
-    /// RFC 2595 § 4. What came in plain text behind the command is forgotten: anyone on the way
+    /// RFC 2595 section 4. What came in plain text behind the command is forgotten: anyone on the way
     /// could have put it there.
     async fn start_tls(&mut self) -> io::Result<()> {
         let Some(tls) = self.context.tls.clone().filter(|_| self.may_start_tls()) else {
@@ -105,14 +105,14 @@ impl Connection<'_> {
         Ok(())
     }
 
-    /// RFC 5034; `None` where it failed before there was anybody to judge.
+    /// RFC 5034; `None` if it failed before credentials were complete.
     async fn authenticate(
         &mut self,
         mechanism: &str,
         initial: Option<String>,
     ) -> io::Result<Option<Result<Identity, Denied>>> {
-        let door = &self.context.door;
-        let Some(mut exchange) = Exchange::begin(mechanism, door, self.peer) else {
+        let auth = &self.context.auth;
+        let Some(mut exchange) = Exchange::begin(mechanism, auth, self.peer) else {
             self.refuse("-ERR the mechanism is not known here; see CAPA");
             return Ok(None);
         };
@@ -127,7 +127,7 @@ impl Connection<'_> {
                     None => return Ok(None),
                 }
             };
-            match exchange.respond(&text, door, self.peer).await {
+            match exchange.respond(&text, auth, self.peer).await {
                 Ok(Step::Done(identity)) => return Ok(Some(Ok(*identity))),
                 Err(denied) => return Ok(Some(Err(denied))),
                 Ok(Step::Challenge(challenge, next)) => {
@@ -155,12 +155,12 @@ impl Connection<'_> {
         Ok(Some(text))
     }
 
-    /// Opens the maildrop of whoever logged in.
+    /// Opens the maildrop of the user that logged in.
     async fn admit(
         &mut self,
         identity: Result<Identity, Denied>,
         kind: Kind,
-    ) -> Option<(Maildrop, Taken)> {
+    ) -> Option<(Maildrop, MaildropLock)> {
         let identity = match identity {
             Ok(identity) => identity,
             Err(denied) => {

@@ -1,4 +1,4 @@
-//! A maildrop: the messages of one user as they are at login (RFC 1939 § 3: they are numbered then
+//! A maildrop: the messages of one user as they are at login (RFC 1939 section 3: they are numbered then
 //! and stay so).
 //!
 //! A user's mailbox can be emptied; their quarantine is another maildrop, to look at only, since

@@ -1,8 +1,8 @@
 //! POP3 (RFC 1939) with CAPA (2449), STLS (2595), AUTH (5034), UIDL and TOP: a user's mailbox, and
 //! as user `NAME+quarantine` what was quarantined for them, to look at.
 //!
-//! `command` reads a line, `maildrop` is what is there, `login` finds out whose it is, `connection` is
-//! the conversation.
+//! `command` parses a line, `login` is the AUTHORIZATION state, `maildrop` the messages,
+//! `connection` the conversation.
 
 mod command;
 mod connection;
@@ -14,7 +14,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use gatepost_store::Store;
-use gatepost_users::Door;
+use gatepost_users::ListenerAuth;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
@@ -37,16 +37,16 @@ pub fn fuzz_command(line: &[u8]) -> String {
 pub struct Pop3Context {
     settings: Pop3Settings,
     store: Store,
-    door: Door,
+    auth: ListenerAuth,
     tls: Option<Tls>,
     admission: Admission,
-    /// The maildrops that are open: each is one client's at a time (RFC 1939 § 4).
+    /// The open maildrops: one client has each exclusively (RFC 1939 section 4).
     open: Arc<Mutex<HashSet<(String, Kind)>>>,
 }
 
 impl Pop3Context {
     /// With `tls`, clients may ask for it by STLS.
-    pub fn new(settings: Pop3Settings, store: Store, door: Door, tls: Option<Tls>) -> Self {
+    pub fn new(settings: Pop3Settings, store: Store, auth: ListenerAuth, tls: Option<Tls>) -> Self {
         Self {
             admission: Admission::new(
                 settings.connections_max,
@@ -54,22 +54,22 @@ impl Pop3Context {
             ),
             settings,
             store,
-            door,
+            auth,
             tls,
             open: Arc::default(),
         }
     }
 
-    /// Who is connected.
+    /// The connections that are open.
     pub const fn admission(&self) -> &Admission {
         &self.admission
     }
 
     /// Takes a maildrop for one client; `None` while another has it.
-    fn take(&self, user: &str, kind: Kind) -> Option<Taken> {
+    fn take(&self, user: &str, kind: Kind) -> Option<MaildropLock> {
         let name = (user.to_owned(), kind);
         let is_free = self.open.lock().insert(name.clone());
-        is_free.then(|| Taken {
+        is_free.then(|| MaildropLock {
             open: Arc::clone(&self.open),
             name,
         })
@@ -77,12 +77,12 @@ impl Pop3Context {
 }
 
 /// A maildrop that is one client's until this is dropped.
-struct Taken {
+struct MaildropLock {
     open: Arc<Mutex<HashSet<(String, Kind)>>>,
     name: (String, Kind),
 }
 
-impl Drop for Taken {
+impl Drop for MaildropLock {
     fn drop(&mut self) {
         self.open.lock().remove(&self.name);
     }

@@ -15,7 +15,7 @@ pub struct Pop3Settings {
     /// Certificates: with them STLS is offered, and `tls.bind` are addresses that speak TLS at once.
     pub tls: TlsSettings,
     /// Proxies in front that begin each connection with a PROXY header (version 1 or 2): their
-    /// addresses, networks, `"unix"`. Whoever is not named here is taken for the client itself.
+    /// addresses, networks, `"unix"`. Every other peer is the client itself.
     pub proxy_protocol: Vec<Network>,
     /// Whether a password may come without TLS from another machine.
     pub plain_login: bool,
@@ -27,6 +27,8 @@ pub struct Pop3Settings {
     pub connections_max: u32,
     /// How many of them from one address; 0 does not limit.
     pub connections_per_address_max: u32,
+    /// How long a client may take to log in, whatever it sends before.
+    pub login_time_max: Period,
     /// How long a client may be silent.
     pub idle_time_max: Period,
 }
@@ -43,7 +45,8 @@ impl Default for Pop3Settings {
             errors_max: 20,
             connections_max: 1_000,
             connections_per_address_max: 50,
-            // RFC 1939 § 3: at least ten minutes.
+            login_time_max: Period::seconds(180),
+            // RFC 1939 section 3: at least ten minutes.
             idle_time_max: Period::seconds(600),
         }
     }

@@ -50,3 +50,9 @@ pub(super) const NEEDS_UTF8: Reply = Reply::new(
     "5.6.7",
     "an address beyond ASCII needs the SMTPUTF8 parameter of MAIL",
 );
+pub(super) const BAD_PARAMETER: Reply =
+    Reply::new(501, "5.5.4", "the parameter's value is malformed");
+pub(super) const UNKNOWN_PARAMETER: Reply =
+    Reply::new(555, "5.5.4", "a parameter is not known here");
+pub(super) const NO_TEXT: Reply = Reply::new(500, "5.5.2", "the line is no UTF-8 text");
+pub(super) const NOT_OFFERED: Reply = Reply::new(502, "5.5.1", "not offered here");

@@ -1,9 +1,10 @@
 //! Commands: one line of the client, read without I/O.
 
+use super::answers::{NO_TEXT, NOT_OFFERED};
 use super::parameters::{self, MailCommand};
 use super::path::{self, Mailbox};
 use super::reply::Reply;
-use super::told::Told;
+use super::xclient::ForwardedClient;
 
 /// One command, its syntax checked; whether it fits the state is the session's matter.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,10 +31,10 @@ pub(super) enum Command {
         mechanism: String,
         initial: Option<String>,
     },
-    /// XFORWARD: what a trusted peer says of its client, for this connection.
-    Forwarded(Box<Told>),
-    /// XCLIENT: the connection begins anew, as this client's.
-    Client(Box<Told>),
+    /// XFORWARD: a trusted peer names its client, for this connection.
+    XForward(Box<ForwardedClient>),
+    /// XCLIENT: the session starts again as this client's.
+    XClient(Box<ForwardedClient>),
     Data,
     Reset,
     Noop,
@@ -47,13 +48,11 @@ pub(super) enum Command {
 pub(super) enum Hello {
     Helo,
     Ehlo,
-    /// LMTP's (RFC 2033 § 4.1).
+    /// LMTP's (RFC 2033 section 4.1).
     Lhlo,
 }
 
 const NO_COMMAND: Reply = Reply::new(500, "5.5.1", "no such command");
-pub(super) const NO_TEXT: Reply = Reply::new(500, "5.5.2", "the line is no UTF-8 text");
-pub(super) const NOT_OFFERED: Reply = Reply::new(502, "5.5.1", "not offered here");
 const NO_QUEUE: Reply = Reply::new(
     502,
     "5.5.1",
@@ -81,10 +80,6 @@ const BAD_RCPT: Reply = Reply::new(
     "write the recipient in angle brackets: RCPT TO:<name@localhost>",
 );
 const NO_ARGUMENTS: Reply = Reply::new(501, "5.5.4", "the command takes no arguments");
-pub(super) const BAD_PARAMETER: Reply =
-    Reply::new(501, "5.5.4", "the parameter's value is malformed");
-pub(super) const UNKNOWN_PARAMETER: Reply =
-    Reply::new(555, "5.5.4", "a parameter is not known here");
 
 /// Reads one line, without its CR LF.
 pub(super) fn parse(line: &[u8]) -> Result<Command, Reply> {
@@ -115,8 +110,12 @@ pub(super) fn parse(line: &[u8]) -> Result<Command, Reply> {
         "VRFY" => Ok(Command::Verify),
         "HELP" => Ok(Command::Help),
         "BDAT" => chunk(arguments),
-        "XFORWARD" => Ok(Command::Forwarded(Box::new(Told::parse(arguments)?))),
-        "XCLIENT" => Ok(Command::Client(Box::new(Told::parse(arguments)?))),
+        "XFORWARD" => Ok(Command::XForward(Box::new(ForwardedClient::parse(
+            arguments,
+        )?))),
+        "XCLIENT" => Ok(Command::XClient(Box::new(ForwardedClient::parse(
+            arguments,
+        )?))),
         "ETRN" => Err(NO_QUEUE),
         "STARTTLS" => bare(Command::StartTls),
         "AUTH" => auth(arguments),
@@ -177,7 +176,7 @@ fn auth(arguments: &str) -> Result<Command, Reply> {
     }
 }
 
-/// RFC 3030 § 2: the size in decimal, and LAST with the last one.
+/// RFC 3030 section 2: the size in decimal, and LAST with the last one.
 fn chunk(arguments: &str) -> Result<Command, Reply> {
     let (size, mark) = arguments.split_once(' ').unwrap_or((arguments, ""));
     let size = parameters::size(size).map_err(|_| BAD_CHUNK)?;

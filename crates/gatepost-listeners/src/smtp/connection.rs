@@ -1,22 +1,25 @@
-//! One connection: reads, hands lines to the session and messages to `delivery`, writes replies.
+//! One connection: reads, passes lines to the session and messages to `delivery`, writes replies.
 //!
-//! All commands of a read are answered with one write, as PIPELINING wants it (RFC 2920 § 3.2);
-//! the reply to a message is written when its promise is kept, and what follows waits for it.
+//! All commands of a read are answered with one write (PIPELINING, RFC 2920 section 3.2). The reply
+//! to a message is written when the message is durable, and later commands wait for it.
 
 use std::io;
 
 use bytes::{Buf, BytesMut};
 use gatepost_message::Peer;
-use gatepost_users::Door;
+use gatepost_users::{Credentials, Identity, ListenerAuth};
 use memchr::memchr;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::SmtpContext;
 use super::reply::{self, Reply};
-use super::session::{Ground, Session};
+use super::session::{ConnectionFacts, Session};
 use super::transaction::Next;
+use crate::foreign_protocol::{self, spoke_before_greeting};
 use crate::forward::Relay;
+use crate::in_flight::Lease;
+use crate::minimum_rate::MinimumRate;
 use crate::stream::Stream;
 use crate::wire;
 
@@ -27,17 +30,28 @@ pub(super) async fn serve(
     context: &SmtpContext,
     shutdown: watch::Receiver<bool>,
 ) -> io::Result<()> {
+    let anonymous = match &context.anonymous {
+        Some(auth) => Some(anonymous_identity(auth, peer).await?),
+        None => None,
+    };
+    let anonymous = anonymous.as_ref();
     let mut connection = Connection {
         stream,
+        awaits_hello_since: Instant::now(),
         context,
         shutdown,
         input: BytesMut::new(),
-        is_passing_over: false,
+        skips_line: false,
         output: Vec::new(),
         errors: 0,
+        chunks_lease: None,
         relay: None,
     };
-    let mut session = connection.session(peer);
+    let mut session = connection.session(peer, anonymous);
+    if spoke_before_greeting(&connection.stream) {
+        connection.say(&reply::TOO_EARLY);
+        return connection.flush().await;
+    }
     session.greeting().write_to(&mut connection.output);
     loop {
         let ended = connection.converse(&mut session).await;
@@ -49,12 +63,19 @@ pub(super) async fn serve(
         let Some(tls) = &context.tls else {
             return Ok(());
         };
-        // RFC 3207 § 4.2: nothing is known of the client any more; and what came in plain text
-        // behind the command is forgotten, since anyone on the way could have put it there.
+        // RFC 3207 section 4.2: the session starts again without knowledge of the client. Plain text
+        // that arrived behind the command is discarded: an attacker could have inserted it.
         connection.input.clear();
         connection.stream = tls.accept(connection.stream).await?;
-        session = connection.session(peer);
+        connection.awaits_hello_since = Instant::now();
+        session = connection.session(peer, anonymous);
     }
+}
+
+/// What a client without a login may do.
+async fn anonymous_identity(auth: &ListenerAuth, peer: Peer) -> io::Result<Identity> {
+    let identity = auth.authenticate(Credentials::Anonymous, peer, None).await;
+    identity.map_err(io::Error::other)
 }
 
 /// Why a conversation ended.
@@ -65,62 +86,106 @@ enum End {
     StartTls,
 }
 
+/// The time limits of a message that is arriving.
+pub(super) struct Arrival {
+    rate: MinimumRate,
+    ends: Instant,
+}
+
 pub(super) struct Connection<'a> {
     stream: Stream,
+    /// Since when the client is to greet.
+    awaits_hello_since: Instant,
     pub(super) context: &'a SmtpContext,
     shutdown: watch::Receiver<bool>,
-    /// Read, and not yet understood.
+    /// Received and not yet parsed.
     pub(super) input: BytesMut,
-    /// The rest of a line that was too long is still to come.
-    is_passing_over: bool,
-    /// Answered, and not yet written.
+    /// The rest of a line that was too long is discarded when it arrives.
+    skips_line: bool,
+    /// Replies that are not yet written.
     output: Vec<u8>,
     errors: usize,
-    /// The transaction at the next hop beside the client's.
+    /// What the chunks of an unfinished message hold of the process's budget.
+    pub(super) chunks_lease: Option<Lease>,
+    /// The transaction at the next hop, parallel to the client's.
     pub(super) relay: Option<Box<Relay>>,
 }
 
 impl<'a> Connection<'a> {
-    /// A conversation with nothing said yet.
-    fn session(&self, peer: Peer) -> Session<'a> {
+    /// A session in its initial state.
+    fn session(&self, peer: Peer, anonymous: Option<&'a Identity>) -> Session<'a> {
         let context = self.context;
-        let door = context.door.as_ref();
-        let ground = Ground {
+        let facts = ConnectionFacts {
             peer,
+            local_ip: self.stream.local_ip(),
             is_encrypted: self.stream.tls().is_some(),
             has_tls: context.tls.is_some(),
-            has_login: door.is_some_and(Door::any_user),
+            has_login: context.auth.as_ref().is_some_and(ListenerAuth::any_user),
         };
         Session::new(
             context.dialect,
             &context.settings,
             &context.recipients,
             &context.hostname,
-            ground,
+            facts,
+            anonymous,
         )
     }
 
     async fn converse(&mut self, session: &mut Session<'_>) -> io::Result<End> {
-        while let Some(line) = self.next_line().await? {
+        let settings = &self.context.settings;
+        while let Some(line) = self.next_command(session).await? {
             let next = match line {
+                Ok(line) if foreign_protocol::is_http(&line) => Next::End(reply::NOT_HTTP),
                 Ok(line) => session.line(&line),
                 Err(reply) => Next::Reply(reply),
             };
+            let had_greeted = session.has_greeted();
             if let Some(end) = self.act(session, next).await? {
                 return Ok(end);
             }
-            if self.errors > self.context.settings.errors_max {
-                reply::TOO_MANY_ERRORS.write_to(&mut self.output);
+            if had_greeted && !session.has_greeted() {
+                // XCLIENT: another client's session begins.
+                self.awaits_hello_since = Instant::now();
+                self.errors = 0;
+            }
+            let errors_max = if session.has_greeted() {
+                settings.errors_max
+            } else {
+                settings.errors_before_hello_max.min(settings.errors_max)
+            };
+            if self.errors > errors_max {
+                self.say(&reply::TOO_MANY_ERRORS);
                 break;
             }
         }
         Ok(End::Connection)
     }
 
-    /// The next line, or what is wrong with it; `None` where the connection ends. A whole line must
-    /// come in time, whatever the drops in which it comes.
+    /// The next command line. A client that has not greeted has so long for all its lines.
+    async fn next_command(
+        &mut self,
+        session: &Session<'_>,
+    ) -> io::Result<Option<Result<BytesMut, Reply>>> {
+        let settings = &self.context.settings;
+        let mut deadline = Instant::now() + settings.command_timeout.duration();
+        if !session.has_greeted() {
+            deadline = deadline.min(self.awaits_hello_since + settings.hello_timeout.duration());
+        }
+        self.line_before(deadline).await
+    }
+
+    /// The next line, or what is wrong with it; `None` where the connection ends.
     pub(super) async fn next_line(&mut self) -> io::Result<Option<Result<BytesMut, Reply>>> {
         let deadline = Instant::now() + self.context.settings.command_timeout.duration();
+        self.line_before(deadline).await
+    }
+
+    /// The deadline is for the whole line, in however many pieces it arrives.
+    async fn line_before(
+        &mut self,
+        deadline: Instant,
+    ) -> io::Result<Option<Result<BytesMut, Reply>>> {
         loop {
             if let Some(line) = self.take_line() {
                 return Ok(Some(line));
@@ -137,6 +202,11 @@ impl<'a> Connection<'a> {
             Next::Reply(reply) => self.answer(&reply),
             Next::End(reply) => {
                 self.answer(&reply);
+                return Ok(Some(End::Connection));
+            }
+            Next::EndDiscarding(reply, bytes_max) => {
+                self.answer(&reply);
+                self.discard_input(bytes_max).await?;
                 return Ok(Some(End::Connection));
             }
             Next::StartTls(reply) => {
@@ -162,37 +232,45 @@ impl<'a> Connection<'a> {
                 refusal,
             } => self.chunk(session, size, last, refusal).await?,
         }
-        if session.transaction().is_none()
-            && let Some(relay) = self.relay.take()
-        {
-            relay.end().await;
+        if session.transaction().is_none() {
+            self.chunks_lease = None;
+            if let Some(relay) = self.relay.take() {
+                relay.end().await;
+            }
         }
         Ok(None)
     }
 
+    /// Replies to a command. A negative reply counts as a protocol error.
     pub(super) fn answer(&mut self, reply: &Reply) {
         self.errors += usize::from(reply.is_error());
+        self.say(reply);
+    }
+
+    /// Replies without counting: a refused message is no protocol error of the relay that brought
+    /// it.
+    pub(super) fn say(&mut self, reply: &Reply) {
         reply.write_to(&mut self.output);
     }
 
-    /// Takes a line off the input. Only CR LF ends a command; a lone LF is told, and what stands
-    /// before it is not executed. Of a line that is too long no part is, wherever the reads cut it.
+    /// Takes a line off the input. Only CR LF ends a command: a line that ends with a lone LF is
+    /// refused and not executed, and no part of a line that is too long is.
     fn take_line(&mut self) -> Option<Result<BytesMut, Reply>> {
         let limit = self.context.settings.command_max.as_usize();
-        if self.is_passing_over {
+        if self.skips_line {
             let Some(end) = memchr(b'\n', &self.input) else {
                 self.input.clear();
                 return None;
             };
             self.input.advance(end + 1);
-            self.is_passing_over = false;
+            self.skips_line = false;
         }
         let Some(end) = memchr(b'\n', &self.input) else {
             if self.input.len() <= limit {
                 return None;
             }
             self.input.clear();
-            self.is_passing_over = true;
+            self.skips_line = true;
             return Some(Err(reply::LINE_TOO_LONG));
         };
         let mut line = self.input.split_to(end + 1);
@@ -206,18 +284,33 @@ impl<'a> Connection<'a> {
         Some(Ok(line))
     }
 
-    /// Lets the peer send on where it waits to hear that a part of a message has come.
+    /// Acknowledges a part of a message at once, where the peer waits for that before it continues.
     pub(super) fn acknowledge_now(&self) {
         if self.output.is_empty() {
             self.stream.acknowledge_now();
         }
     }
 
-    /// Waits for more of a message; an error at the client's end, since it has broken off.
-    pub(super) async fn fill_message(&mut self, whole: Instant) -> io::Result<()> {
-        let pause = self.context.settings.data_timeout.duration();
-        let deadline = whole.min(Instant::now() + pause);
+    /// A message that begins to arrive now.
+    pub(super) fn begin_message(&self) -> Arrival {
+        let settings = &self.context.settings;
+        let began = Instant::now();
+        Arrival {
+            rate: MinimumRate::new(
+                began,
+                settings.data_timeout.duration(),
+                settings.data_rate_min.bytes(),
+            ),
+            ends: began + settings.message_timeout.duration(),
+        }
+    }
+
+    /// Waits for more of a message. The client's end is an error, since the message is not whole.
+    pub(super) async fn fill_message(&mut self, arrival: &mut Arrival) -> io::Result<()> {
+        let before = self.input.len();
+        let deadline = arrival.rate.deadline(Instant::now()).min(arrival.ends);
         if self.fill(deadline, Interrupt::Never).await? {
+            arrival.rate.add(self.input.len() - before);
             return Ok(());
         }
         Err(io::ErrorKind::UnexpectedEof.into())

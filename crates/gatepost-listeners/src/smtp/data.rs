@@ -18,7 +18,7 @@ pub(super) struct DataReceiver {
     /// Where the present line begins in `message`.
     line_start: usize,
     state: State,
-    /// The first thing that was wrong; told after the end, as the protocol has it.
+    /// The first violation; the protocol reports it after the end.
     refusal: Option<Reply>,
 }
 
@@ -133,7 +133,13 @@ impl DataReceiver {
         }
     }
 
-    fn refuse(&mut self, reply: Reply) {
+    /// Bytes of the message that are held so far.
+    pub(super) fn held_bytes(&self) -> u64 {
+        self.message.len() as u64
+    }
+
+    /// Refuses the message at its end, and discards what has arrived of it.
+    pub(super) fn refuse(&mut self, reply: Reply) {
         if self.refusal.is_none() {
             self.refusal = Some(reply);
             self.message = Vec::new();

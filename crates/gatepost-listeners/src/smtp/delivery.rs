@@ -1,13 +1,15 @@
-//! A whole message: judged, handed on, published, kept; and the replies that end its transaction.
+//! A complete message: judged, forwarded, published, stored; and the replies that end its
+//! transaction.
 //!
-//! The order is what the promise needs: every scope says its verdict, then the next hop takes its
-//! part, and only then is anything published or kept here, since the next hop's refusal must
-//! reach a client who was told of no success.
+//! The order follows from what a reply promises: all verdicts first, then the next hop accepts its
+//! part, and only then is anything published or stored here, since the next hop's refusal must
+//! reach a client that has received no success.
 
 use std::cmp::Reverse;
 use std::io;
 
 use bytes::Bytes;
+use gatepost_gateway::{JudgedMail, OtherDestination};
 use gatepost_message::{Action, Edit, Envelope, Field, MessageId, Qos, Topic, Verdict, edit};
 
 use super::connection::Connection;
@@ -17,11 +19,10 @@ use super::reply::{self, Reply};
 use super::session::Session;
 use super::trace;
 use super::transaction::{Recipient, Transaction};
+use crate::decisive_verdict;
 use crate::forward::{HopError, HopReply};
-use crate::gateway::{Elsewhere, JudgedMail};
 use crate::mail;
-use crate::marks::{self, Known};
-use crate::together;
+use crate::verdict_headers::{self, DeliveryFacts};
 
 /// Has the message judged, once for each scope among its recipients, and answers: once, or in
 /// LMTP for each recipient.
@@ -31,7 +32,7 @@ pub(super) async fn deliver(
     transaction: Transaction,
     body: Vec<u8>,
 ) -> io::Result<()> {
-    // What was answered before is said while the judges think.
+    // Earlier replies are sent while the procedures run.
     connection.flush().await?;
     let context = connection.context;
     let delivery = Delivery::new(session, &transaction);
@@ -49,14 +50,14 @@ pub(super) async fn deliver(
     }
     if context.dialect == Dialect::Smtp {
         let (mut mails, groups): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
-        together::agree(&mut mails);
+        decisive_verdict::apply_refusal(&mut mails);
         parts = mails.into_iter().zip(groups).collect();
     }
     let mut replies = delivery.hand_on(connection, &mut parts).await;
     for (mail, group) in parts {
         let said = delivery.carry_out(connection, mail, &group).await;
         for &(place, forwarded) in &group.places {
-            // What the next hop said of a recipient is what its client hears.
+            // The next hop's reply for a recipient is passed to the client.
             if !(forwarded && replies.iter().any(|(known, _)| *known == place)) {
                 replies.push((place, said.clone()));
             }
@@ -69,24 +70,24 @@ pub(super) async fn deliver(
 fn answer(connection: &mut Connection<'_>, mut replies: Vec<(usize, Reply)>) {
     match connection.context.dialect {
         Dialect::Smtp => {
-            // A refusal of one group is told before another group's success.
+            // A refusal of one group takes precedence over another group's success.
             let one = replies.into_iter().max_by_key(|(place, reply)| {
                 (reply.code >= 400, reply.code < 500, Reverse(*place))
             });
             if let Some((_, reply)) = one {
-                connection.answer(&reply);
+                connection.say(&reply);
             }
         }
         Dialect::Lmtp => {
             replies.sort_by_key(|(place, _)| *place);
             for (_, reply) in &replies {
-                connection.answer(reply);
+                connection.say(reply);
             }
         }
     }
 }
 
-/// What is known of a message before its recipients are parted.
+/// Facts about a message that hold for all groups of its recipients.
 struct Delivery {
     id: MessageId,
     envelope: Envelope,
@@ -181,15 +182,20 @@ impl Delivery {
         replies
     }
 
-    /// The mail as it is handed on or kept: with the procedures' changes and our marks.
+    /// The mail as it is handed on or kept: with the procedures' changes and the verdict headers.
     fn marked(&self, connection: &Connection<'_>, mail: &JudgedMail) -> Bytes {
         let context = connection.context;
-        let known = Known {
+        let facts = DeliveryFacts {
             hostname: &context.hostname,
             user: self.envelope.user.as_deref(),
         };
         let body = &mail.message().body;
-        let edits = marks::edits(&context.settings.marks, body, mail.verdict(), known);
+        let edits = verdict_headers::edits(
+            &context.settings.verdict_headers,
+            body,
+            mail.verdict(),
+            facts,
+        );
         edit::apply(body, &edits)
     }
 
@@ -206,24 +212,27 @@ impl Delivery {
         let id = mail.message().id;
         if delivers && !is_ours {
             // All of it is the next hop's now: nothing of ours must be on disk first.
-            gateway.note_mail(&mail);
+            gateway.journal_mail(&mail);
             return reply::of_verdict(id, mail.verdict());
         }
         if delivers && !group.mailboxes.is_empty() {
             let kept = self.with_return_path(self.marked(connection, &mail));
-            mail.keep_in(&group.mailboxes, &kept);
+            mail.deliver_to_mailboxes(&group.mailboxes, &kept);
         }
         let payload = connection.context.settings.payload;
         let outcome = gateway.carry_out(mail, payload).await;
         if outcome.verdict.action.delivers() {
             for user in &group.mailboxes {
-                gateway.note_elsewhere(id, Elsewhere::Mailbox(user));
+                gateway.trace_delivery(id, OtherDestination::Mailbox(user));
             }
+        }
+        if outcome.is_disk_full {
+            return reply::STORAGE_FULL;
         }
         reply::of_verdict(id, &outcome.verdict)
     }
 
-    /// RFC 5321 § 4.4: who delivers at last says where bounces would have gone.
+    /// RFC 5321 section 4.4: who delivers at last says where bounces would have gone.
     fn with_return_path(&self, mail: Bytes) -> Bytes {
         let sender = self.envelope.sender.as_deref().unwrap_or_default();
         let field = Field::new("Return-Path", &format!("<{sender}>"));
@@ -234,7 +243,8 @@ impl Delivery {
     }
 }
 
-/// Gives the next hop a part of the message; anew where the open transaction is for more than it.
+/// Sends the next hop a part of the message, in a new transaction if the open one has other
+/// recipients.
 async fn send(
     connection: &mut Connection<'_>,
     group: &Group,
@@ -263,14 +273,14 @@ fn note_next_hop(
         let Some(reply) = said.get(turn).or(said.last()) else {
             continue;
         };
-        let said = format!("{} {}", reply.code, reply.text.replace('\n', " "));
-        let elsewhere = Elsewhere::NextHop {
+        let text = format!("{} {}", reply.code, reply.text.replace('\n', " "));
+        let destination = OtherDestination::NextHop {
             recipient,
-            is_taken: reply.code < 400,
-            said: &said,
+            is_accepted: reply.code < 400,
+            reply: &text,
         };
         let gateway = &connection.context.gateway;
-        gateway.note_elsewhere(message, elsewhere);
+        gateway.trace_delivery(message, destination);
     }
 }
 
@@ -289,7 +299,7 @@ fn verdict_of(refusal: &Reply) -> Verdict {
 fn groups(connection: &Connection<'_>, to: Vec<Recipient>) -> Vec<Group> {
     let procedures = connection.context.gateway.procedures();
     let listener = connection.context.dialect.listener();
-    let groups = together::by_scope(to.into_iter().enumerate(), |(_, recipient)| {
+    let groups = decisive_verdict::group_by_scope(to.into_iter().enumerate(), |(_, recipient)| {
         let topic = match &recipient.destination {
             Destination::Topic(topic) => Some(topic.as_str()),
             Destination::Mailbox(_) | Destination::Forward(_) => None,

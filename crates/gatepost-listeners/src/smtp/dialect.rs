@@ -1,5 +1,5 @@
-//! What LMTP (RFC 2033) does otherwise than SMTP: another hello, and after the message one reply
-//! for each recipient that was accepted, so that one mailbox's refusal is not another's.
+//! The differences between LMTP (RFC 2033) and SMTP: another greeting, and after the message one
+//! reply for each accepted recipient, so that the refusal of one mailbox is not that of another.
 
 use gatepost_message::Listener;
 
@@ -13,9 +13,9 @@ pub(super) enum Dialect {
     Lmtp,
 }
 
-/// How a message came in, as far as its Received field names it.
+/// How a message was transmitted, as far as its Received field names it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Manner {
+pub(super) struct Transmission {
     /// With SMTPUTF8.
     pub(super) is_utf8: bool,
     /// After EHLO.
@@ -23,7 +23,7 @@ pub(super) struct Manner {
     /// Inside TLS.
     pub(super) is_encrypted: bool,
     /// From a client that has logged in.
-    pub(super) is_known: bool,
+    pub(super) is_authenticated: bool,
 }
 
 impl Dialect {
@@ -42,20 +42,20 @@ impl Dialect {
         }
     }
 
-    /// The protocol's name in a Received field (RFC 3848, RFC 6531 § 4.3): S for TLS, A for a
+    /// The protocol's name in a Received field (RFC 3848, RFC 6531 section 4.3): S for TLS, A for a
     /// login.
-    pub(super) const fn trace_name(self, manner: Manner) -> &'static str {
-        let names = match (self, manner.is_utf8, manner.is_extended) {
+    pub(super) const fn trace_name(self, transmission: Transmission) -> &'static str {
+        let names = match (self, transmission.is_utf8, transmission.is_extended) {
             (Self::Lmtp, true, _) => ["UTF8LMTP", "UTF8LMTPS", "UTF8LMTPA", "UTF8LMTPSA"],
             (Self::Lmtp, false, _) => ["LMTP", "LMTPS", "LMTPA", "LMTPSA"],
             (Self::Smtp, true, _) => ["UTF8SMTP", "UTF8SMTPS", "UTF8SMTPA", "UTF8SMTPSA"],
             (Self::Smtp, false, true) => ["ESMTP", "ESMTPS", "ESMTPA", "ESMTPSA"],
             (Self::Smtp, false, false) => ["SMTP"; 4],
         };
-        names[manner.is_encrypted as usize + 2 * manner.is_known as usize]
+        names[transmission.is_encrypted as usize + 2 * transmission.is_authenticated as usize]
     }
 
-    /// RFC 2033 § 4.1: LMTP knows no other hello, and SMTP not LMTP's.
+    /// RFC 2033 section 4.1: LMTP knows no other hello, and SMTP not LMTP's.
     pub(super) const fn speaks(self, verb: Hello) -> bool {
         match self {
             Self::Smtp => matches!(verb, Hello::Helo | Hello::Ehlo),

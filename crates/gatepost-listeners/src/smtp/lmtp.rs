@@ -1,5 +1,6 @@
 //! `[listeners.lmtp]`
 
+use gatepost_gateway::MailPayload;
 use gatepost_settings::{Bind, ByteSize, Period};
 use serde::{Deserialize, Serialize};
 
@@ -7,21 +8,23 @@ use super::route::Route;
 use super::settings::SmtpSettings;
 use crate::entry::Network;
 use crate::forward::ForwardSettings;
-use crate::gateway::MailPayload;
-use crate::marks::MarkSettings;
 use crate::tls::TlsSettings;
+use crate::verdict_headers::VerdictHeaderSettings;
 
 /// The settings of the LMTP listener. There are no domains among them: the mail server in front
-/// has decided which mail is ours. It must not be open to the world (RFC 2033 § 5).
+/// has decided which mail is ours. It must not be open to the world (RFC 2033 section 5).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LmtpSettings {
     /// Where to listen.
     pub bind: Vec<Bind>,
+    /// Whether `bind` may name addresses that other machines reach although the
+    /// protocol has no login.
+    pub open_to_world: bool,
     /// Encryption: `tls.cert` and `tls.key` are all that it needs.
     pub tls: TlsSettings,
     /// Proxies in front that begin each connection with a PROXY header (version 1 or 2): their
-    /// addresses, networks, `"unix"`. Whoever is not named here is taken for the client itself.
+    /// addresses, networks, `"unix"`. Every other peer is the client itself.
     pub proxy_protocol: Vec<Network>,
     /// The name in the greeting and in Received fields; empty takes the host's own.
     pub hostname: String,
@@ -29,8 +32,9 @@ pub struct LmtpSettings {
     /// counts. Without one that fits, mail to `name+sub@host` goes to the topic `name/sub`.
     #[serde(alias = "topics")]
     pub routes: Vec<Route>,
-    /// What mail that goes to a mailbox or the next hop is told about its verdict.
-    pub marks: MarkSettings,
+    /// The header fields that state the verdict, in mail for a mailbox or the next hop.
+    #[serde(alias = "marks")]
+    pub verdict_headers: VerdictHeaderSettings,
     /// How the next hop is spoken to.
     pub forward: ForwardSettings,
     /// Peers that are believed what they say of their own clients (XCLIENT, XFORWARD).
@@ -51,6 +55,9 @@ pub struct LmtpSettings {
     pub command_timeout: Period,
     /// How long a client may pause within a message.
     pub data_timeout: Period,
+    /// How many bytes per second a client must send of a message, as an average after the first
+    /// `data_timeout`; 0 requires none.
+    pub data_rate_min: ByteSize,
     /// How long a client may take for a whole message.
     pub message_timeout: Period,
 }
@@ -60,11 +67,12 @@ impl Default for LmtpSettings {
         let smtp = SmtpSettings::default();
         Self {
             bind: vec![Bind::Tcp(([127, 0, 0, 1], 2424).into())],
+            open_to_world: false,
             tls: TlsSettings::default(),
             proxy_protocol: Vec::new(),
             hostname: smtp.hostname,
             routes: smtp.routes,
-            marks: smtp.marks,
+            verdict_headers: smtp.verdict_headers,
             forward: smtp.forward,
             trusted: smtp.trusted,
             mailbox_max: smtp.mailbox_max,
@@ -75,6 +83,7 @@ impl Default for LmtpSettings {
             connections_max: smtp.connections_max,
             command_timeout: smtp.command_timeout,
             data_timeout: smtp.data_timeout,
+            data_rate_min: smtp.data_rate_min,
             message_timeout: smtp.message_timeout,
         }
     }
@@ -89,7 +98,7 @@ impl From<LmtpSettings> for SmtpSettings {
             hostname: lmtp.hostname,
             domains: vec!["*".to_owned()],
             routes: lmtp.routes,
-            marks: lmtp.marks,
+            verdict_headers: lmtp.verdict_headers,
             forward: lmtp.forward,
             trusted: lmtp.trusted,
             mailbox_max: lmtp.mailbox_max,
@@ -102,6 +111,7 @@ impl From<LmtpSettings> for SmtpSettings {
             connections_per_address_max: 0,
             command_timeout: lmtp.command_timeout,
             data_timeout: lmtp.data_timeout,
+            data_rate_min: lmtp.data_rate_min,
             message_timeout: lmtp.message_timeout,
             ..Self::default()
         }

@@ -15,12 +15,12 @@ impl Connection<'_> {
         mechanism: &str,
         initial: Option<String>,
     ) -> io::Result<bool> {
-        let Some(door) = self.context.door.clone() else {
+        let Some(auth) = self.context.auth.clone() else {
             self.answer(&reply::NO_MECHANISM);
             return Ok(true);
         };
         let peer = session.peer();
-        let Some(mut exchange) = Exchange::begin(mechanism, &door, peer) else {
+        let Some(mut exchange) = Exchange::begin(mechanism, &auth, peer) else {
             self.answer(&reply::NO_MECHANISM);
             return Ok(true);
         };
@@ -38,7 +38,7 @@ impl Connection<'_> {
                 self.answer(&reply::GIVEN_UP);
                 return Ok(true);
             }
-            match exchange.respond(&text, &door, peer).await {
+            match exchange.respond(&text, &auth, peer).await {
                 Ok(Step::Challenge(next, waiting)) => {
                     challenge = next;
                     exchange = waiting;

@@ -6,7 +6,7 @@
 //! Mail is taken for our own domains only, each recipient's to a topic, a mailbox or the next hop,
 //! and answered when it has been judged and what was promised is durable: a `250` is never taken
 //! back. Reading is split so that each part is tested without a socket: `command`, `parameters`,
-//! `path` and `told` read a line, `data` a message, `session` decides, `connection` and
+//! `path` and `xclient` read a line, `data` a message, `session` decides, `connection` and
 //! `receiving` and `login` do the I/O, `delivery` carries out what the verdicts say.
 
 mod answers;
@@ -25,13 +25,14 @@ mod reply;
 mod route;
 mod session;
 mod settings;
-mod told;
 mod trace;
 mod transaction;
+mod xclient;
 
 use std::sync::Arc;
 
-use gatepost_users::Door;
+use gatepost_gateway::Gateway;
+use gatepost_users::ListenerAuth;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -42,7 +43,7 @@ pub use settings::SmtpSettings;
 use crate::acceptor::Acceptor;
 use crate::admission::Admission;
 use crate::forward::Forward;
-use crate::gateway::Gateway;
+use crate::in_flight::InFlight;
 use crate::mail;
 use crate::service::{self, Arrival};
 use crate::tls::Tls;
@@ -86,9 +87,11 @@ pub struct SmtpContext {
     recipients: Recipients,
     admission: Admission,
     gateway: Gateway,
-    door: Option<Door>,
+    auth: Option<ListenerAuth>,
+    anonymous: Option<ListenerAuth>,
     tls: Option<Tls>,
     forward: Forward,
+    in_flight: InFlight,
 }
 
 impl SmtpContext {
@@ -115,15 +118,32 @@ impl SmtpContext {
             settings,
             hostname,
             gateway,
-            door: None,
+            auth: None,
+            anonymous: None,
+            in_flight: InFlight::default(),
             tls: None,
         }
     }
 
-    /// Offers AUTH at this door, as long as there is anybody who could log in.
+    /// Offers AUTH, as long as there is a user that could log in.
     #[must_use]
-    pub fn with_door(mut self, door: Door) -> Self {
-        self.door = Some(door);
+    pub fn with_auth(mut self, auth: ListenerAuth) -> Self {
+        self.auth = Some(auth);
+        self
+    }
+
+    /// Subjects mail without a login to the access rules: what `anonymous` may publish to, and
+    /// which users have mailboxes.
+    #[must_use]
+    pub fn with_anonymous(mut self, anonymous: ListenerAuth) -> Self {
+        self.anonymous = Some(anonymous);
+        self
+    }
+
+    /// Shares the budget of unfinished messages with other listeners.
+    #[must_use]
+    pub fn with_in_flight(mut self, in_flight: InFlight) -> Self {
+        self.in_flight = in_flight;
         self
     }
 
@@ -140,7 +160,7 @@ impl SmtpContext {
     }
 }
 
-/// Serves connections until `shutdown` becomes true; those open by then are told at their next
+/// Serves connections until `shutdown` becomes true; those open then receive a 421 at their next
 /// command.
 pub async fn serve(
     acceptor: Acceptor,

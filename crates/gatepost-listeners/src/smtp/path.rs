@@ -1,4 +1,6 @@
-//! Reverse and forward paths: `<anna@example.org>`, RFC 5321 § 4.1.2.
+//! Reverse and forward paths: `<anna@example.org>` (RFC 5321 section 4.1.2).
+
+use std::net::IpAddr;
 
 /// A mailbox, split where rules and recipient maps want it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -6,6 +8,8 @@ pub(super) struct Mailbox {
     /// As written, without angle brackets and source route.
     pub(super) address: String,
     at: usize,
+    /// Whether a source route preceded it.
+    has_source_route: bool,
 }
 
 impl Mailbox {
@@ -13,14 +17,21 @@ impl Mailbox {
         &self.address[..self.at]
     }
 
+    /// Whether the sender names hosts that the mail is to pass beyond this one: by a source route
+    /// (`@one,@two:`), or by `%`, `!` or `@` in the local part, quoted or not, which many servers
+    /// still follow.
+    pub(super) fn names_a_route(&self) -> bool {
+        self.has_source_route || self.local().contains(['%', '!', '@'])
+    }
+
     pub(super) fn domain(&self) -> &str {
         self.address.get(self.at + 1..).unwrap_or_default()
     }
 }
 
-/// RFC 5321 § 4.5.3.1.1.
+/// RFC 5321 section 4.5.3.1.1.
 const LOCAL_BYTES_MAX: usize = 64;
-/// RFC 5321 § 4.5.3.1.2.
+/// RFC 5321 section 4.5.3.1.2.
 const DOMAIN_BYTES_MAX: usize = 255;
 
 /// Takes a path off the front of `text`: the mailbox (`None` for `<>`), and what follows.
@@ -31,20 +42,25 @@ pub(super) fn parse(text: &str) -> Option<(Option<Mailbox>, &str)> {
     if inner.is_empty() {
         return Some((None, rest));
     }
-    // A source route, `@one,@two:anna@example.org`, is accepted and ignored (§ 4.1.1.3).
-    let address = match inner.strip_prefix('@') {
-        Some(route) => &route[route.find(':')? + 1..],
-        None => inner,
+    // A source route, `@one,@two:anna@example.org`, is accepted and ignored (section 4.1.1.3).
+    let (address, has_source_route) = match inner.strip_prefix('@') {
+        Some(route) => (&route[route.find(':')? + 1..], true),
+        None => (inner, false),
     };
-    Some((Some(mailbox(address)?), rest))
+    let mailbox = Mailbox {
+        has_source_route,
+        ..mailbox(address)?
+    };
+    Some((Some(mailbox), rest))
 }
 
-/// Checks `local@domain`. The bare name `postmaster` has no domain (§ 4.1.1.3).
+/// Checks `local@domain`. The bare name `postmaster` has no domain (section 4.1.1.3).
 fn mailbox(address: &str) -> Option<Mailbox> {
     if address.eq_ignore_ascii_case("postmaster") {
         return Some(Mailbox {
             address: address.to_owned(),
             at: address.len(),
+            has_source_route: false,
         });
     }
     let at = address.rfind('@')?;
@@ -53,6 +69,7 @@ fn mailbox(address: &str) -> Option<Mailbox> {
     (fits && is_local(local) && is_domain(domain)).then(|| Mailbox {
         address: address.to_owned(),
         at,
+        has_source_route: false,
     })
 }
 
@@ -87,16 +104,19 @@ fn is_atext(character: char) -> bool {
         || (!character.is_ascii() && !character.is_control())
 }
 
+/// The address of a literal, `[192.0.2.1]` or `[IPv6:2001:db8::1]` (RFC 5321 section 4.1.3).
+pub(super) fn literal_address(domain: &str) -> Option<IpAddr> {
+    let literal = domain.strip_prefix('[')?.strip_suffix(']')?;
+    let address = literal
+        .get(..5)
+        .filter(|prefix| prefix.eq_ignore_ascii_case("IPv6:"))
+        .map_or(literal, |prefix| &literal[prefix.len()..]);
+    address.parse().ok()
+}
+
 pub(super) fn is_domain(domain: &str) -> bool {
-    if let Some(literal) = domain
-        .strip_prefix('[')
-        .and_then(|rest| rest.strip_suffix(']'))
-    {
-        let address = literal
-            .get(..5)
-            .filter(|prefix| prefix.eq_ignore_ascii_case("IPv6:"))
-            .map_or(literal, |prefix| &literal[prefix.len()..]);
-        return address.parse::<std::net::IpAddr>().is_ok();
+    if domain.starts_with('[') {
+        return literal_address(domain).is_some();
     }
     let is_letter = |character: char| {
         character.is_ascii_alphanumeric() || "-_".contains(character) || !character.is_ascii()

@@ -3,7 +3,6 @@
 use std::io;
 
 use bytes::Buf;
-use tokio::time::Instant;
 
 use super::connection::Connection;
 use super::data::{self, DataReceiver, Received};
@@ -13,23 +12,26 @@ use super::recipients::Destination;
 use super::reply::{self, Reply};
 use super::session::Session;
 use super::transaction::Recipient;
-use crate::forward::{Begun, Body, HopError, Mail, Origin, Relay};
+use crate::forward::{Body, HopError, Mail, Origin, Relay, RelayStart};
+use crate::in_flight::Lease;
 
 impl Connection<'_> {
     /// Receives a message after DATA, has it judged, and answers what ends the transaction.
     pub(super) async fn data(&mut self, session: &mut Session<'_>) -> io::Result<()> {
-        let received = self.receive().await?;
+        // The lease is held until the message is delivered.
+        let mut lease = self.context.in_flight.lease(session.peer());
+        let received = self.receive(&mut lease).await?;
         self.end_of_message(session, received).await
     }
 
-    /// Reads a message up to its end.
-    async fn receive(&mut self) -> io::Result<Result<Vec<u8>, Reply>> {
+    /// Reads a message up to its end. One for which the process has no memory is read and refused.
+    async fn receive(&mut self, lease: &mut Lease) -> io::Result<Result<Vec<u8>, Reply>> {
         let settings = &self.context.settings;
         let mut receiver = DataReceiver::new(
             settings.message_max.as_usize(),
             settings.line_max.as_usize(),
         );
-        let whole = Instant::now() + settings.message_timeout.duration();
+        let mut arrival = self.begin_message();
         loop {
             match receiver.receive(&self.input) {
                 Received::End { consumed } => {
@@ -39,27 +41,30 @@ impl Connection<'_> {
                 Received::More if self.input.is_empty() => {}
                 Received::More => {
                     self.input.clear();
+                    if lease.reserve(receiver.held_bytes()).is_err() {
+                        receiver.refuse(reply::NO_ROOM);
+                    }
                     self.acknowledge_now();
                 }
             }
-            self.fill_message(whole).await?;
+            self.fill_message(&mut arrival).await?;
         }
     }
 
-    /// Reads one chunk (RFC 3030 § 2); with the last one the message is whole. A chunk that is
+    /// Reads one chunk (RFC 3030 section 2); with the last one the message is whole. A chunk that is
     /// refused is read all the same, since a command follows it.
     pub(super) async fn chunk(
         &mut self,
         session: &mut Session<'_>,
         size: u64,
         last: bool,
-        refusal: Option<Reply>,
+        mut refusal: Option<Reply>,
     ) -> io::Result<()> {
-        let whole = Instant::now() + self.context.settings.message_timeout.duration();
+        let mut arrival = self.begin_message();
         let mut left = size;
         while left > 0 {
             if self.input.is_empty() {
-                self.fill_message(whole).await?;
+                self.fill_message(&mut arrival).await?;
             }
             let count = self
                 .input
@@ -69,6 +74,16 @@ impl Connection<'_> {
                 && let Some(chunks) = session.chunks()
             {
                 chunks.extend_from_slice(&self.input[..count]);
+                let held = chunks.len() as u64;
+                let in_flight = &self.context.in_flight;
+                let lease = self
+                    .chunks_lease
+                    .get_or_insert_with(|| in_flight.lease(session.peer()));
+                if lease.reserve(held).is_err() {
+                    // RFC 3030 section 2: after a failed chunk the transaction is over.
+                    session.take_transaction();
+                    refusal = Some(reply::NO_ROOM);
+                }
             }
             self.input.advance(count);
             left -= count as u64;
@@ -95,6 +110,21 @@ impl Connection<'_> {
         self.end_of_message(session, received).await
     }
 
+    /// Reads what the client still sends, until it ends or has sent so much.
+    pub(super) async fn discard_input(&mut self, bytes_max: u64) -> io::Result<()> {
+        self.flush().await?;
+        let mut arrival = self.begin_message();
+        let mut discarded = 0;
+        while discarded < bytes_max {
+            discarded += self.input.len() as u64;
+            self.input.clear();
+            if self.fill_message(&mut arrival).await.is_err() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     async fn end_of_message(
         &mut self,
         session: &mut Session<'_>,
@@ -112,7 +142,7 @@ impl Connection<'_> {
             Dialect::Lmtp => transaction.to.len(),
         };
         for _ in 0..replies {
-            self.answer(&refusal);
+            self.say(&refusal);
         }
         Ok(())
     }
@@ -121,6 +151,9 @@ impl Connection<'_> {
     pub(super) async fn ask(&mut self, session: &mut Session<'_>, recipient: Recipient) -> Reply {
         match &recipient.destination {
             Destination::Topic(_) => session.accept(recipient),
+            // RFC 5321 section 3.3: a recipient that does not exist is refused at RCPT, or the mail
+            // would be stored for nobody.
+            Destination::Mailbox(user) if !self.has_mailbox(user) => reply::NO_SUCH_USER,
             Destination::Mailbox(user) => {
                 let room = self.context.settings.mailbox_max.bytes();
                 match self.context.gateway.mailbox_bytes(user.clone()).await {
@@ -147,6 +180,13 @@ impl Connection<'_> {
                 }
             },
         }
+    }
+
+    /// Whether a user of this name could read its mailbox. Without access rules there are no users
+    /// to compare with.
+    fn has_mailbox(&self, user: &str) -> bool {
+        let auth = self.context.anonymous.as_ref();
+        auth.is_none_or(|auth| auth.users().can_log_in(user))
     }
 
     async fn ask_next_hop(
@@ -183,8 +223,8 @@ impl Connection<'_> {
             let forward = &self.context.forward;
             let hostname = &self.context.hostname;
             match Relay::begin(next_hop, forward, hostname, &origin, mail).await? {
-                Begun::Open(relay) => self.relay = Some(relay),
-                Begun::Refused(refusal) => return Ok(reply::of_hop(&refusal)),
+                RelayStart::Open(relay) => self.relay = Some(relay),
+                RelayStart::Refused(refusal) => return Ok(reply::of_hop(&refusal)),
             }
         }
         let Some(relay) = &mut self.relay else {

@@ -1,10 +1,11 @@
 //! Which recipients are ours, and where a recipient's mail goes.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use gatepost_message::Topic;
 
-use super::path::Mailbox;
+use super::path::{self, Mailbox};
 use super::reply::Reply;
 use super::route::{Route, RouteTo};
 use super::settings::SmtpSettings;
@@ -14,6 +15,11 @@ const NO_RELAY: Reply = Reply::new(
     550,
     "5.7.1",
     "not a relay: mail to this domain is not taken here",
+);
+const NO_ROUTED_RECIPIENT: Reply = Reply::new(
+    550,
+    "5.7.1",
+    "not a relay: a recipient with a route ('%', '!', '@' before the domain) is not accepted",
 );
 const NO_TOPIC: Reply = Reply::new(
     550,
@@ -34,6 +40,16 @@ pub(super) enum Destination {
     /// The mailbox of this user.
     Mailbox(String),
     Forward(Arc<NextHop>),
+}
+
+/// What the recipients that a client may name depend on.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct ClientTrust {
+    pub(super) has_logged_in: bool,
+    /// Whether it is a mail server of `trusted`, which has checked recipients itself.
+    pub(super) is_trusted: bool,
+    /// Our address, as the client knows it.
+    pub(super) connected_to: Option<IpAddr>,
 }
 
 /// The map from recipients to destinations.
@@ -60,17 +76,29 @@ impl Recipients {
         }
     }
 
-    /// Where this recipient's mail goes, or why it is not taken. A client that `is_known` may send
-    /// to any domain that a route hands on: that is what it has logged in for.
-    pub(super) fn destination(&self, to: &Mailbox, is_known: bool) -> Result<Destination, Reply> {
+    /// Where this recipient's mail goes, or why it is refused.
+    ///
+    /// A client that has logged in may send to every domain that a route hands on. Other clients may
+    /// not name a route inside an address that is handed on: a next hop that trusts this host might
+    /// follow it and relay their mail anywhere.
+    pub(super) fn destination(
+        &self,
+        to: &Mailbox,
+        client: ClientTrust,
+    ) -> Result<Destination, Reply> {
         let route = self
             .routes
             .iter()
             .find(|(route, _)| matches(&route.recipients, &to.address));
         let is_forwarded = route.is_some_and(|(_, next_hop)| next_hop.is_some());
-        let is_taken = self.is_ours(to.domain()) || is_known && is_forwarded;
-        if !is_taken {
+        let is_ours = self.is_ours(to.domain(), client.connected_to);
+        let may_relay = client.has_logged_in && is_forwarded;
+        if !is_ours && !may_relay {
             return Err(NO_RELAY);
+        }
+        let may_name_a_route = client.has_logged_in || client.is_trusted;
+        if is_forwarded && !may_name_a_route && to.names_a_route() {
+            return Err(NO_ROUTED_RECIPIENT);
         }
         match route.map(|(route, next_hop)| (&route.to, next_hop)) {
             Some((_, Some(next_hop))) => Ok(Destination::Forward(Arc::clone(next_hop))),
@@ -85,12 +113,13 @@ impl Recipients {
         self.routes.iter().any(|(_, next_hop)| next_hop.is_some())
     }
 
-    fn is_ours(&self, domain: &str) -> bool {
-        // `postmaster` without a domain is always here (RFC 5321 § 4.5.1), and so are literals:
-        // whoever writes our address means us.
+    fn is_ours(&self, domain: &str, connected_to: Option<IpAddr>) -> bool {
+        let literal = path::literal_address(domain).map(|address| address.to_canonical());
+        // `postmaster` without a domain is always here (RFC 5321 section 4.5.1). A literal is ours
+        // if it is the address that the client reached us by; any other would be a relay.
         self.any_domain
             || domain.is_empty()
-            || domain.starts_with('[')
+            || literal.is_some() && literal == connected_to
             || self
                 .domains
                 .iter()
@@ -161,13 +190,16 @@ fn matches(pattern: &str, text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::path;
     use super::*;
 
     fn topic(settings: &SmtpSettings, address: &str) -> Result<String, Reply> {
         let (mailbox, _) = path::parse(&format!("<{address}>")).expect("a path");
         let recipients = Recipients::new(settings, "gate.example.org");
-        let destination = recipients.destination(&mailbox.expect("a mailbox"), false)?;
+        let client = ClientTrust {
+            connected_to: "127.0.0.1".parse().ok(),
+            ..ClientTrust::default()
+        };
+        let destination = recipients.destination(&mailbox.expect("a mailbox"), client)?;
         Ok(match destination {
             Destination::Topic(topic) => topic.to_string(),
             Destination::Mailbox(user) => format!("mailbox {user}"),
@@ -183,6 +215,9 @@ mod tests {
             ("alarms@LOCALHOST", Ok("alarms")),
             ("a+b+c@gate.example.org", Ok("a/b/c")),
             ("alarms+fire@[127.0.0.1]", Ok("alarms/fire")),
+            ("alarms+fire@[IPv6:::ffff:127.0.0.1]", Ok("alarms/fire")),
+            ("alarms@[203.0.113.5]", Err(NO_RELAY)),
+            ("alarms@[IPv6:2001:db8::1]", Err(NO_RELAY)),
             ("postmaster", Ok("postmaster")),
             ("alarms@example.net", Err(NO_RELAY)),
             ("a#b@localhost", Err(NO_TOPIC)),
@@ -229,6 +264,70 @@ mod tests {
                 Ok(expected.to_owned()),
                 "{address}"
             );
+        }
+    }
+
+    #[test]
+    fn a_forward_route_relays_for_no_stranger() {
+        let next_hop: NextHop = "smtp://127.0.0.1:10026".parse().expect("a next hop");
+        let settings = SmtpSettings {
+            domains: vec!["ours.example".to_owned()],
+            routes: vec![Route {
+                recipients: "*".to_owned(),
+                to: RouteTo::Forward(next_hop),
+            }],
+            ..SmtpSettings::default()
+        };
+        let recipients = Recipients::new(&settings, "gate.example.org");
+        let stranger = ClientTrust::default();
+        let user = ClientTrust {
+            has_logged_in: true,
+            ..stranger
+        };
+        let trusted = ClientTrust {
+            is_trusted: true,
+            ..stranger
+        };
+        for (path, to_stranger, to_trusted) in [
+            ("<anna@ours.example>", None, None),
+            ("<victim@[203.0.113.5]>", Some(NO_RELAY), Some(NO_RELAY)),
+            (
+                "<victim%far.example@ours.example>",
+                Some(NO_ROUTED_RECIPIENT),
+                None,
+            ),
+            (
+                "<far.example!victim@ours.example>",
+                Some(NO_ROUTED_RECIPIENT),
+                None,
+            ),
+            (
+                "<\"victim@far.example\"@ours.example>",
+                Some(NO_ROUTED_RECIPIENT),
+                None,
+            ),
+            (
+                "<\"victim\\@far.example\"@ours.example>",
+                Some(NO_ROUTED_RECIPIENT),
+                None,
+            ),
+            (
+                "<@far.example:anna@ours.example>",
+                Some(NO_ROUTED_RECIPIENT),
+                None,
+            ),
+            (
+                "<@ours.example:victim@far.example>",
+                Some(NO_RELAY),
+                Some(NO_RELAY),
+            ),
+        ] {
+            let (mailbox, _) = path::parse(path).expect("a path");
+            let mailbox = mailbox.expect("a mailbox");
+            let refusal = |client| recipients.destination(&mailbox, client).err();
+            assert_eq!(refusal(stranger), to_stranger, "{path}");
+            assert_eq!(refusal(trusted), to_trusted, "{path}");
+            assert_eq!(refusal(user), None, "{path}");
         }
     }
 

@@ -11,12 +11,12 @@ use crate::forward::{HopError, HopReply};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Reply {
     pub(super) code: u16,
-    /// Empty where RFC 2034 § 3 has none: greeting, HELO, EHLO and 354.
+    /// Empty where RFC 2034 section 3 has none: greeting, HELO, EHLO and 354.
     pub(super) enhanced: &'static str,
     pub(super) text: Cow<'static, str>,
 }
 
-/// Longer texts are cut: a reply line has at most 512 octets (RFC 5321 § 4.5.3.1.5).
+/// Longer texts are cut: a reply line has at most 512 octets (RFC 5321 section 4.5.3.1.5).
 const TEXT_BYTES_MAX: usize = 450;
 
 impl Reply {
@@ -36,7 +36,7 @@ impl Reply {
         }
     }
 
-    /// Whether it counts against a client that does not know what it does.
+    /// Whether it reports a violation of the protocol.
     pub(super) const fn is_error(&self) -> bool {
         self.code >= 500
     }
@@ -98,22 +98,23 @@ pub(super) fn of_verdict(id: impl std::fmt::Display, verdict: &Verdict) -> Reply
     }
 }
 
-/// What the next hop said, to our client. Where it closes its connection (421) ours goes on.
+/// The next hop's reply, for our client. If the next hop closes its connection (421), ours
+/// continues.
 pub(super) fn of_hop(reply: &HopReply) -> Reply {
     let code = match reply.code {
-        // Of an answer that fits no question of ours (3xx) nobody knows what it took.
+        // A 3xx fits none of our commands, so it is unknown what the next hop accepted.
         300..=399 | 421 => 451,
         code => code,
     };
     Reply::with(code, "", reply.text())
 }
 
-/// Why the next hop gave no answer, to our client, who keeps its mail.
+/// The reply if the next hop gave none: the client keeps its mail.
 pub(super) fn of_hop_error(error: &HopError) -> Reply {
     Reply::with(451, "4.4.1", format!("{error}; try again later"))
 }
 
-/// Why a login failed (RFC 4954 § 6).
+/// Why a login failed (RFC 4954 section 6).
 pub(super) fn of_denied(denied: &Denied) -> Reply {
     let (code, enhanced) = match denied {
         Denied::Busy | Denied::TooMany { .. } => (454, "4.7.0"),
@@ -138,9 +139,22 @@ pub(super) const TEXT_LINE_TOO_LONG: Reply =
     Reply::new(550, "5.6.0", "the message has a line that is too long");
 pub(super) const MESSAGE_TOO_LARGE: Reply =
     Reply::new(552, "5.3.4", "the message is larger than is taken here");
+/// RFC 5321 section 4.2.3: insufficient system storage.
+pub(super) const NO_ROOM: Reply = Reply::new(
+    452,
+    "4.3.1",
+    "too many unfinished messages, try again later",
+);
+pub(super) const NO_SUCH_USER: Reply = Reply::new(550, "5.1.1", "no such user here");
+pub(super) const NOT_HTTP: Reply = Reply::new(421, "4.7.0", "this is not HTTP, good bye");
+pub(super) const TOO_EARLY: Reply =
+    Reply::new(554, "5.5.0", "commands came before the greeting, good bye");
 pub(super) const MAILBOX_FULL: Reply = Reply::new(452, "4.2.2", "the mailbox is full");
+/// RFC 5321 section 4.2.3: insufficient system storage.
+pub(super) const STORAGE_FULL: Reply =
+    Reply::new(452, "4.3.1", "the disk is full, try again later");
 pub(super) const NOT_NOW: Reply = Reply::new(451, "4.3.0", "not now, try again later");
-/// The recipients left go with the client's next transaction, as RFC 5321 § 4.5.3.1.10 has it.
+/// The remaining recipients belong to the client's next transaction (RFC 5321 section 4.5.3.1.10).
 pub(super) const ONE_NEXT_HOP: Reply = Reply::new(
     452,
     "4.5.3",

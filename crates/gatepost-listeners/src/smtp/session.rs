@@ -1,32 +1,34 @@
-//! The conversation: which command fits which state, and what it answers. Without I/O.
+//! The state of a session: which command is valid when, and its reply. Without I/O.
 
 mod mail;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use gatepost_message::{Listener, Peer};
 use gatepost_users::Identity;
 
 use super::answers;
 use super::command::{self, Command, Hello};
-use super::dialect::{Dialect, Manner};
+use super::dialect::{Dialect, Transmission};
 use super::recipients::Recipients;
 use super::reply::Reply;
 use super::settings::SmtpSettings;
-use super::told::{self, Told};
 use super::transaction::{Client, Next, Transaction};
+use super::xclient::{self, ForwardedClient};
 use crate::forward::Body;
 use crate::sasl;
 
-/// What the connection is: the conversation begins anew with each change of it.
+/// Facts about the connection; a change of them resets the session.
 #[derive(Debug, Clone, Copy)]
-#[allow(clippy::struct_excessive_bools)] // each is asked for by itself
-pub(super) struct Ground {
+#[allow(clippy::struct_excessive_bools)] // independent facts
+pub(super) struct ConnectionFacts {
     pub(super) peer: Peer,
+    /// Our address, as the client knows it.
+    pub(super) local_ip: Option<IpAddr>,
     pub(super) is_encrypted: bool,
     /// Whether TLS can begin.
     pub(super) has_tls: bool,
-    /// Whether anybody could log in.
+    /// Whether there is a user that could log in.
     pub(super) has_login: bool,
 }
 
@@ -36,12 +38,14 @@ pub(super) struct Session<'a> {
     settings: &'a SmtpSettings,
     recipients: &'a Recipients,
     hostname: &'a str,
-    ground: Ground,
-    /// Who has logged in.
+    connection: ConnectionFacts,
+    /// The user that has logged in.
     identity: Option<Box<Identity>>,
-    /// Whether the peer is believed what it tells of its client.
+    /// What a client without a login may do, where access rules apply.
+    anonymous: Option<&'a Identity>,
+    /// Whether the peer may name another client by XCLIENT and XFORWARD.
     is_trusted: bool,
-    told: Told,
+    forwarded: ForwardedClient,
     client: Option<Client>,
     transaction: Option<Transaction>,
 }
@@ -52,20 +56,22 @@ impl<'a> Session<'a> {
         settings: &'a SmtpSettings,
         recipients: &'a Recipients,
         hostname: &'a str,
-        ground: Ground,
+        connection: ConnectionFacts,
+        anonymous: Option<&'a Identity>,
     ) -> Self {
         Self {
             dialect,
             settings,
             recipients,
             hostname,
-            ground,
+            connection,
             identity: None,
+            anonymous,
             is_trusted: settings
                 .trusted
                 .iter()
-                .any(|network| network.holds(ground.peer)),
-            told: Told::default(),
+                .any(|network| network.holds(connection.peer)),
+            forwarded: ForwardedClient::default(),
             client: None,
             transaction: None,
         }
@@ -90,7 +96,7 @@ impl<'a> Session<'a> {
                 Some(transaction) if transaction.chunks.is_some() => {
                     Next::Reply(answers::CHUNKS_BEGUN)
                 }
-                // RFC 3030 § 3: lines and dots mean nothing in such a message.
+                // RFC 3030 section 3: lines and dots mean nothing in such a message.
                 Some(transaction) if transaction.body == Body::Binary => {
                     Next::Reply(answers::BINARY_NEEDS_CHUNKS)
                 }
@@ -104,22 +110,22 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// RFC 3207 § 4.
+    /// RFC 3207 section 4.
     fn start_tls(&self) -> Next {
-        Next::Reply(match self.ground {
-            Ground {
+        Next::Reply(match self.connection {
+            ConnectionFacts {
                 is_encrypted: true, ..
             } => answers::IS_ENCRYPTED,
-            Ground { has_tls: false, .. } => command::NOT_OFFERED,
+            ConnectionFacts { has_tls: false, .. } => answers::NOT_OFFERED,
             _ if self.transaction.is_some() => answers::WITHIN_TRANSACTION,
             _ => return Next::StartTls(answers::BEGIN_TLS),
         })
     }
 
-    /// RFC 4954 § 4.
+    /// RFC 4954 section 4.
     fn auth(&self, mechanism: String, initial: Option<String>) -> Next {
         Next::Reply(match &self.client {
-            _ if !self.ground.has_login => command::NOT_OFFERED,
+            _ if !self.connection.has_login => answers::NOT_OFFERED,
             None => answers::HELLO_FIRST,
             Some(_) if self.identity.is_some() => answers::LOGGED_IN,
             Some(_) if self.transaction.is_some() => answers::WITHIN_TRANSACTION,
@@ -128,14 +134,19 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// A password is not heard in clear text from another machine, unless that is set.
+    /// Without TLS, passwords are accepted from this machine only, unless `plain_login` is set.
     fn may_login(&self) -> bool {
-        let address = self.ground.peer.ip();
+        let address = self.connection.peer.ip();
         let is_here = address.is_none_or(|address| address.to_canonical().is_loopback());
-        self.ground.is_encrypted || is_here || self.settings.plain_login
+        self.connection.is_encrypted || is_here || self.settings.plain_login
     }
 
-    /// Somebody has logged in.
+    /// Whether the client has greeted.
+    pub(super) const fn has_greeted(&self) -> bool {
+        self.client.is_some()
+    }
+
+    /// Continues as a user that has logged in.
     pub(super) fn admit(&mut self, identity: Box<Identity>) {
         self.identity = Some(identity);
     }
@@ -150,8 +161,8 @@ impl<'a> Session<'a> {
             }
             Command::Verify => answers::CANNOT_VERIFY,
             Command::Help => Reply::new(214, "2.0.0", self.dialect.help()),
-            Command::Forwarded(told) => self.forwarded(*told),
-            Command::Client(told) => self.begin_anew(*told),
+            Command::XForward(client) => self.xforward(*client),
+            Command::XClient(client) => self.xclient(*client),
             // These have been answered.
             Command::Noop
             | Command::Data
@@ -168,7 +179,7 @@ impl<'a> Session<'a> {
             return self.dialect.wrong_hello();
         }
         let extended = verb != Hello::Helo;
-        // RFC 5321 § 4.1.4: a new greeting starts anew.
+        // RFC 5321 section 4.1.4: a new greeting resets the session.
         self.transaction = None;
         let text = if extended {
             self.extensions(&name)
@@ -188,68 +199,71 @@ impl<'a> Session<'a> {
             settings.message_max.bytes(),
             settings.recipients_max,
         );
-        // Who delivers must send the reports that DSN asks for; who hands on, hands on the wish.
+        // A server that delivers must send the reports that DSN requests; one that forwards passes
+        // the request on.
         if self.recipients.forwards() {
             text += "\nDSN";
         }
-        if self.ground.has_tls && !self.ground.is_encrypted {
+        if self.connection.has_tls && !self.connection.is_encrypted {
             text += "\nSTARTTLS";
         }
-        if self.ground.has_login && self.may_login() {
+        if self.connection.has_login && self.may_login() {
             text += "\nAUTH ";
             text += sasl::MECHANISMS;
         }
         if self.is_trusted {
             text += "\nXFORWARD ";
-            text += told::FORWARD_NAMES;
+            text += xclient::FORWARD_NAMES;
             text += "\nXCLIENT ";
-            text += told::CLIENT_NAMES;
+            text += xclient::CLIENT_NAMES;
         }
         text + "\nHELP"
     }
 
-    fn forwarded(&mut self, told: Told) -> Reply {
+    fn xforward(&mut self, client: ForwardedClient) -> Reply {
         if !self.is_trusted {
             return answers::NOT_TRUSTED;
         }
         if self.transaction.is_some() {
             return answers::WITHIN_TRANSACTION;
         }
-        self.told.learn(told);
+        self.forwarded.update(client);
         answers::OK
     }
 
-    /// From here on the connection is another client's, which greets as at its beginning.
-    fn begin_anew(&mut self, told: Told) -> Reply {
+    /// The session starts again as another client's, which must greet again.
+    fn xclient(&mut self, client: ForwardedClient) -> Reply {
         if !self.is_trusted {
             return answers::NOT_TRUSTED;
         }
         if self.transaction.is_some() {
             return answers::WITHIN_TRANSACTION;
         }
-        self.told.learn(told);
+        self.forwarded.update(client);
         self.client = None;
         self.greeting()
     }
 
-    /// The other end, as far as it is known: a trusted peer's client, or the peer itself.
+    /// The client: the one that a trusted peer named, or the peer itself.
     pub(super) fn peer(&self) -> Peer {
-        match self.told.address {
-            Some(address) => Peer::Address(SocketAddr::new(address, self.told.port.unwrap_or(0))),
-            None => self.ground.peer,
+        match self.forwarded.address {
+            Some(address) => {
+                Peer::Address(SocketAddr::new(address, self.forwarded.port.unwrap_or(0)))
+            }
+            None => self.connection.peer,
         }
     }
 
-    /// What the client calls itself.
+    /// The name in the client's greeting.
     pub(super) fn helo(&self) -> Option<&str> {
         let own = self.client.as_ref().map(|client| client.name.as_str());
-        self.told.helo.as_deref().or(own)
+        self.forwarded.helo.as_deref().or(own)
     }
 
     /// Who has logged in.
     pub(super) fn user(&self) -> Option<&str> {
         let own = self.identity.as_ref().and_then(|identity| identity.user());
-        own.or(self.told.user.as_deref())
+        own.or(self.forwarded.user.as_deref())
     }
 
     pub(super) const fn listener(&self) -> Listener {
@@ -258,11 +272,11 @@ impl<'a> Session<'a> {
 
     /// The protocol's name in a Received field.
     pub(super) fn protocol(&self, utf8: bool) -> &'static str {
-        self.dialect.trace_name(Manner {
+        self.dialect.trace_name(Transmission {
             is_utf8: utf8,
             is_extended: self.client.as_ref().is_some_and(|client| client.extended),
-            is_encrypted: self.ground.is_encrypted,
-            is_known: self.identity.is_some(),
+            is_encrypted: self.connection.is_encrypted,
+            is_authenticated: self.identity.is_some(),
         })
     }
 }

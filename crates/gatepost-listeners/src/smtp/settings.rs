@@ -1,14 +1,14 @@
 //! The settings of the SMTP listener. Every limit has a setting and a default.
 
+use gatepost_gateway::MailPayload;
 use gatepost_settings::{Bind, ByteSize, Period};
 use serde::{Deserialize, Serialize};
 
 use super::route::Route;
 use crate::entry::Network;
 use crate::forward::ForwardSettings;
-use crate::gateway::MailPayload;
-use crate::marks::MarkSettings;
 use crate::tls::TlsSettings;
+use crate::verdict_headers::VerdictHeaderSettings;
 
 /// `[listeners.smtp]`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -16,22 +16,25 @@ use crate::tls::TlsSettings;
 pub struct SmtpSettings {
     /// Where to listen.
     pub bind: Vec<Bind>,
+    /// Whether `bind` may name addresses that other machines reach although no login is required.
+    pub open_to_world: bool,
     /// Encryption: `tls.cert` and `tls.key` are all that it needs.
     pub tls: TlsSettings,
     /// Proxies in front that begin each connection with a PROXY header (version 1 or 2): their
-    /// addresses, networks, `"unix"`. Whoever is not named here is taken for the client itself.
+    /// addresses, networks, `"unix"`. Every other peer is the client itself.
     pub proxy_protocol: Vec<Network>,
     /// The name in the greeting and in Received fields; empty takes the host's own.
     pub hostname: String,
-    /// The domains that mail is taken for; `"*"` takes all. The host's own name, `localhost` and
-    /// address literals are always among them. Other mail is refused: this is no open relay.
+    /// The domains that mail is accepted for; `"*"` accepts all. The host's own name, `localhost` and
+    /// the literal of the address that the client has connected to are always among them.
     pub domains: Vec<String>,
     /// Which recipients go where: to a topic, a mailbox or the next hop; the first that fits
     /// counts. Without one that fits, mail to `name+sub@host` goes to the topic `name/sub`.
     #[serde(alias = "topics")]
     pub routes: Vec<Route>,
-    /// What mail that goes to a mailbox or the next hop is told about its verdict.
-    pub marks: MarkSettings,
+    /// The header fields that state the verdict, in mail for a mailbox or the next hop.
+    #[serde(alias = "marks")]
+    pub verdict_headers: VerdictHeaderSettings,
     /// How the next hop is spoken to.
     pub forward: ForwardSettings,
     /// Peers that are believed what they say of their own clients (XCLIENT, XFORWARD): addresses,
@@ -56,17 +59,25 @@ pub struct SmtpSettings {
     pub line_max: ByteSize,
     /// How many Received fields a message may have; more are a loop.
     pub received_max: usize,
-    /// How many errors a connection may make before it is closed.
+    /// How many protocol errors a connection may make before it is closed. Refused messages do not
+    /// count.
     pub errors_max: usize,
+    /// How many of them before the client has greeted with EHLO, HELO or LHLO.
+    pub errors_before_hello_max: usize,
     /// How many connections may be open at once; 0 does not limit.
     pub connections_max: u32,
     /// How many of them from one address; 0 does not limit.
     pub connections_per_address_max: u32,
+    /// How long a client may take to greet, whatever it sends before.
+    pub hello_timeout: Period,
     /// How long a client may take for a command.
     pub command_timeout: Period,
     /// How long a client may pause within a message.
     pub data_timeout: Period,
-    /// How long a client may take for a whole message, however it drips.
+    /// How many bytes per second a client must send of a message, as an average after the first
+    /// `data_timeout`; 0 requires none.
+    pub data_rate_min: ByteSize,
+    /// How long a client may take for a whole message.
     pub message_timeout: Period,
 }
 
@@ -74,12 +85,13 @@ impl Default for SmtpSettings {
     fn default() -> Self {
         Self {
             bind: vec![Bind::Tcp(([127, 0, 0, 1], 2525).into())],
+            open_to_world: false,
             tls: TlsSettings::default(),
             proxy_protocol: Vec::new(),
             hostname: String::new(),
             domains: Vec::new(),
             routes: Vec::new(),
-            marks: MarkSettings::default(),
+            verdict_headers: VerdictHeaderSettings::default(),
             forward: ForwardSettings::default(),
             trusted: Vec::new(),
             login_required: false,
@@ -88,16 +100,19 @@ impl Default for SmtpSettings {
             payload: MailPayload::default(),
             message_max: ByteSize::megabytes(25),
             recipients_max: 10_000,
-            // RFC 4954 § 4: responses of AUTH have up to 12,288 octets.
+            // RFC 4954 section 4: responses of AUTH have up to 12,288 octets.
             command_max: ByteSize::kibibytes(16),
             line_max: ByteSize::kibibytes(100),
             received_max: 100,
             errors_max: 20,
+            errors_before_hello_max: 3,
             connections_max: 1_000,
             connections_per_address_max: 200,
-            // RFC 5321 § 4.5.3.2.
+            // RFC 5321 section 4.5.3.2.
+            hello_timeout: Period::seconds(300),
             command_timeout: Period::seconds(300),
             data_timeout: Period::seconds(180),
+            data_rate_min: ByteSize(500),
             message_timeout: Period::seconds(1800),
         }
     }

@@ -58,6 +58,9 @@ pub(super) enum Next {
         mechanism: String,
         initial: Option<String>,
     },
+    /// The connection ends after the reply. The client is still sending and would lose the reply if
+    /// the connection were closed, so up to so many bytes are read and discarded first.
+    EndDiscarding(Reply, u64),
     /// The connection ends after the reply.
     End(Reply),
 }

@@ -65,18 +65,18 @@ pub(super) const PONG: &[u8] = b"SPAMD/1.5 0 PONG\r\n";
 
 /// What TELL changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum TellResult {
     Learned,
     Forgotten,
     Nothing,
 }
 
 /// The answer to TELL. An empty line more than the others have stands at its end.
-pub(super) fn of_tell(told: Told) -> Vec<u8> {
-    let field = match told {
-        Told::Learned => "DidSet: local\r\n",
-        Told::Forgotten => "DidRemove: local\r\n",
-        Told::Nothing => "",
+pub(super) fn of_tell(result: TellResult) -> Vec<u8> {
+    let field = match result {
+        TellResult::Learned => "DidSet: local\r\n",
+        TellResult::Forgotten => "DidRemove: local\r\n",
+        TellResult::Nothing => "",
     };
     format!("SPAMD/1.1 0 EX_OK\r\n{field}\r\n\r\n").into_bytes()
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use gatepost_message::{Action, Edit, Envelope, Format, Listener, Message, Peer, Verdict, edit};
-use gatepost_procedures::{Answer, CallError};
+use gatepost_procedures::{ProcedureAnswer, ProcedureCallError};
 use gatepost_rules::{Report, TeachError, Teaching};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
@@ -13,10 +13,11 @@ use tokio::time::Instant;
 
 use crate::acceptor::Accepted;
 use crate::admission::{Admitted, Refusal};
-use crate::late::LateStream;
+use crate::in_flight::Lease;
+use crate::lazy_stream::LazyStream;
 
 use super::SpamdContext;
-use super::answer::{self, Failure, Told};
+use super::answer::{self, Failure, TellResult};
 use super::inflate;
 use super::request::{Command, Head};
 
@@ -31,7 +32,8 @@ pub(super) async fn serve(
     context: Arc<SpamdContext>,
     shutdown: watch::Receiver<bool>,
 ) -> io::Result<()> {
-    let (stream, client) = LateStream::open(accepted, peer).await?;
+    let mut stream = LazyStream::new(accepted, peer);
+    let client = stream.open().await?;
     let (place, refusal) = match context.admission.behind(admitted, peer, client) {
         Ok(place) => (Some(place), None),
         Err(refusal) => (None, Some(refusal)),
@@ -39,6 +41,7 @@ pub(super) async fn serve(
     let mut connection = Connection {
         stream,
         peer: client,
+        lease: context.in_flight.lease(client),
         context,
         _place: place,
         _shutdown: shutdown,
@@ -61,9 +64,11 @@ pub(super) fn note_broken(peer: Peer, error: &io::Error) {
 }
 
 struct Connection {
-    stream: LateStream,
+    stream: LazyStream,
     peer: Peer,
     context: Arc<SpamdContext>,
+    /// What its message holds of the process's budget.
+    lease: Lease,
     /// Its place among the connections.
     _place: Option<Admitted>,
     /// The listener ends after its connections.
@@ -83,12 +88,12 @@ impl Connection {
         let deadline = Instant::now() + self.context.settings.request_time_max.duration();
         match self.reply(deadline).await {
             Ok(reply) => Ok(reply),
-            Err(Broken::Told(failure)) => Ok(Reply::Now(self.failed(&failure))),
-            Err(Broken::Lost(error)) if error.kind() == io::ErrorKind::TimedOut => {
+            Err(RequestFailure::Answered(failure)) => Ok(Reply::Now(self.failed(&failure))),
+            Err(RequestFailure::Disconnected(error)) if error.kind() == io::ErrorKind::TimedOut => {
                 let failure = Failure::timeout("the request did not arrive in time");
                 Ok(Reply::Now(failure.bytes()))
             }
-            Err(Broken::Lost(error)) => Err(error),
+            Err(RequestFailure::Disconnected(error)) => Err(error),
         }
     }
 
@@ -97,7 +102,7 @@ impl Connection {
         failure.bytes()
     }
 
-    async fn reply(&mut self, deadline: Instant) -> Result<Reply, Broken> {
+    async fn reply(&mut self, deadline: Instant) -> Result<Reply, RequestFailure> {
         let mut input = BytesMut::new();
         let Some(head) = self.head(&mut input, deadline).await? else {
             return Ok(Reply::Now(Vec::new())); // connected, and said nothing
@@ -130,7 +135,7 @@ impl Connection {
 
     /// What TELL asks for; `None` where only others' collections are meant, to which nothing is
     /// reported from here.
-    fn teaching(&self, head: &Head) -> Result<Option<Teaching>, Broken> {
+    fn teaching(&self, head: &Head) -> Result<Option<Teaching>, RequestFailure> {
         if !self.context.settings.allow_tell {
             return Err(Failure::unavailable("TELL is not allowed here").into());
         }
@@ -146,14 +151,14 @@ impl Connection {
         }
     }
 
-    /// Teaches, and tells whether that changed anything once it is on disk.
+    /// Teaches; the answer, whether that changed anything, comes once it is on disk.
     async fn tell(
         &self,
         message: Arc<Message>,
         teaching: Option<Teaching>,
-    ) -> Result<Vec<u8>, Broken> {
+    ) -> Result<Vec<u8>, RequestFailure> {
         let Some(teaching) = teaching else {
-            return Ok(answer::of_tell(Told::Nothing));
+            return Ok(answer::of_tell(TellResult::Nothing));
         };
         let procedures = self.context.gateway.procedures();
         let taught = procedures.teach(message, teaching).await;
@@ -162,11 +167,11 @@ impl Connection {
             TeachError::Off => Failure::unavailable(&error.to_string()),
             TeachError::NotKept(_) => Failure::temporary(&error.to_string()),
         })?;
-        tracing::info!(target: "spamd", peer = %self.peer, changed, "told: {teaching:?}");
+        tracing::info!(target: "spamd", peer = %self.peer, changed, "taught: {teaching:?}");
         Ok(answer::of_tell(match (changed, teaching) {
-            (false, _) => Told::Nothing,
-            (true, Teaching::Learn(_)) => Told::Learned,
-            (true, Teaching::Forget) => Told::Forgotten,
+            (false, _) => TellResult::Nothing,
+            (true, Teaching::Learn(_)) => TellResult::Learned,
+            (true, Teaching::Forget) => TellResult::Forgotten,
         }))
     }
 
@@ -181,7 +186,7 @@ impl Connection {
         &mut self,
         input: &mut BytesMut,
         deadline: Instant,
-    ) -> Result<Option<Head>, Broken> {
+    ) -> Result<Option<Head>, RequestFailure> {
         let bytes_max = self.context.settings.head_max.as_usize();
         let mut ended = false;
         loop {
@@ -203,11 +208,11 @@ impl Connection {
         head: &Head,
         mut input: BytesMut,
         deadline: Instant,
-    ) -> Result<Bytes, Broken> {
+    ) -> Result<Bytes, RequestFailure> {
         let size_max = self.context.settings.message_max;
         let too_large = || {
             let reason = format!("the message is larger than the {size_max} taken here");
-            Broken::from(Failure::protocol(&reason))
+            RequestFailure::from(Failure::protocol(&reason))
         };
         let expected = head.content_length;
         if expected.is_some_and(|length| length > size_max.bytes()) {
@@ -223,6 +228,9 @@ impl Connection {
             if input.len() as u64 > size_max.bytes() {
                 return Err(too_large());
             }
+            self.lease
+                .reserve(input.len() as u64)
+                .map_err(|error| Failure::temporary(&error.to_string()))?;
         }
         let got = input.len() as u64;
         if let Some(length) = expected.filter(|length| *length != got) {
@@ -236,13 +244,13 @@ impl Connection {
         Ok(input.freeze())
     }
 
-    /// Has the judge thread that scans a message answer it too: nobody has to be woken for that.
+    /// The judge thread that scans a message writes the answer too, which spares waking a worker.
     fn scan(self, head: Head, message: Arc<Message>) {
         let started = Instant::now();
         let worker = Handle::current();
         let context = Arc::clone(&self.context);
         let scanned = Arc::clone(&message);
-        let then = move |report: Result<Report, CallError>| {
+        let then = move |report: Result<Report, ProcedureCallError>| {
             let answer = self.scanned(&head, &message, report, started);
             let answer = answer.unwrap_or_else(|failure| self.failed(&failure));
             self.write_from_anywhere(&answer, &worker);
@@ -254,7 +262,7 @@ impl Connection {
         &self,
         head: &Head,
         message: &Message,
-        report: Result<Report, CallError>,
+        report: Result<Report, ProcedureCallError>,
         started: Instant,
     ) -> Result<Vec<u8>, Failure> {
         let report = report.map_err(|error| Failure::temporary(&error.to_string()))?;
@@ -269,10 +277,10 @@ impl Connection {
     async fn judge(
         &self,
         message: &Arc<Message>,
-    ) -> Result<(Arc<Report>, bool, Vec<Edit>), Broken> {
+    ) -> Result<(Arc<Report>, bool, Vec<Edit>), RequestFailure> {
         let started = Instant::now();
         let procedures = self.context.gateway.procedures();
-        let Answer {
+        let ProcedureAnswer {
             verdict, report, ..
         } = procedures.judge_and_report(message).await;
         // A scope that runs the rules is not to run them twice: they learn from each scan.
@@ -289,7 +297,7 @@ impl Connection {
     /// Notes what became of a message; an error where the client is to come again.
     fn note(&self, message: &Message, verdict: &Verdict, started: Instant) -> Result<(), Failure> {
         let gateway = &self.context.gateway;
-        gateway.note(message, verdict, started.elapsed());
+        gateway.journal(message, verdict, started.elapsed());
         if verdict.action == Action::Defer {
             return Err(Failure::temporary(&verdict.reason));
         }
@@ -327,22 +335,22 @@ fn reserve_ahead(input: &mut BytesMut, announced: Option<u64>) {
     input.reserve(wanted.saturating_sub(input.len()));
 }
 
-/// Why there is no answer of the usual kind.
-enum Broken {
-    /// The client is told.
-    Told(Failure),
-    /// Nobody is there to be told.
-    Lost(io::Error),
+/// Why a request has no regular answer.
+enum RequestFailure {
+    /// The client receives the failure.
+    Answered(Failure),
+    /// The connection is broken.
+    Disconnected(io::Error),
 }
 
-impl From<Failure> for Broken {
+impl From<Failure> for RequestFailure {
     fn from(failure: Failure) -> Self {
-        Self::Told(failure)
+        Self::Answered(failure)
     }
 }
 
-impl From<io::Error> for Broken {
+impl From<io::Error> for RequestFailure {
     fn from(error: io::Error) -> Self {
-        Self::Lost(error)
+        Self::Disconnected(error)
     }
 }

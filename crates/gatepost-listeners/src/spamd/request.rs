@@ -35,11 +35,6 @@ impl Command {
         let found = Self::ALL.into_iter().find(|(known, _)| *known == name);
         found.map(|(_, command)| command)
     }
-
-    /// Whether a message follows the head.
-    pub const fn has_message(self) -> bool {
-        !matches!(self, Self::Ping | Self::Skip)
-    }
 }
 
 /// The protocol's version: major and minor.
@@ -170,7 +165,7 @@ fn stands_alone(line: &[u8]) -> bool {
 
 fn request(line: &str) -> Result<(Command, Version), HeadError> {
     let malformed = || HeadError::Request(shortened(line));
-    // spamd searches the line for the command; what stands before it is nobody's business.
+    // spamd searches the line for the command and ignores what precedes it.
     let mut words = line.split_whitespace().rev();
     let (Some(protocol), Some(command)) = (words.next(), words.next()) else {
         return Err(malformed());

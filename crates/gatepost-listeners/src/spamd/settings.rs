@@ -12,10 +12,13 @@ use crate::tls::TlsSettings;
 pub struct SpamdSettings {
     /// Where to listen. SpamAssassin's own daemon has port 783.
     pub bind: Vec<Bind>,
+    /// Whether `bind` may name addresses that other machines reach although the
+    /// protocol has no login.
+    pub open_to_world: bool,
     /// Encryption: `tls.cert` and `tls.key` are all that it needs.
     pub tls: TlsSettings,
     /// Proxies in front that begin each connection with a PROXY header (version 1 or 2): their
-    /// addresses, networks, `"unix"`. Whoever is not named here is taken for the client itself.
+    /// addresses, networks, `"unix"`. Every other peer is the client itself.
     pub proxy_protocol: Vec<Network>,
     /// The largest message, after decompression.
     pub message_max: ByteSize,
@@ -25,7 +28,7 @@ pub struct SpamdSettings {
     pub request_time_max: Period,
     /// How long a client may leave its answer unread.
     pub answer_time_max: Period,
-    /// Whether clients may teach (`TELL`, `spamc -L`); whoever reaches the port may then.
+    /// Whether clients may teach (`TELL`, `spamc -L`); every peer that reaches the port may then.
     pub allow_tell: bool,
     /// How many connections may be open at once; 0 does not limit.
     pub connections_max: u32,
@@ -37,6 +40,7 @@ impl Default for SpamdSettings {
     fn default() -> Self {
         Self {
             bind: vec![Bind::Tcp(([127, 0, 0, 1], 7830).into())],
+            open_to_world: false,
             tls: TlsSettings::default(),
             proxy_protocol: Vec::new(),
             message_max: ByteSize::mebibytes(50),

@@ -1,7 +1,7 @@
 //! The common name of a certificate's subject: the little DER that it takes (X.690, RFC 5280).
 //!
 //! Read only from certificates that the library has verified; even so every length is checked,
-//! and what is not as expected gives no name, so nobody is let in by it.
+//! and an unexpected structure yields no name, so it admits no client.
 
 /// `id-at-commonName`, 2.5.4.3.
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];

@@ -1,7 +1,7 @@
 //! TLS for every listener, by rustls.
 //!
 //! [`Tls`] is one listener's certificates and what it asks of clients; [`Tls::accept`] turns a
-//! plain [`Stream`] into an encrypted one, at once or after STARTTLS. Certificates are read anew
+//! plain [`Stream`] into an encrypted one, at once or after STARTTLS. Certificates are read again
 //! when their files change and on SIGHUP; connections that are open keep what they began with,
 //! and a file that cannot be used changes nothing. [`Outgoing`] is the other side, for servers that
 //! we connect to.
@@ -74,7 +74,7 @@ impl Tls {
         &self.inner.settings
     }
 
-    /// Does the handshake on a plain stream. Whoever upgrades a connection must have nothing of
+    /// Does the handshake on a plain stream. A caller that upgrades a connection must have nothing of
     /// it left unread: what came in plain text before the handshake is not the client's word.
     pub async fn accept(&self, stream: Stream) -> io::Result<Stream> {
         let socket = match stream {
@@ -98,7 +98,7 @@ impl Tls {
         Ok(Stream::Tls(Box::new(session)))
     }
 
-    /// Reads the files anew: what SIGHUP does. On an error what was read before stays.
+    /// Reads the files again (SIGHUP). On an error the previous certificates stay.
     pub fn reload(&self) -> Result<(), TlsError> {
         let inner = &self.inner;
         // Taken before reading: a change meanwhile is seen at the next look.
@@ -109,7 +109,7 @@ impl Tls {
         Ok(())
     }
 
-    /// Reads the files anew whenever they change; runs until dropped.
+    /// Reads the files again whenever they change; runs until dropped.
     pub async fn follow(&self) {
         loop {
             tokio::time::sleep(self.inner.settings.recheck.duration()).await;

@@ -121,7 +121,7 @@ impl State {
     }
 
     /// Reads records once and opens them; `Ok(false)` at the socket's end. An alert of ours goes
-    /// out before an error is told.
+    /// out before an error is returned.
     fn fill(&mut self, socket: &Socket) -> io::Result<bool> {
         let read = self.connection.read_tls(&mut Wire(socket))?;
         if let Err(error) = self.connection.process_new_packets() {
@@ -321,7 +321,7 @@ impl AsFd for TlsSession {
 }
 
 impl Drop for TlsSession {
-    /// Whoever drops a connection without a farewell still says it, if the socket takes it.
+    /// A connection that is dropped without close_notify sends it, if the socket takes it.
     fn drop(&mut self) {
         let state = self.state.get_mut();
         state.connection.send_close_notify();

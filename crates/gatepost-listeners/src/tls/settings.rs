@@ -1,6 +1,6 @@
 //! `listeners.NAME.tls`: the same for every listener.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use gatepost_settings::{Bind, Period};
 use serde::{Deserialize, Serialize};
@@ -50,6 +50,26 @@ impl Default for TlsSettings {
 }
 
 impl TlsSettings {
+    /// The private keys that are named here.
+    pub fn key_files(&self) -> impl Iterator<Item = &Path> {
+        let more = self.more.iter().map(|files| &files.key);
+        std::iter::once(&self.key)
+            .chain(more)
+            .map(PathBuf::as_path)
+            .filter(|path| !path.as_os_str().is_empty())
+    }
+
+    /// Every file that is named here.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        let more = self.more.iter().flat_map(|files| [&files.cert, &files.key]);
+        [&self.cert, &self.key]
+            .into_iter()
+            .chain(more)
+            .chain(&self.client_ca)
+            .map(PathBuf::as_path)
+            .filter(|path| !path.as_os_str().is_empty())
+    }
+
     /// Whether there is anything set: a listener without `tls` speaks plain text only.
     pub fn is_set(&self) -> bool {
         *self != Self::default()

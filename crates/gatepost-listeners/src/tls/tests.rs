@@ -107,7 +107,7 @@ fn connect(port: u16, config: &Arc<ClientConfig>, name: &str) -> io::Result<Clie
     Ok(StreamOwned::new(connection, socket))
 }
 
-/// What the server showed, which tells certificates apart.
+/// The certificate that the server presented.
 fn shown(client: &Client) -> Option<CertificateDer<'static>> {
     Some(
         client
@@ -157,7 +157,7 @@ fn echo_server(tls: Tls) -> u16 {
     port
 }
 
-/// Runs what blocks beside the server.
+/// Runs blocking code in parallel to the server.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     tokio::task::spawn_blocking(work).await.expect("no panic")
 }

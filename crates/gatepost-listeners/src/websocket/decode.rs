@@ -1,36 +1,48 @@
 //! From the client: frames, in pieces of any size.
+//!
+//! One decoder serves both uses of WebSocket: MQTT takes binary messages as a stream of bytes, a
+//! reader of events sends nothing that matters but is held to the same rules.
 
 use super::encode::Opcode;
+use super::utf8::Utf8Check;
 
-/// The longest payload of a control frame (§ 5.5).
+/// The longest payload of a control frame (section 5.5).
 const CONTROL_BYTES_MAX: usize = 125;
+/// The bit of the last frame of a message.
+const FINAL: u8 = 0x80;
 /// Two bytes, eight of length, four of mask.
 const HEADER_BYTES_MAX: usize = 14;
 
-/// Why a client's frames are refused; each has its close code (§ 7.4.1).
+/// Why a client's frames are refused; each has its close code (section 7.4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// § 5.1: a client masks.
+    /// section 5.1: a client masks.
     #[error("a client's frame is not masked")]
     NotMasked,
-    /// § 5.2: no extension was agreed on.
+    /// section 5.2: no extension was agreed on.
     #[error("a reserved bit of a frame is set")]
     ReservedBit,
-    /// § 5.2.
+    /// section 5.2.
     #[error("a frame has an unknown opcode")]
     UnknownOpcode,
-    /// § 5.2: lengths are written as short as can be.
+    /// section 5.2: lengths are written as short as can be.
     #[error("a frame's length is written longer than needed, or out of range")]
     Length,
-    /// § 5.5.
+    /// section 5.5.
     #[error("a control frame is fragmented or longer than 125 bytes")]
     Control,
-    /// § 5.4.
+    /// section 5.4.
     #[error("a continuation without a beginning, or a beginning within a message")]
     Continuation,
     /// \[MQTT-6.0.0-1\]
     #[error("a text frame, where only binary ones are understood")]
     Text,
+    /// Section 8.1.
+    #[error("a text message or the reason of a close frame is not UTF-8")]
+    NotUtf8,
+    /// Section 7.4.
+    #[error("a close frame has a code that no peer may send, or half a code")]
+    CloseCode,
     /// A bound of ours.
     #[error("a frame is larger than allowed")]
     TooLarge,
@@ -41,10 +53,23 @@ impl FrameError {
     pub const fn close_code(self) -> u16 {
         match self {
             Self::Text => 1003,
+            Self::NotUtf8 => 1007,
             Self::TooLarge => 1009,
             _ => 1002,
         }
     }
+}
+
+/// What a client may send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accepts {
+    /// Binary messages of any length, as a stream of bytes.
+    BinaryStream,
+    /// Text and binary messages of at most so many bytes.
+    Messages {
+        /// The longest message, over all its frames.
+        bytes_max: u64,
+    },
 }
 
 /// A control frame from the client.
@@ -70,27 +95,36 @@ enum State {
     },
 }
 
-/// Reads a client's frames. Holds no data but an unfinished header or control frame.
+/// Reads a client's frames. Holds no data but an unfinished header or control frame. After an
+/// error or a close frame it must not be fed any more.
 #[derive(Debug)]
 pub struct Decoder {
     state: State,
     header: [u8; HEADER_BYTES_MAX],
     header_length: usize,
-    in_message: bool,
+    /// The opcode of the unfinished message.
+    message: Option<Opcode>,
+    /// The bytes of its frames so far, where they are bounded.
+    message_bytes: u64,
+    text: Utf8Check,
     control: Vec<u8>,
     frame_bytes_max: u64,
+    accepts: Accepts,
 }
 
 impl Decoder {
     /// Refuses frames of more than `frame_bytes_max` bytes of payload.
-    pub const fn new(frame_bytes_max: u64) -> Self {
+    pub const fn new(frame_bytes_max: u64, accepts: Accepts) -> Self {
         Self {
             state: State::Header,
             header: [0; HEADER_BYTES_MAX],
             header_length: 0,
-            in_message: false,
+            message: None,
+            message_bytes: 0,
+            text: Utf8Check::new(),
             control: Vec::new(),
             frame_bytes_max,
+            accepts,
         }
     }
 
@@ -129,7 +163,12 @@ impl Decoder {
                     } else {
                         &mut *data
                     };
+                    let start = out.len();
                     unmask(bytes, *mask, *done, out);
+                    let is_text = self.message == Some(Opcode::Text) && !opcode.is_control();
+                    if is_text && !self.text.feed(out.get(start..).unwrap_or_default()) {
+                        return Err(FrameError::NotUtf8);
+                    }
                     *done += count as u64;
                     *left -= count as u64;
                     if *left > 0 {
@@ -138,25 +177,32 @@ impl Decoder {
                     let opcode = *opcode;
                     self.state = State::Header;
                     self.header_length = 0;
-                    if let Some(control) = self.take_control(opcode) {
-                        on_control(control);
+                    if opcode.is_control() {
+                        on_control(self.take_control(opcode)?);
+                    } else if self.header[0] & FINAL != 0 {
+                        self.end_message()?;
                     }
                 }
             }
         }
     }
 
-    fn take_control(&mut self, opcode: Opcode) -> Option<Control> {
-        let payload = std::mem::take(&mut self.control);
-        match opcode {
-            Opcode::Ping => Some(Control::Ping(payload)),
-            Opcode::Pong => Some(Control::Pong),
-            Opcode::Close => {
-                let code = payload.first_chunk().map(|code| u16::from_be_bytes(*code));
-                Some(Control::Close(code))
-            }
-            _ => None,
+    fn end_message(&mut self) -> Result<(), FrameError> {
+        let is_text = self.message.take() == Some(Opcode::Text);
+        self.message_bytes = 0;
+        if is_text && !self.text.end() {
+            return Err(FrameError::NotUtf8);
         }
+        Ok(())
+    }
+
+    fn take_control(&mut self, opcode: Opcode) -> Result<Control, FrameError> {
+        let payload = std::mem::take(&mut self.control);
+        Ok(match opcode {
+            Opcode::Ping => Control::Ping(payload),
+            Opcode::Close => Control::Close(close_code(&payload)?),
+            _ => Control::Pong,
+        })
     }
 
     /// Looks whether the header is whole, and checks it as early as can be.
@@ -201,7 +247,7 @@ impl Decoder {
         let mut mask = [0; 4];
         mask.copy_from_slice(&self.header[2 + length_bytes..6 + length_bytes]);
         if !opcode.is_control() {
-            self.in_message = first & 0x80 == 0;
+            self.begin_frame(opcode, length)?;
         }
         self.state = State::Payload {
             mask,
@@ -217,15 +263,50 @@ impl Decoder {
             return Err(FrameError::ReservedBit);
         }
         match Opcode::from_bits(first & 0x0F).ok_or(FrameError::UnknownOpcode)? {
-            Opcode::Text => Err(FrameError::Text),
-            Opcode::Continuation if !self.in_message => Err(FrameError::Continuation),
-            Opcode::Binary if self.in_message => Err(FrameError::Continuation),
+            Opcode::Text if self.accepts == Accepts::BinaryStream => Err(FrameError::Text),
+            Opcode::Continuation if self.message.is_none() => Err(FrameError::Continuation),
+            Opcode::Binary | Opcode::Text if self.message.is_some() => {
+                Err(FrameError::Continuation)
+            }
             _ => Ok(()),
         }
     }
+
+    fn begin_frame(&mut self, opcode: Opcode, length: u64) -> Result<(), FrameError> {
+        if opcode != Opcode::Continuation {
+            self.message = Some(opcode);
+        }
+        if let Accepts::Messages { bytes_max } = self.accepts {
+            self.message_bytes += length;
+            if self.message_bytes > bytes_max {
+                return Err(FrameError::TooLarge);
+            }
+        }
+        Ok(())
+    }
 }
 
-/// § 5.3. `done` bytes of the payload came before.
+/// The code of a close frame's payload (section 5.5.1), if it has one.
+fn close_code(payload: &[u8]) -> Result<Option<u16>, FrameError> {
+    let Some((code, reason)) = payload.split_first_chunk() else {
+        return if payload.is_empty() {
+            Ok(None)
+        } else {
+            Err(FrameError::CloseCode)
+        };
+    };
+    let code = u16::from_be_bytes(*code);
+    // Section 7.4: the others are reserved, or must not stand in a frame.
+    if !matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999) {
+        return Err(FrameError::CloseCode);
+    }
+    match std::str::from_utf8(reason) {
+        Ok(_) => Ok(Some(code)),
+        Err(_) => Err(FrameError::NotUtf8),
+    }
+}
+
+/// Section 5.3. `done` bytes of the payload came before.
 fn unmask(bytes: &[u8], mut mask: [u8; 4], done: u64, out: &mut Vec<u8>) {
     mask.rotate_left((done % 4) as usize);
     let start = out.len();
@@ -272,7 +353,7 @@ mod tests {
     }
 
     fn decode(pieces: &[&[u8]]) -> Result<(Vec<u8>, Vec<Control>), FrameError> {
-        let mut decoder = Decoder::new(1 << 20);
+        let mut decoder = Decoder::new(1 << 20, Accepts::BinaryStream);
         let (mut data, mut controls) = (Vec::new(), Vec::new());
         for piece in pieces {
             decoder.feed(piece, &mut data, |control| controls.push(control))?;

@@ -5,7 +5,7 @@ use bytes::{BufMut, BytesMut};
 /// The longest header of an unmasked frame, in bytes.
 pub const HEADER_BYTES_MAX: usize = 10;
 
-/// What a frame is (§ 5.2).
+/// What a frame is (section 5.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 #[allow(missing_docs)] // the names are the standard's
@@ -74,6 +74,14 @@ pub fn put_framed<T>(out: &mut BytesMut, write: impl FnOnce(&mut BytesMut) -> T)
     out.copy_within(start..start + length, start + header);
     put_header(&mut &mut out[start..start + header], Opcode::Binary, length);
     result
+}
+
+/// A whole, unmasked frame of its own.
+pub fn whole_frame(opcode: Opcode, payload: &[u8]) -> Vec<u8> {
+    let mut frame = Vec::with_capacity(HEADER_BYTES_MAX + payload.len());
+    put_header(&mut frame, opcode, payload.len());
+    frame.extend_from_slice(payload);
+    frame
 }
 
 /// A close frame with a code.

@@ -1,4 +1,4 @@
-//! WebSocket framing (RFC 6455 § 5), server side, without I/O.
+//! WebSocket framing (RFC 6455 section 5), server side, without I/O.
 //!
 //! The handshake is HTTP's matter; from the first byte after it, [`Decoder`] turns what the
 //! client sends into a stream of data bytes and [`Control`] frames, and the `put_…` functions
@@ -7,6 +7,11 @@
 
 mod decode;
 mod encode;
+mod reading_client;
+mod utf8;
 
-pub use decode::{Control, Decoder, FrameError};
-pub use encode::{HEADER_BYTES_MAX, Opcode, header_length, put_close, put_framed, put_header};
+pub use decode::{Accepts, Control, Decoder, FrameError};
+pub use encode::{
+    HEADER_BYTES_MAX, Opcode, header_length, put_close, put_framed, put_header, whole_frame,
+};
+pub(crate) use reading_client::{Closed, ReadingClient};

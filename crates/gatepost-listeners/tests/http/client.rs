@@ -124,6 +124,36 @@ impl Client {
         rest
     }
 
+    /// Whether something arrives within this time, or the connection ends.
+    pub fn has_bytes(&mut self, within: Duration) -> bool {
+        self.stream
+            .set_read_timeout(Some(within))
+            .expect("a socket option");
+        let arrived = self.reader.fill_buf().is_ok();
+        self.stream
+            .set_read_timeout(Some(PATIENCE))
+            .expect("a socket option");
+        arrived
+    }
+
+    /// Everything up to the end of the connection, be it a reset.
+    pub fn rest_or_reset(&mut self) -> Vec<u8> {
+        let mut rest = Vec::new();
+        if let Err(error) = self.reader.read_to_end(&mut rest) {
+            assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+        }
+        rest
+    }
+
+    /// Whether the connection ends, whatever comes before that.
+    pub fn ends(&mut self) -> bool {
+        let mut rest = Vec::new();
+        match self.reader.read_to_end(&mut rest) {
+            Ok(_) => true,
+            Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
+        }
+    }
+
     /// Whether the server has closed the connection, with nothing more to say.
     pub fn is_closed(&mut self) -> bool {
         let mut byte = [0];

@@ -144,13 +144,13 @@ fn table(standard: &Standard, proofs: &[(&str, Proof<'_>)]) -> String {
         .count();
     let mut text = format!(
         "# MQTT {version}: the normative statements, one by one\n\n\
-         All {} normative statements of the standard (its Appendix B), each with what shows that \
-         it holds\nhere: {} by raw packets against the running listener, {reasons} with the reason \
-         why a server cannot be\ntested for it. A test makes this table and fails where a \
-         statement has neither.\n\n\
-         Conversations are bytes as they travel, in `crates/gatepost-listeners/tests/data/mqtt/`; \
-         tests that\nneed more than bytes are named.\n\n\
-         | statement | what is shown | where |\n| --- | --- | --- |\n",
+         All {} normative statements of the standard (Appendix B) with the evidence that Gatepost \
+         satisfies\nthem: {} are tested with raw packets against the running listener, {reasons} \
+         cannot be tested on a server,\nfor the given reason. A test generates this table and \
+         fails if a statement has neither test nor reason.\n\n\
+         Conversations are sequences of packets in `crates/gatepost-listeners/tests/data/mqtt/`; \
+         tests that\nneed more than packets are named.\n\n\
+         | statement | evidence | test |\n| --- | --- | --- |\n",
         proofs.len(),
         proofs.len() - reasons,
     );

@@ -9,7 +9,7 @@ use gatepost_broker::BrokerSettings;
 use gatepost_listeners::mqtt::{MqttSettings, OnReject};
 use gatepost_message::{Action, Listener, Qos, TopicFilter};
 use gatepost_mqtt::{Packet, Property, Reason, Version};
-use gatepost_procedures::{Configuration, Procedures, ScopeSettings};
+use gatepost_procedures::{Procedures, ProceduresConfiguration, ScopeSettings};
 use gatepost_rules::RuleSet;
 
 use crate::server::Server;
@@ -42,7 +42,7 @@ impl World {
     fn new(on_reject: OnReject) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("judge.luau"), JUDGE).expect("written");
-        let mut configuration = Configuration::default();
+        let mut configuration = ProceduresConfiguration::default();
         folder.path().clone_into(&mut configuration.procedures.path);
         configuration.scopes = vec![ScopeSettings {
             path: "/judged".to_owned(),

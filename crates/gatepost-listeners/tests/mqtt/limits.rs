@@ -201,7 +201,7 @@ fn retained_messages() {
 
 #[test]
 fn bytes_of_retained_messages() {
-    let server = with(|settings| settings.retained_bytes_max = ByteSize(10));
+    let server = with(|settings| settings.retained_bytes_max = ByteSize(12));
     let mut wire = enter(&server, "keeper");
     let mut keep = |topic: &str, bytes: usize| {
         wire.publish(topic, &vec![b'x'; bytes], Qos::AtLeastOnce, true);
@@ -215,13 +215,18 @@ fn bytes_of_retained_messages() {
     assert_eq!(
         keep("b", 6),
         Reason::QUOTA_EXCEEDED,
-        "12 bytes are too many"
+        "14 bytes are too many"
     );
     assert_eq!(keep("b", 4), kept);
     assert_eq!(keep("a", 7), Reason::QUOTA_EXCEEDED, "nor in place of 6");
     assert_eq!(keep("a", 1), kept, "a smaller one makes room");
     assert_eq!(keep("b", 9), kept);
-    assert_eq!(server.broker.stats(0, 0).retained_bytes, 10);
+    // What was replaced goes when the commit of its successor is known.
+    let deadline = Instant::now() + PATIENCE;
+    while server.broker.stats(0, 0).retained_bytes != 12 {
+        assert!(Instant::now() < deadline, "topics and payloads");
+        std::thread::sleep(Duration::from_millis(10));
+    }
     assert!(is_counted(&server, Limit::Retained));
 }
 
@@ -240,7 +245,7 @@ fn leave_session(server: &Server) {
 
 #[test]
 fn bytes_of_the_queue_of_a_session() {
-    let server = with(|settings| settings.queue_bytes_max = ByteSize(10));
+    let server = with(|settings| settings.queue_bytes_max = ByteSize(12));
     leave_session(&server);
     let mut wire = enter(&server, "publisher");
     let reasons = [6, 4, 1].map(|bytes| {
@@ -251,7 +256,10 @@ fn bytes_of_the_queue_of_a_session() {
         })
     });
     let expected = [Reason::SUCCESS, Reason::SUCCESS, Reason::QUOTA_EXCEEDED];
-    assert_eq!(reasons, expected, "10 bytes wait, and no more");
+    assert_eq!(
+        reasons, expected,
+        "12 bytes wait, topics included, and no more"
+    );
     assert!(is_counted(&server, Limit::Queue));
 }
 
@@ -279,4 +287,72 @@ fn memory() {
         assert_eq!(publish(&mut wire, "a", false), Reason::QUOTA_EXCEEDED);
     }
     assert!(is_counted(&server, Limit::Memory));
+}
+
+#[test]
+fn a_large_connect_is_refused_before_the_login() {
+    let server = Server::with_users(MqttSettings {
+        connect_max: ByteSize::kibibytes(4),
+        ..MqttSettings::default()
+    });
+    let password = vec![b'x'; 60_000];
+    for version in [Version::Mqtt311, Version::Mqtt5] {
+        let mut wire = Wire::open(server.address, version);
+        wire.send(&Packet::Connect(Connect {
+            user_name: Some("anna"),
+            password: Some(&password),
+            ..plain_connect(version, "large")
+        }));
+        assert_eq!(wire.receive(), None, "{version}: closed, not answered");
+        // Only the length was read: what it announces is not waited for.
+        let mut wire = Wire::open(server.address, version);
+        wire.send_bytes(&[0x10, 0xFF, 0xFF, 0xFF, 0x7F]);
+        assert_eq!(wire.receive(), None, "{version}: closed at once");
+    }
+}
+
+#[test]
+fn retained_messages_count_with_their_properties() {
+    let server = with(|settings| settings.retained_bytes_max = ByteSize::kibibytes(100));
+    let mut wire = enter(&server, "large");
+    let value = "v".repeat(60_000);
+    let mut retain = |topic: &str| {
+        let mut properties = gatepost_mqtt::PropertiesBuffer::new();
+        properties
+            .push(&gatepost_mqtt::Property::UserProperty(("name", &value)))
+            .expect("short enough");
+        wire.send(&Packet::Publish(gatepost_mqtt::Publish {
+            dup: false,
+            qos: Qos::AtLeastOnce,
+            retain: true,
+            topic,
+            packet_id: PacketId::new(9),
+            properties: properties.as_properties(),
+            payload: b"x",
+        }));
+        wire.expect(|packet| match packet {
+            Packet::Puback(ack) => ack.reason,
+            other => panic!("not a PUBACK: {other:?}"),
+        })
+    };
+    assert!(!retain("a").is_error());
+    assert_eq!(retain("b"), Reason::QUOTA_EXCEEDED);
+    assert!(!retain("a").is_error(), "in place of the first");
+    let stats = server.broker.stats(0, 0);
+    assert_eq!(stats.retained, 1);
+    assert!(stats.retained_bytes > 60_000, "{}", stats.retained_bytes);
+}
+
+#[test]
+fn filters_of_a_session_are_bounded_in_bytes() {
+    let server = with(|settings| {
+        settings.subscription_bytes_per_session_max = ByteSize::kibibytes(100);
+    });
+    let mut wire = enter(&server, "long");
+    let long = |name: &str| format!("{name}/{}", "x".repeat(60_000));
+    assert!(!subscribe(&mut wire, &long("a")).is_error());
+    assert_eq!(subscribe(&mut wire, &long("b")), Reason::QUOTA_EXCEEDED);
+    assert!(!subscribe(&mut wire, &long("a")).is_error(), "again");
+    assert!(!subscribe(&mut wire, "short").is_error());
+    assert!(is_counted(&server, Limit::Subscriptions));
 }

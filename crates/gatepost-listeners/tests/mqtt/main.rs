@@ -4,6 +4,8 @@
 mod conformance;
 mod conversation;
 mod corpus;
+mod disk;
+mod faults;
 mod judged;
 mod limits;
 mod notation;

@@ -4,15 +4,15 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use gatepost_broker::{Broker, BrokerSettings};
+use gatepost_gateway::Gateway;
 use gatepost_listeners::acceptor::Acceptor;
-use gatepost_listeners::gateway::Gateway;
 use gatepost_listeners::mqtt::{self, MqttContext, MqttSettings};
 use gatepost_listeners::workers::{Workers, WorkersSettings};
 use gatepost_message::Listener;
 use gatepost_procedures::Procedures;
 use gatepost_settings::Bind;
 use gatepost_store::Store;
-use gatepost_users::{AccessSettings, Door, Users, UsersError};
+use gatepost_users::{AccessSettings, ListenerAuth, Users, UsersError};
 use tokio::runtime::Runtime;
 use tokio::sync::watch;
 
@@ -58,6 +58,16 @@ impl Server {
         judges: Option<Procedures>,
     ) -> Self {
         let store = Store::in_memory().expect("a store");
+        Self::with_store(broker, settings, judges, store)
+    }
+
+    /// As [`Server::with_judges`], over a database of the test's own.
+    pub(crate) fn with_store(
+        broker: BrokerSettings,
+        settings: MqttSettings,
+        judges: Option<Procedures>,
+        store: Store,
+    ) -> Self {
         let broker = Broker::open(broker, store.clone()).expect("a broker");
         let gateway = judges
             .map(|procedures| Gateway::new(procedures, Arc::new(broker.clone()), store.clone()));
@@ -69,7 +79,7 @@ impl Server {
             ..AccessSettings::default()
         };
         let users = Users::open(store.clone(), &access).expect("users");
-        let door = Door::new(users.clone(), Listener::Mqtt, settings.anonymous, true);
+        let door = ListenerAuth::new(users.clone(), Listener::Mqtt, settings.anonymous, true);
         let context = MqttContext::new(settings, broker.clone(), gateway);
         let context = Arc::new(context.with_doors(door.clone(), door));
         let bind: Bind = "127.0.0.1:0".parse().expect("an address");

@@ -11,7 +11,7 @@ use gatepost_broker::{BrokerSettings, DropCause, Limit, SessionStats, SlowSubscr
 use gatepost_listeners::mqtt::MqttSettings;
 use gatepost_message::Qos;
 use gatepost_mqtt::{Connect, Packet, Version};
-use gatepost_settings::ByteSize;
+use gatepost_settings::{ByteSize, Period};
 
 use crate::server::Server;
 use crate::wire::{Wire, plain_connect};
@@ -314,4 +314,51 @@ fn the_user_goes_before_the_listener_and_the_listener_before_the_broker() {
         let session = slow_session(&server).expect("it is there");
         assert_eq!(session.policy, policy, "{user:?} at {of_listener:?}");
     }
+}
+
+#[test]
+fn a_subscriber_that_acknowledges_now_and_then_does_not_hold_its_publishers() {
+    let settings = BrokerSettings {
+        queue_messages_max: 100,
+        inflight_max: 10,
+        patience: Period::seconds(1),
+        ..BrokerSettings::default()
+    };
+    let server = Server::with(settings, MqttSettings::default());
+    let mut slow = Wire::connected(server.address, Version::Mqtt5, "slow");
+    slow.subscribe("a", Qos::AtLeastOnce);
+    std::thread::scope(|scope| {
+        let publishing = scope.spawn(|| {
+            let mut wire = Wire::connected(server.address, Version::Mqtt5, "publisher");
+            for _ in 0..500 {
+                wire.publish("a", b"x", Qos::AtLeastOnce, false);
+                let bytes = loop {
+                    if let Some(bytes) = wire.try_receive() {
+                        break bytes.expect("a PUBACK");
+                    }
+                };
+                assert_eq!(bytes[0], 0x40);
+            }
+        });
+        // Always something, never enough: it is given up all the same.
+        let mut acknowledged = 0;
+        let reason = loop {
+            let packet_id = slow.expect(|packet| match packet {
+                Packet::Publish(publish) => Ok(publish.packet_id.expect("QoS 1")),
+                Packet::Disconnect(outcome) => Err(outcome.reason),
+                other => panic!("not expected: {other:?}"),
+            });
+            match packet_id {
+                Err(reason) => break reason,
+                Ok(packet_id) => {
+                    std::thread::sleep(Duration::from_millis(200));
+                    acknowledged += 1;
+                    slow.send(&Packet::Puback(gatepost_mqtt::Ack::success(packet_id)));
+                }
+            }
+        };
+        assert_eq!(reason, gatepost_mqtt::Reason::QUOTA_EXCEEDED);
+        assert!(acknowledged < 200, "{acknowledged}");
+        publishing.join().expect("all are acknowledged");
+    });
 }

@@ -275,24 +275,99 @@ fn lasting(server: &Server, user: &str, clean_start: bool) -> (Wire, Reason, boo
 }
 
 #[test]
-fn a_session_stays_its_users() {
+fn client_ids_are_per_user() {
     let server = server();
     let (mut anna, ..) = lasting(&server, "anna", true);
     assert_eq!(suback(&mut anna, &["a"]), [Reason::SUCCESS]);
     for clean_start in [false, true] {
-        let (_, reason, _) = lasting(&server, "otto", clean_start);
-        assert_eq!(reason, Reason::NOT_AUTHORIZED, "{clean_start}");
-        assert!(anna.is_alive(), "nobody takes her connection");
+        let (mut otto, reason, present) = lasting(&server, "otto", clean_start);
+        assert_eq!((reason, present), (Reason::SUCCESS, false));
+        assert!(otto.is_alive() && anna.is_alive(), "each has a session");
+        assert_eq!(puback(&mut otto, "a", false), Reason::SUCCESS);
+        anna.expect(|packet| assert!(matches!(packet, Packet::Publish(_)), "{packet:?}"));
+        assert!(otto.is_alive(), "he has no subscription");
     }
     drop(anna);
-    let (_, reason, _) = lasting(&server, "otto", false);
-    assert_eq!(reason, Reason::NOT_AUTHORIZED);
     let (_, reason, present) = lasting(&server, "anna", false);
     assert_eq!((reason, present), (Reason::SUCCESS, true));
-    // Nobody can come back for it any more.
-    server.change(server.users.remove("anna"));
-    let (_, reason, present) = lasting(&server, "otto", false);
+    assert_eq!(server.broker.forget("shared-name"), 2);
+    let (_, reason, present) = lasting(&server, "anna", false);
     assert_eq!((reason, present), (Reason::SUCCESS, false));
+}
+
+#[test]
+fn what_was_published_after_a_right_was_revoked_is_not_delivered() {
+    for version in [Version::Mqtt311, Version::Mqtt5] {
+        let server = server();
+        let connect = || {
+            let mut properties = PropertiesBuffer::new();
+            if version == Version::Mqtt5 {
+                properties
+                    .push(&Property::SessionExpiryInterval(1_000))
+                    .expect("short");
+            }
+            let mut wire = Wire::open(server.address, version);
+            wire.send(&Packet::Connect(Connect {
+                version,
+                clean_start: false,
+                properties: properties.as_properties(),
+                ..with_password("kept", "anna", "secret")
+            }));
+            let connack = wire.receive().expect("a CONNACK");
+            assert_eq!(connack[3], 0);
+            wire
+        };
+        let mut anna = connect();
+        anna.subscribe("secret/plan", Qos::AtLeastOnce);
+        anna.subscribe("public", Qos::AtLeastOnce);
+        anna.send_bytes(&[0xE0, 0]);
+        assert!(anna.is_closed());
+        let mut otto = logged_in(&server, "otto", "otto");
+        assert_eq!(puback(&mut otto, "secret/plan", false), Reason::SUCCESS);
+        grant(&server, Effect::Deny, "anna", "subscribe", "secret/#");
+        puback(&mut otto, "secret/plan", false);
+        assert_eq!(puback(&mut otto, "public", false), Reason::SUCCESS);
+        let mut anna = connect();
+        anna.expect(|packet| match packet {
+            Packet::Publish(publish) => assert_eq!(publish.topic, "public"),
+            other => panic!("not a PUBLISH: {other:?}"),
+        });
+        assert!(anna.is_alive(), "nothing else came");
+    }
+}
+
+#[test]
+fn a_will_whose_right_is_gone_is_not_published() {
+    for version in [Version::Mqtt311, Version::Mqtt5] {
+        let server = server();
+        let mut watcher = logged_in(&server, "watcher", "otto");
+        watcher.subscribe("#", Qos::AtMostOnce);
+        let mortal = |client_id: &str, topic: &'static str| {
+            let mut wire = Wire::open(server.address, version);
+            wire.send(&Packet::Connect(Connect {
+                version,
+                will: Some(Will {
+                    topic,
+                    payload: b"gone",
+                    qos: Qos::AtMostOnce,
+                    retain: false,
+                    properties: gatepost_mqtt::Properties::EMPTY,
+                }),
+                ..with_password(client_id, "anna", "secret")
+            }));
+            assert_eq!(wire.receive().expect("a CONNACK")[3], 0);
+            wire
+        };
+        let (denied, allowed) = (mortal("m1", "denied"), mortal("m2", "allowed"));
+        grant(&server, Effect::Deny, "anna", "publish", "denied");
+        drop(denied);
+        drop(allowed);
+        watcher.expect(|packet| match packet {
+            Packet::Publish(publish) => assert_eq!(publish.topic, "allowed"),
+            other => panic!("not a PUBLISH: {other:?}"),
+        });
+        assert!(watcher.is_alive(), "nothing else came");
+    }
 }
 
 #[test]

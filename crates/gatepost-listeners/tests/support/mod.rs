@@ -4,16 +4,16 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use gatepost_gateway::{Gateway, Handover, PublicationSink, journal};
 use gatepost_listeners::acceptor::Acceptor;
 use gatepost_listeners::call::{self, CallContext, CallSettings};
-use gatepost_listeners::gateway::{Gateway, Handed, Outlet, journal};
 use gatepost_listeners::milter::{self, MilterContext, MilterSettings};
 use gatepost_listeners::pop3::{self, Pop3Context};
 use gatepost_listeners::smtp::{self, LmtpSettings, SmtpContext, SmtpSettings};
 use gatepost_listeners::spamd::{self, SpamdContext, SpamdSettings};
 use gatepost_listeners::workers::Workers;
 use gatepost_message::{Listener, Publication};
-use gatepost_procedures::{Configuration, Procedures, ScopeSettings};
+use gatepost_procedures::{Procedures, ProceduresConfiguration, ScopeSettings};
 use gatepost_rules::RuleSet;
 use gatepost_settings::{Bind, ByteSize};
 use gatepost_store::Store;
@@ -34,12 +34,12 @@ end"#;
 #[derive(Default)]
 pub struct Notes(Mutex<Vec<Publication>>);
 
-impl Outlet for Notes {
-    fn publish(&self, publication: Publication) -> Handed {
+impl PublicationSink for Notes {
+    fn publish(&self, publication: Publication) -> Handover {
         if publication.topic.as_str() != journal::TOPIC {
             self.0.lock().push(publication);
         }
-        Handed::default()
+        Handover::default()
     }
 }
 
@@ -74,7 +74,7 @@ impl World {
     pub fn with_rules(rules: RuleSet) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("judge.luau"), JUDGE).expect("written");
-        let mut configuration = Configuration::default();
+        let mut configuration = ProceduresConfiguration::default();
         folder.path().clone_into(&mut configuration.procedures.path);
         configuration.table.sizecheck.max = ByteSize(1000);
         configuration.scopes.push(ScopeSettings {

@@ -3,10 +3,10 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
-/// RFC 5322 § 2.1.1: a line should have no more characters.
+/// RFC 5322 section 2.1.1: a line should have no more characters.
 const LINE_CHARACTERS: usize = 78;
-/// RFC 2047 § 2: an encoded word has at most 75 characters, and its line at most 76. Twelve are its
-/// frame, base64 makes four of three bytes, and the first stands behind the name.
+/// RFC 2047 section 2: an encoded word has at most 75 characters, and its line at most 76. Twelve
+/// are its frame, base64 makes four of three bytes, and the first stands behind the name.
 const ENCODED_WORD_BYTES: usize = 39;
 
 /// A header field.
@@ -22,8 +22,8 @@ pub struct Field {
 pub struct MalformedField(pub String);
 
 impl Field {
-    /// Checks the name (RFC 5322 § 3.6.8). Control characters of the value, line ends among them,
-    /// become spaces.
+    /// Checks the name (RFC 5322 section 3.6.8). Control characters of the value, line ends among
+    /// them, become spaces.
     pub fn new(name: &str, value: &str) -> Result<Self, MalformedField> {
         let is_name = |byte: u8| byte.is_ascii_graphic() && byte != b':';
         if name.is_empty() || !name.bytes().all(is_name) {
@@ -57,7 +57,7 @@ impl Field {
         let mut words = Vec::new();
         let mut rest = self.value.as_str();
         while !rest.is_empty() {
-            // A word ends between characters, not within one (RFC 2047 § 5).
+            // A word ends between characters, not within one (RFC 2047 section 5).
             let end = rest.floor_char_boundary(ENCODED_WORD_BYTES);
             let (word, behind) = rest.split_at(end);
             words.push(format!("=?utf-8?B?{}?=", BASE64.encode(word)));

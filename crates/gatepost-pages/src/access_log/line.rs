@@ -1,5 +1,7 @@
 //! What a line looks like: the combined format, or JSON.
 
+use std::borrow::Cow;
+
 use crate::clock;
 
 /// One answered request.
@@ -36,7 +38,7 @@ pub(super) fn push_combined(log: &mut Vec<u8>, line: &Line<'_>) {
     log.extend_from_slice(b"] \"");
     push_quotable(log, line.method.as_bytes());
     log.push(b' ');
-    push_quotable(log, line.target.as_bytes());
+    push_quotable(log, &without_credentials(line.target.as_bytes()));
     log.push(b' ');
     log.extend_from_slice(line.version.as_bytes());
     log.extend_from_slice(b"\" ");
@@ -44,7 +46,7 @@ pub(super) fn push_combined(log: &mut Vec<u8>, line: &Line<'_>) {
     log.push(b' ');
     push_number(log, line.body_bytes);
     log.extend_from_slice(b" \"");
-    push_quotable(log, line.referer.unwrap_or(b"-"));
+    push_quotable(log, &without_credentials(line.referer.unwrap_or(b"-")));
     log.extend_from_slice(b"\" \"");
     push_quotable(log, line.user_agent.unwrap_or(b"-"));
     log.extend_from_slice(b"\"\n");
@@ -63,6 +65,50 @@ pub fn push_number(text: &mut Vec<u8>, mut number: u64) {
         }
     }
     text.extend_from_slice(digits.get(20 - used..).unwrap_or_default());
+}
+
+/// The query parameter that carries a login, as in ntfy.
+const CREDENTIALS_PARAMETER: &[u8] = b"auth";
+
+/// An address without the values of `auth=`, in whatever escapes the name is written. Borrowed
+/// where there is none, which costs a look for the question mark.
+fn without_credentials(address: &[u8]) -> Cow<'_, [u8]> {
+    let Some(query) = memchr::memchr(b'?', address) else {
+        return Cow::Borrowed(address);
+    };
+    let (path, query) = address.split_at(query + 1);
+    let is_secret = |pair: &[u8]| {
+        let name = pair.split(|&byte| byte == b'=').next().unwrap_or_default();
+        decoded(name).eq(CREDENTIALS_PARAMETER.iter().copied())
+    };
+    if !query.split(|&byte| byte == b'&').any(is_secret) {
+        return Cow::Borrowed(address);
+    }
+    let mut masked = path.to_vec();
+    for (index, pair) in query.split(|&byte| byte == b'&').enumerate() {
+        if index > 0 {
+            masked.push(b'&');
+        }
+        if is_secret(pair) {
+            masked.extend_from_slice(b"auth=***");
+        } else {
+            masked.extend_from_slice(pair);
+        }
+    }
+    Cow::Owned(masked)
+}
+
+/// A name of a query with its percent escapes decoded.
+fn decoded(name: &[u8]) -> impl Iterator<Item = u8> {
+    let mut bytes = name.iter().copied();
+    std::iter::from_fn(move || {
+        let byte = bytes.next()?;
+        if byte != b'%' {
+            return Some(byte);
+        }
+        let mut digit = || char::from(bytes.next()?).to_digit(16);
+        Some((digit()? << 4 | digit()?) as u8)
+    })
 }
 
 /// What a peer sent, made harmless: no line of its own, no closing quote.
@@ -90,11 +136,11 @@ pub(super) fn push_json(log: &mut Vec<u8>, line: &Line<'_>) {
         "peer": line.peer,
         "user": line.user,
         "method": line.method,
-        "target": line.target,
+        "target": text(&without_credentials(line.target.as_bytes())),
         "version": line.version,
         "status": line.status,
         "body_bytes": line.body_bytes,
-        "referer": line.referer.map(text),
+        "referer": line.referer.map(|referer| text(&without_credentials(referer))),
         "user_agent": line.user_agent.map(text),
         "message": line.message.map(|id| id.to_string()),
     });

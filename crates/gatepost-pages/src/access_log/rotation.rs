@@ -2,10 +2,14 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use crate::settings::AccessLogSettings;
+
+/// A log shows who reads what: it is the owner's and the group's.
+const LOG_FILE_MODE: u32 = 0o640;
 
 /// The file that is written to.
 pub(super) struct Open {
@@ -46,6 +50,7 @@ impl Rotation {
     pub(super) fn open(&self) -> io::Result<Open> {
         let file = OpenOptions::new()
             .create(true)
+            .mode(LOG_FILE_MODE)
             .append(true)
             .open(&self.path)?;
         let metadata = file.metadata()?;

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::Worker;
-use crate::page::RenderError;
+use crate::error::RenderError;
 use crate::returning::Returns;
 
 /// What is to be done, and for whom.

@@ -11,7 +11,7 @@ use gatepost_store::Value;
 use serde::{Deserialize, Serialize};
 
 use crate::host::{Letter, Resources};
-use crate::procedure::{Answer, Call, Failure, Needs, Procedure};
+use crate::procedure::{Needs, Procedure, ProcedureAnswer, ProcedureCall, ProcedureFailure};
 
 /// The space of values that notes who was answered.
 const SPACE: &str = "/autoreply";
@@ -85,7 +85,7 @@ impl Autoreply {
         text += &String::from_utf8_lossy(&subject);
         if let Some(id) = mail.message_id() {
             let id = clean(id.trim());
-            // RFC 3834 § 3.1.5: In-Reply-To and References, as any reply has them.
+            // RFC 3834 section 3.1.5: In-Reply-To and References, as any reply has them.
             text += &["In-Reply-To: ", &id, "\r\nReferences: ", &id, "\r\n"].concat();
         }
         let host = own.rsplit_once('@').map_or("localhost", |(_, host)| host);
@@ -100,14 +100,14 @@ impl Autoreply {
             text += "\r\n";
         }
         Letter {
-            sender: String::new(), // RFC 3834 § 3.3: no answer to an answer
+            sender: String::new(), // RFC 3834 section 3.3: no answer to an answer
             recipients: vec![to.to_owned()],
             text,
         }
     }
 }
 
-/// RFC 5322 § 3.3, in universal time.
+/// RFC 5322 section 3.3, in universal time.
 fn date(message: &Message) -> String {
     let format = time::macros::format_description!(
         "[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] +0000"
@@ -121,7 +121,7 @@ impl Procedure for Autoreply {
         Needs::Whole
     }
 
-    fn judge(&self, call: &Call<'_>) -> Result<Answer, Failure> {
+    fn judge(&self, call: &ProcedureCall<'_>) -> Result<ProcedureAnswer, ProcedureFailure> {
         let message = call.message;
         let accepted = Ok(Verdict::accept().into());
         // What the chain has its doubts about is not answered: its sender is most likely forged.
@@ -133,7 +133,7 @@ impl Procedure for Autoreply {
             return accepted;
         };
         if !self.resources.mailer.can_send() {
-            return Err(Failure(
+            return Err(ProcedureFailure(
                 "procedures.mail.server is not set, so no reply can be sent".to_owned(),
             ));
         }
@@ -145,7 +145,7 @@ impl Procedure for Autoreply {
         let every = Some(self.settings.every.duration());
         values
             .set(SPACE, key.as_bytes(), Value::Flag(true), every)
-            .map_err(|error| Failure(error.to_string()))?;
+            .map_err(|error| ProcedureFailure(error.to_string()))?;
         self.resources
             .mailer
             .send(self.letter(message, &mail, to, own));
@@ -158,7 +158,8 @@ impl Procedure for Autoreply {
     }
 }
 
-/// Who is to be answered, and as whom; none where an answer would be bad manners (RFC 3834 § 2).
+/// Who is to be answered, and as whom; none where an answer would be bad manners (RFC 3834 section
+/// 2).
 fn correspondents<'a>(message: &'a Message, mail: &Mail<'_>) -> Option<(&'a str, &'a str)> {
     let field = |name: &str| {
         let value = mail.header(&HeaderSelector::parse(name))?;

@@ -6,7 +6,7 @@ use gatepost_message::{Action, Format, Verdict};
 use jsonschema::Validator;
 use serde::{Deserialize, Serialize};
 
-use crate::procedure::{Answer, Call, Failure, Needs, Procedure};
+use crate::procedure::{Needs, Procedure, ProcedureAnswer, ProcedureCall, ProcedureFailure};
 
 /// `[procedure."/jsoncheck"]`
 #[derive(Deserialize, Serialize, Clone, Debug, PartialEq)]
@@ -16,7 +16,7 @@ pub struct JsoncheckSettings {
     /// files and to the web are not followed.
     pub schema: Option<PathBuf>,
     /// What becomes of a payload that does not fit.
-    #[serde(with = "crate::settings::as_text")]
+    #[serde(with = "crate::text_values")]
     pub action: Action,
 }
 
@@ -75,7 +75,7 @@ impl Procedure for Jsoncheck {
         Needs::Whole
     }
 
-    fn judge(&self, call: &Call<'_>) -> Result<Answer, Failure> {
+    fn judge(&self, call: &ProcedureCall<'_>) -> Result<ProcedureAnswer, ProcedureFailure> {
         if call.message.format == Format::Mail {
             return Ok(Verdict::accept().into());
         }

@@ -2,7 +2,7 @@
 
 use gatepost_message::Verdict;
 
-use crate::procedure::{Answer, Call, Failure, Needs, Procedure};
+use crate::procedure::{Needs, Procedure, ProcedureAnswer, ProcedureCall, ProcedureFailure};
 
 pub(crate) struct Noop;
 
@@ -15,7 +15,7 @@ impl Procedure for Noop {
         true
     }
 
-    fn judge(&self, _: &Call<'_>) -> Result<Answer, Failure> {
+    fn judge(&self, _: &ProcedureCall<'_>) -> Result<ProcedureAnswer, ProcedureFailure> {
         Ok(Verdict::accept().into())
     }
 }

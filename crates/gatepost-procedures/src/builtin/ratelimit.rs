@@ -4,18 +4,16 @@
 //! memory and outlive a reload. Their number is bounded; those beyond it share one, so that a
 //! flood of new names is limited too.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
 use gatepost_message::{Action, Message, Verdict};
 use gatepost_settings::Period;
-use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::host::Resources;
-use crate::procedure::{Answer, Call, Failure, Needs, Procedure};
+use crate::procedure::{Needs, Procedure, ProcedureAnswer, ProcedureCall, ProcedureFailure};
 
 /// What is counted apart from each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -48,7 +46,7 @@ pub struct RatelimitSettings {
     /// How many may come at once after a pause; 0 takes `messages`.
     pub burst: u32,
     /// What becomes of one too many.
-    #[serde(with = "crate::settings::as_text")]
+    #[serde(with = "crate::text_values")]
     pub action: Action,
     /// How many are counted apart; all others are counted together.
     pub keys_max: usize,
@@ -65,17 +63,6 @@ impl Default for RatelimitSettings {
             keys_max: 100_000,
         }
     }
-}
-
-/// All buckets, by limit and by what is counted.
-#[derive(Default)]
-pub(crate) struct Buckets(Mutex<HashMap<Key, Bucket>>);
-
-type Key = (Arc<str>, Box<str>);
-
-struct Bucket {
-    tokens: f64,
-    filled: Instant,
 }
 
 pub(crate) struct Ratelimit {
@@ -122,13 +109,13 @@ impl Procedure for Ratelimit {
         true
     }
 
-    fn judge(&self, call: &Call<'_>) -> Result<Answer, Failure> {
+    fn judge(&self, call: &ProcedureCall<'_>) -> Result<ProcedureAnswer, ProcedureFailure> {
         let Some(whose) = whose(self.settings.by, call.message) else {
             return Ok(Verdict::accept().into());
         };
         let (rate, burst) = (self.tokens_per_second(), self.burst());
         let key = (Arc::clone(&self.name), whose.clone().into_boxed_str());
-        let buckets = &self.resources.host.memory.buckets;
+        let buckets = &self.resources.host.memory.token_buckets;
         let wait = buckets.take(key, rate, burst, self.settings.keys_max, Instant::now());
         let Some(seconds) = wait else {
             return Ok(Verdict::accept().into());
@@ -173,80 +160,9 @@ fn network(ip: IpAddr) -> String {
     }
 }
 
-impl Buckets {
-    /// Takes a token; where there is none, the seconds until there is one.
-    fn take(&self, key: Key, rate: f64, burst: f64, keys_max: usize, now: Instant) -> Option<f64> {
-        let mut buckets = self.0.lock();
-        let key = if buckets.len() < keys_max || buckets.contains_key(&key) {
-            key
-        } else {
-            // A full bucket is as good as none.
-            buckets.retain(|(limit, _), bucket| {
-                *limit != key.0 || bucket.level(rate, burst, now) < burst
-            });
-            if buckets.len() < keys_max {
-                key
-            } else {
-                (key.0, "".into())
-            }
-        };
-        let bucket = buckets.entry(key).or_insert(Bucket {
-            tokens: burst,
-            filled: now,
-        });
-        bucket.tokens = bucket.level(rate, burst, now);
-        bucket.filled = now;
-        if bucket.tokens >= 1.0 {
-            bucket.tokens -= 1.0;
-            return None;
-        }
-        Some((1.0 - bucket.tokens) / rate)
-    }
-}
-
-impl Bucket {
-    fn level(&self, rate: f64, burst: f64, now: Instant) -> f64 {
-        let seconds = now.saturating_duration_since(self.filled).as_secs_f64();
-        (self.tokens + seconds * rate).min(burst)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
-
-    fn key(whose: &str) -> Key {
-        ("/ratelimit".into(), whose.into())
-    }
-
-    #[test]
-    fn a_bucket_fills_steadily_up_to_its_burst() {
-        let buckets = Buckets::default();
-        let start = Instant::now();
-        let take = |whose: &str, seconds: u64| {
-            let now = start + Duration::from_secs(seconds);
-            buckets.take(key(whose), 0.5, 2.0, 10, now)
-        };
-        assert_eq!((take("a", 0), take("a", 0)), (None, None));
-        assert_eq!(take("a", 0), Some(2.0));
-        assert_eq!(take("b", 0), None);
-        assert_eq!(take("a", 1), Some(1.0));
-        assert_eq!(take("a", 2), None);
-        assert_eq!((take("a", 1000), take("a", 1000)), (None, None));
-        assert_eq!(take("a", 1000), Some(2.0));
-    }
-
-    #[test]
-    fn those_beyond_the_bound_share_a_bucket_until_others_are_full() {
-        let buckets = Buckets::default();
-        let start = Instant::now();
-        let take = |whose: &str, now: Instant| buckets.take(key(whose), 1.0, 1.0, 2, now);
-        assert_eq!((take("a", start), take("b", start)), (None, None));
-        assert_eq!((take("c", start), take("d", start)), (None, Some(1.0)));
-        let later = start + Duration::from_secs(5);
-        assert_eq!((take("c", later), take("d", later)), (None, None));
-    }
 
     #[test]
     fn an_ipv6_host_is_its_network() {

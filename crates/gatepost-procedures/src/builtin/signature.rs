@@ -11,11 +11,11 @@ use gatepost_message::{Edit, Format, Verdict};
 use memchr::memmem;
 use serde::{Deserialize, Serialize};
 
-use crate::procedure::{Answer, Call, Failure, Needs, Procedure};
+use crate::procedure::{Needs, Procedure, ProcedureAnswer, ProcedureCall, ProcedureFailure};
 
 /// Deeper parts are no text that a person wrote.
 const DEPTH_MAX: usize = 5;
-/// Encoded lines have so many characters (RFC 2045 § 6.7, § 6.8).
+/// Encoded lines have so many characters (RFC 2045 section 6.7, section 6.8).
 const ENCODED_LINE: usize = 76;
 
 /// `[procedure."/signature"]`
@@ -30,12 +30,12 @@ pub struct SignatureSettings {
     pub html: String,
 }
 
-pub(crate) struct Signature {
+pub(crate) struct SignatureCheck {
     text: String,
     html: String,
 }
 
-impl Signature {
+impl SignatureCheck {
     pub(crate) fn new(settings: &SignatureSettings) -> Result<Self, String> {
         let text = match &settings.file {
             None => settings.text.clone(),
@@ -79,7 +79,7 @@ impl Signature {
         }
     }
 
-    /// The mark "-- " by which mail programs know a signature (RFC 3676 § 4.3).
+    /// The mark "-- " by which mail programs know a signature (RFC 3676 section 4.3).
     fn plain(&self) -> String {
         format!("-- \r\n{}", self.text.replace('\n', "\r\n"))
     }
@@ -161,12 +161,12 @@ impl Signature {
     }
 }
 
-impl Procedure for Signature {
+impl Procedure for SignatureCheck {
     fn needs(&self) -> Needs {
         Needs::Whole
     }
 
-    fn judge(&self, call: &Call<'_>) -> Result<Answer, Failure> {
+    fn judge(&self, call: &ProcedureCall<'_>) -> Result<ProcedureAnswer, ProcedureFailure> {
         let mut verdict = Verdict::accept();
         if call.message.format == Format::Mail
             && !self.text.is_empty()
@@ -224,7 +224,7 @@ fn parameter(value: &str, name: &str) -> Option<String> {
 }
 
 /// Where the parts between the boundaries begin and end. The line end before a boundary belongs to
-/// the boundary (RFC 2046 § 5.1.1).
+/// the boundary (RFC 2046 section 5.1.1).
 fn parts(entity: &[u8], from: usize, boundary: &str) -> Vec<(usize, usize)> {
     let mark = format!("--{boundary}");
     let mut ranges = Vec::new();
@@ -270,7 +270,7 @@ fn below(body: &[u8], text: &str) -> Vec<u8> {
     whole
 }
 
-/// RFC 2045 § 6.7.
+/// RFC 2045 section 6.7.
 fn quoted_printable(text: &str) -> String {
     let mut lines = Vec::new();
     for line in text.split("\r\n").flat_map(|line| line.split('\n')) {
@@ -305,7 +305,7 @@ mod tests {
             text: text.to_owned(),
             ..SignatureSettings::default()
         };
-        let signature = Signature::new(&settings).expect("a signature");
+        let signature = SignatureCheck::new(&settings).expect("a signature");
         let signed = signature.sign(mail.as_bytes(), 0)?;
         Some(String::from_utf8(signed).expect("text"))
     }

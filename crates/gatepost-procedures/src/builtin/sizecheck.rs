@@ -4,7 +4,7 @@ use gatepost_message::{Action, Verdict};
 use gatepost_settings::ByteSize;
 use serde::{Deserialize, Serialize};
 
-use crate::procedure::{Answer, Call, Failure, Needs, Procedure};
+use crate::procedure::{Needs, Procedure, ProcedureAnswer, ProcedureCall, ProcedureFailure};
 
 /// `[procedure."/sizecheck"]`
 #[derive(Deserialize, Serialize, Clone, Debug, PartialEq)]
@@ -33,7 +33,7 @@ impl Procedure for Sizecheck {
         true
     }
 
-    fn judge(&self, call: &Call<'_>) -> Result<Answer, Failure> {
+    fn judge(&self, call: &ProcedureCall<'_>) -> Result<ProcedureAnswer, ProcedureFailure> {
         let (size, max) = (call.message.size, self.0.max);
         if size <= max.bytes() {
             return Ok(Verdict::accept().into());

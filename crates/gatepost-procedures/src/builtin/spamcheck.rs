@@ -4,10 +4,12 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use gatepost_message::{Action, Format, Message, RuleHit, Score, Verdict};
-use gatepost_rules::{Report, RuleSet, ScanContext};
+use gatepost_rules::{PendingScan, Report, RuleSet, ScanContext, ScanProgress};
 use serde::{Deserialize, Serialize};
 
-use crate::procedure::{Answer, Call, Failure, Needs, Procedure};
+use crate::procedure::{
+    Judgement, Needs, PendingJudgement, Procedure, ProcedureAnswer, ProcedureCall, Wake,
+};
 
 /// The most rules that a reason names; the hits and the journal have all of them.
 const RULES_IN_REASON: usize = 12;
@@ -18,7 +20,7 @@ const RULES_IN_REASON: usize = 12;
 #[serde(default, deny_unknown_fields)]
 pub struct SpamcheckSettings {
     /// What becomes of spam: of a message whose score reaches the rules' own `required_score`.
-    #[serde(with = "crate::settings::as_text")]
+    #[serde(with = "crate::text_values")]
     pub action: Action,
     /// The score from which a message is tagged.
     pub tag: Option<f64>,
@@ -70,32 +72,73 @@ impl Procedure for Spamcheck {
         Needs::Whole
     }
 
-    fn judge(&self, call: &Call<'_>) -> Result<Answer, Failure> {
+    fn start(&self, call: &ProcedureCall<'_>) -> Judgement {
         if call.message.format != Format::Mail {
             // The rules are about mail; of a sensor's payload they have nothing to say.
-            return Ok(Verdict::accept().into());
+            return Judgement::Done(Ok(Verdict::accept().into()));
         }
-        let report = scan(&self.rules, call.message);
-        let verdict = Verdict {
-            tags: report.header_fields(),
-            ..verdict(&self.settings, &report)
-        };
-        Ok(Answer {
-            verdict,
-            report: Some(Arc::new(report)),
-            ..Answer::default()
-        })
+        let progress = start_scan(&self.rules, call.message);
+        judgement(progress, &self.settings, call.message)
     }
 }
 
-/// Runs the rules over a message.
-pub(crate) fn scan(rules: &RuleSet, message: &Message) -> Report {
+/// A scan that waits for answers of the network.
+struct PendingSpamcheck {
+    scan: PendingScan,
+    settings: SpamcheckSettings,
+    message: Arc<Message>,
+}
+
+impl PendingJudgement for PendingSpamcheck {
+    fn notifier(&self) -> Box<dyn FnOnce(Wake) + Send> {
+        let progress = self.scan.progress();
+        Box::new(move |wake| progress.then(wake))
+    }
+
+    fn resume(self: Box<Self>) -> Judgement {
+        judgement(self.scan.resume(), &self.settings, &self.message)
+    }
+}
+
+fn judgement(
+    progress: ScanProgress,
+    settings: &SpamcheckSettings,
+    message: &Arc<Message>,
+) -> Judgement {
+    let report = match progress {
+        ScanProgress::Done(report) => report,
+        ScanProgress::Waiting(scan) => {
+            return Judgement::Pending(Box::new(PendingSpamcheck {
+                scan,
+                settings: settings.clone(),
+                message: Arc::clone(message),
+            }));
+        }
+    };
+    warn_of_limits(&report, message);
+    let verdict = Verdict {
+        tags: report.header_fields(),
+        ..verdict(settings, &report)
+    };
+    Judgement::Done(Ok(ProcedureAnswer {
+        verdict,
+        report: Some(Arc::new(report)),
+        ..ProcedureAnswer::default()
+    }))
+}
+
+/// Runs the rules over a message, up to the point where only answers of the network are missing.
+pub(crate) fn start_scan(rules: &Arc<RuleSet>, message: &Message) -> ScanProgress {
     let context = ScanContext {
         user: message.envelope.user.as_deref(),
         envelope_sender: message.envelope.sender.as_deref(),
         ..ScanContext::default()
     };
-    let report = rules.scan(&message.body, &context);
+    rules.start_scan(&message.body, &context)
+}
+
+/// Logs that rules ran into their limits.
+pub(crate) fn warn_of_limits(report: &Report, message: &Message) {
     if let Some(first) = report.limited.first() {
         tracing::warn!(
             target: "rules",
@@ -105,7 +148,6 @@ pub(crate) fn scan(rules: &RuleSet, message: &Message) -> Report {
             "rules ran into their limits, and their answers are missing"
         );
     }
-    report
 }
 
 /// What the settings make of a report, without the fields that the report adds.

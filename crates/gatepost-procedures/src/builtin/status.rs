@@ -8,8 +8,8 @@ use gatepost_settings::Period;
 use serde::{Deserialize, Serialize};
 
 use crate::host::{Letter, Resources};
-use crate::procedure::{Answer, Call, Failure, Needs, Procedure};
-use crate::status::Statistics;
+use crate::procedure::{Needs, Procedure, ProcedureAnswer, ProcedureCall, ProcedureFailure};
+use crate::status::ProcedureStatistics;
 
 /// `[procedure."/status"]`
 #[derive(Deserialize, Serialize, Clone, Debug, PartialEq)]
@@ -40,10 +40,10 @@ impl Procedure for StatusReport {
         Needs::Size
     }
 
-    fn judge(&self, call: &Call<'_>) -> Result<Answer, Failure> {
-        Ok(Answer {
+    fn judge(&self, call: &ProcedureCall<'_>) -> Result<ProcedureAnswer, ProcedureFailure> {
+        Ok(ProcedureAnswer {
             verdict: Verdict::accept(),
-            ..Answer::text(call.statistics.status().to_string())
+            ..ProcedureAnswer::text(call.statistics.status().to_string())
         })
     }
 }
@@ -52,7 +52,7 @@ impl Procedure for StatusReport {
 pub(crate) fn mail_report(
     settings: &StatusSettings,
     resources: &Arc<Resources>,
-    statistics: &Statistics,
+    statistics: &ProcedureStatistics,
 ) {
     let StatusSettings {
         mail_to, mail_from, ..

@@ -10,7 +10,7 @@ use gatepost_message::{Action, Verdict};
 use gatepost_settings::{Bind, ByteSize, Period};
 use serde::{Deserialize, Serialize};
 
-use crate::procedure::{Answer, Call, Failure, Needs, Procedure};
+use crate::procedure::{Needs, Procedure, ProcedureAnswer, ProcedureCall, ProcedureFailure};
 
 /// clamd reads the message in pieces of this size.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -26,15 +26,15 @@ pub struct ViruscheckSettings {
     /// How long a check may take, all in all.
     pub timeout: Period,
     /// What becomes of a message in which something was found.
-    #[serde(with = "crate::settings::as_text")]
+    #[serde(with = "crate::text_values")]
     pub action: Action,
     /// What becomes of a message that could not be checked: clamd is away, slow or fails.
-    #[serde(with = "crate::settings::as_text")]
+    #[serde(with = "crate::text_values")]
     pub on_error: Action,
     /// Larger messages are not sent to clamd, which has a limit of its own (`StreamMaxLength`).
     pub size_max: ByteSize,
     /// What becomes of those.
-    #[serde(with = "crate::settings::as_text")]
+    #[serde(with = "crate::text_values")]
     pub on_oversize: Action,
 }
 
@@ -58,7 +58,7 @@ impl Procedure for Viruscheck {
         Needs::Whole
     }
 
-    fn judge(&self, call: &Call<'_>) -> Result<Answer, Failure> {
+    fn judge(&self, call: &ProcedureCall<'_>) -> Result<ProcedureAnswer, ProcedureFailure> {
         let settings = &self.0;
         let body = &call.message.body;
         if body.len() as u64 > settings.size_max.bytes() {
@@ -76,7 +76,10 @@ impl Procedure for Viruscheck {
                 verdict.tags.push(("X-Virus".to_owned(), name));
                 Ok(verdict.into())
             }
-            Err(error) => Err(Failure(format!("clamd at {}: {error}", settings.server))),
+            Err(error) => Err(ProcedureFailure(format!(
+                "clamd at {}: {error}",
+                settings.server
+            ))),
         }
     }
 
@@ -87,12 +90,12 @@ impl Procedure for Viruscheck {
 
 /// The name of what was found, if anything.
 fn ask(server: &Bind, body: &[u8], deadline: Instant) -> io::Result<Option<String>> {
-    let mut stream = Stream::connect(server, deadline)?;
+    let mut stream = ClamdStream::connect(server, deadline)?;
     let answer = converse(&mut stream, body, deadline)?;
     read(&answer)
 }
 
-fn converse(stream: &mut Stream, body: &[u8], deadline: Instant) -> io::Result<String> {
+fn converse(stream: &mut ClamdStream, body: &[u8], deadline: Instant) -> io::Result<String> {
     // "z": commands and answers end with NUL.
     let sent = stream.write(b"zINSTREAM\0", deadline).and_then(|()| {
         for piece in body.chunks(PIECE_BYTES) {
@@ -137,12 +140,12 @@ fn read(answer: &str) -> io::Result<Option<String>> {
     }
 }
 
-enum Stream {
+enum ClamdStream {
     Tcp(TcpStream),
     Unix(UnixStream),
 }
 
-impl Stream {
+impl ClamdStream {
     fn connect(server: &Bind, deadline: Instant) -> io::Result<Self> {
         match server {
             Bind::Tcp(address) => {

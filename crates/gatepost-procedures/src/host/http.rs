@@ -10,7 +10,7 @@ use ureq::tls::{RootCerts, TlsConfig};
 /// `[procedures.http]`: which servers `http.…` of Luau procedures may ask.
 #[derive(Deserialize, Serialize, Clone, Debug, PartialEq)]
 #[serde(default, deny_unknown_fields)]
-pub struct HttpSettings {
+pub struct ProcedureHttpSettings {
     /// Scheme, host and port: `["https://hooks.example.org", "http://127.0.0.1:9000"]`. Empty
     /// allows none. Redirects are not followed.
     pub hosts: Vec<String>,
@@ -20,7 +20,7 @@ pub struct HttpSettings {
     pub answer_max: ByteSize,
 }
 
-impl Default for HttpSettings {
+impl Default for ProcedureHttpSettings {
     fn default() -> Self {
         Self {
             hosts: Vec::new(),
@@ -31,7 +31,7 @@ impl Default for HttpSettings {
 }
 
 /// One request.
-pub(crate) struct Request {
+pub(crate) struct OutgoingRequest {
     pub(crate) method: &'static str,
     pub(crate) url: String,
     pub(crate) fields: Vec<(String, String)>,
@@ -39,7 +39,7 @@ pub(crate) struct Request {
 }
 
 /// What came back.
-pub(crate) struct Response {
+pub(crate) struct OutgoingResponse {
     pub(crate) status: u16,
     pub(crate) fields: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
@@ -47,7 +47,7 @@ pub(crate) struct Response {
 
 /// Why nothing came back.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum HttpError {
+pub(crate) enum OutgoingHttpError {
     #[error("{0} is no server that procedures.http.hosts allows")]
     NotAllowed(String),
     #[error("'{0}' is no address of the web")]
@@ -64,7 +64,7 @@ pub(crate) struct Http {
 }
 
 impl Http {
-    pub(super) fn new(settings: &HttpSettings) -> Self {
+    pub(super) fn new(settings: &ProcedureHttpSettings) -> Self {
         let tls = TlsConfig::builder()
             .root_certs(RootCerts::PlatformVerifier)
             .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
@@ -89,11 +89,15 @@ impl Http {
         }
     }
 
-    pub(crate) fn send(&self, request: Request, deadline: Instant) -> Result<Response, HttpError> {
-        let malformed = || HttpError::Malformed(request.url.clone());
+    pub(crate) fn send(
+        &self,
+        request: OutgoingRequest,
+        deadline: Instant,
+    ) -> Result<OutgoingResponse, OutgoingHttpError> {
+        let malformed = || OutgoingHttpError::Malformed(request.url.clone());
         let origin = origin(&request.url).ok_or_else(malformed)?;
         if !self.origins.contains(&origin) {
-            return Err(HttpError::NotAllowed(origin));
+            return Err(OutgoingHttpError::NotAllowed(origin));
         }
         let left = deadline.saturating_duration_since(Instant::now());
         let mut builder = ureq::http::Request::builder()
@@ -102,7 +106,7 @@ impl Http {
         for (name, value) in &request.fields {
             builder = builder.header(name, value);
         }
-        let failed = |error: &dyn std::fmt::Display| HttpError::Failed(error.to_string());
+        let failed = |error: &dyn std::fmt::Display| OutgoingHttpError::Failed(error.to_string());
         let message = builder.body(request.body).map_err(|error| failed(&error))?;
         let message = self
             .agent
@@ -122,7 +126,7 @@ impl Http {
             .limit(self.answer_bytes_max)
             .read_to_vec()
             .map_err(|error| failed(&error))?;
-        Ok(Response {
+        Ok(OutgoingResponse {
             status: response.status().as_u16(),
             fields,
             body,
@@ -151,7 +155,7 @@ fn origin(url: &str) -> Option<String> {
 }
 
 /// Which of these are no scheme, host and port.
-pub(crate) fn malformed_hosts(settings: &HttpSettings) -> impl Iterator<Item = &str> {
+pub(crate) fn malformed_hosts(settings: &ProcedureHttpSettings) -> impl Iterator<Item = &str> {
     let hosts = settings.hosts.iter().map(String::as_str);
     hosts.filter(|url| origin(url).is_none())
 }

@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 
 /// Letters that may wait; one more is given up.
 const QUEUE_MAX: usize = 100;
-/// Longest line of a server's reply (RFC 5321 § 4.5.3.1.5), with room for those that send more.
+/// Longest line of a server's reply (RFC 5321 section 4.5.3.1.5), with space for servers that
+/// exceed it.
 const REPLY_BYTES_MAX: u64 = 4096;
 
 /// `[procedures.mail]`: how mail of procedures leaves.
@@ -41,7 +42,7 @@ impl Default for MailerSettings {
 /// A mail to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Letter {
-    /// Empty for what must not be answered (RFC 3834 § 3.3).
+    /// Empty for what must not be answered (RFC 3834 section 3.3).
     pub(crate) sender: String,
     pub(crate) recipients: Vec<String>,
     /// Head and body, with CR LF.
@@ -104,7 +105,7 @@ fn send_all(settings: &MailerSettings, letters: &Receiver<Letter>) {
     }
 }
 
-/// One transaction (RFC 5321 § 3.3).
+/// One transaction (RFC 5321 section 3.3).
 fn deliver(settings: &MailerSettings, letter: &Letter) -> io::Result<()> {
     let timeout = settings.timeout.duration().max(Duration::from_millis(1));
     let address = settings.server.to_socket_addrs()?.next();

@@ -1,12 +1,13 @@
-//! What built-in procedures remember in memory: it outlives a reload, and ends with the process.
+//! What built-in procedures keep in memory: it outlives a reload and ends with the process.
 
-use crate::builtin::{Buckets, Storms};
+use gatepost_dns::Cache;
 
-use super::dns::Answers;
+use super::repetitions::Repetitions;
+use super::token_buckets::TokenBuckets;
 
 #[derive(Default)]
-pub(crate) struct Memory {
-    pub(crate) buckets: Buckets,
-    pub(crate) storms: Storms,
-    pub(crate) names: Answers,
+pub(crate) struct SharedMemory {
+    pub(crate) token_buckets: TokenBuckets,
+    pub(crate) repetitions: Repetitions,
+    pub(crate) names: Cache,
 }

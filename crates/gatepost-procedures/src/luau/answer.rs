@@ -3,11 +3,11 @@
 use gatepost_message::{Action, Cookie, MalformedReply, Reply, Score, Verdict};
 use mlua::{MultiValue, Table, Value};
 
-use crate::procedure::Answer;
+use crate::procedure::ProcedureAnswer;
 
 /// `action, reason` · `{action, reason, score, required, tags, text, …}` · nothing. A text that
 /// names no action is the answer to a caller who wants a text: `return "Hello"`.
-pub(super) fn read(values: MultiValue) -> mlua::Result<Answer> {
+pub(super) fn read(values: MultiValue) -> mlua::Result<ProcedureAnswer> {
     let mut values = values.into_iter();
     match values.next().unwrap_or(Value::Nil) {
         Value::Nil => Ok(Verdict::accept().into()),
@@ -15,7 +15,7 @@ pub(super) fn read(values: MultiValue) -> mlua::Result<Answer> {
         Value::String(first) => {
             let first = first.to_string_lossy();
             let Ok(action) = first.parse::<Action>() else {
-                return Ok(Answer::text(first));
+                return Ok(ProcedureAnswer::text(first));
             };
             let reason = match values.next() {
                 Some(Value::String(reason)) => one_line(&reason.to_string_lossy()),
@@ -23,8 +23,8 @@ pub(super) fn read(values: MultiValue) -> mlua::Result<Answer> {
             };
             Ok(Verdict::new(action, reason).into())
         }
-        Value::Number(number) => Ok(Answer::text(number.to_string())),
-        Value::Integer(number) => Ok(Answer::text(number.to_string())),
+        Value::Number(number) => Ok(ProcedureAnswer::text(number.to_string())),
+        Value::Integer(number) => Ok(ProcedureAnswer::text(number.to_string())),
         other => Err(mlua::Error::runtime(format!(
             "the procedure returned {}; return an action and a reason, a table, or nothing",
             other.type_name()
@@ -32,7 +32,7 @@ pub(super) fn read(values: MultiValue) -> mlua::Result<Answer> {
     }
 }
 
-fn from_table(table: &Table) -> mlua::Result<Answer> {
+fn from_table(table: &Table) -> mlua::Result<ProcedureAnswer> {
     let action = match table.get::<Option<String>>("action")? {
         None => Action::Accept,
         Some(name) => name
@@ -56,11 +56,11 @@ fn from_table(table: &Table) -> mlua::Result<Answer> {
         // A table has no order of its own.
         verdict.tags.sort();
     }
-    Ok(Answer {
+    Ok(ProcedureAnswer {
         verdict,
         text: table.get::<Option<String>>("text")?.unwrap_or_default(),
         reply: reply(table)?,
-        ..Answer::default()
+        ..ProcedureAnswer::default()
     })
 }
 

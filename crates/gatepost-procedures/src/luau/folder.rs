@@ -13,20 +13,20 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// What the folder holds, without the contents. Two that are equal hold the same procedures.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Folder {
-    files: BTreeMap<String, (PathBuf, Stamp)>,
+pub(crate) struct ProcedureFolder {
+    files: BTreeMap<String, (PathBuf, FileStamp)>,
     complaints: BTreeMap<PathBuf, String>,
 }
 
 /// What changes when a file does.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Stamp {
+struct FileStamp {
     modified: Option<SystemTime>,
     bytes: u64,
     inode: u64,
 }
 
-impl Folder {
+impl ProcedureFolder {
     /// Looks at the folder; one that is not there holds nothing.
     pub(crate) fn read(root: &Path) -> Self {
         let mut folder = Self::default();
@@ -45,7 +45,7 @@ impl Folder {
             folder.add(path.clone(), file.to_owned(), &metadata);
         } else {
             // Compiling it says what is wrong with it.
-            let stamp = Stamp {
+            let stamp = FileStamp {
                 modified: None,
                 bytes: 0,
                 inode: 0,
@@ -118,7 +118,7 @@ impl Folder {
             self.complain(&file, text);
             return;
         }
-        let stamp = Stamp {
+        let stamp = FileStamp {
             modified: metadata.modified().ok(),
             bytes: metadata.len(),
             inode: metadata.ino(),
@@ -142,17 +142,17 @@ mod tests {
         fs::write(root.path().join("mail/greylist.luau"), "return 1").expect("a file");
         fs::write(root.path().join("hello.luau"), "return 1").expect("a file");
         fs::write(root.path().join("notes.txt"), "no procedure").expect("a file");
-        let before = Folder::read(root.path());
+        let before = ProcedureFolder::read(root.path());
         let paths: Vec<&str> = before.procedures().map(|(path, _)| path).collect();
         assert_eq!(paths, ["/hello", "/mail/greylist"]);
-        assert_eq!(before, Folder::read(root.path()));
+        assert_eq!(before, ProcedureFolder::read(root.path()));
         fs::write(root.path().join("hello.luau"), "return 12").expect("a file");
-        assert_ne!(before, Folder::read(root.path()));
+        assert_ne!(before, ProcedureFolder::read(root.path()));
     }
 
     #[test]
     fn no_folder_holds_nothing() {
-        let folder = Folder::read(Path::new("/no/such/folder"));
-        assert_eq!(folder, Folder::default());
+        let folder = ProcedureFolder::read(Path::new("/no/such/folder"));
+        assert_eq!(folder, ProcedureFolder::default());
     }
 }

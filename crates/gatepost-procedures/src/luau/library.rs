@@ -5,13 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use gatepost_dns::{Kind, reverse_name};
 use gatepost_message::{Properties, Publication, Qos, Topic};
 use gatepost_store::Value as Kept;
-use mlua::{Error, IntoLua, Lua, LuaSerdeExt, MultiValue, Table, Value};
+use mlua::{Error, IntoLua, Lua, MultiValue, Table, Value};
 use parking_lot::Mutex;
 
 use super::deadline::Deadline;
-use crate::host::{Kind, Request, Resources, reverse_name};
+use super::host_memory::HostMemory;
+use super::json;
+use crate::host::{OutgoingRequest, Resources};
 
 /// A longer line says nothing more to a reader of logs.
 const LOG_CHARACTERS_MAX: usize = 1000;
@@ -26,6 +29,7 @@ pub(super) struct Library {
     pub(super) deadline: Arc<Deadline>,
     /// The procedure's path: the name of its space of values.
     pub(super) path: String,
+    pub(super) memory: Arc<HostMemory>,
     /// What the present call wants published; done when it has ended well.
     pub(super) publications: Arc<Mutex<Vec<Publication>>>,
 }
@@ -45,7 +49,10 @@ impl Library {
         globals.set("shared", library.values(lua, &SHARED_SPACE.into())?)?;
         globals.set("dns", library.dns(lua)?)?;
         globals.set("http", library.http(lua)?)?;
-        globals.set("json", json(lua)?)
+        globals.set(
+            "json",
+            json::create(lua, &library.deadline, library.memory.bytes_max())?,
+        )
     }
 
     /// `log("text")` writes to Gatepost's log; `log("text", "warn")` as a warning.
@@ -72,9 +79,14 @@ impl Library {
     /// `publish(topic, payload, options)`: to the broker, when the call has ended well.
     fn publish(self: &Arc<Self>, lua: &Lua) -> mlua::Result<mlua::Function> {
         let publications = Arc::clone(&self.publications);
+        let memory = Arc::clone(&self.memory);
         lua.create_function(
             move |_, (topic, payload, options): (String, mlua::String, Option<Table>)| {
+                memory.charge(topic.len() + payload.as_bytes().len())?;
                 let publication = publication(&topic, &payload, options)?;
+                if let Some(properties) = &publication.properties {
+                    memory.charge(size_of_properties(properties))?;
+                }
                 let mut waiting = publications.lock();
                 if waiting.len() >= PUBLICATIONS_MAX {
                     return Err(Error::runtime(format!(
@@ -179,7 +191,7 @@ impl Library {
                         let list = lua.create_sequence_from(records.iter().map(String::as_str))?;
                         Ok((Some(list), None))
                     }
-                    Err(error) => Ok((None, Some(error.to_string()))),
+                    Err(reason) => Ok((None, Some(reason))),
                 }
             };
             table.set(name, lua.create_function(ask)?)?;
@@ -222,7 +234,7 @@ impl Library {
         for pair in fields.iter().flat_map(Table::pairs::<String, String>) {
             given.push(pair?);
         }
-        let request = Request {
+        let request = OutgoingRequest {
             method,
             url,
             fields: given,
@@ -281,33 +293,11 @@ fn publication(
     Ok(publication)
 }
 
-/// `encode(value)` and `decode(text)`; a text that is no JSON gives nil and why.
-fn json(lua: &Lua) -> mlua::Result<Table> {
-    let table = lua.create_table()?;
-    table.set(
-        "encode",
-        lua.create_function(|lua, value: Value| {
-            let value: serde_json::Value = lua.from_value(value)?;
-            serde_json::to_string(&value).map_err(told)
-        })?,
-    )?;
-    table.set(
-        "decode",
-        lua.create_function(|lua, text: mlua::String| {
-            match serde_json::from_slice::<serde_json::Value>(&text.as_bytes()) {
-                Ok(value) => Ok((lua.to_value_with(&value, nil_for_null())?, None)),
-                Err(error) => Ok((Value::Nil, Some(error.to_string()))),
-            }
-        })?,
-    )?;
-    Ok(table)
-}
-
-fn nil_for_null() -> mlua::SerializeOptions {
-    mlua::SerializeOptions::new()
-        .serialize_none_to_null(false)
-        .serialize_unit_to_null(false)
-        .set_array_metatable(false)
+/// The bytes of the texts in it.
+fn size_of_properties(properties: &Properties) -> usize {
+    let user = properties.user.iter();
+    let user: usize = user.map(|(name, value)| name.len() + value.len()).sum();
+    user + properties.content_type.as_deref().map_or(0, str::len)
 }
 
 fn lifetime(seconds: Option<f64>) -> mlua::Result<Option<Duration>> {

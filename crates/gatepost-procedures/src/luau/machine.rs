@@ -10,15 +10,16 @@ use parking_lot::Mutex;
 
 use super::answer;
 use super::deadline::Deadline;
+use super::host_memory::HostMemory;
 use super::library::Library;
 use super::view;
-use super::working::Shared;
+use super::working::SharedMessage;
 use crate::LuauSettings;
 use crate::host::Resources;
-use crate::procedure::{Answer, Call, Failure};
+use crate::procedure::{ProcedureAnswer, ProcedureCall, ProcedureFailure};
 
 /// A file's bytecode, shared by the machines that run it.
-pub(crate) struct Program {
+pub(crate) struct LuauProgram {
     /// `@` and the file's name: Luau then begins its messages with `name:line:`.
     chunk_name: String,
     /// The procedure's path.
@@ -27,14 +28,14 @@ pub(crate) struct Program {
     resources: Arc<Resources>,
 }
 
-impl Program {
+impl LuauProgram {
     pub(crate) fn compile(
         path: &str,
         file: &Path,
         resources: &Arc<Resources>,
-    ) -> Result<Self, Failure> {
-        let source =
-            fs::read(file).map_err(|error| Failure(format!("the file cannot be read: {error}")))?;
+    ) -> Result<Self, ProcedureFailure> {
+        let source = fs::read(file)
+            .map_err(|error| ProcedureFailure(format!("the file cannot be read: {error}")))?;
         let chunk_name = format!("@{}", file.display());
         let bytecode = Compiler::new()
             .set_optimization_level(1)
@@ -51,10 +52,11 @@ impl Program {
 }
 
 /// A machine with the procedure loaded.
-pub(crate) struct Machine {
+pub(crate) struct LuauMachine {
     lua: Lua,
     procedure: Function,
     deadline: Arc<Deadline>,
+    memory: Arc<HostMemory>,
     publications: Arc<Mutex<Vec<Publication>>>,
     resources: Arc<Resources>,
     /// What an idle machine held after it was made.
@@ -65,22 +67,27 @@ pub(crate) struct Machine {
     calls: u64,
 }
 
-impl Machine {
-    pub(crate) fn new(program: &Program, settings: &LuauSettings) -> Result<Self, Failure> {
+impl LuauMachine {
+    pub(crate) fn new(
+        program: &LuauProgram,
+        settings: &LuauSettings,
+    ) -> Result<Self, ProcedureFailure> {
         Self::make(program, settings).map_err(|error| failure(&error))
     }
 
-    fn make(program: &Program, settings: &LuauSettings) -> mlua::Result<Self> {
+    fn make(program: &LuauProgram, settings: &LuauSettings) -> mlua::Result<Self> {
         // No io, os or package exist in Luau's safe set; `coroutine` stays, since the interrupt
         // reaches into coroutines too.
         let lua = Lua::new_with(StdLib::ALL_SAFE, LuaOptions::new())?;
         lua.globals().raw_remove("require")?;
         let deadline = Arc::new(Deadline::new(settings.steps_max));
+        let memory = Arc::new(HostMemory::new(settings.memory_max.as_usize()));
         let publications = Arc::default();
         let library = Library {
             resources: Arc::clone(&program.resources),
             deadline: Arc::clone(&deadline),
             path: program.path.clone(),
+            memory: Arc::clone(&memory),
             publications: Arc::clone(&publications),
         };
         library.register(&lua)?;
@@ -111,6 +118,7 @@ impl Machine {
             lua,
             procedure,
             deadline,
+            memory,
             publications,
             resources: Arc::clone(&program.resources),
             memory_idle,
@@ -127,10 +135,11 @@ impl Machine {
     /// Calls the procedure. After a failure the machine is not to be used again.
     pub(crate) fn call(
         &mut self,
-        call: &Call<'_>,
+        call: &ProcedureCall<'_>,
         settings: &LuauSettings,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<ProcedureAnswer, ProcedureFailure> {
         self.calls += 1;
+        self.memory.clear();
         let time_max = settings.time_max.duration();
         self.deadline
             .set(call.time_max.map_or(time_max, |limit| limit.min(time_max)));
@@ -138,21 +147,25 @@ impl Machine {
         answer.cost.steps = self.deadline.steps();
         answer.cost.memory_bytes = self.lua.used_memory().saturating_sub(self.memory_idle) as u64;
         let publications = std::mem::take(&mut *self.publications.lock());
-        if let Some(outlet) = &self.resources.host.outlet {
+        if let Some(sink) = &self.resources.host.publications {
             for publication in publications {
-                outlet.publish(publication);
+                sink.publish(publication);
             }
         }
         // Luau collects as it allocates, but has no last collection before it gives up.
         if self.lua.used_memory() > self.memory_max / 2 {
             self.lua
                 .gc_collect()
-                .map_err(|error| Failure(error.to_string()))?;
+                .map_err(|error| ProcedureFailure(error.to_string()))?;
         }
         Ok(answer)
     }
 
-    fn run(&self, call: &Call<'_>, settings: &LuauSettings) -> mlua::Result<Answer> {
+    fn run(
+        &self,
+        call: &ProcedureCall<'_>,
+        settings: &LuauSettings,
+    ) -> mlua::Result<ProcedureAnswer> {
         let arguments = self.lua.create_table()?;
         for (name, value) in &settings.arguments {
             arguments.raw_set(name.as_str(), value.as_str())?;
@@ -160,7 +173,7 @@ impl Machine {
         for (name, value) in call.arguments.iter() {
             arguments.raw_set(name, value)?;
         }
-        let shared = Shared::new(call.message, call.so_far);
+        let shared = SharedMessage::new(call.message, call.so_far, &self.memory);
         let view = view::create(&self.lua, &shared)?;
         let values = self.procedure.call((view, arguments));
         let edits = shared.close();
@@ -171,7 +184,7 @@ impl Machine {
 }
 
 /// The first line of an error: what happened and where, without mlua's own trace.
-fn failure(error: &mlua::Error) -> Failure {
+fn failure(error: &mlua::Error) -> ProcedureFailure {
     let text = match error {
         mlua::Error::CallbackError { cause, .. } => return failure(cause),
         mlua::Error::SyntaxError { message, .. } | mlua::Error::RuntimeError(message) => {
@@ -180,5 +193,5 @@ fn failure(error: &mlua::Error) -> Failure {
         mlua::Error::MemoryError(_) => "the procedure used more memory than it may".to_owned(),
         other => other.to_string(),
     };
-    Failure(text.lines().next().unwrap_or_default().to_owned())
+    ProcedureFailure(text.lines().next().unwrap_or_default().to_owned())
 }

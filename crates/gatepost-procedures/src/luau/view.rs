@@ -1,14 +1,16 @@
 //! What Luau code sees of a message: views, which copy only what is asked for.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use gatepost_message::Edit;
 use gatepost_rules::mail::Leaf;
 use mlua::{Lua, MetaMethod, UserData, UserDataFields, UserDataMethods, Value};
 
-use super::working::{Shared, field};
+use super::working::{MessageInWork, SharedMessage, field};
 
 /// The `message` that a procedure is called with.
-pub(super) struct MessageView(pub(super) Shared);
+pub(super) struct MessageView(pub(super) SharedMessage);
 
 impl UserData for MessageView {
     fn add_fields<F: UserDataFields<Self>>(fields: &mut F) {
@@ -66,7 +68,7 @@ fn envelope_fields<F: UserDataFields<MessageView>>(fields: &mut F) {
             .with(|working| Ok(working.message.envelope.peer.to_string()))
     });
     fields.add_field_method_get("address", |_, view| {
-        let ip = |working: &mut super::working::Working| {
+        let ip = |working: &mut MessageInWork| {
             Ok(working.message.envelope.peer.ip().map(|ip| ip.to_string()))
         };
         view.0.with(ip)
@@ -126,7 +128,7 @@ fn verdict_fields<F: UserDataFields<MessageView>>(fields: &mut F) {
 fn content_fields<F: UserDataFields<MessageView>>(fields: &mut F) {
     fields.add_field_method_get("size", |_, view| {
         view.0.with(|working| {
-            // A caller may have told the size and kept the body.
+            // A caller may have declared the size without sending the body.
             let told = working.message.size;
             let now = working.now().size;
             Ok(if now == 0 { told } else { now })
@@ -169,8 +171,9 @@ fn content_fields<F: UserDataFields<MessageView>>(fields: &mut F) {
     });
     fields.add_field_method_get("headers", |_, view| Ok(HeadersView(view.0.clone())));
     fields.add_field_method_get("parts", |lua, view| {
-        let leaves = view.0.with(|working| Ok(working.leaves()))?;
-        lua.create_sequence_from(leaves.into_iter().map(PartView))
+        let leaves = view.0.with(MessageInWork::leaves)?;
+        let parts = (0..leaves.len()).map(|index| PartView(Arc::clone(&leaves), index));
+        lua.create_sequence_from(parts)
     });
 }
 
@@ -179,7 +182,7 @@ fn joined(values: &[String]) -> Option<String> {
 }
 
 /// `message.headers`: a mail's header fields, or the user properties of what is no mail.
-struct HeadersView(Shared);
+struct HeadersView(SharedMessage);
 
 impl UserData for HeadersView {
     fn add_methods<M: UserDataMethods<Self>>(methods: &mut M) {
@@ -213,35 +216,43 @@ impl UserData for HeadersView {
 }
 
 /// One of `message.parts`: a text or a file.
-struct PartView(Leaf);
+struct PartView(Arc<[Leaf]>, usize);
+
+impl PartView {
+    fn leaf(&self) -> &Leaf {
+        &self.0[self.1]
+    }
+}
 
 impl UserData for PartView {
     fn add_fields<F: UserDataFields<Self>>(fields: &mut F) {
-        fields.add_field_method_get("type", |_, part| Ok(part.0.media_type.clone()));
-        fields.add_field_method_get("name", |_, part| Ok(part.0.name.clone()));
-        fields.add_field_method_get("disposition", |_, part| Ok(part.0.disposition.clone()));
-        fields.add_field_method_get("size", |_, part| Ok(part.0.content.len()));
-        fields.add_field_method_get("text", |_, part| Ok(part.0.text.clone()));
-        fields.add_field_method_get("content", |lua, part| lua.create_string(&part.0.content));
+        fields.add_field_method_get("type", |_, part| Ok(part.leaf().media_type.clone()));
+        fields.add_field_method_get("name", |_, part| Ok(part.leaf().name.clone()));
+        fields.add_field_method_get("disposition", |_, part| Ok(part.leaf().disposition.clone()));
+        fields.add_field_method_get("size", |_, part| Ok(part.leaf().content.len()));
+        fields.add_field_method_get("text", |_, part| Ok(part.leaf().text.clone()));
+        fields.add_field_method_get("content", |lua, part| {
+            lua.create_string(&part.leaf().content)
+        });
     }
 
     fn add_methods<M: UserDataMethods<Self>>(methods: &mut M) {
         methods.add_method("starts_with", |_, part, start: mlua::String| {
-            Ok(part.0.content.starts_with(&start.as_bytes()))
+            Ok(part.leaf().content.starts_with(&start.as_bytes()))
         });
         methods.add_meta_method(MetaMethod::ToString, |_, part, ()| {
-            let name = part.0.name.as_deref().unwrap_or_default();
+            let name = part.leaf().name.as_deref().unwrap_or_default();
             Ok(format!(
                 "{} {name} ({} bytes)",
-                part.0.media_type,
-                part.0.content.len()
+                part.leaf().media_type,
+                part.leaf().content.len()
             ))
         });
     }
 }
 
 /// A view of its own for a call.
-pub(super) fn create(lua: &Lua, shared: &Shared) -> mlua::Result<Value> {
+pub(super) fn create(lua: &Lua, shared: &SharedMessage) -> mlua::Result<Value> {
     lua.create_userdata(MessageView(shared.clone()))
         .map(Value::UserData)
 }

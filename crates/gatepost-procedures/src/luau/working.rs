@@ -8,38 +8,46 @@ use gatepost_rules::mail::{HeaderSelector, Leaf, Mail};
 use mlua::Error;
 use parking_lot::{Mutex, MutexGuard};
 
+use super::host_memory::HostMemory;
+
 /// More changes of one message are a runaway loop.
 const EDITS_MAX: usize = 1000;
 
 /// The state behind the message, its headers and its parts. Empty after the call, so that code
 /// which kept one of them finds it closed, and the message is freed in time.
 #[derive(Clone)]
-pub(super) struct Shared(Arc<Mutex<Option<Working>>>);
+pub(super) struct SharedMessage(Arc<Mutex<Option<MessageInWork>>>);
 
-pub(super) struct Working {
+pub(super) struct MessageInWork {
     pub(super) message: Arc<Message>,
     pub(super) so_far: Verdict,
     edits: Vec<Edit>,
     /// With the edits done; made when it is asked for.
     edited: Option<Message>,
+    /// The parts of the mail as it is now, shared by all that ask for them.
+    leaves: Option<Arc<[Leaf]>>,
+    /// What the changes are charged to.
+    memory: Arc<HostMemory>,
 }
 
-impl Shared {
-    pub(super) fn new(message: &Arc<Message>, so_far: &Verdict) -> Self {
-        Self(Arc::new(Mutex::new(Some(Working {
+impl SharedMessage {
+    pub(super) fn new(message: &Arc<Message>, so_far: &Verdict, memory: &Arc<HostMemory>) -> Self {
+        Self(Arc::new(Mutex::new(Some(MessageInWork {
             message: Arc::clone(message),
             so_far: so_far.clone(),
             edits: Vec::new(),
             edited: None,
+            leaves: None,
+            memory: Arc::clone(memory),
         }))))
     }
 
     /// Looks at the message, or changes it.
     pub(super) fn with<T>(
         &self,
-        act: impl FnOnce(&mut Working) -> mlua::Result<T>,
+        act: impl FnOnce(&mut MessageInWork) -> mlua::Result<T>,
     ) -> mlua::Result<T> {
-        let mut state: MutexGuard<'_, Option<Working>> = self.0.lock();
+        let mut state: MutexGuard<'_, Option<MessageInWork>> = self.0.lock();
         let working = state.as_mut().ok_or_else(|| {
             Error::runtime("this message was judged already; keep nothing of it over a call")
         })?;
@@ -58,7 +66,7 @@ impl Shared {
 
 // A method of a type with a lifetime of its own is no closure for every lifetime.
 #[allow(clippy::redundant_closure_for_method_calls)]
-impl Working {
+impl MessageInWork {
     /// The message with the edits done.
     pub(super) fn now(&mut self) -> &Message {
         if self.edits.is_empty() {
@@ -74,8 +82,10 @@ impl Working {
                 "a call changes a message at most {EDITS_MAX} times"
             )));
         }
+        self.memory.charge(size_of(&edit))?;
         self.edits.push(edit);
         self.edited = None;
+        self.leaves = None;
         Ok(())
     }
 
@@ -99,9 +109,19 @@ impl Working {
         self.mail(|mail: &Mail<'_>| mail.subject())
     }
 
-    pub(super) fn leaves(&mut self) -> Vec<Leaf> {
-        self.mail(|mail: &Mail<'_>| mail.leaves())
-            .unwrap_or_default()
+    /// The parts of a mail. Code may keep them, so those of each changed mail are charged.
+    pub(super) fn leaves(&mut self) -> mlua::Result<Arc<[Leaf]>> {
+        if let Some(leaves) = &self.leaves {
+            return Ok(Arc::clone(leaves));
+        }
+        if !self.edits.is_empty() {
+            let bytes = self.now().body.len();
+            self.memory.charge(bytes)?;
+        }
+        let leaves = self.mail(|mail: &Mail<'_>| mail.leaves());
+        let leaves: Arc<[Leaf]> = leaves.unwrap_or_default().into();
+        self.leaves = Some(Arc::clone(&leaves));
+        Ok(leaves)
     }
 
     /// The values of a header field, or the user properties of this name.
@@ -174,6 +194,21 @@ impl Working {
             field,
             occurrence: 1,
         })
+    }
+}
+
+/// The bytes that an edit holds.
+fn size_of(edit: &Edit) -> usize {
+    match edit {
+        Edit::PrependField(field) | Edit::AppendField(field) | Edit::ReplaceField { field, .. } => {
+            field.name().len() + field.value().len()
+        }
+        Edit::RemoveField { name, .. } => name.len(),
+        Edit::ReplaceBody(body) => body.len(),
+        Edit::SetPayload {
+            payload,
+            content_type,
+        } => payload.len() + content_type.as_deref().map_or(0, str::len),
     }
 }
 

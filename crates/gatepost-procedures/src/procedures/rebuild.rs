@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use gatepost_rules::RuleSet;
 
-use super::{Inner, Procedures};
+use super::{Procedures, ProceduresCore};
 use crate::builtin::mail_report;
 use crate::difference::Difference;
-use crate::in_force::{InForce, Refused};
-use crate::luau::Folder;
-use crate::set::{Set, usable};
-use crate::{Configuration, Problem};
+use crate::in_force::{InForce, RefusedKind};
+use crate::luau::ProcedureFolder;
+use crate::set::{ProcedureSet, usable};
+use crate::{ConfigurationProblem, ProceduresConfiguration};
 
 impl Procedures {
     /// Puts a new configuration and new rules in the place of the present ones; messages being
@@ -22,24 +22,24 @@ impl Procedures {
     /// The number of judges and the length of their queue are those of the start.
     pub fn reload(
         &self,
-        configuration: Configuration,
+        configuration: ProceduresConfiguration,
         rules: Arc<RuleSet>,
-    ) -> Result<Vec<Problem>, Vec<Problem>> {
+    ) -> Result<Vec<ConfigurationProblem>, Vec<ConfigurationProblem>> {
         self.reload_or_check(configuration, rules, true)
             .map(|(_, problems)| problems)
     }
 
-    /// As [`Procedures::reload`], and tells what is other than before; where it does not `install`,
-    /// what would be.
+    /// As [`Procedures::reload`], and returns the difference to the previous set. Without `install`
+    /// it only returns the difference.
     pub fn reload_or_check(
         &self,
-        configuration: Configuration,
+        configuration: ProceduresConfiguration,
         rules: Arc<RuleSet>,
         install: bool,
-    ) -> Result<(Difference, Vec<Problem>), Vec<Problem>> {
+    ) -> Result<(Difference, Vec<ConfigurationProblem>), Vec<ConfigurationProblem>> {
         let _one_at_a_time = self.0.rebuilding.lock();
-        let folder = Folder::read(&configuration.procedures.path);
-        let (set, problems) = Set::build(
+        let folder = ProcedureFolder::read(&configuration.procedures.path);
+        let (set, problems) = ProcedureSet::build(
             Arc::new(configuration),
             rules,
             folder,
@@ -57,10 +57,10 @@ impl Procedures {
         Ok((difference, problems))
     }
 
-    /// Notes that a reload was refused, so that the status tells of it until one is not.
+    /// Records a refused reload, which the status shows until a reload succeeds.
     pub fn refused(&self, problems: impl Iterator<Item = String>) {
         let mut in_force = self.0.statistics.in_force.lock();
-        in_force.refuse(Refused::Reload, problems);
+        in_force.refuse(RefusedKind::Reload, problems);
     }
 
     /// Since when what runs is in force, and what was refused since.
@@ -69,12 +69,16 @@ impl Procedures {
     }
 }
 
-impl Inner {
-    /// What has to be done from time to time: storms that ended are told, the last day's counts
-    /// move on, the status is mailed. Returns how long it may be left alone.
+impl ProceduresCore {
+    /// Periodic work: publishes the summaries of `/dedupe`, advances the counts of the last day,
+    /// mails the status. Returns the time until the next call is due.
     pub(crate) fn tick(&self, now: Instant) -> Duration {
         let set = self.set.load();
-        self.host.memory.storms.end(now, &self.host);
+        for summary in self.host.memory.repetitions.end(now) {
+            if let Some(sink) = &self.host.publications {
+                sink.publish(summary);
+            }
+        }
         self.statistics.remember(now);
         let settings = &set.configuration.table.status;
         if !settings.mail_to.is_empty()
@@ -82,10 +86,14 @@ impl Inner {
         {
             mail_report(settings, &set.resources, &self.statistics);
         }
-        self.host.memory.storms.next_end().unwrap_or(Duration::MAX)
+        self.host
+            .memory
+            .repetitions
+            .next_end()
+            .unwrap_or(Duration::MAX)
     }
 
-    fn install(&self, set: Set) {
+    fn install(&self, set: ProcedureSet) {
         self.set.store(Arc::new(set));
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
@@ -93,10 +101,10 @@ impl Inner {
     /// Reads the folder's procedures, if it is not as `seen` any more, into a new set of the
     /// present configuration. A file that does not compile, or one that a scope needs and that
     /// is gone, leaves everything as it was. Returns the folder as it is.
-    pub(crate) fn recheck(&self, seen: &Folder) -> Folder {
+    pub(crate) fn recheck(&self, seen: &ProcedureFolder) -> ProcedureFolder {
         let _one_at_a_time = self.rebuilding.lock();
         let present = self.set.load_full();
-        let folder = Folder::read(&present.configuration.procedures.path);
+        let folder = ProcedureFolder::read(&present.configuration.procedures.path);
         if folder == present.folder {
             // What was refused may have been taken back.
             self.statistics.in_force.lock().procedures_changed();
@@ -106,7 +114,7 @@ impl Inner {
             return folder;
         }
         let (configuration, rules) = (present.configuration.clone(), present.rules.clone());
-        let (set, problems) = Set::build(
+        let (set, problems) = ProcedureSet::build(
             configuration,
             rules,
             folder.clone(),
@@ -123,7 +131,7 @@ impl Inner {
         } else {
             let told = problems.iter().map(ToString::to_string);
             let mut in_force = self.statistics.in_force.lock();
-            in_force.refuse(Refused::Procedures, told);
+            in_force.refuse(RefusedKind::Procedures, told);
             tracing::error!(target: "procedures", "the procedures stay as they were before");
         }
         folder

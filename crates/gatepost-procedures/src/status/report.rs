@@ -15,6 +15,10 @@ pub struct Status {
     pub uptime_seconds: u64,
     /// What runs, and what was refused since it does.
     pub in_force: InForce,
+    /// Messages that wait for answers of the network, without a judge.
+    pub waiting_for_network: usize,
+    /// DNS lists that do not answer, and the questions that they were spared since.
+    pub silent_lists: BTreeMap<String, u64>,
     /// Since the start: one entry a path, sorted by it.
     pub procedures: Vec<ProcedureStatus>,
     /// The same of the last 24 hours, to a quarter of an hour.
@@ -50,6 +54,12 @@ impl fmt::Display for Status {
             self.uptime_seconds % 60,
         )?;
         writeln!(formatter, "{}", self.in_force)?;
+        for (list, skipped) in &self.silent_lists {
+            writeln!(
+                formatter,
+                "DNS list {list} does not answer; {skipped} questions were left out"
+            )?;
+        }
         table(formatter, "since the start", &self.procedures)?;
         writeln!(formatter)?;
         table(formatter, "last 24 hours", &self.last_day)?;
@@ -60,7 +70,7 @@ impl fmt::Display for Status {
     }
 }
 
-/// The exit code by which the thin client tells a verdict.
+/// The exit code with which the thin client reports a verdict.
 const fn exit_code(action: Action) -> u8 {
     match action {
         Action::Accept | Action::Tag => 0,

@@ -10,7 +10,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use gatepost_message::{Envelope, Format, Listener, Message, Peer, Topic, Verdict};
-use gatepost_procedures::{Answer, Arguments, Configuration, Problem, Procedures, ScopeSettings};
+use gatepost_procedures::{
+    Arguments, ConfigurationProblem, ProcedureAnswer, Procedures, ProceduresConfiguration,
+    ScopeSettings,
+};
 use gatepost_rules::RuleSet;
 use gatepost_settings::{ByteSize, Period};
 use tempfile::TempDir;
@@ -18,13 +21,13 @@ use tempfile::TempDir;
 /// A folder of procedures, and a configuration that finds them there.
 struct World {
     folder: TempDir,
-    configuration: Configuration,
+    configuration: ProceduresConfiguration,
 }
 
 impl World {
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let mut configuration = Configuration::default();
+        let mut configuration = ProceduresConfiguration::default();
         folder.path().clone_into(&mut configuration.procedures.path);
         configuration.procedures.judges = 2;
         configuration.procedures.recheck = Period::milliseconds(20);
@@ -54,7 +57,7 @@ impl World {
         self
     }
 
-    fn try_start(&self) -> Result<Procedures, Vec<Problem>> {
+    fn try_start(&self) -> Result<Procedures, Vec<ConfigurationProblem>> {
         let rules = Arc::new(RuleSet::embedded());
         Procedures::start(self.configuration.clone(), rules).map(|(procedures, _)| procedures)
     }
@@ -85,7 +88,7 @@ async fn judge(procedures: &Procedures, message: Message) -> Verdict {
     procedures.judge(&Arc::new(message)).await
 }
 
-async fn call(procedures: &Procedures, path: &str, arguments: Arguments) -> Answer {
+async fn call(procedures: &Procedures, path: &str, arguments: Arguments) -> ProcedureAnswer {
     let message = Arc::new(mail(
         "Subject: hello\r\nX-Kind: test\r\n\r\nthe needle is here\r\n",
     ));

@@ -4,7 +4,7 @@ use super::{World, call, judge, mail, scope};
 use std::sync::Arc;
 
 use gatepost_message::{Action, Listener, Topic, TopicFilter, Verdict};
-use gatepost_procedures::{Arguments, CallError, Needs};
+use gatepost_procedures::{Arguments, Needs, ProcedureCallError};
 
 #[tokio::test]
 async fn a_message_without_scope_is_accepted() {
@@ -98,5 +98,5 @@ async fn a_scope_is_called_like_a_procedure() {
     let missing = procedures
         .call("/nothing", message, Arguments::none())
         .await;
-    assert_eq!(missing.err(), Some(CallError::NoSuchProcedure));
+    assert_eq!(missing.err(), Some(ProcedureCallError::NoSuchProcedure));
 }

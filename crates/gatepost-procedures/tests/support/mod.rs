@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use gatepost_message::{Envelope, Format, Listener, Message, Peer, Publication, Topic, Verdict};
 use gatepost_procedures::{
-    Answer, Arguments, Configuration, Host, Outlet, Problem, Procedures, ScopeSettings,
+    Arguments, ConfigurationProblem, ProcedureAnswer, ProcedureHost, Procedures,
+    ProceduresConfiguration, PublicationSink, ScopeSettings,
 };
 use gatepost_rules::RuleSet;
 use gatepost_settings::Period;
@@ -22,7 +23,7 @@ pub const PATIENCE: Duration = Duration::from_mins(1);
 #[derive(Default)]
 pub struct Notes(pub Mutex<Vec<Publication>>);
 
-impl Outlet for Notes {
+impl PublicationSink for Notes {
     fn publish(&self, publication: Publication) {
         self.0.lock().push(publication);
     }
@@ -30,7 +31,7 @@ impl Outlet for Notes {
 
 pub struct World {
     pub folder: TempDir,
-    pub configuration: Configuration,
+    pub configuration: ProceduresConfiguration,
     pub values: Values,
     pub notes: Arc<Notes>,
 }
@@ -38,7 +39,7 @@ pub struct World {
 impl World {
     pub fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let mut configuration = Configuration::default();
+        let mut configuration = ProceduresConfiguration::default();
         folder.path().clone_into(&mut configuration.procedures.path);
         configuration.procedures.judges = 2;
         configuration.procedures.recheck = Period::milliseconds(20);
@@ -69,9 +70,9 @@ impl World {
         self
     }
 
-    pub fn try_start(&self) -> Result<Procedures, Vec<Problem>> {
+    pub fn try_start(&self) -> Result<Procedures, Vec<ConfigurationProblem>> {
         let rules = Arc::new(RuleSet::embedded());
-        let host = Host::new(self.values.clone(), Some(self.notes.clone()));
+        let host = ProcedureHost::new(self.values.clone(), Some(self.notes.clone()));
         Procedures::start_in(self.configuration.clone(), rules, host).map(|(started, _)| started)
     }
 
@@ -111,7 +112,7 @@ pub async fn judge(procedures: &Procedures, message: Message) -> Verdict {
     procedures.judge(&Arc::new(message)).await
 }
 
-pub async fn call(procedures: &Procedures, path: &str, message: Message) -> Answer {
+pub async fn call(procedures: &Procedures, path: &str, message: Message) -> ProcedureAnswer {
     let message = Arc::new(message);
     procedures
         .call(path, message, Arguments::none())

@@ -156,7 +156,7 @@ fn seal(mail: &RawMail<'_>, known: &Known<'_, '_>, sets: &[Set]) -> Result<bool,
 mod tests {
     use super::*;
     use crate::authentication::tests::Zone;
-    use crate::network::Question;
+    use gatepost_dns::Question;
 
     #[test]
     fn chains_of_another_program() {

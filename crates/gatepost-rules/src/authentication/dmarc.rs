@@ -5,7 +5,7 @@
 
 use super::dkim::Tags;
 use super::{Known, Looked, Wait, texts};
-use crate::network::Kind;
+use gatepost_dns::Kind;
 
 /// What a domain asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,7 +141,7 @@ fn published(
 mod tests {
     use super::*;
     use crate::authentication::tests::Zone;
-    use crate::network::Question;
+    use gatepost_dns::Question;
 
     #[test]
     fn policies() {

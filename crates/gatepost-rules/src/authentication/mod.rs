@@ -14,7 +14,7 @@ pub(crate) mod spf;
 
 use std::cell::RefCell;
 
-use crate::network::{Answer, Kind, Question, Record};
+use gatepost_dns::{Answer, Kind, Question, Record};
 
 /// A check cannot go on before a question is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,7 +64,7 @@ impl<'k, 'a> Known<'k, 'a> {
             }
             Some(Answer::Records(records)) => Ok(Looked::Records(records)),
             Some(Answer::NoSuchName) => Ok(Looked::Nothing { exists: false }),
-            Some(Answer::Failed) => Ok(Looked::Failed),
+            Some(Answer::Failed(_)) => Ok(Looked::Failed),
             None if self.is_final => Ok(Looked::Failed),
             None => {
                 self.wanted.borrow_mut().push(question);
@@ -129,6 +129,7 @@ pub(crate) mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use gatepost_dns::Failure;
 
     proptest! {
         #[test]
@@ -156,14 +157,18 @@ pub(crate) mod tests {
                     Kind::A => Record::A(value.parse().unwrap_or([0, 0, 0, 0].into())),
                     Kind::Aaaa => Record::Aaaa(value.parse().expect("an address")),
                     Kind::Txt => Record::Text(value.as_bytes().to_vec()),
-                    _ => Record::Name(value.to_owned()),
+                    Kind::Mx => Record::Exchanger {
+                        preference: 10,
+                        name: value.to_owned(),
+                    },
+                    Kind::Ns | Kind::Ptr => Record::Name(value.to_owned()),
                 };
                 names.push(name.to_owned());
                 let answer = table
                     .entry(Question::new(name, kind))
                     .or_insert_with(|| Answer::Records(Vec::new()));
                 match answer {
-                    _ if value == "SERVFAIL" => *answer = Answer::Failed,
+                    _ if value == "SERVFAIL" => *answer = Answer::Failed(Failure::Server(2)),
                     Answer::Records(records) => records.push(record),
                     _ => {}
                 }

@@ -78,13 +78,13 @@ impl Default for SenderSettings {
 }
 
 impl SenderSettings {
-    /// Takes one line of a rule file; `None` if it is about something else.
-    pub(crate) fn directive(&mut self, name: &str, value: &str) -> Option<Directive> {
+    /// Takes one line of a rule file.
+    pub(crate) fn directive(&mut self, name: &str, value: &str) -> Directive {
         let value = value.trim();
         let current = name.replace("whitelist", "welcomelist");
         match current.as_str() {
-            "welcomelist_from_dkim" => return Some(push(&mut self.signers, value)),
-            "def_welcomelist_from_dkim" => return Some(push(&mut self.default_signers, value)),
+            "welcomelist_from_dkim" => return push(&mut self.signers, value),
+            "def_welcomelist_from_dkim" => return push(&mut self.default_signers, value),
             "unwelcomelist_from_dkim" => {
                 let (address, signer) =
                     value.split_once(char::is_whitespace).unwrap_or((value, ""));
@@ -95,16 +95,16 @@ impl SenderSettings {
                     });
                 }
             }
-            "adsp_override" => return Some(self.practice(value)),
+            "adsp_override" => return self.practice(value),
             "dkim_minimum_key_bits" => match value.parse() {
                 Ok(bits) => self.key_bits_min = bits,
-                Err(_) => return Some(invalid("it is no number of bits")),
+                Err(_) => return invalid("it is no number of bits"),
             },
             "ignore_received_spf_header" => self.ignores_received_spf = is_yes(value),
             "use_newest_received_spf_header" => self.newest_received_spf = is_yes(value),
             "always_trust_envelope_sender" => self.trusts_envelope_sender = is_yes(value),
-            "asn_lookup" => return Some(push_zone(&mut self.networks_v4, value)),
-            "asn_lookup_ipv6" => return Some(push_zone(&mut self.networks_v6, value)),
+            "asn_lookup" => return push_zone(&mut self.networks_v4, value),
+            "asn_lookup_ipv6" => return push_zone(&mut self.networks_v6, value),
             "clear_asn_lookups" => {
                 self.networks_v4.clear();
                 self.networks_v6.clear();
@@ -118,17 +118,17 @@ impl SenderSettings {
             }
             "hashbl_email_regex" => match AddressPattern::new(value) {
                 Ok(pattern) => self.hashed_addresses = Some(pattern),
-                Err(reason) => return Some(Directive::Invalid(reason)),
+                Err(reason) => return Directive::Invalid(reason),
             },
             "hashbl_email_welcomelist" => match Pattern::with_flags(value, "") {
                 Ok(pattern) => self.addresses_not_hashed = Some(pattern),
-                Err(reason) => return Some(Directive::Invalid(reason)),
+                Err(reason) => return Directive::Invalid(reason),
             },
             "hashbl_email_domain_alias" => {
                 let lower = value.to_ascii_lowercase();
                 let mut words = lower.split_whitespace();
                 let (Some(domain), false) = (words.next(), value.contains('@')) else {
-                    return Some(invalid("it takes a domain and its other names"));
+                    return invalid("it takes a domain and its other names");
                 };
                 for alias in words {
                     self.mail_domains
@@ -136,7 +136,9 @@ impl SenderSettings {
                 }
             }
             other => {
-                let choice = other.strip_prefix("hashbl_acl_")?;
+                let Some(choice) = other.strip_prefix("hashbl_acl_") else {
+                    return Directive::Unknown;
+                };
                 let choice = self
                     .mail_domain_choices
                     .entry(choice.to_owned())
@@ -149,7 +151,7 @@ impl SenderSettings {
                 }
             }
         }
-        Some(Directive::Taken)
+        Directive::Taken
     }
 
     fn practice(&mut self, value: &str) -> Directive {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Ids;
-use super::tests_of_rules::Prepared;
+use super::prepare::Prepared;
 use crate::language::Definitions;
 use crate::language::expression::{Binary, Expression, Operation, Term};
 use crate::scan::{MetaRule, MetaRules, Operand};

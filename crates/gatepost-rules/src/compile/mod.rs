@@ -6,11 +6,13 @@
 
 mod metas;
 mod needed;
-mod places;
-mod tests_of_rules;
+mod prepare;
+mod rule_place;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+
+use gatepost_pattern::Groups;
 
 use crate::Problem;
 use crate::Severity;
@@ -18,14 +20,13 @@ use crate::bayes::PointsOf;
 use crate::language::Definitions;
 use crate::language::definition::{Definition, Test, View};
 use crate::mail::HeaderSelector;
-use crate::network::NetworkTest;
-use crate::pattern::Groups;
+use crate::network::{NetworkRule, NetworkTest};
 use crate::scan::{
-    EvalRule, FieldRule, FieldRules, LineRule, LineRules, MimeRule, MimeRules, Place, Program,
-    RuleId, Source, TemplateRule,
+    CaptureSource, EvalRule, FieldRule, FieldRules, LineRule, LineRules, MatchedText, MimeRule,
+    MimeRules, Program, RuleId, TemplateRule,
 };
 use crate::shortcircuit::{Shortcircuit, Turn};
-use tests_of_rules::{PlaceOfTemplate, Prepared};
+use prepare::{Prepared, TemplateTarget};
 
 /// What a report says of a rule that hit.
 #[derive(Debug, Clone)]
@@ -95,7 +96,7 @@ pub(crate) fn compile(definitions: &mut Definitions, abilities: Abilities) -> Co
     for (index, rule) in definitions.rules.iter().enumerate() {
         let outcome = match &rule.test {
             Some(test) if rule.score(set) != 0.0 || matches!(test, Test::Meta { .. }) => {
-                tests_of_rules::prepare(rule, test, definitions, abilities).map(Some)
+                prepare::prepare(rule, test, definitions, abilities).map(Some)
             }
             _ => Ok(None),
         };
@@ -183,12 +184,29 @@ fn rank(test: &Test) -> u8 {
     }
 }
 
-/// When each rule runs. A meta has its value when all that it names have theirs.
+/// When each rule runs. The rules that a meta names run no later than the meta, as in SpamAssassin's
+/// `fix_priorities`; only rules on the network wait for [`NETWORK_PRIORITY`], and a meta for them.
 fn turns(definitions: &Definitions, metas: &metas::Metas) -> Vec<Turn> {
-    let rules = definitions.rules.iter();
+    let rules = &definitions.rules;
     let mut turns: Vec<Turn> = rules
+        .iter()
         .map(|rule| (rule.priority, rule.test.as_ref().map_or(0, rank)))
         .collect();
+    // A meta follows all that it names, so one pass backwards reaches everything.
+    for meta in metas.ordered.iter().rev() {
+        let priority = turns.get(meta.definition).map_or(0, |turn| turn.0);
+        for named in meta.expression.names().copied().flatten() {
+            let is_network = rules.get(named).is_some_and(|rule| rule.flags.net);
+            let latest = if is_network {
+                priority.max(NETWORK_PRIORITY)
+            } else {
+                priority
+            };
+            if let Some(turn) = turns.get_mut(named) {
+                turn.0 = turn.0.min(latest);
+            }
+        }
+    }
     for meta in &metas.ordered {
         let named = meta.expression.names().copied().flatten();
         let latest = named.filter_map(|index| turns.get(index)).max().copied();
@@ -198,6 +216,9 @@ fn turns(definitions: &Definitions, metas: &metas::Metas) -> Vec<Turn> {
     }
     turns
 }
+
+/// The priority at which SpamAssassin asks the network.
+const NETWORK_PRIORITY: i32 = -100;
 
 fn facts(definitions: &Definitions, ids: &Ids, turns: &[Turn], set: usize) -> Vec<RuleFacts> {
     let mut facts: Vec<(RuleId, RuleFacts)> = definitions
@@ -212,7 +233,7 @@ fn facts(definitions: &Definitions, ids: &Ids, turns: &[Turn], set: usize) -> Ve
                 _ => "",
             };
             let points = PointsOf {
-                place: places::place(rule, definitions),
+                place: rule_place::place(rule, definitions),
                 flags: rule.flags.autolearn,
                 score: rule.score(set),
                 score_without_bayes: rule.score(set & !Abilities::BAYES_BIT),
@@ -270,7 +291,7 @@ fn sort_into(
             (Some(prepared), &Some(rule)) => (prepared, rule),
             // Others may look at its answers.
             (Some(Prepared::Network(test)), None) => {
-                program.network.push((None, test));
+                program.network.push(NetworkRule { rule: None, test });
                 continue;
             }
             _ => continue,
@@ -301,17 +322,20 @@ fn sort_into(
                     program.special_mime.push(mime_rule);
                 }
             }
-            Prepared::Network(test) => program.network.push((Some(rule), test)),
-            Prepared::Template(place, template) => {
-                let (place, negated) = match place {
-                    PlaceOfTemplate::Field { selector, negated } => {
-                        (Place::Field(selector), negated)
+            Prepared::Network(test) => program.network.push(NetworkRule {
+                rule: Some(rule),
+                test,
+            }),
+            Prepared::Template(target, template) => {
+                let (text, negated) = match target {
+                    TemplateTarget::Field { selector, negated } => {
+                        (MatchedText::Field(selector), negated)
                     }
-                    PlaceOfTemplate::Lines(view) => (place_of(view, definition), false),
+                    TemplateTarget::Lines(view) => (lines_of(view, definition), false),
                 };
                 program.captures.templates.push(TemplateRule {
                     rule,
-                    place,
+                    text,
                     template,
                     negated,
                     hits_max: hits_max(definition),
@@ -332,9 +356,12 @@ fn sort_into(
             }
         }
     }
-    let senders = &definitions.configuration.senders;
+    let senders = &definitions.configuration.network.senders;
     if !senders.networks_v4.is_empty() || !senders.networks_v6.is_empty() {
-        program.network.push((None, NetworkTest::OriginOfTemplates));
+        program.network.push(NetworkRule {
+            rule: None,
+            test: NetworkTest::OriginOfTemplates,
+        });
     }
     crate::network::drop_unused(&mut program.network);
     program.fields = fields
@@ -352,15 +379,15 @@ fn sort_into(
     program.uris = take(View::Uri);
 }
 
-fn place_of(view: View, definition: &Definition) -> Place {
-    Place::Lines {
+fn lines_of(view: View, definition: &Definition) -> MatchedText {
+    MatchedText::Lines {
         view,
         skips_first: view == View::Body && definition.flags.no_subject,
     }
 }
 
 /// The patterns with groups that templates ask for.
-fn sources(definitions: &Definitions, prepared: &[Option<Prepared>]) -> Vec<Source> {
+fn sources(definitions: &Definitions, prepared: &[Option<Prepared>]) -> Vec<CaptureSource> {
     let mut wanted: Vec<&str> = Vec::new();
     for prepared in prepared.iter().flatten() {
         if let Prepared::Template(_, template) = prepared {
@@ -369,17 +396,17 @@ fn sources(definitions: &Definitions, prepared: &[Option<Prepared>]) -> Vec<Sour
     }
     let mut sources = Vec::new();
     for (definition, prepared) in definitions.rules.iter().zip(prepared) {
-        let (place, pattern) = match prepared {
+        let (text, pattern) = match prepared {
             _ if wanted.is_empty() => break,
             Some(Prepared::Field(selector, field)) => {
-                (Place::Field(selector.clone()), field.pattern())
+                (MatchedText::Field(selector.clone()), field.pattern())
             }
-            Some(Prepared::Lines(view, pattern)) => (place_of(*view, definition), pattern),
+            Some(Prepared::Lines(view, pattern)) => (lines_of(*view, definition), pattern),
             _ => continue,
         };
         if let Some(groups) = Groups::of(pattern, |name| wanted.contains(&name)) {
-            sources.push(Source {
-                place,
+            sources.push(CaptureSource {
+                text,
                 groups,
                 hits_max: hits_max(definition),
             });

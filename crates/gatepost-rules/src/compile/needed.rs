@@ -1,7 +1,7 @@
 //! Which rules can be seen: those that reports list, and those that such rules name.
 
 use super::metas::Metas;
-use super::tests_of_rules::Prepared;
+use super::prepare::Prepared;
 use crate::language::Definitions;
 
 /// By definition: whether the rule must run.

@@ -1,5 +1,6 @@
 //! AccessDB: a mail server's access map, which says who is welcome.
 
+use super::ScannedMail;
 use std::collections::HashMap;
 use std::fs;
 use std::path::PathBuf;
@@ -9,7 +10,6 @@ use std::time::SystemTime;
 use parking_lot::Mutex;
 
 use super::{Entry, berkeley_hash, bound};
-use crate::mail::Mail;
 
 pub(super) const FUNCTIONS: &[Entry] = &[("check_access_database", |arguments| {
     let map = AccessMap::new(arguments.text(0)?.into());
@@ -65,7 +65,7 @@ impl AccessMap {
         read.1.clone()
     }
 
-    fn refuses(&self, mail: &Mail<'_>) -> bool {
+    fn refuses(&self, mail: &ScannedMail<'_>) -> bool {
         let table = self.table();
         if table.is_empty() {
             return false;
@@ -111,7 +111,7 @@ impl Action {
 
 /// The keys under which a message's origin may stand, most exact first: addresses, users, domains
 /// with their parents, and the relay's name and address.
-fn keys(mail: &Mail<'_>) -> Vec<Vec<u8>> {
+fn keys(mail: &ScannedMail<'_>) -> Vec<Vec<u8>> {
     let mut keys = Vec::new();
     for address in mail.sender_addresses() {
         let (user, domain) = match memchr::memchr(b'@', address) {

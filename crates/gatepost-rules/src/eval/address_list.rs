@@ -1,4 +1,4 @@
-//! Lists of addresses with `*` and `?`.
+//! EvalSettings of addresses with `*` and `?`.
 
 use crate::mail::Pattern;
 use std::collections::HashSet;

@@ -1,7 +1,8 @@
 //! AntiVirus: attachments that run on Windows, or whose name and type contradict each other.
 
+use super::ScannedMail;
 use super::{Entry, pattern, plain};
-use crate::mail::{ContentType, Mail, Part, lines};
+use crate::mail::{ContentType, Part, lines};
 
 pub(super) const FUNCTIONS: &[Entry] = &[
     ("check_microsoft_executable", |_| {
@@ -19,7 +20,7 @@ struct Attachment<'m> {
     name: Vec<u8>,
 }
 
-fn attachments<'m>(mail: &'m Mail<'_>) -> impl Iterator<Item = Attachment<'m>> {
+fn attachments<'m>(mail: &'m ScannedMail<'_>) -> impl Iterator<Item = Attachment<'m>> {
     mail.parts().leaves().map(|part| {
         let content_type = ContentType::parse(part.field(b"content-type"));
         Attachment {

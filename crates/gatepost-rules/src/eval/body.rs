@@ -1,7 +1,8 @@
 //! BodyEval: shape of the text.
 
+use super::ScannedMail;
 use super::{Entry, bound, pattern};
-use crate::mail::{Mail, Part};
+use crate::mail::Part;
 use std::collections::{HashMap, HashSet};
 
 pub(super) const FUNCTIONS: &[Entry] = &[
@@ -90,14 +91,14 @@ pub(super) struct AlternativeDifference {
     text_words: usize,
 }
 
-fn alternative_difference(mail: &Mail<'_>) -> AlternativeDifference {
+fn alternative_difference(mail: &ScannedMail<'_>) -> AlternativeDifference {
     *mail
         .findings()
         .alternative
         .get_or_init(|| find_alternative_difference(mail))
 }
 
-fn find_alternative_difference(mail: &Mail<'_>) -> AlternativeDifference {
+fn find_alternative_difference(mail: &ScannedMail<'_>) -> AlternativeDifference {
     let mut found = AlternativeDifference::default();
     if is_calendar_of_exchange(mail) {
         return found;
@@ -148,7 +149,7 @@ fn find_alternative_difference(mail: &Mail<'_>) -> AlternativeDifference {
 }
 
 /// Exchange sends meetings as HTML and calendar alone.
-fn is_calendar_of_exchange(mail: &Mail<'_>) -> bool {
+fn is_calendar_of_exchange(mail: &ScannedMail<'_>) -> bool {
     let parts = mail.parts();
     let Some(root) = parts.root() else {
         return false;
@@ -159,7 +160,7 @@ fn is_calendar_of_exchange(mail: &Mail<'_>) -> bool {
             && html.media_type == "text/html" && calendar.media_type == "text/calendar")
 }
 
-fn blank_line_percent(mail: &Mail<'_>, lines_min: f64) -> f64 {
+fn blank_line_percent(mail: &ScannedMail<'_>, lines_min: f64) -> f64 {
     let (mut blank, mut all) = (0_usize, 0_usize);
     for chunk in mail.rawbody().iter() {
         // A text that ends its last line has one more, empty.
@@ -199,7 +200,7 @@ pattern!(
 );
 
 /// How many different words of stock reports the text has.
-fn stock_words(mail: &Mail<'_>) -> usize {
+fn stock_words(mail: &ScannedMail<'_>) -> usize {
     let Some(part) = mail
         .parts()
         .all()
@@ -232,7 +233,7 @@ fn stock_words(mail: &Mail<'_>) -> usize {
 pattern!(SIGNATURE, r"^-- ?\r?$", "m");
 
 /// Lengths of the text before and after its last signature mark.
-fn signature_split(mail: &Mail<'_>) -> Option<(usize, usize)> {
+fn signature_split(mail: &ScannedMail<'_>) -> Option<(usize, usize)> {
     let part = mail
         .parts()
         .all()

@@ -1,7 +1,8 @@
 //! HeaderEval: what the dates in the head say.
 
+use super::ScannedMail;
 use super::{Entry, bound, pattern, plain};
-use crate::mail::{Mail, parse_date};
+use crate::mail::parse_date;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 pub(super) const FUNCTIONS: &[Entry] = &[
@@ -40,11 +41,11 @@ fn now() -> i64 {
         .map_or(0, |time| time.as_secs() as i64)
 }
 
-fn dates<'a>(mail: &'a Mail<'_>) -> &'a DateFindings {
+fn dates<'a>(mail: &'a ScannedMail<'_>) -> &'a DateFindings {
     mail.findings().dates.get_or_init(|| find_dates(mail))
 }
 
-fn find_dates(mail: &Mail<'_>) -> DateFindings {
+fn find_dates(mail: &ScannedMail<'_>) -> DateFindings {
     let sent = ["Resent-Date", "Date"].iter().find_map(|name| {
         mail.head()
             .all(name.as_bytes())
@@ -94,7 +95,7 @@ pattern!(FETCHMAIL, r"\bby localhost with \w+ \(fetchmail-[\d.]+");
 pattern!(HOP_DATE, r"\s.?\d+ \S\S\S \d+ \d+:\d+:\d+ \S+");
 
 /// The times of the handovers, and the latest of those on the machine that fetched the mail.
-fn received_times(mail: &Mail<'_>) -> (Vec<i64>, Option<i64>) {
+fn received_times(mail: &ScannedMail<'_>) -> (Vec<i64>, Option<i64>) {
     let fields: Vec<&[u8]> = mail
         .head()
         .all(b"received")
@@ -131,7 +132,7 @@ pattern!(
 );
 
 /// Outlook writes the time into the message id, in units of 2^32/10^7 seconds since 1601.
-fn forged_outlook_id(mail: &Mail<'_>) -> bool {
+fn forged_outlook_id(mail: &ScannedMail<'_>) -> bool {
     const UNITS_PER_SECOND: f64 = 0.002_328_306_436_538_7;
     const UNITS_BEFORE_1970: f64 = 27_111_902.832_984_9;
     const TOLERANCE: i64 = 250;

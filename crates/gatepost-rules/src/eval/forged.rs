@@ -1,8 +1,9 @@
 //! HeaderEval: mail that claims to come from a big provider but does not.
 
+use super::ScannedMail;
 use super::header::{gated_through_received_remover, one_line, received_on_one_line};
 use super::{Entry, pattern, plain};
-use crate::mail::{Mail, has_ip, relay_text};
+use crate::mail::{has_ip, relay_text};
 
 pub(super) const FUNCTIONS: &[Entry] = &[
     ("check_for_forged_hotmail_received_headers", |_| {
@@ -35,12 +36,12 @@ enum Hotmail {
 
 const ADDRESS: &str = r"\d{1,3}(?:\.\d{1,3}){3}";
 
-fn text(mail: &Mail<'_>, name: &str) -> Vec<u8> {
+fn text(mail: &ScannedMail<'_>, name: &str) -> Vec<u8> {
     mail.header_text(name).unwrap_or_default().into_owned()
 }
 
 /// Whether the sender's address is at this domain.
-fn is_from(mail: &Mail<'_>, domain: &[u8]) -> bool {
+fn is_from(mail: &ScannedMail<'_>, domain: &[u8]) -> bool {
     let from = text(mail, "From:addr").to_ascii_lowercase();
     from.strip_suffix(domain).is_some_and(|before| {
         !before
@@ -68,7 +69,7 @@ pattern!(
 pattern!(HOTMAIL_CLAIM, r"(?:from |HELO |helo=)\S*hotmail\.com\b");
 pattern!(MICROSOFT_ORGANISATION, r"hotmail\.com|msonline-outlook");
 
-fn hotmail(mail: &Mail<'_>) -> Hotmail {
+fn hotmail(mail: &ScannedMail<'_>) -> Hotmail {
     let received = received_on_one_line(mail);
     if HOTMAIL_PICKUP.is_match(&received)
         || is_msn_group(mail)
@@ -99,7 +100,7 @@ pattern!(
 );
 
 /// Whether an MSN group sent it.
-pub(super) fn is_msn_group(mail: &Mail<'_>) -> bool {
+pub(super) fn is_msn_group(mail: &ScannedMail<'_>) -> bool {
     let (to, received, id) = (
         text(mail, "To"),
         text(mail, "Received"),
@@ -127,7 +128,7 @@ pub(super) fn is_msn_group(mail: &Mail<'_>) -> bool {
 
 pattern!(WHOWHERE, r"by \S*whowhere.com;");
 
-fn forged_eudoramail(mail: &Mail<'_>) -> bool {
+fn forged_eudoramail(mail: &ScannedMail<'_>) -> bool {
     is_from(mail, b"eudoramail.com")
         && !gated_through_received_remover(mail)
         && !(WHOWHERE.is_match(&received_on_one_line(mail)) && has_ip(&text(mail, "X-Sender-Ip")))
@@ -143,7 +144,7 @@ pattern!(
 );
 pattern!(YAHOO_BULK, r"\bmailer\d+\.bulk\.scd\.yahoo\.com\b");
 
-fn forged_yahoo(mail: &Mail<'_>) -> bool {
+fn forged_yahoo(mail: &ScannedMail<'_>) -> bool {
     if !is_from(mail, b"yahoo.com") || gated_through_received_remover(mail) {
         return false;
     }
@@ -169,7 +170,7 @@ pattern!(
     JUNO_HOP,
     format!(r"from.*\b(?:juno|untd)\.com.*[\[(]{ADDRESS}[\])].*by| cookie\.(?:juno|untd)\.com ")
 );
-fn forged_juno(mail: &Mail<'_>) -> bool {
+fn forged_juno(mail: &ScannedMail<'_>) -> bool {
     if !is_from(mail, b"juno.com") || gated_through_received_remover(mail) {
         return false;
     }
@@ -196,7 +197,7 @@ pattern!(
 /// Shortest values Google writes into its two fields, bytes.
 const GOOGLE_VALUE_LENGTH_MIN: usize = 60;
 
-fn forged_gmail(mail: &Mail<'_>) -> bool {
+fn forged_gmail(mail: &ScannedMail<'_>) -> bool {
     is_from(mail, b"gmail.com")
         && !GMAIL_HOP.is_match(&text(mail, "X-Received"))
         && !GMAIL_SUBMISSION.is_match(&text(mail, "Received"))

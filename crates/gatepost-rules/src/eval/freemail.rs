@@ -1,7 +1,7 @@
 //! FreeMail: senders at domains where anybody can have an address.
 
+use super::ScannedMail;
 use super::{Entry, bound, pattern, plain};
-use crate::mail::Mail;
 
 pub(super) const FUNCTIONS: &[Entry] = &[
     ("check_freemail_from", |arguments| {
@@ -63,13 +63,17 @@ pattern!(
 );
 
 /// Whether an address (lower case) is at a freemail domain and may be a person's.
-fn is_freemail(mail: &Mail<'_>, address: &[u8]) -> bool {
-    let lists = &mail.configuration().lists;
+fn is_freemail(mail: &ScannedMail<'_>, address: &[u8]) -> bool {
+    let lists = &mail.settings();
     let text = String::from_utf8_lossy(address);
     let domain = text.rsplit('@').next().unwrap_or_default();
     if address.is_empty()
         || lists.freemail_welcomelist.contains(text.as_ref())
         || lists.freemail_welcomelist.contains(domain)
+        || lists.freemail_imports.iter().any(|list| {
+            let list = lists.address_list(list);
+            list.is_some_and(|list| list.contains(address))
+        })
         || NO_PERSON.is_match(address)
     {
         return false;
@@ -100,15 +104,15 @@ pattern!(
 );
 
 /// The freemail addresses in the text; `None` if there are too many addresses to mean anything.
-fn body_freemails<'a>(mail: &'a Mail<'_>) -> Option<&'a [Vec<u8>]> {
+fn body_freemails<'a>(mail: &'a ScannedMail<'_>) -> Option<&'a [Vec<u8>]> {
     mail.findings()
         .freemail
         .get_or_init(|| find_body_freemails(mail))
         .as_deref()
 }
 
-fn find_body_freemails(mail: &Mail<'_>) -> Option<Vec<Vec<u8>>> {
-    let lists = &mail.configuration().lists;
+fn find_body_freemails(mail: &ScannedMail<'_>) -> Option<Vec<Vec<u8>>> {
+    let lists = &mail.settings();
     let mut addresses: Vec<Vec<u8>> = Vec::new();
     let note = |address: Vec<u8>, all: &mut Vec<Vec<u8>>| {
         if !all.contains(&address) {
@@ -165,7 +169,7 @@ fn find_body_freemails(mail: &Mail<'_>) -> Option<Vec<Vec<u8>>> {
 
 /// The addresses at valid domains in a text: start, end, and text in lower case.
 pub(crate) fn addresses_in<'t>(
-    mail: &'t Mail<'_>,
+    mail: &'t ScannedMail<'_>,
     text: &'t [u8],
 ) -> impl Iterator<Item = (usize, usize, Vec<u8>)> + 't {
     let has_sign = memchr::memchr(b'@', text).is_some();
@@ -174,7 +178,7 @@ pub(crate) fn addresses_in<'t>(
         let address = text.get(start..end)?.to_ascii_lowercase();
         let domain =
             String::from_utf8_lossy(address.rsplit(|&byte| byte == b'@').next()?).into_owned();
-        mail.configuration()
+        mail.view_settings()
             .boundaries
             .is_valid(&domain)
             .then_some((start, end, address))
@@ -222,8 +226,8 @@ pub(crate) fn without_quoted(
 
 /// Whether answers would go to another freemail address than the sender's, or than one in the text.
 /// With `any_reply`, the sender's address is where answers go if none is named.
-fn reply_differs(mail: &Mail<'_>, any_reply: bool) -> bool {
-    if mail.configuration().lists.freemail_skip_bulk
+fn reply_differs(mail: &ScannedMail<'_>, any_reply: bool) -> bool {
+    if mail.settings().freemail_skip_bulk
         && mail
             .envelope_from()
             .is_some_and(|sender| BULK_SENDER.is_match(sender))

@@ -1,7 +1,7 @@
 //! FromNameSpoof: a display name that is another address.
 
+use super::ScannedMail;
 use super::{Entry, bound, pattern, plain};
-use crate::mail::Mail;
 
 pub(super) const FUNCTIONS: &[Entry] = &[
     ("check_fromname_spoof", |arguments| {
@@ -12,7 +12,7 @@ pub(super) const FUNCTIONS: &[Entry] = &[
         bound(move |mail| {
             let found = find(mail);
             found.address_differs
-                && match level.unwrap_or(mail.configuration().lists.from_name_check) {
+                && match level.unwrap_or(mail.settings().from_name_check) {
                     0 => true,
                     1 => found.owner_differs,
                     _ => found.domain_differs,
@@ -56,16 +56,16 @@ pattern!(
     "i"
 );
 
-fn find(mail: &Mail<'_>) -> FromNameFindings {
+fn find(mail: &ScannedMail<'_>) -> FromNameFindings {
     *mail
         .findings()
         .from_name
         .get_or_init(|| compare(mail).unwrap_or_default())
 }
 
-fn compare(mail: &Mail<'_>) -> Option<FromNameFindings> {
-    let lists = &mail.configuration().lists;
-    let boundaries = &mail.configuration().boundaries;
+fn compare(mail: &ScannedMail<'_>) -> Option<FromNameFindings> {
+    let lists = &mail.settings();
+    let boundaries = &mail.view_settings().boundaries;
     let lower = |name: &str| {
         mail.header_text(name)
             .unwrap_or_default()

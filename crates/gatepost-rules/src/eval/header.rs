@@ -1,7 +1,8 @@
 //! HeaderEval: fields that no mail program writes.
 
+use super::ScannedMail;
 use super::{Entry, bound, locale, pattern, plain};
-use crate::mail::{HeaderSelector, Mail};
+use crate::mail::HeaderSelector;
 use std::collections::HashSet;
 
 pub(super) const FUNCTIONS: &[Entry] = &[
@@ -95,13 +96,13 @@ pattern!(
     r"/AOL-\d+\.\d+\.\d+\)|ESMTP id (?:RELAY|MAILRELAY|MAILIN)"
 );
 
-fn fake_aol_relay(mail: &Mail<'_>) -> bool {
+fn fake_aol_relay(mail: &ScannedMail<'_>) -> bool {
     let received = received_on_one_line(mail);
     AOL_RELAY.is_match(&received) && !AOL_SERVER.is_match(&received)
 }
 
 /// All `Received:` fields with white space collapsed.
-pub(super) fn received_on_one_line(mail: &Mail<'_>) -> Vec<u8> {
+pub(super) fn received_on_one_line(mail: &ScannedMail<'_>) -> Vec<u8> {
     one_line(&mail.header_text("Received").unwrap_or_default())
 }
 
@@ -121,8 +122,8 @@ pub(super) fn one_line(text: &[u8]) -> Vec<u8> {
 
 pattern!(ENCODED_WORD, r"=\?(.+?)\?.\?.*?\?=");
 
-fn faraway_charset(mail: &Mail<'_>) -> bool {
-    let locales = &mail.configuration().lists.locales;
+fn faraway_charset(mail: &ScannedMail<'_>) -> bool {
+    let locales = &mail.settings().locales;
     !locale::is_any(locales)
         && ["From:raw", "Subject:raw"]
             .iter()
@@ -171,7 +172,7 @@ pattern!(
 pattern!(MSN_GROUPS, r"from groups\.msn\.com \(\S+\.msn\.com ");
 
 /// Whether mailing list software took the older `Received:` fields away.
-pub(super) fn gated_through_received_remover(mail: &Mail<'_>) -> bool {
+pub(super) fn gated_through_received_remover(mail: &ScannedMail<'_>) -> bool {
     let text = |name: &str| mail.header_text(name);
     if text("Mailing-List").is_some_and(|list| EZMLM.is_match(&list))
         && MAILING_LIST.is_match(&text("Delivered-To").unwrap_or_default())
@@ -193,7 +194,7 @@ pattern!(
     "i"
 );
 
-fn subject_is_all_caps(mail: &Mail<'_>) -> bool {
+fn subject_is_all_caps(mail: &ScannedMail<'_>) -> bool {
     let Some(subject) = mail.header_text("Subject") else {
         return false;
     };
@@ -222,7 +223,7 @@ fn word_positions(text: &[u8], needle: &[u8]) -> Vec<usize> {
     memchr::memmem::find_iter(&text, &needle).collect()
 }
 
-fn address_in_subject(mail: &Mail<'_>) -> bool {
+fn address_in_subject(mail: &ScannedMail<'_>) -> bool {
     let (Some(to), Some(subject)) = (mail.header_text("To:addr"), mail.header_text("Subject"))
     else {
         return false;
@@ -239,7 +240,7 @@ fn address_in_subject(mail: &Mail<'_>) -> bool {
     })
 }
 
-fn user_in_subject(mail: &Mail<'_>) -> bool {
+fn user_in_subject(mail: &ScannedMail<'_>) -> bool {
     let (Some(to), Some(subject)) = (mail.header_text("To:addr"), mail.header_text("Subject"))
     else {
         return false;
@@ -292,7 +293,7 @@ pattern!(
     "i"
 );
 
-fn message_id_not_usable(mail: &Mail<'_>) -> bool {
+fn message_id_not_usable(mail: &ScannedMail<'_>) -> bool {
     let received = mail.header_text("Received").unwrap_or_default();
     UNSUBSCRIBE.is_match(&mail.header_text("List-Unsubscribe").unwrap_or_default())
         || gated_through_received_remover(mail)
@@ -307,7 +308,7 @@ pattern!(
     "i"
 );
 
-fn unresolved_template(mail: &Mail<'_>) -> bool {
+fn unresolved_template(mail: &ScannedMail<'_>) -> bool {
     let lines = mail.head().decoded_lines();
     lines
         .iter()
@@ -316,7 +317,7 @@ fn unresolved_template(mail: &Mail<'_>) -> bool {
 
 pattern!(RATWARE_ID, r"<[A-Z]{28}\.([^>]+?)>");
 
-fn ratware_name_id(mail: &Mail<'_>) -> bool {
+fn ratware_name_id(mail: &ScannedMail<'_>) -> bool {
     let id = mail.header_text("MESSAGEID").unwrap_or_default();
     let Some(name) = RATWARE_ID.group(&id, 1) else {
         return false;
@@ -332,7 +333,7 @@ fn ratware_name_id(mail: &Mail<'_>) -> bool {
 }
 
 /// Whether the sender is written as the recipient's domain and user.
-fn ratware_envelope_from(mail: &Mail<'_>) -> bool {
+fn ratware_envelope_from(mail: &ScannedMail<'_>) -> bool {
     let to = mail.header_text("To:addr").unwrap_or_default();
     let from = mail.header_text("EnvelopeFrom:addr").unwrap_or_default();
     let is_rewritten = matches!(from.get(..5), Some([b's' | b'S', b'r' | b'R', b's' | b'S', digit, b'=' | b'+' | b'-']) if digit.is_ascii_digit());
@@ -346,7 +347,7 @@ fn ratware_envelope_from(mail: &Mail<'_>) -> bool {
         to.get(..sign).unwrap_or_default(),
         to.get(sign + 1..).unwrap_or_default(),
     );
-    let boundaries = &mail.configuration().boundaries;
+    let boundaries = &mail.view_settings().boundaries;
     let domain = boundaries.registered(&String::from_utf8_lossy(domain).to_ascii_lowercase());
     if !boundaries.is_valid(&domain) {
         return false;
@@ -365,7 +366,7 @@ fn ratware_envelope_from(mail: &Mail<'_>) -> bool {
 }
 
 /// Whether the second-level domains of `From:` and of the envelope differ.
-fn from_domains_differ(mail: &Mail<'_>) -> bool {
+fn from_domains_differ(mail: &ScannedMail<'_>) -> bool {
     let domain = |name: &str| {
         let address = mail.header_text(name)?;
         let host = address
@@ -391,7 +392,7 @@ pattern!(
     "s"
 );
 
-fn forged_gw05(mail: &Mail<'_>) -> bool {
+fn forged_gw05(mail: &ScannedMail<'_>) -> bool {
     let received = mail.header_text("Received").unwrap_or_default();
     GW05.group(&received, 2)
         .is_some_and(|by| !by.contains(&b'.'))

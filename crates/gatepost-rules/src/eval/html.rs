@@ -1,7 +1,8 @@
 //! HTMLEval and HTTPSMismatch: what the HTML parts are like.
 
+use super::ScannedMail;
 use super::{Entry, bound, locale, pattern, plain};
-use crate::mail::{HtmlFacts, Mail, ip_is};
+use crate::mail::{HtmlFacts, ip_is};
 
 pub(super) const FUNCTIONS: &[Entry] = &[
     ("html_tag_balance", |arguments| {
@@ -179,8 +180,8 @@ impl Comparison {
     }
 }
 
-fn charset_faraway(mail: &Mail<'_>) -> bool {
-    let locales = &mail.configuration().lists.locales;
+fn charset_faraway(mail: &ScannedMail<'_>) -> bool {
+    let locales = &mail.settings().locales;
     !locale::is_any(locales)
         && mail.html_all().any(|html| {
             let charsets = || html.charsets.split_ascii_whitespace();
@@ -195,8 +196,8 @@ pattern!(WEB_HOST, r"^https?://([^/:?#]+)", "i");
 pattern!(SECURE_HOST, r"https://([^\s/:?#]+)", "i");
 
 /// Whether a link's text shows another domain than the link leads to, and how many anchors there are.
-fn https_mismatch(mail: &Mail<'_>, html: &HtmlFacts) -> (bool, usize) {
-    let boundaries = &mail.configuration().boundaries;
+fn https_mismatch(mail: &ScannedMail<'_>, html: &HtmlFacts) -> (bool, usize) {
+    let boundaries = &mail.view_settings().boundaries;
     let domain_of = |host: &[u8]| {
         let host = String::from_utf8_lossy(host).to_ascii_lowercase();
         boundaries.registered(&host)
@@ -242,7 +243,7 @@ pattern!(
     "i"
 );
 
-fn https_ip_mismatch(mail: &Mail<'_>) -> bool {
+fn https_ip_mismatch(mail: &ScannedMail<'_>) -> bool {
     mail.html_all().any(|html| {
         html.links
             .iter()

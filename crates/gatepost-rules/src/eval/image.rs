@@ -1,7 +1,7 @@
 //! ImageInfo: how large the attached images are.
 
+use super::ScannedMail;
 use super::{Entry, bound};
-use crate::mail::Mail;
 
 pub(super) const FUNCTIONS: &[Entry] = &[
     ("image_count", |arguments| {
@@ -118,11 +118,11 @@ impl Images {
     }
 }
 
-fn images<'a>(mail: &'a Mail<'_>) -> &'a Images {
+fn images<'a>(mail: &'a ScannedMail<'_>) -> &'a Images {
     mail.findings().images.get_or_init(|| Images(find(mail)))
 }
 
-fn find(mail: &Mail<'_>) -> Vec<Image> {
+fn find(mail: &ScannedMail<'_>) -> Vec<Image> {
     let leaves = mail.parts().leaves();
     let attached = leaves.filter_map(|part| {
         let kind = match part.media_type.as_str() {

@@ -3,7 +3,7 @@
 //! [`prepare`] turns a name and its arguments into an [`Evaluation`] once, when rules are loaded:
 //! numbers are read, patterns compiled, mistakes reported. Running it on a message then only
 //! computes. Functions are grouped as SpamAssassin groups them, one plugin a module; what several
-//! functions of a plugin need is found once a message and kept in [`Findings`].
+//! functions of a plugin need is found once a message and kept in its [`ScannedMail`].
 
 mod access;
 mod address_list;
@@ -18,7 +18,6 @@ mod from_name;
 mod header;
 mod html;
 mod image;
-mod lists;
 mod locale;
 mod mime;
 mod office;
@@ -26,6 +25,8 @@ mod pdf;
 mod phishing;
 mod recipients;
 mod relay;
+mod scanned_mail;
+mod settings;
 mod text_cat;
 mod uri;
 mod uri_detail;
@@ -34,16 +35,14 @@ mod welcomelist;
 
 pub(crate) use address_list::glob;
 pub(crate) use freemail::{addresses_in, without_links, without_quoted};
-pub(crate) use lists::Lists;
-pub(crate) use office::document_links;
+pub use scanned_mail::ScannedMail;
+pub(crate) use settings::EvalSettings;
 pub use uri_detail::prepare_uri_detail;
 
-use crate::mail::Mail;
 use arguments::Arguments;
-use std::cell::OnceCell;
 
 /// A function with its arguments bound.
-type Test = Box<dyn Fn(&Mail<'_>) -> u32 + Send + Sync>;
+type Test = Box<dyn Fn(&ScannedMail<'_>) -> u32 + Send + Sync>;
 /// What binding arguments gives: a test, or what is wrong with them.
 type Built = Result<Test, String>;
 /// A function by its name, and how its arguments are bound.
@@ -56,29 +55,9 @@ pub struct Evaluation {
 
 impl Evaluation {
     /// Runs it: 0 if it does not hit, otherwise the value that meta rules see, usually 1.
-    pub fn run(&self, mail: &Mail<'_>) -> u32 {
+    pub fn run(&self, mail: &ScannedMail<'_>) -> u32 {
         (self.function)(mail)
     }
-}
-
-/// What functions found in a message and others of their plugin need too.
-#[derive(Default)]
-pub(crate) struct Findings {
-    mime: OnceCell<mime::MimeFindings>,
-    alternative: OnceCell<body::AlternativeDifference>,
-    dates: OnceCell<dates::DateFindings>,
-    recipients: OnceCell<recipients::RecipientFindings>,
-    images: OnceCell<image::Images>,
-    office: OnceCell<office::Office>,
-    pdf: OnceCell<pdf::Files>,
-    freemail: OnceCell<Option<Vec<Vec<u8>>>>,
-    from_name: OnceCell<from_name::FromNameFindings>,
-    listed_hosts: OnceCell<Vec<String>>,
-    /// Texts of templates' tags that the network knew.
-    pub(crate) tags: OnceCell<Vec<(String, String)>>,
-    /// What the network knew of who sent the message.
-    pub(crate) authentication: OnceCell<Vec<gatepost_message::Authentication>>,
-    uppercase_percent: OnceCell<f64>,
 }
 
 /// Why a call cannot run.
@@ -146,11 +125,6 @@ const OFF: [(&str, &str); 8] = [
     ("check_txrep*", "the address list"),
 ];
 
-/// Whether a function of this name exists and can run here.
-pub fn is_available(name: &str) -> bool {
-    entry(name).is_some()
-}
-
 fn entry(name: &str) -> Option<&'static Entry> {
     TABLES
         .iter()
@@ -184,13 +158,13 @@ pub fn prepare(name: &str, arguments: &[String]) -> Result<Evaluation, EvalProbl
 
 /// A function without arguments.
 #[allow(clippy::unnecessary_wraps)] // It ends a builder, and builders may fail.
-fn plain(test: fn(&Mail<'_>) -> bool) -> Built {
+fn plain(test: fn(&ScannedMail<'_>) -> bool) -> Built {
     Ok(Box::new(move |mail| u32::from(test(mail))))
 }
 
 /// A function with bound arguments.
 #[allow(clippy::unnecessary_wraps)] // The same.
-fn bound(test: impl Fn(&Mail<'_>) -> bool + Send + Sync + 'static) -> Built {
+fn bound(test: impl Fn(&ScannedMail<'_>) -> bool + Send + Sync + 'static) -> Built {
     Ok(Box::new(move |mail| u32::from(test(mail))))
 }
 

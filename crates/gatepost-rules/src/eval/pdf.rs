@@ -2,12 +2,13 @@
 //!
 //! A file is read line by line, as text: compressed parts stay closed.
 
+use super::ScannedMail;
 use std::collections::BTreeSet;
 
 use md5::{Digest, Md5};
 
 use super::{Entry, bound, pattern, plain};
-use crate::mail::{Mail, Part};
+use crate::mail::Part;
 
 pub(super) const FUNCTIONS: &[Entry] = &[
     ("pdf_count", |arguments| {
@@ -112,11 +113,11 @@ pub(super) struct Files {
     is_encrypted: bool,
 }
 
-fn files<'m>(mail: &'m Mail<'_>) -> &'m Files {
+fn files<'m>(mail: &'m ScannedMail<'_>) -> &'m Files {
     mail.findings().pdf.get_or_init(|| find(mail))
 }
 
-fn find(mail: &Mail<'_>) -> Files {
+fn find(mail: &ScannedMail<'_>) -> Files {
     let mut files = Files::default();
     for part in mail.parts().leaves() {
         let is_pdf = matches!(part.media_type.as_str(), "image/pdf" | "application/pdf");

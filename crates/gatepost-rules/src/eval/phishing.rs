@@ -1,9 +1,10 @@
 //! Phishing: links that feeds name; the feeds are files that somebody else keeps fresh.
 
+use super::ScannedMail;
 use std::collections::HashMap;
 
 use super::{Entry, plain};
-use crate::mail::{Directive, Mail};
+use crate::mail::Directive;
 
 pub(super) const FUNCTIONS: &[Entry] = &[("check_phishing", |_| plain(is_named))];
 
@@ -97,8 +98,8 @@ impl Feeds {
     }
 }
 
-fn is_named(mail: &Mail<'_>) -> bool {
-    let feeds = &mail.configuration().lists.phishing;
+fn is_named(mail: &ScannedMail<'_>) -> bool {
+    let feeds = &mail.settings().phishing;
     let links = mail.uri_list().details.iter().filter(|link| {
         let is_mail = link
             .raw

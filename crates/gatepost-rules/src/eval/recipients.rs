@@ -1,7 +1,7 @@
 //! HeaderEval: recipients that come from a sorted list of addresses.
 
+use super::ScannedMail;
 use super::{Entry, bound, plain};
-use crate::mail::Mail;
 
 pub(super) const FUNCTIONS: &[Entry] = &[
     ("sorted_recipients", |_| {
@@ -29,14 +29,14 @@ pub(super) struct RecipientFindings {
     similarity: f64,
 }
 
-fn recipients(mail: &Mail<'_>) -> RecipientFindings {
+fn recipients(mail: &ScannedMail<'_>) -> RecipientFindings {
     *mail
         .findings()
         .recipients
         .get_or_init(|| find_recipients(mail))
 }
 
-fn find_recipients(mail: &Mail<'_>) -> RecipientFindings {
+fn find_recipients(mail: &ScannedMail<'_>) -> RecipientFindings {
     let mut all = mail.values_of("ToCc:addr");
     if all.len() < SIMILAR_COUNT_MIN {
         all.extend(mail.values_of("Bcc:addr"));

@@ -1,7 +1,8 @@
 //! RelayEval: what the relays say about themselves.
 
+use super::ScannedMail;
 use super::{Entry, bound, pattern, plain};
-use crate::mail::{Mail, Relay, ip_private, relay_text};
+use crate::mail::{Relay, ip_private, relay_text};
 
 pub(super) const FUNCTIONS: &[Entry] = &[
     ("check_for_numeric_helo", |_| plain(numeric_helo)),
@@ -87,7 +88,7 @@ pattern!(
     "i"
 );
 
-fn numeric_helo(mail: &Mail<'_>) -> bool {
+fn numeric_helo(mail: &ScannedMail<'_>) -> bool {
     let text = relay_text(&mail.relays().untrusted);
     NUMERIC_HELO
         // Private addresses hit too: SpamAssassin means to except them, but loses the match before it looks.
@@ -107,7 +108,7 @@ fn helo_ip_mismatch(relay: &Relay) -> bool {
 }
 
 /// Of the last relay with a public address: it gives a big provider's name and has none itself.
-fn no_rdns_dotcom_helo(mail: &Mail<'_>) -> bool {
+fn no_rdns_dotcom_helo(mail: &ScannedMail<'_>) -> bool {
     const PROVIDERS: [&str; 11] = [
         "lycos.com",
         "lycos.co.uk",
@@ -177,7 +178,7 @@ fn is_host_name(text: &str) -> bool {
 
 /// How many relays claim another sender than the receiver before them, and how many give an address
 /// of another network as their name.
-fn forged_trail(mail: &Mail<'_>) -> (usize, usize) {
+fn forged_trail(mail: &ScannedMail<'_>) -> (usize, usize) {
     let relays = &mail.relays().untrusted;
     let mut from: Vec<Option<String>> = relays
         .iter()

@@ -4,12 +4,13 @@
 //! The models are SpamAssassin's file `languages` of the rule folder: for each language its runs by
 //! rank, then `0 NAME`.
 
+use super::ScannedMail;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use super::{Entry, pattern, plain};
-use crate::mail::{Directive, Mail};
+use crate::mail::Directive;
 
 pub(super) const FUNCTIONS: &[Entry] = &[
     ("check_language", |_| plain(is_unwanted)),
@@ -238,7 +239,7 @@ pattern!(ADDRESS, r"\S{1,64}?@[a-zA-Z]\S{1,128}", "s");
 pattern!(HOST, r"\bwww\.\S{1,128}", "s");
 
 /// The text without what is of no language.
-fn plain_text(mail: &Mail<'_>) -> Vec<u8> {
+fn plain_text(mail: &ScannedMail<'_>) -> Vec<u8> {
     let lines: Vec<&[u8]> = mail.body().iter().collect();
     let text = lines.join(&b'\n');
     let start = FIELD_NAMES.spans(&text).next().map_or(0, |(_, end)| end);
@@ -258,8 +259,8 @@ fn plain_text(mail: &Mail<'_>) -> Vec<u8> {
     text
 }
 
-fn is_unwanted(mail: &Mail<'_>) -> bool {
-    let languages = &mail.configuration().lists.languages;
+fn is_unwanted(mail: &ScannedMail<'_>) -> bool {
+    let languages = &mail.settings().languages;
     if languages.wanted.iter().any(|name| name == "all") {
         return false;
     }
@@ -290,8 +291,8 @@ const WITH_OTHER_LETTERS: [&str; 25] = [
     "mr", "pt", "ru", "ta", "th", "tr", "uk", "vi", "yi",
 ];
 
-fn has_bytes_of_none(mail: &Mail<'_>) -> bool {
-    let wanted = &mail.configuration().lists.languages.wanted;
+fn has_bytes_of_none(mail: &ScannedMail<'_>) -> bool {
+    let wanted = &mail.settings().languages.wanted;
     let is_written_so = |name: &String| {
         name == "all" || name == "zh" || WITH_OTHER_LETTERS.contains(&name.as_str())
     };

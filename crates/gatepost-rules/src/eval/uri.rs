@@ -1,7 +1,7 @@
 //! URIEval and DecodeShortURLs: what the links are like.
 
+use super::ScannedMail;
 use super::{Entry, pattern, plain};
-use crate::mail::Mail;
 
 pub(super) const FUNCTIONS: &[Entry] = &[
     ("check_for_http_redirector", |_| plain(http_redirector)),
@@ -36,10 +36,10 @@ pattern!(
 /// Redirections within one link that are followed.
 const REDIRECTIONS_MAX: usize = 20;
 
-fn http_redirector(mail: &Mail<'_>) -> bool {
+fn http_redirector(mail: &ScannedMail<'_>) -> bool {
     let domain_of = |host: &[u8]| {
         let found = mail
-            .configuration()
+            .view_settings()
             .boundaries
             .of_link(host)
             .map(|(domain, _)| domain.into_bytes());
@@ -68,13 +68,13 @@ pattern!(
 );
 
 /// Whether the link is one of a service that shortens links.
-fn is_short(mail: &Mail<'_>, link: &[u8]) -> bool {
+fn is_short(mail: &ScannedMail<'_>, link: &[u8]) -> bool {
     let Some([_, Some(host), path]) = SHORT.groups::<3>(link) else {
         return false;
     };
     let host = String::from_utf8_lossy(host).to_ascii_lowercase();
     let dots = host.matches('.').count();
-    let known = &mail.configuration().lists.url_shorteners;
+    let known = &mail.settings().url_shorteners;
     if dots == 1 && path.is_none() {
         return false;
     }

@@ -129,12 +129,12 @@ fn pattern_length(text: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mail::Mail;
+    use crate::eval::ScannedMail;
 
     #[test]
     fn one_link_must_meet_all_conditions() {
         let message = b"Content-Type: text/html\n\n<a href=\"http://a.b/\">click here</a><img src=http://c.d/>";
-        let mail = Mail::parse(message);
+        let mail = ScannedMail::parse(message);
         for (conditions, hits) in [
             ("type =~ /^a$/ text =~ /CLICK/i", 1),
             ("type =~ /^img$/ text =~ /click/i", 0),

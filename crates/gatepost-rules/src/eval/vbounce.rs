@@ -1,7 +1,8 @@
 //! VBounce: bounces of mail that was never ours.
 
+use super::ScannedMail;
 use super::{Entry, pattern, plain};
-use crate::mail::{Mail, lines};
+use crate::mail::lines;
 
 pub(super) const FUNCTIONS: &[Entry] = &[
     ("have_any_bounce_relays", |_| plain(has_relays)),
@@ -13,19 +14,19 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     }),
 ];
 
-fn has_relays(mail: &Mail<'_>) -> bool {
-    !mail.configuration().lists.bounce_relays.is_empty()
+fn has_relays(mail: &ScannedMail<'_>) -> bool {
+    !mail.settings().bounce_relays.is_empty()
 }
 
 pattern!(RECEIVED, r"^[> ]*Received:", "i");
 pattern!(HOST_WORD, r"\s(\S+\.\S+)(?=\s)");
 
 /// Whether a head quoted in the text names one of our own relays.
-fn came_through_ours(mail: &Mail<'_>) -> bool {
+fn came_through_ours(mail: &ScannedMail<'_>) -> bool {
     if !has_relays(mail) {
         return false;
     }
-    let relays = &mail.configuration().lists.bounce_relays;
+    let relays = &mail.settings().bounce_relays;
     let names_ours = |line: &[u8]| {
         HOST_WORD
             .spans(line)

@@ -1,7 +1,9 @@
 //! WLBLEval and WelcomeListSubject: addresses, hosts and subjects that are listed.
 
+use super::ScannedMail;
+use super::settings::SenderFromHost;
 use super::{Entry, bound, plain};
-use crate::mail::{Mail, Pattern, Relay, parse_ip};
+use crate::mail::{Pattern, Relay, parse_ip};
 
 pub(super) const FUNCTIONS: &[Entry] = &[
     ("check_from_in_blocklist", |_| {
@@ -91,88 +93,81 @@ pub(super) const FUNCTIONS: &[Entry] = &[
 /// WelcomeListSubject.
 pub(super) const SUBJECT_FUNCTIONS: &[Entry] = &[
     ("check_subject_in_welcomelist", |_| {
-        plain(|mail| subject_fits(mail, &mail.configuration().lists.welcomelist_subject))
+        plain(|mail| subject_fits(mail, &mail.settings().welcomelist_subject))
     }),
     ("check_subject_in_whitelist", |_| {
-        plain(|mail| subject_fits(mail, &mail.configuration().lists.welcomelist_subject))
+        plain(|mail| subject_fits(mail, &mail.settings().welcomelist_subject))
     }),
     ("check_subject_in_blocklist", |_| {
-        plain(|mail| subject_fits(mail, &mail.configuration().lists.blocklist_subject))
+        plain(|mail| subject_fits(mail, &mail.settings().blocklist_subject))
     }),
     ("check_subject_in_blacklist", |_| {
-        plain(|mail| subject_fits(mail, &mail.configuration().lists.blocklist_subject))
+        plain(|mail| subject_fits(mail, &mail.settings().blocklist_subject))
     }),
 ];
 
-fn subject_fits(mail: &Mail<'_>, patterns: &[Pattern]) -> bool {
+fn subject_fits(mail: &ScannedMail<'_>, patterns: &[Pattern]) -> bool {
     let subject = mail.head().last(b"subject").unwrap_or_default();
     patterns.iter().any(|pattern| pattern.is_match(subject))
 }
 
-fn is_in(mail: &Mail<'_>, list: &str, address: &[u8]) -> bool {
-    mail.configuration()
-        .lists
+fn is_in(mail: &ScannedMail<'_>, list: &str, address: &[u8]) -> bool {
+    mail.settings()
         .address_list(list)
         .is_some_and(|list| list.contains(address))
 }
 
-fn sender_is_in(mail: &Mail<'_>, list: &str) -> bool {
-    mail.configuration()
-        .lists
-        .address_list(list)
-        .is_some_and(|list| {
-            mail.sender_addresses()
-                .iter()
-                .any(|address| list.contains(address))
-        })
+fn sender_is_in(mail: &ScannedMail<'_>, list: &str) -> bool {
+    mail.settings().address_list(list).is_some_and(|list| {
+        mail.sender_addresses()
+            .iter()
+            .any(|address| list.contains(address))
+    })
 }
 
-fn recipient_is_in(mail: &Mail<'_>, list: &str) -> bool {
-    mail.configuration()
-        .lists
-        .address_list(list)
-        .is_some_and(|list| {
-            mail.recipient_addresses()
-                .iter()
-                .any(|address| list.contains(address))
-        })
+fn recipient_is_in(mail: &ScannedMail<'_>, list: &str) -> bool {
+    mail.settings().address_list(list).is_some_and(|list| {
+        mail.recipient_addresses()
+            .iter()
+            .any(|address| list.contains(address))
+    })
 }
 
 /// 1: welcome; -1: the address is, but it came from elsewhere; 0: not listed.
-fn sender_is_welcome(mail: &Mail<'_>) -> i32 {
+fn sender_is_welcome(mail: &ScannedMail<'_>) -> i32 {
     if sender_is_in(mail, "welcomelist_from") {
         return 1;
     }
-    sender_from(mail, &mail.configuration().lists.welcomelist_from_rcvd)
+    sender_from(mail, &mail.settings().welcomelist_from_rcvd)
 }
 
-fn sender_is_welcome_by_default(mail: &Mail<'_>) -> i32 {
-    sender_from(
-        mail,
-        &mail.configuration().lists.default_welcomelist_from_rcvd,
-    )
+fn sender_is_welcome_by_default(mail: &ScannedMail<'_>) -> i32 {
+    sender_from(mail, &mail.settings().default_welcomelist_from_rcvd)
 }
 
 /// The relays an address may have come from: the last untrusted, else all trusted ones.
-fn handing_relays<'a>(mail: &'a Mail<'_>) -> &'a [Relay] {
+fn handing_relays<'a>(mail: &'a ScannedMail<'_>) -> &'a [Relay] {
     let relays = mail.relays();
     relays.untrusted.get(..1).unwrap_or(&relays.trusted)
 }
 
-fn sender_from(mail: &Mail<'_>, list: &[(Pattern, String)]) -> i32 {
+fn sender_from(mail: &ScannedMail<'_>, list: &[SenderFromHost]) -> i32 {
     if list.is_empty() {
         return 0;
     }
     let relays = handing_relays(mail);
     let mut verdict = 0;
     for address in mail.sender_addresses() {
-        for (_, host) in list.iter().filter(|(pattern, _)| pattern.is_match(address)) {
-            if relays.iter().any(|relay| relay_fits(relay, host)) {
+        let listed = list
+            .iter()
+            .filter(|sender| sender.pattern.is_match(address));
+        for sender in listed {
+            if relays.iter().any(|relay| relay_fits(relay, &sender.host)) {
                 return 1;
             }
             verdict = -1;
         }
-        if verdict < 0 && is_in(mail, "welcomelist_allow_relays", address) {
+        if verdict < 0 && is_in(mail, "welcomelist_allows_relays", address) {
             verdict = 0;
         }
     }
@@ -193,7 +188,7 @@ fn relay_fits(relay: &Relay, host: &str) -> bool {
         && parse_ip(relay.ip.as_bytes()).is_some_and(|address| networks.contains(address))
 }
 
-fn envelope_sender_matches_relay(mail: &Mail<'_>) -> bool {
+fn envelope_sender_matches_relay(mail: &ScannedMail<'_>) -> bool {
     let sender = mail.header_text("EnvelopeFrom:addr").unwrap_or_default();
     let Some(sign) = memchr::memrchr(b'@', &sender) else {
         return false;
@@ -203,7 +198,7 @@ fn envelope_sender_matches_relay(mail: &Mail<'_>) -> bool {
     if !domain.contains('.') || domain.starts_with('.') || domain.ends_with('.') {
         return false;
     }
-    let boundaries = &mail.configuration().boundaries;
+    let boundaries = &mail.view_settings().boundaries;
     let registered = boundaries.registered(&domain);
     handing_relays(mail).iter().any(|relay| {
         !relay.rdns.is_empty()
@@ -215,14 +210,14 @@ fn envelope_sender_matches_relay(mail: &Mail<'_>) -> bool {
 const LABELS_MAX: usize = 11;
 
 /// The lists that name a host of a link.
-fn listed<'a>(mail: &'a Mail<'_>) -> &'a [String] {
+fn listed<'a>(mail: &'a ScannedMail<'_>) -> &'a [String] {
     mail.findings()
         .listed_hosts
         .get_or_init(|| find_listed(mail))
 }
 
-fn find_listed(mail: &Mail<'_>) -> Vec<String> {
-    let lists = &mail.configuration().lists.uri_hosts;
+fn find_listed(mail: &ScannedMail<'_>) -> Vec<String> {
+    let lists = &mail.settings().uri_hosts;
     let mut found: Vec<String> = Vec::new();
     if lists.is_empty() {
         return found;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::bayes::{RuleFlags, RulePlace};
+use crate::network::{LinkFlags, NetworkCall};
 use crate::shortcircuit::Shortcircuit;
 
 /// Where a line stands.
@@ -70,39 +71,6 @@ pub(crate) enum Test {
     Network(NetworkCall),
 }
 
-/// A call of a function that asks the network, or a line of `askdns`.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct NetworkCall {
-    pub(crate) function: String,
-    pub(crate) arguments: Vec<String>,
-}
-
-/// Which list a rule on links asks: `urirhssub` and its companions.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct LinkList {
-    pub(crate) zone: String,
-    /// `A` or `TXT`.
-    pub(crate) kind: String,
-    pub(crate) subtest: Option<String>,
-    /// Asked by the domain; otherwise by addresses.
-    pub(crate) by_name: bool,
-    /// By the host's addresses.
-    pub(crate) by_address: bool,
-    /// By the addresses of the domain's name servers.
-    pub(crate) by_server: bool,
-    pub(crate) ips_only: bool,
-    pub(crate) domains_only: bool,
-}
-
-/// What of a link a list is asked about.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct LinkFlags {
-    pub(crate) by_address: bool,
-    pub(crate) by_server: bool,
-    pub(crate) ips_only: bool,
-    pub(crate) domains_only: bool,
-}
-
 /// What `tflags` says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Flags {
@@ -143,6 +111,7 @@ impl Flags {
                 ("ns", _) => flags.link.by_server = true,
                 ("ips_only", _) => flags.link.ips_only = true,
                 ("domains_only", _) => flags.link.domains_only = true,
+                ("notrim", _) => flags.link.whole_host = true,
                 ("nice", _) => flags.nice = true,
                 ("learn", _) => {
                     flags.learn = true;

@@ -1,18 +1,18 @@
-//! The table of directives: which word of a rule file does what.
+//! The table of directives and their handlers.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use super::loader::{Line, LineProblem, Loader};
 
-/// What carries a directive out.
+/// The function of a directive.
 pub(super) type Handler = fn(&mut Loader<'_>, &Line<'_>) -> Result<(), LineProblem>;
 
 use super::about_rules as about;
 use super::options as option;
 use super::rules as rule;
 
-/// Directives that this room carries out.
+/// Directives of the rule language itself.
 const HANDLERS: &[(&str, Handler)] = &[
     ("add_header", option::add_header),
     ("askdns", rule::network),
@@ -21,6 +21,7 @@ const HANDLERS: &[(&str, Handler)] = &[
     ("clear_report_template", option::clear_report),
     ("clear_unsafe_report_template", option::clear_unsafe_report),
     ("describe", about::describe),
+    ("descriptions", about::describe),
     ("enable_compat", option::enable_compatibility),
     ("fold_headers", option::fold_headers),
     ("full", rule::full),
@@ -58,10 +59,15 @@ const HANDLERS: &[(&str, Handler)] = &[
     ("tflags", about::flags),
     ("tryplugin", option::try_plugin),
     ("unsafe_report", option::unsafe_report),
+    ("unsafe_report_template", option::unsafe_report),
     ("uri", rule::uri),
     ("uri_detail", rule::uri_detail),
     ("uridnsbl", rule::link_list),
     ("uridnssub", rule::link_list),
+    ("urifullnsrhsbl", rule::link_list),
+    ("urifullnsrhssub", rule::link_list),
+    ("urinsrhsbl", rule::link_list),
+    ("urinsrhssub", rule::link_list),
     ("urirhsbl", rule::link_list),
     ("urirhssub", rule::link_list),
     ("version_tag", option::version_tag),
@@ -99,6 +105,19 @@ const LEARNING: NoEffect = NoEffect {
     reason: "it serves the making of scores, not judging",
 };
 
+const ALWAYS_DECODED: NoEffect = NoEffect {
+    cause: "always decoded",
+    reason: "texts are always converted to UTF-8, as with normalize_charset 1",
+};
+const ALL_PATTERNS: NoEffect = NoEffect {
+    cause: "rule development",
+    reason: "a pattern that always matches runs like any other",
+};
+const DKIM_LINKS: NoEffect = NoEffect {
+    cause: "links of messages only",
+    reason: "domains of DKIM signatures are not taken for links",
+};
+
 /// Known directives without effect, by name; a star stands for any ending.
 const WITHOUT_EFFECT: &[(&str, NoEffect)] = &[
     ("allow_user_rules", PROGRAM),
@@ -120,9 +139,12 @@ const WITHOUT_EFFECT: &[(&str, NoEffect)] = &[
     ("fns_*", PLUGIN),
     ("geodb_*", PLUGIN),
     ("hashbl_*", NETWORK),
+    ("ignore_always_matching_regexps", ALL_PATTERNS),
     ("lock_method", PROGRAM),
     ("max_short_url*", NETWORK),
     ("mbox_format_from_regex", PROGRAM),
+    ("normalize_charset", ALWAYS_DECODED),
+    ("parse_dkim_uris", DKIM_LINKS),
     ("pyzor_*", NETWORK),
     ("razor_*", NETWORK),
     ("rbl_*", NETWORK),
@@ -130,18 +152,15 @@ const WITHOUT_EFFECT: &[(&str, NoEffect)] = &[
     ("report_safe_copy_headers", PROGRAM),
     ("reuse", LEARNING),
     ("run_reuse_tests_only", LEARNING),
-    ("skip_rbl_checks", NETWORK),
-    ("skip_uribl_checks", NETWORK),
     ("spamcop_*", NETWORK),
     ("spf_timeout", NETWORK),
     ("time_limit", PROGRAM),
     ("timelog_path", PROGRAM),
+    ("trigger_*", PROGRAM),
     ("txrep_*", SENDER_HISTORY),
     ("uri_block_*", PLUGIN),
     ("uri_country_db_*", PLUGIN),
     ("uridnsbl_*", NETWORK),
-    ("urifullnsrhs*", NETWORK),
-    ("urinsrhs*", NETWORK),
     ("url_shortener*", NETWORK),
     ("use_dcc*", NETWORK),
     ("use_pyzor", NETWORK),
@@ -153,7 +172,7 @@ const WITHOUT_EFFECT: &[(&str, NoEffect)] = &[
 static BY_NAME: LazyLock<HashMap<&str, Handler>> =
     LazyLock::new(|| HANDLERS.iter().copied().collect());
 
-/// What carries out the directive `name`.
+/// The handler of the directive `name`.
 pub(super) fn handler(name: &str) -> Option<Handler> {
     BY_NAME.get(name).copied()
 }

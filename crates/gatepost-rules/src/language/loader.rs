@@ -274,7 +274,14 @@ impl<'d> Loader<'d> {
             None => LineProblem {
                 severity: Severity::Error,
                 cause: "unknown directive",
-                reason: format!("there is no directive {}", line.directive),
+                reason: if revokes_trust(line.directive) {
+                    format!(
+                        "there is no directive {}, so the trust that it would revoke remains",
+                        line.directive
+                    )
+                } else {
+                    format!("there is no directive {}", line.directive)
+                },
                 mend: "look for a mistyped word".to_owned(),
             },
         })
@@ -350,6 +357,18 @@ fn without_comment(line: &[u8]) -> Cow<'_, [u8]> {
         }
     }
     Cow::Owned(kept)
+}
+
+/// Whether a directive, by its name, removes entries from a list of trusted senders, hosts or networks, or
+/// adds them to a list of untrusted ones.
+fn revokes_trust(name: &str) -> bool {
+    let removes = ["un", "clear_", "delist_", "remove_"];
+    let distrusts = ["block", "black", "untrust", "distrust"];
+    let is_of_trust = ["welcome", "white", "trust", "internal", "msa"]
+        .iter()
+        .any(|word| name.contains(word));
+    (is_of_trust && removes.iter().any(|start| name.starts_with(start)))
+        || distrusts.iter().any(|word| name.contains(word))
 }
 
 #[cfg(test)]

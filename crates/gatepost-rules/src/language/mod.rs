@@ -20,10 +20,11 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::configuration::Configuration;
 use crate::learning::LearningSettings;
-use crate::mail::Configuration;
+use crate::network::LinkList;
 use crate::{Problem, Severity, Statistics};
-use definition::{Definition, Example, LinkList};
+use definition::{Definition, Example};
 use loader::Loader;
 use options::Options;
 use plugins::Plugins;
@@ -120,7 +121,7 @@ pub(crate) fn read_paths(
         }
     }
     let languages = paths.iter().map(|path| path.join(LANGUAGE_MODELS));
-    definitions.configuration.lists.languages.file =
+    definitions.configuration.eval.languages.file =
         languages.into_iter().find(|file| file.is_file());
     rule_files.extend(preferences.map(Path::to_path_buf));
     let mut texts = Vec::new();

@@ -1,46 +1,15 @@
-//! The directives that say how results are told, and which plugins there are.
+//! The directives for reports, and those that load plugins.
 
 // All have the signature of the table of directives, also those that cannot fail.
 #![allow(clippy::unnecessary_wraps)]
 
 use super::loader::{Line, LineProblem, Loader};
+use crate::shortcircuit::ShortcircuitScores;
 
 /// The threshold of folders that name none.
 pub(crate) const REQUIRED_SCORE_DEFAULT: f64 = 5.0;
 
-/// What a scan that ends early adds, and at which sums it ends.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct ShortcircuitScores {
-    pub(crate) spam: f64,
-    pub(crate) ham: f64,
-    /// Below this sum the scan ends.
-    pub(crate) sum_min: Option<f64>,
-    /// Above this sum the scan ends.
-    pub(crate) sum_max: Option<f64>,
-}
-
-impl Default for ShortcircuitScores {
-    fn default() -> Self {
-        Self {
-            spam: 100.0,
-            ham: -100.0,
-            sum_min: None,
-            sum_max: None,
-        }
-    }
-}
-
-impl ShortcircuitScores {
-    pub(crate) fn bounds_sum(&self) -> bool {
-        self.sum_min.is_some() || self.sum_max.is_some()
-    }
-
-    pub(crate) fn ends_at(&self, sum: f64) -> bool {
-        self.sum_min.is_some_and(|min| sum < min) || self.sum_max.is_some_and(|max| sum > max)
-    }
-}
-
-/// How a folder wants results told.
+/// How results are reported.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
     /// The sum from which a message is spam.
@@ -304,7 +273,7 @@ pub(super) fn load_plugin(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
     }
     // Its links in documents count as links of the message, whether or not a rule of it is there.
     if module.ends_with("::OLEVBMacro") {
-        loader.definitions.configuration.lists.office.is_loaded = true;
+        loader.definitions.configuration.eval.office.is_loaded = true;
     }
     loader.plugins.load(module).map_err(|_| LineProblem {
         severity: crate::Severity::Warning,

@@ -1,7 +1,8 @@
 //! The directives that define rules.
 
-use super::definition::{Definition, FieldTest, LinkList, NetworkCall, Test, View};
+use super::definition::{Definition, FieldTest, Test, View};
 use super::loader::{Line, LineProblem, Loader};
+use crate::network::{LinkFlags, LinkList, LinkQuery, NetworkCall};
 
 /// The longest name of a rule.
 const NAME_LENGTH_MAX: usize = 128;
@@ -57,6 +58,13 @@ pub(super) fn header(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
 
 pub(super) fn mime_header(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
     let test = field_test(line.after_first_word()?)?;
+    let modifier = test.selector.split_once(':').map(|(_, modifier)| modifier);
+    if let Some(modifier) = modifier.filter(|&modifier| modifier != "raw") {
+        return Err(LineProblem::invalid(
+            format!("a field of a part has no modifier :{modifier}"),
+            "there is :raw",
+        ));
+    }
     define(loader, line, Test::MimeHeader(test))
 }
 
@@ -194,8 +202,8 @@ pub(super) fn link_list(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
         zone: zone.to_owned(),
         kind: kind.to_ascii_uppercase(),
         subtest: subtest.first().map(|&subtest| subtest.to_owned()),
-        by_name: line.directive.starts_with("urirhs"),
-        ..LinkList::default()
+        query: LinkQuery::of_directive(line.directive),
+        flags: LinkFlags::default(),
     };
     let name = rule(loader, line)?.name.clone();
     loader.definitions.link_lists.insert(name, list);

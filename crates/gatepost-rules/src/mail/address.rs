@@ -24,6 +24,9 @@ const MAILBOX: &str =
     r#"(?:"(?:[^"\\]++|\\.)*+"|[^@\s<>()\[\],:;]+)@(?:[^"\s<>()\[\],:;]+|\[[\d:.]+\])"#;
 
 static WHOLE_MAILBOX: LazyLock<Pattern> = LazyLock::new(|| compile(&format!(r"^{MAILBOX}$")));
+/// A bracket that is not closed before the end of its entry.
+static UNCLOSED_MAILBOX: LazyLock<Pattern> =
+    LazyLock::new(|| compile(&format!(r"<\s*{MAILBOX}(?![^<>,;]*>)")));
 static BRACKETED_MAILBOX: LazyLock<Pattern> = LazyLock::new(|| compile(&format!(r"<({MAILBOX})>")));
 /// One entry of a list. Groups: 1 name before brackets, 2 what is in brackets, 3 bare address, 4 bare
 /// name, 5 comment.
@@ -50,6 +53,21 @@ pub(crate) fn parse(raw: &[u8]) -> Vec<Address> {
     }
     let mut text = without_group_name(&without_escaped_backslashes(value)).to_vec();
     let mut all = Vec::new();
+    text.drain(..add_entries(&text, &mut all));
+    if text.contains(&b'@')
+        && let Some(closed) = with_closed_brackets(&text)
+    {
+        text = closed;
+        text.drain(..add_entries(&text, &mut all));
+    }
+    if text.contains(&b'@') {
+        add_leftovers(&text, &mut all);
+    }
+    all
+}
+
+/// Adds the entries at the beginning of a list. Returns the length of what they take.
+fn add_entries(text: &[u8], all: &mut Vec<Address>) -> usize {
     let mut start = 0;
     while all.len() < ADDRESSES_MAX {
         let rest = text.get(start..).unwrap_or_default();
@@ -62,11 +80,24 @@ pub(crate) fn parse(raw: &[u8]) -> Vec<Address> {
         all.push(entry(&groups));
         start += whole.len();
     }
-    text.drain(..start);
-    if text.contains(&b'@') {
-        add_leftovers(&text, &mut all);
+    start
+}
+
+/// Closes brackets that nobody closed, as in `Name <user@host`: mail programs show the address all the
+/// same, so rules on the sender must see it. `None` if all are closed.
+fn with_closed_brackets(text: &[u8]) -> Option<Vec<u8>> {
+    let mut closed = Vec::with_capacity(text.len() + 1);
+    let mut from = 0;
+    for (_, end) in UNCLOSED_MAILBOX.spans(text).take(ADDRESSES_MAX) {
+        closed.extend_from_slice(text.get(from..end)?);
+        closed.push(b'>');
+        from = end;
     }
-    all
+    if from == 0 {
+        return None;
+    }
+    closed.extend_from_slice(text.get(from..)?);
+    Some(closed)
 }
 
 /// The two shapes nearly all fields have: `user@host` and `Name <user@host>`.
@@ -292,6 +323,14 @@ mod tests {
             ("<>", "-|-"),
             ("nothing", "nothing|-"),
             ("=?UTF-8?Q?\"Foo\"_<a@b.c>?=", "-|a@b.c"),
+            // Email::Address::XS reads them so for SpamAssassin.
+            ("<a@b.com", "-|a@b.com"),
+            ("Bob <a@b.com", "Bob |a@b.com"),
+            ("<a@b.com, c@d.org", "-|a@b.com / -|c@d.org"),
+            ("<a@b.com>, <c@d.org", "-|a@b.com / -|c@d.org"),
+            ("a@b.com, Carl <c@d.org", "-|a@b.com / Carl |c@d.org"),
+            ("<a@b.com x", "-|a@b.com"),
+            ("\"x\" <a@b.com (c)", "x |a@b.com"),
         ] {
             assert_eq!(all(text), expected, "{text}");
         }

@@ -12,7 +12,7 @@ pub(super) fn sender(mail: &Mail<'_>) -> Option<Vec<u8>> {
     let usable = |address: &Vec<u8>| {
         address.is_empty() || memchr::memchr(b'@', address).is_some_and(|at| at > 0)
     };
-    if let Some(name) = &mail.configuration().envelope_sender_field {
+    if let Some(name) = &mail.view_settings().envelope_sender_field {
         return first(name).filter(usable);
     }
     let relays = mail.relays();

@@ -3,6 +3,7 @@
 
 use super::address;
 use super::ascii::{is_space, trim};
+use super::part::Part;
 use super::relay;
 use super::selector::{FieldPart, InnerPart, WhichFields};
 use super::words::decode_value;
@@ -46,20 +47,49 @@ impl Mail<'_> {
         self.inner_values(selector, values)
     }
 
-    /// What `mimeheader` rules match: the fields `selector` names in each part, part by part.
-    pub fn mime_headers(&self, selector: &HeaderSelector) -> Vec<Cow<'_, [u8]>> {
-        let name = selector.name.as_bytes();
-        let mut values = Vec::new();
-        for part in self.parts().all() {
-            for field in part.fields.iter().filter(|field| field.is(name)) {
-                values.push(if selector.raw {
-                    Cow::Borrowed(field.raw())
+    /// What `mimeheader` rules match, a value for each part: the last field that `selector` names, or all
+    /// fields for `ALL`; `None` for a part without the field. A raw field that is missing is empty.
+    pub fn mime_headers(&self, selector: &HeaderSelector) -> Vec<Option<Cow<'_, [u8]>>> {
+        let parts = self.parts().all();
+        parts.map(|part| self.mime_header(part, selector)).collect()
+    }
+
+    fn mime_header<'m>(
+        &'m self,
+        part: &'m Part,
+        selector: &HeaderSelector,
+    ) -> Option<Cow<'m, [u8]>> {
+        let is_root = self
+            .parts()
+            .root()
+            .is_some_and(|root| std::ptr::eq(root, part));
+        let fields = if is_root {
+            &self.head().fields[..]
+        } else {
+            &part.fields[..]
+        };
+        if selector.name == "ALL" {
+            let mut all = Vec::new();
+            for field in fields {
+                all.extend_from_slice(field.name());
+                all.extend_from_slice(b": ");
+                if selector.raw {
+                    all.extend_from_slice(&unfolded_raw(field.raw()));
                 } else {
-                    Cow::Owned([field.decoded(), b"\n"].concat())
-                });
+                    all.extend_from_slice(field.decoded());
+                    all.push(b'\n');
+                }
             }
+            return Some(Cow::Owned(all));
         }
-        values
+        let name = selector.name.as_bytes();
+        let last = fields.iter().rev().find(|field| field.is(name));
+        match last {
+            Some(field) if selector.raw => Some(Cow::Borrowed(field.raw())),
+            Some(field) => Some(Cow::Owned([field.decoded(), b"\n"].concat())),
+            None if selector.raw => Some(Cow::Borrowed(b"")),
+            None => None,
+        }
     }
 
     /// The values of a selector written out, as `From:addr`.
@@ -306,4 +336,28 @@ fn tidy_name(name: &[u8]) -> Vec<u8> {
         Some(inner) => inner.to_vec(),
         None => tidy,
     }
+}
+
+/// A raw value on one line: each line break with the blanks after it becomes one blank.
+fn unfolded_raw(raw: &[u8]) -> Vec<u8> {
+    let mut unfolded = Vec::with_capacity(raw.len());
+    let mut rest = raw;
+    while let Some(feed) = memchr::memchr(b'\n', rest) {
+        let (line, after) = rest.split_at(feed);
+        let blanks = after
+            .iter()
+            .skip(1)
+            .take_while(|byte| is_space(**byte))
+            .count();
+        if blanks == 0 {
+            unfolded.extend_from_slice(line);
+            unfolded.push(b'\n');
+        } else {
+            unfolded.extend_from_slice(line.strip_suffix(b"\r").unwrap_or(line));
+            unfolded.push(b' ');
+        }
+        rest = after.get(1 + blanks..).unwrap_or_default();
+    }
+    unfolded.extend_from_slice(rest);
+    unfolded
 }

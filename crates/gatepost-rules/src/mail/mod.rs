@@ -15,7 +15,6 @@ pub(crate) mod address;
 mod ascii;
 mod body;
 mod charset;
-mod configuration;
 mod content_type;
 mod date;
 mod domain;
@@ -39,19 +38,21 @@ mod relay;
 mod selector;
 mod transfer;
 mod uri;
+mod view_settings;
 mod within;
 mod words;
 
-pub use configuration::{Configuration, Directive};
 pub use leaf::Leaf;
 pub use limits::MailLimits;
 pub use lines::Lines;
 pub use selector::HeaderSelector;
 pub use uri::{Uri, UriList};
+pub use view_settings::{Directive, ViewSettings};
 
 pub(crate) use ascii::lines;
 pub(crate) use content_type::ContentType;
 pub(crate) use date::parse as parse_date;
+pub(crate) use domain::is_fully_qualified;
 pub(crate) use head::{Field, Head};
 pub(crate) use html::{HtmlFacts, Rendered};
 pub(crate) use ip::{is_ip as ip_is, is_private as ip_private, parse as parse_ip};
@@ -67,18 +68,13 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::sync::LazyLock;
 
-static DEFAULT_CONFIGURATION: LazyLock<Configuration> = LazyLock::new(Configuration::default);
-
-/// Most text of one part in a `body` view, characters.
-const BODY_PART_LENGTH_MAX: usize = 50_000;
-/// Most text of one part in a `rawbody` view, bytes.
-const RAWBODY_PART_LENGTH_MAX: usize = 500_000;
+static DEFAULT_SETTINGS: LazyLock<ViewSettings> = LazyLock::new(ViewSettings::default);
 
 /// One message and its views.
 ///
 /// Borrows the message. Not `Sync`: one judge thread reads one message.
 pub struct Mail<'a> {
-    configuration: &'a Configuration,
+    settings: &'a ViewSettings,
     head: Head<'a>,
     full: Cow<'a, [u8]>,
     parts: OnceCell<Parts>,
@@ -92,20 +88,21 @@ pub struct Mail<'a> {
     envelope_from: OnceCell<Option<Vec<u8>>>,
     senders: OnceCell<Vec<Vec<u8>>>,
     recipients: OnceCell<Vec<Vec<u8>>>,
-    findings: crate::eval::Findings,
+    /// Links that a caller found in attached documents.
+    attached_links: Vec<Vec<u8>>,
 }
 
 impl<'a> Mail<'a> {
-    /// The views of `message` under the default configuration.
+    /// The views of `message` under the default settings.
     pub fn parse(message: &'a [u8]) -> Self {
-        Self::parse_with(message, &DEFAULT_CONFIGURATION)
+        Self::parse_with(message, &DEFAULT_SETTINGS)
     }
 
-    /// The views of `message` under `configuration`: its networks decide which relays are trusted,
+    /// The views of `message` under `settings`: its networks decide which relays are trusted,
     /// its registrar boundaries which words are links.
-    pub fn parse_with(message: &'a [u8], configuration: &'a Configuration) -> Self {
+    pub fn parse_with(message: &'a [u8], settings: &'a ViewSettings) -> Self {
         let message: &'a [u8] = if message.is_empty() { b"\n" } else { message };
-        let head = Head::parse(message, configuration.limits);
+        let head = Head::parse(message, settings.limits);
         let full = match &head.pristine {
             Cow::Borrowed(_) => {
                 let start = head.mbox_separator.map_or(0, <[u8]>::len);
@@ -114,7 +111,7 @@ impl<'a> Mail<'a> {
             Cow::Owned(pristine) => Cow::Owned([pristine.as_slice(), head.body].concat()),
         };
         Self {
-            configuration,
+            settings,
             head,
             full,
             parts: OnceCell::new(),
@@ -128,7 +125,7 @@ impl<'a> Mail<'a> {
             envelope_from: OnceCell::new(),
             senders: OnceCell::new(),
             recipients: OnceCell::new(),
-            findings: crate::eval::Findings::default(),
+            attached_links: Vec::new(),
         }
     }
 
@@ -142,9 +139,15 @@ impl<'a> Mail<'a> {
         self
     }
 
-    /// The configuration the views are made under.
-    pub fn configuration(&self) -> &'a Configuration {
-        self.configuration
+    /// Counts links that stand in attached documents among those of the message. Has no effect on
+    /// views that were made before.
+    pub fn add_links(&mut self, links: Vec<Vec<u8>>) {
+        self.attached_links.extend(links);
+    }
+
+    /// The settings under which the views are made.
+    pub fn view_settings(&self) -> &'a ViewSettings {
+        self.settings
     }
 
     /// What `full` rules match: the message as it came, without an mbox separator line.
@@ -160,7 +163,7 @@ impl<'a> Mail<'a> {
     /// The MIME parts.
     pub(crate) fn parts(&self) -> &Parts {
         self.parts
-            .get_or_init(|| Parts::parse(&self.head, self.configuration.limits))
+            .get_or_init(|| Parts::parse(&self.head, self.settings.limits))
     }
 
     /// The HTML parts rendered; one entry for each leaf, `None` for leaves that are no HTML.
@@ -179,11 +182,6 @@ impl<'a> Mail<'a> {
             .as_ref()
     }
 
-    /// What eval functions found.
-    pub(crate) fn findings(&self) -> &crate::eval::Findings {
-        &self.findings
-    }
-
     /// The facts of all HTML parts, in order.
     pub(crate) fn html_all(&self) -> impl Iterator<Item = &HtmlFacts> {
         self.rendered()
@@ -199,7 +197,7 @@ impl<'a> Mail<'a> {
         };
         let parts = self.parts().leaves().zip(self.rendered());
         let texts = parts.map(|(part, rendered)| part_text(part, rendered.as_ref(), visibility));
-        body_lines(&subject, texts, BODY_PART_LENGTH_MAX)
+        body_lines(&subject, texts, self.settings.body_part_length_max)
     }
 
     /// What `body` rules match: the rendered text in paragraphs. The first line is the subject, which
@@ -222,8 +220,9 @@ impl<'a> Mail<'a> {
 
     /// What `rawbody` rules match: the decoded text parts, unrendered, in chunks.
     pub fn rawbody(&self) -> &Lines {
+        let length_max = self.settings.rawbody_part_length_max;
         self.rawbody
-            .get_or_init(|| raw_chunks(self.parts().leaves(), RAWBODY_PART_LENGTH_MAX))
+            .get_or_init(|| raw_chunks(self.parts().leaves(), length_max))
     }
 
     /// The relays the message came through.
@@ -241,8 +240,8 @@ impl<'a> Mail<'a> {
     /// Every link with its details.
     pub fn uri_list(&self) -> &UriList {
         self.uris.get_or_init(|| {
-            let attached = crate::eval::document_links(self);
-            uri::collect(self.body(), self.html_all(), attached, self.configuration)
+            let attached = &self.attached_links;
+            uri::collect(self.body(), self.html_all(), attached, self.settings)
         })
     }
 

@@ -1,6 +1,6 @@
 //! Patterns that rule files give to views and eval functions: `/…/i`, `m{…}`, or bare.
 
-use crate::pattern::{Code, Use};
+use gatepost_pattern::{CompileMode, PcreCode};
 use std::borrow::Cow;
 use std::ffi::CString;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ const GROUPS: usize = 4;
 
 /// A compiled pattern in Perl's notation. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(crate) struct Pattern(Arc<Code>);
+pub(crate) struct Pattern(Arc<PcreCode>);
 
 impl Pattern {
     /// Compiles a pattern with delimiters and flags, or, without delimiters, as it stands.
@@ -31,7 +31,7 @@ impl Pattern {
             "" => Cow::Borrowed(body),
             known => Cow::Owned(format!("(?{known}){body}")),
         };
-        Code::compile(&pattern, Use::AsWritten)
+        PcreCode::compile(&pattern, CompileMode::AsWritten)
             .map(|code| Self(Arc::new(code)))
             .map_err(|error| error.to_string())
     }

@@ -19,7 +19,7 @@ impl Mail<'_> {
                     .filter_map(|value| self.host_in(value, selector.part == FieldPart::Address));
                 let wanted = hosts.map(|host| match selector.inner {
                     InnerPart::Domain => self
-                        .configuration()
+                        .view_settings()
                         .boundaries
                         .registered(&String::from_utf8_lossy(&host).to_ascii_lowercase())
                         .into_bytes(),
@@ -62,7 +62,7 @@ impl Mail<'_> {
                 .find(|word| {
                     domain::is_fully_qualified(word)
                         && self
-                            .configuration()
+                            .view_settings()
                             .boundaries
                             .is_valid(&String::from_utf8_lossy(word).to_ascii_lowercase())
                 })

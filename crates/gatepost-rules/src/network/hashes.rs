@@ -9,8 +9,8 @@ use ring::digest;
 use written::{base32, hexadecimal};
 
 use super::views::Views;
-use super::wire::{Kind, Question, Record};
-use crate::mail::Pattern;
+use crate::mail::{Pattern, ip, is_fully_qualified};
+use gatepost_dns::{Kind, Question, Record};
 
 /// Questions of one rule about one message, unless it says `max=`.
 const QUESTIONS_MAX: usize = 10;
@@ -54,9 +54,7 @@ impl HashTest {
         let (source, subtest, usual) = match name {
             "check_hashbl_emails" => {
                 let places = argument(2).unwrap_or("ALLFROM/Reply-To/body").to_owned();
-                let choice = argument(4)
-                    .filter(|choice| *choice != "all")
-                    .map(str::to_ascii_lowercase);
+                let choice = argument(4).map(str::to_ascii_lowercase);
                 (
                     Ok(Source::Addresses { places, choice }),
                     pattern(3),
@@ -109,6 +107,10 @@ impl HashTest {
         })
     }
 
+    pub(super) fn zone(&self) -> &str {
+        &self.zone
+    }
+
     fn has(&self, option: &str) -> bool {
         self.options.iter().any(|(name, _)| name == option)
     }
@@ -118,8 +120,13 @@ impl HashTest {
         found.and_then(|(_, value)| value.parse().ok())
     }
 
+    fn questions_max(&self) -> usize {
+        let max = self.number("max").filter(|max| *max > 0);
+        max.unwrap_or(QUESTIONS_MAX)
+    }
+
     pub(super) fn questions(&self, views: &Views<'_, '_>) -> Vec<Question> {
-        let ignored = &views.mail().configuration().senders.hashes_ignored;
+        let ignored = &views.settings().senders.hashes_ignored;
         let is_ignored =
             |text: &[u8]| ignored.contains(&String::from_utf8_lossy(text).to_ascii_lowercase());
         let mut questions: Vec<Question> = Vec::new();
@@ -130,9 +137,7 @@ impl HashTest {
                 continue;
             }
             let question = Question::new(&format!("{hash}.{}", self.zone), self.kind);
-            if questions.len() < self.number("max").unwrap_or(QUESTIONS_MAX)
-                && !questions.contains(&question)
-            {
+            if questions.len() < self.questions_max() && !questions.contains(&question) {
                 questions.push(question);
             }
         }
@@ -171,6 +176,46 @@ impl HashTest {
         }
     }
 
+    /// What of a tag's value is hashed: the options name kinds of values, and parts of them.
+    fn tag_value(&self, views: &Views<'_, '_>, value: &str) -> Option<String> {
+        let value = if self.has("case") {
+            value.to_owned()
+        } else {
+            value.to_ascii_lowercase()
+        };
+        if let Some(address) = ip::parse(value.as_bytes()) {
+            let is_wanted =
+                !(self.has("ipv4") && address.is_ipv6() || self.has("ipv6") && address.is_ipv4());
+            let value = if self.has("revip") {
+                ip::reversed(address)
+            } else {
+                value
+            };
+            return is_wanted.then_some(value);
+        }
+        if ["ip", "ipv4", "ipv6"].iter().any(|kind| self.has(kind)) {
+            return None;
+        }
+        let trim = self.has("trim");
+        let boundaries = &views.mail().view_settings().boundaries;
+        let lower = value.to_ascii_lowercase();
+        let is_full = is_fully_qualified(value.as_bytes());
+        if !is_full && (self.has("fqdn") || trim)
+            || (self.has("tld") || trim) && !boundaries.is_valid(&lower)
+        {
+            return None;
+        }
+        if !is_full {
+            return Some(value);
+        }
+        let domain = boundaries.registered(&lower);
+        let skipped = &views.settings().skipped_link_domains;
+        if skipped.contains(&lower) || skipped.contains(&domain) {
+            return None;
+        }
+        Some(if trim { domain } else { value })
+    }
+
     fn values(&self, views: &Views<'_, '_>) -> Vec<Vec<u8>> {
         let mail = views.mail();
         match &self.source {
@@ -178,7 +223,7 @@ impl HashTest {
                 self.addresses(views, places, choice.as_deref())
             }
             Source::Links => {
-                let skipped = &mail.configuration().skipped_link_domains;
+                let skipped = &views.settings().skipped_link_domains;
                 let links = mail.uri_list().details.iter().filter(|link| {
                     let is_mail = link
                         .raw
@@ -213,13 +258,13 @@ impl HashTest {
             }
             Source::Tag(tag) => {
                 let values = views.tag_values(tag);
-                values
+                let values = values
                     .iter()
-                    .map(|value| self.in_case(value.as_bytes()))
-                    .collect()
+                    .filter_map(|value| self.tag_value(views, value));
+                values.map(String::into_bytes).collect()
             }
             Source::Attachments => {
-                let ignored = &mail.configuration().senders.hashes_ignored;
+                let ignored = &views.settings().senders.hashes_ignored;
                 let parts = mail.parts().leaves().filter(|part| {
                     let name = String::from_utf8_lossy(part.name.as_deref().unwrap_or_default())
                         .to_ascii_lowercase();

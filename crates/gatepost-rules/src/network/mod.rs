@@ -1,142 +1,186 @@
 //! Rules that ask the network: lists of relays and of links, the sender's domain, `askdns`.
 //!
-//! Off unless switched on. What a message's rules want to know is asked at once, over one socket,
-//! before the local rules run ([`Network::ask`]); the answers are fetched after them, up to one
-//! deadline for all ([`Asked::judge`]). Rules that need several steps, such as the addresses of a
-//! link's name servers or SPF, put their next questions when the earlier ones are answered, under the
-//! same deadline. What is not answered does not hit.
+//! Off unless switched on. What a message's rules want to know is asked at once, before the local rules
+//! run ([`Network::ask`]); the answers are looked at after them, up to one deadline for all
+//! ([`Asked::judge`]). Rules that need several steps, such as the addresses of a link's name servers or
+//! SPF, put their next questions when the earlier ones are answered ([`Asked::advance`]), under the same
+//! deadline. What is not answered does not hit.
 
+mod call;
+mod dns_tests;
 mod hashes;
-mod lookup;
 mod origin;
 mod results;
 mod senders;
-mod tests_of_rules;
+mod settings;
 mod views;
-mod wire;
 
-use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::language::definition::{LinkList, NetworkCall};
-use crate::mail::Mail;
-use crate::scan::{RuleId, State};
+use gatepost_dns::{
+    Kind, Lookup, Progress, Purpose, Resolver, SYSTEM_CONFIGURATION, SilenceLimits, SilentList,
+    parse_server, system_servers,
+};
+use gatepost_message::Authentication;
+
+use crate::eval::ScannedMail;
+pub(crate) use call::{LinkFlags, LinkList, LinkQuery, NetworkCall};
+use dns_tests::Subtest;
+pub(crate) use dns_tests::{NetworkRule, NetworkTest};
 use hashes::HashTest;
-use lookup::Lookup;
 use senders::SenderTest;
-pub(crate) use tests_of_rules::NetworkTest;
-use tests_of_rules::{LinkKey, Subtest};
-use views::Views;
-#[doc(hidden)]
-pub use wire::read_any;
-pub(crate) use wire::{Answer, Kind, Question, Record};
+pub(crate) use settings::NetworkSettings;
+use views::{LinkKey, ViewFindings, Views};
 
-/// The port of DNS servers, RFC 1035 section 4.2.
-const DNS_PORT: u16 = 53;
-/// Where the system says which server to ask.
-const SYSTEM_SERVERS: &str = "/etc/resolv.conf";
-
-/// The server to ask, and how long.
+/// Who is asked, and how long the questions about one message may take.
 #[derive(Debug, Clone)]
 pub(crate) struct Network {
-    server: SocketAddr,
+    resolver: Resolver,
     time: Duration,
 }
 
 impl Network {
     /// With the server named, or the system's first; the error says that there is none.
-    pub(crate) fn new(server: Option<&str>, time: Duration) -> Result<Self, String> {
+    pub(crate) fn new(
+        server: Option<&str>,
+        time: Duration,
+        silence: SilenceLimits,
+    ) -> Result<Self, String> {
         let server = match server {
-            Some(text) => address(text).ok_or_else(|| {
+            Some(text) => parse_server(text).ok_or_else(|| {
                 format!("{text:?} is no address of a DNS server; write 192.0.2.1 or 192.0.2.1:53")
             })?,
-            None => system_server()
-                .ok_or_else(|| format!("{SYSTEM_SERVERS} names no server; set rules.dns_server"))?,
+            None => system_servers().into_iter().next().ok_or_else(|| {
+                format!("{SYSTEM_CONFIGURATION} names no server; set rules.dns_server")
+            })?,
         };
-        Ok(Self { server, time })
+        let resolver = Resolver::with_silence(vec![server], time, silence);
+        Ok(Self { resolver, time })
     }
 
     /// Puts the questions of all rules about a message.
-    pub(crate) fn ask<'m, 'a>(
+    pub(crate) fn ask<'a>(
         &self,
-        tests: &'m [(Option<RuleId>, NetworkTest)],
-        mail: &'m Mail<'a>,
-    ) -> Option<Asked<'m, 'a>> {
-        if tests.is_empty() {
+        rules: &'a [NetworkRule],
+        mail: &ScannedMail<'_>,
+        settings: &'a NetworkSettings,
+    ) -> Option<Asked<'a>> {
+        if rules.is_empty() {
             return None;
         }
-        // Without a socket nothing is asked, and nothing hits.
-        let lookup = Lookup::start(self.server, self.time).ok()?;
-        let views = Views::of(mail);
         let mut asked = Asked {
-            tests,
-            views,
-            lookup,
+            rules,
+            settings,
+            found: ViewFindings::of(mail, settings),
+            lookup: self.resolver.lookup(Instant::now() + self.time),
         };
-        asked.put(true);
+        asked.put(mail, true);
         Some(asked)
+    }
+
+    /// The lists that do not answer, and are not asked at present.
+    pub(crate) fn silent_lists(&self) -> Vec<SilentList> {
+        self.resolver.silent_lists()
     }
 }
 
-/// Questions on their way.
-pub(crate) struct Asked<'m, 'a> {
-    /// Without a number are tests whose answers others look at, and nobody else.
-    tests: &'m [(Option<RuleId>, NetworkTest)],
-    views: Views<'m, 'a>,
+/// What the network knew of a message.
+#[derive(Debug, Default)]
+pub(crate) struct NetworkFindings {
+    /// The numbers of the rules that hit.
+    pub(crate) hits: Vec<u32>,
+    /// Template tags with their texts.
+    pub(crate) tags: Vec<(String, String)>,
+    /// Who sent the message.
+    pub(crate) authentication: Vec<Authentication>,
+}
+
+/// Questions on their way. Borrows no message, so that a message may wait for the answers without a
+/// thread; each step is given the message again.
+pub(crate) struct Asked<'a> {
+    rules: &'a [NetworkRule],
+    settings: &'a NetworkSettings,
+    found: ViewFindings,
     lookup: Lookup,
 }
 
-impl Asked<'_, '_> {
+impl Asked<'_> {
     /// Puts what can be asked with what is known.
-    fn put(&mut self, first: bool) {
-        for (_, test) in self.tests {
-            if !first && !test.has_steps() {
+    fn put(&mut self, mail: &ScannedMail<'_>, first: bool) {
+        let views = Views::of(mail, self.settings, &self.found);
+        for NetworkRule { test, .. } in self.rules {
+            let leads_further = test.has_steps();
+            if !first && !leads_further || test.is_switched_off(self.settings) {
                 continue;
             }
             let answer = |question: &_| self.lookup.answer(question);
-            let questions = test.questions(&self.views, &answer);
+            let questions = test.questions(&views, &answer);
             for question in &questions {
-                self.lookup.ask(question);
+                if !self.settings.permits(&question.name) {
+                    continue;
+                }
+                let list = test.list().filter(|list| question.name.ends_with(list));
+                self.lookup.ask(
+                    question,
+                    Purpose {
+                        list,
+                        leads_further,
+                    },
+                );
             }
         }
     }
 
-    /// Waits for the answers and notes the rules that hit.
-    pub(crate) fn judge(mut self, state: &mut State) {
-        // One silent server must not hold up what leads further.
-        while self.lookup.collect() {
-            self.put(false);
+    /// Takes the answers that have arrived and puts the questions that follow from them, without
+    /// waiting. Whether all questions have ended.
+    pub(crate) fn advance(&mut self, mail: &ScannedMail<'_>) -> bool {
+        if self.lookup.take_arrived() {
+            self.put(mail, false);
         }
+        self.lookup.is_complete()
+    }
+
+    /// Tells when [`Asked::advance`] has something to do.
+    pub(crate) fn progress(&self) -> Progress {
+        self.lookup.progress()
+    }
+
+    /// Waits on this thread until all questions have ended.
+    pub(crate) fn wait(&mut self, mail: &ScannedMail<'_>) {
+        while !self.advance(mail) {
+            self.lookup.wait();
+        }
+    }
+
+    /// What the answers say.
+    pub(crate) fn judge(self, mail: &ScannedMail<'_>) -> NetworkFindings {
+        let views = Views::of(mail, self.settings, &self.found);
         let answer = |question: &_| self.lookup.answer(question);
-        for (rule, test) in self.tests {
-            if let Some(rule) = rule
-                && test.hits(&self.views, self.tests, &answer)
-            {
-                state.hit(*rule, 1.0);
-            }
+        let hits = |rule: &NetworkRule| {
+            let hits = rule.test.hits(&views, self.rules, &answer);
+            rule.rule.filter(|_| hits)
+        };
+        let tests = self.rules.iter().map(|rule| &rule.test);
+        let asked: Vec<&SenderTest> = tests.filter_map(NetworkTest::of_sender).collect();
+        NetworkFindings {
+            hits: self.rules.iter().filter_map(hits).collect(),
+            tags: origin::tags(mail, &self.settings.senders, &answer),
+            authentication: results::results(&views.senders, &asked, &answer),
         }
-        let mail = self.views.mail();
-        let _ = mail.findings().tags.set(origin::tags(mail, &answer));
-        let asked: Vec<&SenderTest> = self
-            .tests
-            .iter()
-            .filter_map(|(_, test)| test.of_sender())
-            .collect();
-        let found = results::results(&self.views.senders, &asked, &answer);
-        let _ = mail.findings().authentication.set(found);
     }
 }
 
 /// Drops tests of rules that nobody sees, but for those whose answers others look at.
-pub(crate) fn drop_unused(tests: &mut Vec<(Option<RuleId>, NetworkTest)>) {
-    let sets: Vec<String> = tests
+pub(crate) fn drop_unused(rules: &mut Vec<NetworkRule>) {
+    let sets: Vec<String> = rules
         .iter()
-        .filter_map(|(rule, test)| match (rule, test) {
-            (Some(_), NetworkTest::RelaysAgain { set, .. }) => Some(set.clone()),
+        .filter(|rule| rule.rule.is_some())
+        .filter_map(|rule| match &rule.test {
+            NetworkTest::RelaysAgain { set, .. } => Some(set.clone()),
             _ => None,
         })
         .collect();
-    tests.retain(|(rule, test)| {
+    rules.retain(|NetworkRule { rule, test }| {
         rule.is_some()
             || matches!(test, NetworkTest::Relays { set, .. } if sets.contains(set))
             || matches!(test, NetworkTest::OriginOfTemplates)
@@ -202,9 +246,9 @@ pub(crate) fn prepare(
         "check_asn" => {
             let pattern = arguments.first().ok_or("the pattern is missing".to_owned());
             let pattern = pattern.and_then(|text| {
-                let (body, modifiers) = crate::pattern::Pattern::split(text.as_bytes())
-                    .unwrap_or((text.as_bytes(), crate::pattern::Modifiers::default()));
-                crate::pattern::Pattern::parse_bare(body, modifiers)
+                let (body, modifiers) = gatepost_pattern::Pattern::split(text.as_bytes())
+                    .unwrap_or((text.as_bytes(), gatepost_pattern::Modifiers::default()));
+                gatepost_pattern::Pattern::parse_bare(body, modifiers)
             });
             let tag = arguments
                 .get(1)
@@ -224,26 +268,25 @@ pub(crate) fn prepare(
 fn of_links(list: &LinkList) -> Result<NetworkTest, String> {
     let kind = Kind::named(&list.kind).filter(|kind| matches!(kind, Kind::A | Kind::Txt));
     let kind = kind.ok_or_else(|| format!("a list has A or TXT records, not {:?}", list.kind))?;
-    let keys = if list.by_name {
-        vec![LinkKey::Domain]
-    } else {
-        let by_server = list.by_server || !list.by_address;
-        let keys = [
-            (by_server, LinkKey::NameServer),
-            (list.by_address, LinkKey::Address),
-        ];
-        keys.into_iter()
-            .filter(|(wanted, _)| *wanted)
-            .map(|(_, key)| key)
-            .collect()
+    let flags = list.flags;
+    let keys = match list.query {
+        LinkQuery::Domain if flags.whole_host => vec![LinkKey::Host],
+        LinkQuery::Domain => vec![LinkKey::Domain],
+        LinkQuery::ServerDomain => vec![LinkKey::ServerDomain],
+        LinkQuery::ServerName => vec![LinkKey::ServerName],
+        LinkQuery::Address => match (flags.by_address, flags.by_server) {
+            (true, true) => vec![LinkKey::ServerAddress, LinkKey::Address],
+            (true, false) => vec![LinkKey::Address],
+            (false, _) => vec![LinkKey::ServerAddress],
+        },
     };
     Ok(NetworkTest::Links {
         zone: list.zone.trim_end_matches('.').to_ascii_lowercase(),
         kind,
         subtest: list.subtest.as_deref().map(Subtest::of_links).transpose()?,
         keys,
-        ips_only: list.ips_only,
-        domains_only: list.domains_only,
+        ips_only: flags.ips_only,
+        domains_only: flags.domains_only,
     })
 }
 
@@ -256,8 +299,8 @@ fn askdns(arguments: &[&str]) -> Result<NetworkTest, String> {
     let filter = match rest.get(1) {
         None => None,
         Some(text) if text.starts_with(['/', 'm']) => {
-            let (body, modifiers) = crate::pattern::Pattern::split(text.as_bytes())?;
-            let pattern = crate::pattern::Pattern::parse_bare(body, modifiers)?;
+            let (body, modifiers) = gatepost_pattern::Pattern::split(text.as_bytes())?;
+            let pattern = gatepost_pattern::Pattern::parse_bare(body, modifiers)?;
             Some(Subtest::Matches(pattern))
         }
         Some(text) => Some(Subtest::of_links(text)?),
@@ -267,16 +310,4 @@ fn askdns(arguments: &[&str]) -> Result<NetworkTest, String> {
         kind,
         filter,
     })
-}
-
-fn address(text: &str) -> Option<SocketAddr> {
-    let whole = text.parse().ok();
-    whole.or_else(|| Some(SocketAddr::new(text.parse::<IpAddr>().ok()?, DNS_PORT)))
-}
-
-fn system_server() -> Option<SocketAddr> {
-    let text = std::fs::read_to_string(SYSTEM_SERVERS).ok()?;
-    text.lines()
-        .filter_map(|line| line.trim().strip_prefix("nameserver"))
-        .find_map(|server| address(server.trim()))
 }

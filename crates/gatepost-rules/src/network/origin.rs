@@ -3,12 +3,15 @@
 //! Zones answer with a text, as `"64496 | 192.0.2.0/24 | …"` or `"64496" "192.0.2.0" "24"`. What they
 //! say becomes tags of templates and the field `X-ASN` of header rules.
 
-use super::wire::{Answer, Kind, Question, Record};
-use crate::authentication::settings::NetworkZone;
+use crate::authentication::settings::{NetworkZone, SenderSettings};
 use crate::mail::{Mail, ip, parse_ip};
+use gatepost_dns::{Answer, Kind, Question, Record};
 
 /// The question to each zone about the server that gave us the message.
-fn questions<'m>(mail: &'m Mail<'_>) -> Vec<(&'m NetworkZone, Question)> {
+fn questions<'m>(
+    mail: &Mail<'_>,
+    settings: &'m SenderSettings,
+) -> Vec<(&'m NetworkZone, Question)> {
     let Some(relay) = mail
         .relays()
         .external
@@ -20,7 +23,6 @@ fn questions<'m>(mail: &'m Mail<'_>) -> Vec<(&'m NetworkZone, Question)> {
     let Some(address) = parse_ip(relay.ip.as_bytes()) else {
         return Vec::new();
     };
-    let settings = &mail.configuration().senders;
     let zones = if address.is_ipv4() {
         &settings.networks_v4
     } else {
@@ -36,8 +38,8 @@ fn questions<'m>(mail: &'m Mail<'_>) -> Vec<(&'m NetworkZone, Question)> {
 }
 
 /// What is to be asked.
-pub(super) fn wanted(mail: &Mail<'_>) -> Vec<Question> {
-    questions(mail)
+pub(super) fn wanted(mail: &Mail<'_>, settings: &SenderSettings) -> Vec<Question> {
+    questions(mail, settings)
         .into_iter()
         .map(|(_, question)| question)
         .collect()
@@ -46,16 +48,17 @@ pub(super) fn wanted(mail: &Mail<'_>) -> Vec<Question> {
 /// The tags with what was answered: numbers with the prefix, and routes.
 pub(super) fn tags<'a>(
     mail: &Mail<'_>,
+    settings: &SenderSettings,
     answer: &dyn Fn(&Question) -> Option<&'a Answer>,
 ) -> Vec<(String, String)> {
-    let prefix = &mail.configuration().senders.network_prefix;
+    let prefix = &settings.network_prefix;
     let mut tags: Vec<(String, Vec<String>)> = Vec::new();
     let mut add = |tag: &str, value: String| match tags.iter_mut().find(|(known, _)| known == tag) {
         Some((_, values)) if values.contains(&value) => {}
         Some((_, values)) => values.push(value),
         None => tags.push((tag.to_owned(), vec![value])),
     };
-    for (zone, question) in questions(mail) {
+    for (zone, question) in questions(mail, settings) {
         for (numbers, routes) in read(answer(&question)) {
             for number in numbers {
                 add(&zone.number_tag, format!("{prefix}{number}"));
@@ -73,10 +76,11 @@ pub(super) fn tags<'a>(
 /// The field `X-ASN`: the numbers alone.
 pub(super) fn field<'a>(
     mail: &Mail<'_>,
+    settings: &SenderSettings,
     answer: &dyn Fn(&Question) -> Option<&'a Answer>,
 ) -> Option<String> {
     let mut all: Vec<String> = Vec::new();
-    for (_, question) in questions(mail) {
+    for (_, question) in questions(mail, settings) {
         for number in read(answer(&question))
             .into_iter()
             .flat_map(|(numbers, _)| numbers)

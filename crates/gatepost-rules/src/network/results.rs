@@ -6,11 +6,11 @@
 use gatepost_message::Authentication;
 
 use super::senders::{SenderTest, Senders};
-use super::wire::{Answer, Question};
 use crate::authentication::Known;
 use crate::authentication::dkim::Outcome;
 use crate::authentication::dmarc::DmarcResult;
 use crate::authentication::spf::SpfResult;
+use gatepost_dns::{Answer, Question};
 
 /// The results of the methods that these tests are about, by what was answered in time.
 pub(super) fn results<'a>(

@@ -8,41 +8,67 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use super::wire::{Answer, Kind, Question};
 use crate::authentication::arc::{self, Chain};
 use crate::authentication::dkim::{self, Outcome, RawMail, Signed, with_line_ends};
 use crate::authentication::dmarc::{self, DmarcResult, Proven};
+use crate::authentication::settings::SenderSettings;
 use crate::authentication::spf::{self, Sender, SpfResult};
 use crate::authentication::{Known, Looked, Wait, texts};
-use crate::mail::{Mail, Relay, parse_ip};
+use crate::eval::ScannedMail;
+use crate::mail::{Relay, parse_ip};
 pub(crate) use asking::SenderTest;
+use gatepost_dns::{Answer, Kind, Question};
 use noted::{noted_in, unfold};
 
-/// What is known of a message's senders.
-pub(super) struct Senders<'m, 'a> {
-    mail: &'m Mail<'a>,
-    /// The message with CRLF at the end of every line.
-    text: OnceCell<Cow<'m, [u8]>>,
+/// What was found out about a message's senders so far.
+pub(super) struct SenderFindings {
+    /// The message with CRLF at the end of every line; `None` if it has them already.
+    text: OnceCell<Option<Vec<u8>>>,
     signatures: OnceCell<Vec<Signed>>,
     chain: OnceCell<Chain>,
     /// Seconds since 1970, by which signatures end.
     now: u64,
 }
 
-impl<'m, 'a> Senders<'m, 'a> {
-    pub(super) fn of(mail: &'m Mail<'a>) -> Self {
+impl SenderFindings {
+    pub(super) fn new() -> Self {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         Self {
-            mail,
             text: OnceCell::new(),
             signatures: OnceCell::new(),
             chain: OnceCell::new(),
             now: now.map_or(0, |now| now.as_secs()),
         }
     }
+}
+
+/// A message's senders: what the message says of them, and what was found out.
+pub(super) struct Senders<'m, 'a> {
+    mail: &'m ScannedMail<'a>,
+    settings: &'m SenderSettings,
+    found: &'m SenderFindings,
+}
+
+impl<'m, 'a> Senders<'m, 'a> {
+    pub(super) const fn of(
+        mail: &'m ScannedMail<'a>,
+        settings: &'m SenderSettings,
+        found: &'m SenderFindings,
+    ) -> Self {
+        Self {
+            mail,
+            settings,
+            found,
+        }
+    }
 
     fn raw(&self) -> RawMail<'_> {
-        RawMail::read(self.text.get_or_init(|| with_line_ends(self.mail.full())))
+        let full = self.mail.full();
+        let converted = self.found.text.get_or_init(|| match with_line_ends(full) {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(text) => Some(text),
+        });
+        RawMail::read(converted.as_deref().unwrap_or(full))
     }
 
     /// The server that gave us the message.
@@ -68,7 +94,7 @@ impl<'m, 'a> Senders<'m, 'a> {
         if let Some(sender) = self.relay().and_then(|relay| relay.envelope_from.clone()) {
             return Some(sender.to_ascii_lowercase());
         }
-        let settings = &self.mail.configuration().senders;
+        let settings = self.settings;
         if !self.mail.relays().trusted.is_empty() && !settings.trusts_envelope_sender {
             return None;
         }
@@ -122,7 +148,7 @@ impl<'m, 'a> Senders<'m, 'a> {
 
     /// What a server of ours noted already, in `Received-SPF` or `Authentication-Results`.
     fn noted_spf(&self, helo: bool) -> Option<SpfResult> {
-        let settings = &self.mail.configuration().senders;
+        let settings = self.settings;
         if settings.ignores_received_spf {
             return None;
         }
@@ -154,16 +180,16 @@ impl<'m, 'a> Senders<'m, 'a> {
     }
 
     fn is_listed(&self, list: &str, address: &str) -> bool {
-        let list = self.mail.configuration().lists.address_list(list);
+        let list = self.mail.settings().address_list(list);
         list.is_some_and(|list| list.contains(address.as_bytes()))
     }
 
     pub(super) fn signatures(&self, known: &Known<'_, '_>) -> Result<&[Signed], Wait> {
-        if let Some(signatures) = self.signatures.get() {
+        if let Some(signatures) = self.found.signatures.get() {
             return Ok(signatures);
         }
-        let signatures = dkim::verify(&self.raw(), known, self.now)?;
-        Ok(self.signatures.get_or_init(|| signatures))
+        let signatures = dkim::verify(&self.raw(), known, self.found.now)?;
+        Ok(self.found.signatures.get_or_init(|| signatures))
     }
 
     /// The domains of good signatures, as far as all keys are known; `None` before.
@@ -184,7 +210,7 @@ impl<'m, 'a> Senders<'m, 'a> {
 
     /// Good, and not by a key that is too short.
     fn is_strong(&self, signed: &Signed) -> bool {
-        let least = self.mail.configuration().senders.key_bits_min;
+        let least = self.settings.key_bits_min;
         self.is_valid(signed) && signed.key_bits.is_none_or(|bits| bits >= least)
     }
 
@@ -205,7 +231,7 @@ impl<'m, 'a> Senders<'m, 'a> {
     }
 
     fn is_welcome_by_dkim(&self, by_default: bool, known: &Known<'_, '_>) -> Result<bool, Wait> {
-        let settings = &self.mail.configuration().senders;
+        let settings = self.settings;
         let (signers, list) = if by_default {
             (&settings.default_signers, "def_welcomelist_auth")
         } else {
@@ -272,7 +298,7 @@ impl<'m, 'a> Senders<'m, 'a> {
     }
 
     fn practice(&self, domain: &str, known: &Known<'_, '_>) -> Result<char, Wait> {
-        let overrides = &self.mail.configuration().senders.practices;
+        let overrides = &self.settings.practices;
         if let Some(practice) = overrides.get(domain) {
             return Ok(*practice);
         }
@@ -301,11 +327,11 @@ impl<'m, 'a> Senders<'m, 'a> {
     }
 
     fn chain(&self, known: &Known<'_, '_>) -> Result<Chain, Wait> {
-        if let Some(chain) = self.chain.get() {
+        if let Some(chain) = self.found.chain.get() {
             return Ok(*chain);
         }
-        let chain = arc::verify(&self.raw(), known, self.now)?;
-        Ok(*self.chain.get_or_init(|| chain))
+        let chain = arc::verify(&self.raw(), known, self.found.now)?;
+        Ok(*self.found.chain.get_or_init(|| chain))
     }
 
     pub(super) fn dmarc(&self, known: &Known<'_, '_>) -> Result<Option<DmarcResult>, Wait> {
@@ -315,7 +341,7 @@ impl<'m, 'a> Senders<'m, 'a> {
         let Some(author) = self.author_domain() else {
             return Ok(None);
         };
-        let boundaries = &self.mail.configuration().boundaries;
+        let boundaries = &self.mail.view_settings().boundaries;
         let registered = |host: &str| boundaries.registered(host);
         // All at once: what is asked does not depend on what is proven.
         let _ = dmarc::verify(&author, &Proven::default(), &registered, known);

@@ -3,46 +3,120 @@
 use std::net::IpAddr;
 
 use super::origin;
-use super::senders::Senders;
-use super::tests_of_rules::LinkKey;
-use super::wire::{Answer, Kind, Question, Record};
-use crate::mail::{Mail, ip};
+use super::senders::{SenderFindings, Senders};
+use super::settings::NetworkSettings;
+use crate::eval::ScannedMail;
+use crate::mail::{Uri, ip};
+use gatepost_dns::{Answer, Kind, Question, Record};
 
-/// Domains of links that lists are asked about, as SpamAssassin's `uridnsbl_max_domains`.
-const DOMAINS_MAX: usize = 20;
 /// Names that one template may become.
 const NAMES_MAX: usize = 20;
 /// Name servers, and addresses of a host, that are looked at.
 const SERVERS_MAX: usize = 4;
 
-pub(super) struct Views<'m, 'a> {
-    mail: &'m Mail<'a>,
+/// By what a list of links is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LinkKey {
+    /// The registered domain.
+    Domain,
+    /// The whole host.
+    Host,
+    /// The addresses of the host.
+    Address,
+    /// The addresses of the domain's name servers.
+    ServerAddress,
+    /// The registered domains of its name servers.
+    ServerDomain,
+    /// Their full names.
+    ServerName,
+}
+
+/// What was found out about a message so far. Kept while a scan waits for answers; [`Views`] are made
+/// of it anew whenever it goes on.
+pub(super) struct ViewFindings {
     /// Hosts of links with their registered domains.
     hosts: Vec<(String, String)>,
+    senders: SenderFindings,
+}
+
+impl ViewFindings {
+    pub(super) fn of(mail: &ScannedMail<'_>, settings: &NetworkSettings) -> Self {
+        Self {
+            hosts: hosts_of_links(mail, settings),
+            senders: SenderFindings::new(),
+        }
+    }
+}
+
+/// The hosts of links that lists are asked about. Beyond their number those count that a reader is most
+/// likely to follow.
+fn hosts_of_links(mail: &ScannedMail<'_>, settings: &NetworkSettings) -> Vec<(String, String)> {
+    if settings.skips_link_lists {
+        return Vec::new();
+    }
+    let is_mail = |link: &Uri| {
+        let scheme = link.raw.get(..7).unwrap_or_default();
+        scheme.eq_ignore_ascii_case(b"mailto:")
+    };
+    let mut links: Vec<&Uri> = mail.uri_list().details.iter().collect();
+    links.retain(|link| !settings.skips_mailto || !is_mail(link));
+    links.sort_by_key(|link| rank(link));
+    let skipped = &settings.skipped_link_domains;
+    let mut hosts: Vec<(String, String)> = Vec::new();
+    for host in links.iter().flat_map(|link| &link.hosts) {
+        let is_skipped = skipped.contains(&host.0) || skipped.contains(&host.1);
+        if hosts.len() < settings.link_domains_max && !is_skipped && !hosts.contains(host) {
+            hosts.push(host.clone());
+        }
+    }
+    hosts
+}
+
+/// Links that are shown come first, anchors without a text last, as in SpamAssassin.
+fn rank(link: &Uri) -> u8 {
+    if link.types.contains(&"a") {
+        let has_text = link.anchor_text.iter().any(|text| !text.is_empty());
+        return if has_text { 0 } else { 5 };
+    }
+    if link.types.contains(&"form") {
+        1
+    } else if link.types.contains(&"img") {
+        2
+    } else if link.types == ["parsed"] {
+        4
+    } else {
+        3
+    }
+}
+
+/// What network rules look at.
+pub(super) struct Views<'m, 'a> {
+    mail: &'m ScannedMail<'a>,
+    settings: &'m NetworkSettings,
+    hosts: &'m [(String, String)],
     pub(super) senders: Senders<'m, 'a>,
 }
 
 impl<'m, 'a> Views<'m, 'a> {
-    pub(super) fn of(mail: &'m Mail<'a>) -> Self {
-        let mut hosts: Vec<(String, String)> = Vec::new();
-        for link in &mail.uri_list().details {
-            for host in &link.hosts {
-                let skipped = &mail.configuration().skipped_link_domains;
-                let is_skipped = skipped.contains(&host.0) || skipped.contains(&host.1);
-                if hosts.len() < DOMAINS_MAX && !is_skipped && !hosts.contains(host) {
-                    hosts.push(host.clone());
-                }
-            }
-        }
+    pub(super) fn of(
+        mail: &'m ScannedMail<'a>,
+        settings: &'m NetworkSettings,
+        found: &'m ViewFindings,
+    ) -> Self {
         Self {
             mail,
-            hosts,
-            senders: Senders::of(mail),
+            settings,
+            hosts: &found.hosts,
+            senders: Senders::of(mail, &settings.senders, &found.senders),
         }
     }
 
-    pub(super) fn mail(&self) -> &'m Mail<'a> {
+    pub(super) fn mail(&self) -> &'m ScannedMail<'a> {
         self.mail
+    }
+
+    pub(super) fn settings(&self) -> &'m NetworkSettings {
+        self.settings
     }
 
     /// The addresses of relays that a set means, by the end of its name.
@@ -83,7 +157,7 @@ impl<'m, 'a> Views<'m, 'a> {
         };
         addresses.truncate(count_max);
         if !is_nice {
-            let trusted = &self.mail.configuration().trusted_networks;
+            let trusted = &self.mail.view_settings().trusted_networks;
             let skipped = addresses
                 .iter()
                 .take_while(|address| trusted.contains(**address))
@@ -117,7 +191,7 @@ impl<'m, 'a> Views<'m, 'a> {
                 .rsplit_once('@')
                 .map(|(_, host)| host.trim_matches(['>', '.', ' ']));
             if let Some(host) = host.filter(|host| host.contains('.'))
-                && self.mail.configuration().boundaries.is_valid(host)
+                && self.mail.view_settings().boundaries.is_valid(host)
                 && !hosts.iter().any(|known| known == host)
             {
                 hosts.push(host.to_owned());
@@ -130,27 +204,22 @@ impl<'m, 'a> Views<'m, 'a> {
     pub(super) fn link_steps<'r>(
         &self,
         key: LinkKey,
-        ips_only: bool,
-        domains_only: bool,
         answer: &dyn Fn(&Question) -> Option<&'r Answer>,
     ) -> Vec<Question> {
-        if ips_only || domains_only {
-            return Vec::new();
-        }
         let names = self
             .hosts
             .iter()
             .filter(|(host, _)| ip::parse(host.as_bytes()).is_none());
+        let servers = |(_, domain): &(String, String)| Question::new(domain, Kind::Ns);
         match key {
-            LinkKey::Domain => Vec::new(),
+            LinkKey::Domain | LinkKey::Host => Vec::new(),
             LinkKey::Address => names
                 .map(|(host, _)| Question::new(host, Kind::A))
                 .collect(),
-            LinkKey::NameServer => {
-                let mut questions: Vec<Question> = names
-                    .map(|(_, domain)| Question::new(domain, Kind::Ns))
-                    .collect();
-                let servers: Vec<Question> = questions
+            LinkKey::ServerDomain | LinkKey::ServerName => names.map(servers).collect(),
+            LinkKey::ServerAddress => {
+                let mut questions: Vec<Question> = names.map(servers).collect();
+                let addresses: Vec<Question> = questions
                     .iter()
                     .flat_map(|question| records(answer(question)))
                     .filter_map(|record| match record {
@@ -158,7 +227,7 @@ impl<'m, 'a> Views<'m, 'a> {
                         _ => None,
                     })
                     .collect();
-                questions.extend(servers);
+                questions.extend(addresses);
                 questions
             }
         }
@@ -172,28 +241,45 @@ impl<'m, 'a> Views<'m, 'a> {
         domains_only: bool,
         answer: &dyn Fn(&Question) -> Option<&'r Answer>,
     ) -> Vec<String> {
-        let mut keys: Vec<String> = Vec::new();
-        for (host, domain) in &self.hosts {
-            match ip::parse(host.as_bytes()) {
-                Some(address) if !domains_only => keys.push(ip::reversed(address)),
-                None if key == LinkKey::Domain && !ips_only => keys.push(domain.clone()),
-                _ => {}
-            }
-        }
-        if key != LinkKey::Domain {
-            for question in self.link_steps(key, ips_only, domains_only, answer) {
-                let addresses = records(answer(&question)).filter_map(|record| match record {
-                    Record::A(address) => Some(IpAddr::V4(*address)),
-                    Record::Aaaa(address) => Some(IpAddr::V6(*address)),
-                    _ => None,
-                });
-                let public = addresses.filter(|address| !ip::is_private(*address));
-                keys.extend(public.map(ip::reversed));
-            }
-        }
+        let mut keys: Vec<String> = if key.has_steps() {
+            let steps = self.link_steps(key, answer);
+            let records = steps.iter().flat_map(|step| records(answer(step)));
+            records
+                .filter_map(|record| self.key_of(key, record))
+                .collect()
+        } else {
+            let key_of_host = |(host, domain): &(String, String)| {
+                match ip::parse(host.as_bytes()) {
+                    // Lists of names hold IPv4 addresses too, and no others.
+                    Some(address) => {
+                        (!domains_only && address.is_ipv4() && !ip::is_private(address))
+                            .then(|| ip::reversed(address))
+                    }
+                    None if ips_only => None,
+                    None if key == LinkKey::Host => Some(host.clone()),
+                    None => Some(domain.clone()),
+                }
+            };
+            self.hosts.iter().filter_map(key_of_host).collect()
+        };
         keys.sort();
         keys.dedup();
         keys
+    }
+
+    /// What a record on the way says of the name that a list is asked for.
+    fn key_of(&self, key: LinkKey, record: &Record) -> Option<String> {
+        let address = match record {
+            Record::Name(server) if key == LinkKey::ServerName => return Some(server.clone()),
+            Record::Name(server) if key == LinkKey::ServerDomain => {
+                let boundaries = &self.mail.view_settings().boundaries;
+                return Some(boundaries.registered(server));
+            }
+            Record::A(address) => IpAddr::V4(*address),
+            Record::Aaaa(address) => IpAddr::V6(*address),
+            _ => return None,
+        };
+        (!ip::is_private(address)).then(|| ip::reversed(address))
     }
 
     /// The names that a template of `askdns` becomes; none where the message has nothing for one
@@ -212,7 +298,7 @@ impl<'m, 'a> Views<'m, 'a> {
             let values = match tag {
                 "DKIMDOMAIN" => self.senders.signer_domains(answer).unwrap_or_default(),
                 "ASN" | "ASNCIDR" => {
-                    let tags = origin::tags(self.mail, answer).into_iter();
+                    let tags = origin::tags(self.mail, &self.settings.senders, answer).into_iter();
                     tags.filter(|(known, _)| known == tag)
                         .map(|(_, value)| value)
                         .collect()

@@ -3,17 +3,31 @@
 use std::sync::Arc;
 
 use super::RuleSet;
+use super::ending;
 use super::near_miss::NearMiss;
 use super::tally::Tally;
 use crate::bayes::Autolearn;
 use crate::compile::{self, Abilities, Compiled, RuleFacts};
+use crate::configuration::Configuration;
+use crate::eval::ScannedMail;
 use crate::learning::Lesson;
-use crate::mail::{Configuration, Mail};
+use crate::mail::Mail;
+use crate::network::{Asked, NetworkFindings};
 use crate::report;
-use crate::scan::State;
-use crate::shortcircuit;
+use crate::scan::ScanState;
 use crate::users::Preferences;
 use crate::{Report, ScanContext};
+
+/// A scan whose local rules have run.
+pub(super) struct Scan<'a> {
+    pub(super) mail: ScannedMail<'a>,
+    user: Option<&'a Preferences>,
+    compiled: &'a Compiled,
+    lesson: Option<Lesson<'a>>,
+    /// Questions to the network, if any were put.
+    pub(super) asked: Option<Asked<'a>>,
+    state: ScanState,
+}
 
 impl RuleSet {
     /// Judges one message, given as RFC 5322 text with either line end.
@@ -32,20 +46,72 @@ impl RuleSet {
         &self,
         message: &[u8],
         context: &ScanContext<'_>,
-        look: impl FnOnce(&Compiled, &State) -> T,
+        look: impl FnOnce(&Compiled, &ScanState) -> T,
     ) -> (Report, T) {
-        let message = message.get(..self.size_max).unwrap_or(message);
         let user = self.user(context);
-        let user = user.as_deref();
-        let mail = Mail::parse_with(message, self.configuration_of(user))
-            .with_envelope_sender(context.envelope_sender);
-        let (compiled, lesson) = self.begin(&mail);
-        let state = self.run(compiled, &mail, lesson.as_ref(), context);
-        let seen = look(compiled, &state);
-        (self.report(compiled, &mail, lesson, state, user), seen)
+        let mut scan = self.begin(message, user.as_deref(), context);
+        if let Some(asked) = &mut scan.asked {
+            asked.wait(&scan.mail);
+        }
+        self.end(scan, look)
     }
 
-    fn user(&self, context: &ScanContext<'_>) -> Option<Arc<Preferences>> {
+    /// Runs the rules that need the message alone; questions to the network leave before and may be
+    /// on their way still.
+    pub(super) fn begin<'a>(
+        &'a self,
+        message: &'a [u8],
+        user: Option<&'a Preferences>,
+        context: &ScanContext<'_>,
+    ) -> Scan<'a> {
+        let message = message.get(..self.size_max).unwrap_or(message);
+        let configuration = self.configuration_of(user);
+        let mail = configuration.scanned(message, context.envelope_sender);
+        let (compiled, lesson) = self.ask_learning(&mail);
+        let program = &compiled.program;
+        let network = self.network.as_ref();
+        let asked = network
+            .and_then(|network| network.ask(&program.network, &mail, &configuration.network));
+        let judgement = lesson.as_ref().and_then(|lesson| lesson.judgement);
+        let probability = judgement.map(|judgement| judgement.probability);
+        let state = program.run(&mail, probability, self.time_max, context);
+        Scan {
+            mail,
+            user,
+            compiled,
+            lesson,
+            asked,
+            state,
+        }
+    }
+
+    /// Adds what the network said, and sums up.
+    pub(super) fn end<T>(
+        &self,
+        scan: Scan<'_>,
+        look: impl FnOnce(&Compiled, &ScanState) -> T,
+    ) -> (Report, T) {
+        let Scan {
+            mail,
+            user,
+            compiled,
+            lesson,
+            asked,
+            mut state,
+        } = scan;
+        let found = asked.map(|asked| asked.judge(&mail)).unwrap_or_default();
+        for rule in &found.hits {
+            state.hit(*rule, 1.0);
+        }
+        compiled.program.run_metas(&mut state);
+        let seen = look(compiled, &state);
+        (
+            self.report(compiled, &mail, lesson, state, found, user),
+            seen,
+        )
+    }
+
+    pub(super) fn user(&self, context: &ScanContext<'_>) -> Option<Arc<Preferences>> {
         self.users
             .as_ref()?
             .preferences(context.user?, &self.definitions)
@@ -56,7 +122,7 @@ impl RuleSet {
     }
 
     /// Asks what was learned, and gives the rules with the scores that go with it.
-    fn begin<'a>(&'a self, mail: &Mail<'_>) -> (&'a Compiled, Option<Lesson<'a>>) {
+    fn ask_learning<'a>(&'a self, mail: &Mail<'_>) -> (&'a Compiled, Option<Lesson<'a>>) {
         let settings = self.learning_settings();
         let lesson = self
             .learning
@@ -77,41 +143,28 @@ impl RuleSet {
         (compiled, lesson)
     }
 
-    fn run(
-        &self,
-        compiled: &Compiled,
-        mail: &Mail<'_>,
-        lesson: Option<&Lesson<'_>>,
-        context: &ScanContext<'_>,
-    ) -> State {
-        let judgement = lesson.and_then(|lesson| lesson.judgement);
-        let probability = judgement.map(|judgement| judgement.probability);
-        let program = &compiled.program;
-        let network = self.network.as_ref();
-        let asked = network.and_then(|network| network.ask(&program.network, mail));
-        program.run(mail, probability, self.time_max, context, asked)
-    }
-
-    /// Runs the rules on a message about which nobody wants to know anything: nothing is learned from
-    /// it, and nobody is asked about it. Then compiles the patterns that are too large to be waited for,
-    /// whether or not the message led to them.
-    pub(crate) fn run_unheard(&self, mail: &Mail<'_>) {
-        let (compiled, _) = self.begin(mail);
+    /// Runs the rules on a message and discards the result: nothing is learned from the message, and the
+    /// network is not asked. Then compiles the large patterns, for which a message would wait, whether or
+    /// not this one needed them.
+    pub(crate) fn run_discarding(&self, mail: &ScannedMail<'_>) {
+        let (compiled, _) = self.ask_learning(mail);
         let context = ScanContext::default();
         let time = self.time_max;
-        compiled.program.run(mail, None, time, &context, None);
+        let mut state = compiled.program.run(mail, None, time, &context);
+        compiled.program.run_metas(&mut state);
         for (_, pattern) in compiled.program.patterns() {
             pattern.compile_if_large();
         }
     }
 
-    /// Everything that is told of a message whose rules have run.
+    /// The report of a message whose rules have run.
     fn report(
         &self,
         compiled: &Compiled,
         mail: &Mail<'_>,
         lesson: Option<Lesson<'_>>,
-        mut state: State,
+        mut state: ScanState,
+        network: NetworkFindings,
         user: Option<&Preferences>,
     ) -> Report {
         let with_bayes = lesson.as_ref().is_some_and(|lesson| lesson.with_bayes);
@@ -124,7 +177,7 @@ impl RuleSet {
         state.hits.sort_unstable();
         let facts = |rule: &u32| compiled.facts.get(*rule as usize);
         let scores = &self.options.shortcircuit;
-        let ending = shortcircuit::ending(state.hits.iter().filter_map(facts), scores);
+        let ending = ending::ending(state.hits.iter().filter_map(facts), scores);
         let own_score = |facts: &RuleFacts| user?.score(&facts.name, set);
         let mut tally = Tally::of(compiled, &mut state, ending.as_ref(), own_score);
         // What ended early is not learned from, nor does it change its sender's average.
@@ -133,15 +186,14 @@ impl RuleSet {
             tally.learn(compiled, lesson, mail, required)
         });
         let limited = state.limited.iter().filter_map(facts);
-        let authentication = mail.findings().authentication.get();
         Report {
             score: report::round(tally.score),
             required,
             hits: tally.hits,
             autolearn,
             limited: limited.map(|facts| Arc::clone(&facts.name)).collect(),
-            authentication: authentication.cloned().unwrap_or_default(),
-            tags: tags(mail),
+            authentication: network.authentication,
+            tags: tags(network.tags, self.configuration_of(user)),
             preview: report::preview(mail.body()),
             subject_prefix: tally.subject_prefix,
             ending,
@@ -151,9 +203,8 @@ impl RuleSet {
 }
 
 /// Tags of templates that the network filled; those that it could not are empty.
-fn tags(mail: &Mail<'_>) -> Vec<(String, String)> {
-    let mut tags = mail.findings().tags.get().cloned().unwrap_or_default();
-    let senders = &mail.configuration().senders;
+fn tags(mut tags: Vec<(String, String)>, configuration: &Configuration) -> Vec<(String, String)> {
+    let senders = &configuration.network.senders;
     for zone in senders.networks_v4.iter().chain(&senders.networks_v6) {
         for tag in [&zone.number_tag, &zone.route_tag] {
             if !tags.iter().any(|(known, _)| known == tag) {

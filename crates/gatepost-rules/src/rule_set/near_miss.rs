@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::compile::Compiled;
-use crate::scan::{Near, State};
+use crate::scan::{NearMeta, ScanState};
 
 /// A meta rule that one change would have made hit.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,12 +20,12 @@ pub struct NearMiss {
 
 impl Compiled {
     /// Those of one scan, before its report takes what hit.
-    pub(super) fn near_misses(&self, state: &State) -> Vec<NearMiss> {
+    pub(super) fn near_misses(&self, state: &ScanState) -> Vec<NearMiss> {
         let near = self.program.metas.near(state).into_iter();
         near.filter_map(|near| self.near_miss(near)).collect()
     }
 
-    fn near_miss(&self, near: Near) -> Option<NearMiss> {
+    fn near_miss(&self, near: NearMeta) -> Option<NearMiss> {
         let meta = self.facts.get(near.meta as usize)?;
         let other = self.facts.get(near.other as usize)?;
         // A sub-rule is part of another meta, which is told of if it nearly hit itself.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::RuleSet;
 use crate::language::definition::{Example, Test};
-use crate::mail::{HeaderSelector, Mail};
+use crate::mail::HeaderSelector;
 use crate::{Problem, ScanContext, Severity};
 
 impl RuleSet {
@@ -46,12 +46,11 @@ impl RuleSet {
             return problem(Severity::Note, "example without a rule", reason);
         };
         let message = message(test, &example.text);
-        let mail = Mail::parse_with(&message, self.configuration());
+        let mail = self.configuration().scanned(&message, None);
         let context = ScanContext::default();
-        let state = self
-            .plain
-            .program
-            .run(&mail, None, self.time_max, &context, None);
+        let program = &self.plain.program;
+        let mut state = program.run(&mail, None, self.time_max, &context);
+        program.run_metas(&mut state);
         let hits = state.value(id as u32) != 0.0;
         if hits == example.should_hit {
             return None;

@@ -12,7 +12,7 @@ use crate::compile::{Compiled, RuleFacts};
 use crate::learning::Lesson;
 use crate::mail::Mail;
 use crate::report;
-use crate::scan::State;
+use crate::scan::ScanState;
 use crate::shortcircuit::Ending;
 
 /// What the rules that hit add up to.
@@ -29,7 +29,7 @@ impl Tally {
     /// `own_score` stands in place of the folders'.
     pub(super) fn of(
         compiled: &Compiled,
-        state: &mut State,
+        state: &mut ScanState,
         ending: Option<&Ending>,
         own_score: impl Fn(&RuleFacts) -> Option<f64>,
     ) -> Self {

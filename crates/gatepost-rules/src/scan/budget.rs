@@ -1,25 +1,24 @@
 //! The time that one message may take.
 //!
-//! What is counted is the time that the scanning thread computes, not the clock's: what a message
-//! gets must not depend on how busy the machine is. Only the kernel knows that time, and asking it
-//! costs twenty times as much as looking at the clock; so it is asked once as much has passed by the
-//! clock, since no thread computes for longer than that.
+//! The budget is processor time of the scanning thread, not wall time: the hits of a message must not depend
+//! on how busy the machine is. Only the kernel knows processor time, and asking it costs twenty times as much
+//! as reading the clock; so it is asked after as much wall time has passed, which is never less.
 
 use std::time::{Duration, Instant};
 
 use super::clock::computed;
 
-/// The clock is read once in so many questions.
+/// The clock is read once per this many questions.
 const QUESTIONS_PER_READING: u32 = 64;
-/// Bytes of a text that count as one question.
+/// Searched bytes that count as one question.
 const BYTES_PER_QUESTION: usize = 4096;
 
-/// A deadline that is cheap to ask for. It belongs to the thread that made it.
+/// A deadline that is cheap to check. It belongs to the thread that made it.
 #[derive(Debug)]
 pub(crate) struct Budget {
     time: Duration,
     began: Instant,
-    /// What the thread had computed before.
+    /// The processor time of the thread at the start.
     computed_before: Duration,
     until_reading: u32,
     is_spent: bool,
@@ -48,7 +47,7 @@ impl Budget {
         self.is_spent
     }
 
-    /// The same before so many bytes are searched.
+    /// The same before a search of this many bytes.
     pub(crate) fn is_spent_by(&mut self, bytes: usize) -> bool {
         let cost = u32::try_from(1 + bytes / BYTES_PER_QUESTION);
         self.is_spent(cost.unwrap_or(u32::MAX))

@@ -1,28 +1,28 @@
-//! Rules whose patterns hold what other rules captured.
+//! Rules whose patterns contain texts that other rules captured.
 //!
-//! The capturing rules run here a second time, for their groups alone: they are few, and all
-//! others keep engines that cannot tell groups.
+//! The capturing rules run here a second time, for their groups alone: they are few, and all other rules keep
+//! engines without capture groups.
 
 use std::borrow::Cow;
 
-use super::state::{RuleId, State};
+use super::state::{RuleId, ScanState};
 use crate::language::definition::View;
 use crate::mail::{HeaderSelector, Mail};
-use crate::pattern::{Captured, Groups, Template};
+use gatepost_pattern::{Captured, Groups, Template};
 
-/// What of a message a pattern looks at.
+/// The part of a message that a pattern matches.
 #[derive(Debug)]
-pub(crate) enum Place {
+pub(crate) enum MatchedText {
     /// A field of the head.
     Field(HeaderSelector),
-    /// The lines of a view; the subject may be left out.
+    /// The lines of a view, perhaps without the first one, the subject.
     Lines { view: View, skips_first: bool },
 }
 
-/// A pattern with groups that others ask for.
+/// A pattern with groups that templates refer to.
 #[derive(Debug)]
-pub(crate) struct Source {
-    pub(crate) place: Place,
+pub(crate) struct CaptureSource {
+    pub(crate) text: MatchedText,
     pub(crate) groups: Groups,
     pub(crate) hits_max: u32,
 }
@@ -31,20 +31,20 @@ pub(crate) struct Source {
 #[derive(Debug)]
 pub(crate) struct TemplateRule {
     pub(crate) rule: RuleId,
-    pub(crate) place: Place,
+    pub(crate) text: MatchedText,
     pub(crate) template: Template,
     pub(crate) negated: bool,
     pub(crate) hits_max: u32,
 }
 
-/// All of both.
+/// All capturing patterns and all templates.
 #[derive(Debug, Default)]
 pub(crate) struct CaptureRules {
-    pub(crate) sources: Vec<Source>,
+    pub(crate) sources: Vec<CaptureSource>,
     pub(crate) templates: Vec<TemplateRule>,
 }
 
-impl Place {
+impl MatchedText {
     fn texts<'m>(&self, mail: &'m Mail<'_>) -> Vec<Cow<'m, [u8]>> {
         let (view, skips_first) = match self {
             Self::Field(selector) => return mail.header(selector).into_iter().collect(),
@@ -61,14 +61,14 @@ impl Place {
 }
 
 impl CaptureRules {
-    pub(crate) fn scan(&self, mail: &Mail<'_>, state: &mut State) {
+    pub(crate) fn scan(&self, mail: &Mail<'_>, state: &mut ScanState) {
         if self.templates.is_empty() {
             return;
         }
         let mut captured = Captured::new();
         for source in &self.sources {
             let mut left = source.hits_max;
-            for text in source.place.texts(mail) {
+            for text in source.text.texts(mail) {
                 if left == 0 {
                     break;
                 }
@@ -91,13 +91,13 @@ impl CaptureRules {
 }
 
 impl TemplateRule {
-    fn run(&self, captured: &Captured, mail: &Mail<'_>, state: &mut State) {
-        let mut texts = self.place.texts(mail);
+    fn run(&self, captured: &Captured, mail: &Mail<'_>, state: &mut ScanState) {
+        let mut texts = self.text.texts(mail);
         texts.retain(|text| self.template.may_match(text, captured));
         if texts.is_empty() && !self.negated {
             return;
         }
-        // A value that makes no pattern, such as one too long, is as none.
+        // A value that makes no valid pattern, such as one too long, counts as missing.
         let Some(Ok(pattern)) = self.template.fill(captured) else {
             return;
         };

@@ -1,12 +1,11 @@
-//! The time that a thread computes, which the standard library has no clock for.
+//! The processor time of a thread, for which the standard library has no clock.
 //!
-//! Through the C library rather than the kernel's own page: emulators that count instructions know
-//! only that.
+//! The C library is called, not the vDSO: emulators that count instructions support only that.
 #![allow(unsafe_code)]
 
 use std::time::Duration;
 
-/// What this thread computed so far; zero where the system does not say.
+/// The processor time of this thread; zero where the system has no such clock.
 pub(super) fn computed() -> Duration {
     let mut time = libc::timespec {
         tv_sec: 0,

@@ -1,13 +1,13 @@
-//! What is known of a message besides its bytes.
+//! The context of a scan.
 
 /// What a caller knows of a message besides its bytes; all of it optional.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ScanContext<'a> {
-    /// The user for whom it is judged, as spamd's `User` header names him.
+    /// The user for whom the message is judged, as in spamd's `User` header.
     pub user: Option<&'a str>,
-    /// The envelope's sender, where whoever received the message knows it; empty for a bounce.
-    /// Otherwise the head is searched for it, as SpamAssassin does.
+    /// The envelope sender, if the caller knows it; empty for a bounce. Otherwise it is taken from the header,
+    /// as SpamAssassin does.
     pub envelope_sender: Option<&'a str>,
-    /// Note for each hit the text that matched ([`crate::Hit::matched`]). Costs a little.
+    /// Report the matched text of each hit ([`crate::Hit::matched`]). Costs a little.
     pub explain: bool,
 }

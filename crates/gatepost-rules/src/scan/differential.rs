@@ -1,14 +1,14 @@
-//! Every message gives the same whether rules are screened or each runs on every text.
+//! Every message gives the same whether prefilters select the rules or each rule runs on every text.
 
 use std::path::{Path, PathBuf};
 
-use super::table::without_screens;
+use super::filter::without_prefilters;
 use crate::{Report, RuleSet, RulesSettings, ScanContext};
 
-/// One message in so many of the public corpus is compared.
+/// One of this many messages of the public corpus is compared.
 const SAMPLE_STEP: usize = 41;
 
-/// What decides a verdict.
+/// The hits and scores that decide a verdict.
 fn names(report: &Report) -> Vec<(String, f64)> {
     let hits = report.hits.iter();
     hits.map(|hit| (hit.name.to_string(), hit.score)).collect()
@@ -16,23 +16,23 @@ fn names(report: &Report) -> Vec<(String, f64)> {
 
 fn settings() -> RulesSettings {
     RulesSettings {
-        // The plain way takes its time in unoptimised builds.
+        // Without prefilters a scan takes long in unoptimised builds.
         max_time: gatepost_settings::Period::seconds(600),
         ..RulesSettings::default()
     }
 }
 
-fn compare(screened: &RuleSet, plain: &RuleSet, name: &str, message: &[u8]) -> usize {
+fn compare(filtered: &RuleSet, plain: &RuleSet, name: &str, message: &[u8]) -> usize {
     for explain in [false, true] {
         let context = ScanContext {
             explain,
             ..ScanContext::default()
         };
         let (one, other) = (
-            screened.scan(message, &context),
+            filtered.scan(message, &context),
             plain.scan(message, &context),
         );
-        // A pattern at its limit in one way need not be at it in the other.
+        // A pattern can reach its limit with prefilters and not without, or the reverse.
         if one.limited.is_empty() && other.limited.is_empty() {
             assert_eq!(names(&one), names(&other), "{name}");
         }
@@ -48,26 +48,26 @@ fn compare(screened: &RuleSet, plain: &RuleSet, name: &str, message: &[u8]) -> u
 }
 
 #[test]
-fn screened_and_plain_scans_agree_on_the_public_corpus() {
+fn filtered_and_plain_scans_agree_on_the_public_corpus() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let list = std::fs::read_to_string(root.join("tests/corpus-list.txt"));
     let list = list.expect("the list of messages is there");
     let rules = [PathBuf::from("/usr/share/spamassassin")];
-    let (screened, _) = RuleSet::load(&rules, &settings());
-    let (plain, _) = without_screens(|| RuleSet::load(&rules, &settings()));
+    let (filtered, _) = RuleSet::load(&rules, &settings());
+    let (plain, _) = without_prefilters(|| RuleSet::load(&rules, &settings()));
     let mut hits = 0;
     for id in list.lines().step_by(SAMPLE_STEP) {
         let path = root.join(format!(".corpora/spamassassin/{id}.txt"));
         let message = std::fs::read(&path);
         let message = message.expect("the public corpus is there; tests/fetch-corpus fetches it");
-        hits += compare(&screened, &plain, id, &message);
+        hits += compare(&filtered, &plain, id, &message);
     }
     assert!(hits > 100, "{hits}");
 }
 
 /// Rules of each kind that counts or places matches, on texts made of what they look for.
 #[test]
-fn screened_and_plain_scans_agree_on_crowded_texts() {
+fn filtered_and_plain_scans_agree_on_crowded_texts() {
     let rules = r"
 body     ONE       /viagra/i
 body     MANY      /free\s+(?:money|offer)/i
@@ -94,9 +94,9 @@ meta     NONE      !ONE && !MANY
 ";
     let settings = settings();
     let load = || RuleSet::from_text("test.cf", rules.as_bytes(), &settings);
-    let (screened, problems) = load();
+    let (filtered, problems) = load();
     assert!(problems.is_empty(), "{problems:?}");
-    let (plain, _) = without_screens(load);
+    let (plain, _) = without_prefilters(load);
     let words = [
         "viagra",
         "Free  Money",
@@ -135,7 +135,7 @@ meta     NONE      !ONE && !MANY
         let body: Vec<&str> = (0..number % 50).map(|_| word()).collect();
         let subject = subject.join(" ").replace('\n', " ");
         let message = format!("Subject: {subject}\n\n{}\n", body.join(" "));
-        hits += compare(&screened, &plain, &message, message.as_bytes());
+        hits += compare(&filtered, &plain, &message, message.as_bytes());
     }
     assert!(hits > 1000, "{hits}");
 }

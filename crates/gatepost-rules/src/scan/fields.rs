@@ -2,15 +2,16 @@
 
 use std::borrow::Cow;
 
-use super::state::{RuleId, State};
-use super::table::{Table, Worth};
-use crate::mail::{HeaderSelector, Mail};
-use crate::pattern::Pattern;
+use gatepost_pattern::{Pattern, Prefilter, PrefilterThresholds};
 
-const SCREENED: Worth = Worth {
+use super::filter;
+use super::state::{RuleId, ScanState};
+use crate::mail::{HeaderSelector, Mail};
+
+const THRESHOLDS: PrefilterThresholds = PrefilterThresholds {
     patterns_min: 2,
     bits_min: 2.5,
-    loop_chance_max: 0.995,
+    loop_probability_max: 0.995,
 };
 
 /// A rule that compares a field with a pattern.
@@ -19,7 +20,7 @@ pub(crate) struct FieldRule {
     pub(crate) rule: RuleId,
     pub(crate) pattern: Pattern,
     pub(crate) negated: bool,
-    /// What stands for the field where the message has none.
+    /// The text that replaces the field in a message without it.
     pub(crate) if_unset: Option<Vec<u8>>,
     pub(crate) hits_max: u32,
 }
@@ -30,9 +31,9 @@ pub(crate) struct FieldRules {
     selector: HeaderSelector,
     rules: Vec<FieldRule>,
     exists: Vec<RuleId>,
-    table: Table,
-    /// Rules that may hit where the message has no such field, by index.
-    of_missing: Vec<u32>,
+    prefilter: Prefilter,
+    /// The indices of rules that can hit a message without the field.
+    without_field: Vec<u32>,
 }
 
 impl FieldRules {
@@ -41,20 +42,13 @@ impl FieldRules {
         mut rules: Vec<FieldRule>,
         exists: Vec<RuleId>,
     ) -> Self {
-        // Perl matches a missing field as an empty text.
-        let of_missing = (0u32..)
-            .zip(&rules)
-            .filter(|(_, rule)| {
-                rule.negated || rule.if_unset.is_some() || rule.pattern.min_len() == 0
-            })
-            .map(|(index, _)| index)
-            .collect();
+        let without_field = without_field(&rules);
         Self {
             selector,
-            table: table(&mut rules),
+            prefilter: prefilter(&mut rules),
             rules,
             exists,
-            of_missing,
+            without_field,
         }
     }
 
@@ -62,15 +56,15 @@ impl FieldRules {
         self.rules.iter().map(|rule| (rule.rule, &rule.pattern))
     }
 
-    pub(crate) fn scan(&self, mail: &Mail<'_>, state: &mut State) {
+    pub(crate) fn scan(&self, mail: &Mail<'_>, state: &mut ScanState) {
         if let Some(text) = mail.header(&self.selector) {
             for &rule in &self.exists {
                 state.hit(rule, 1.0);
             }
-            run_on(&self.rules, &self.table, &text, state);
+            run_on(&self.rules, &self.prefilter, &text, state);
             return;
         }
-        for &index in &self.of_missing {
+        for &index in &self.without_field {
             if let Some(rule) = self.rules.get(index as usize) {
                 rule.run(rule.if_unset.as_deref().unwrap_or_default(), state);
             }
@@ -78,28 +72,37 @@ impl FieldRules {
     }
 }
 
-fn table(rules: &mut [FieldRule]) -> Table {
+/// The indices of rules that can hit without the field: Perl matches a missing field like an empty one.
+fn without_field(rules: &[FieldRule]) -> Vec<u32> {
+    (0u32..)
+        .zip(rules)
+        .filter(|(_, rule)| rule.negated || rule.if_unset.is_some() || rule.pattern.min_len() == 0)
+        .map(|(index, _)| index)
+        .collect()
+}
+
+fn prefilter(rules: &mut [FieldRule]) -> Prefilter {
     let patterns = rules
         .iter_mut()
         .map(|rule| (&mut rule.pattern, rule.negated));
-    Table::new(patterns, SCREENED)
+    filter::prefilter(patterns, THRESHOLDS)
 }
 
 /// Runs rules on a field's text.
-fn run_on(rules: &[FieldRule], table: &Table, text: &[u8], state: &mut State) {
-    let in_time = table.screen(text, state, |state, owner, end| {
-        if let Some(rule) = rules.get(owner.pattern as usize) {
+fn run_on(rules: &[FieldRule], prefilter: &Prefilter, text: &[u8], state: &mut ScanState) {
+    let outcome = filter::candidates(prefilter, text, state, |state, literal, end| {
+        if let Some(rule) = rules.get(literal.pattern as usize) {
             let what = (rule.rule, &rule.pattern, rule.hits_max);
-            state.candidate(what, text, owner, end);
+            state.candidate(what, text, literal, end);
         }
     });
-    if !in_time {
+    if outcome.is_err() {
         for rule in rules {
             state.limit(rule.rule);
         }
         return;
     }
-    for index in table.others(text) {
+    for index in prefilter.unfiltered_candidates(text) {
         if let Some(rule) = rules.get(index as usize) {
             rule.run(text, state);
         }
@@ -107,11 +110,11 @@ fn run_on(rules: &[FieldRule], table: &Table, text: &[u8], state: &mut State) {
 }
 
 impl FieldRule {
-    fn run(&self, text: &[u8], state: &mut State) {
+    fn run(&self, text: &[u8], state: &mut ScanState) {
         if self.negated {
             let limits = state.limited.len();
             let found = state.find(self.rule, &self.pattern, text, 0);
-            // A search that gave up proves nothing.
+            // A search that gave up does not prove that nothing matches.
             if found.is_none() && state.limited.len() == limits {
                 state.hit(self.rule, 1.0);
             }
@@ -126,14 +129,17 @@ impl FieldRule {
 pub(crate) struct MimeRules {
     selector: HeaderSelector,
     rules: Vec<FieldRule>,
-    table: Table,
+    prefilter: Prefilter,
+    /// The indices of rules that can hit a part without the field.
+    without_field: Vec<u32>,
 }
 
 impl MimeRules {
     pub(crate) fn new(selector: HeaderSelector, mut rules: Vec<FieldRule>) -> Self {
         Self {
             selector,
-            table: table(&mut rules),
+            without_field: without_field(&rules),
+            prefilter: prefilter(&mut rules),
             rules,
         }
     }
@@ -142,21 +148,30 @@ impl MimeRules {
         self.rules.iter().map(|rule| (rule.rule, &rule.pattern))
     }
 
-    pub(crate) fn scan(&self, mail: &Mail<'_>, state: &mut State) {
-        for value in mail.mime_headers(&self.selector) {
-            run_on(&self.rules, &self.table, &value, state);
+    pub(crate) fn scan(&self, mail: &Mail<'_>, state: &mut ScanState) {
+        let values = mail.mime_headers(&self.selector);
+        for value in values.iter().flatten() {
+            run_on(&self.rules, &self.prefilter, value, state);
+        }
+        if values.iter().all(Option::is_some) {
+            return;
+        }
+        for &index in &self.without_field {
+            if let Some(rule) = self.rules.get(index as usize) {
+                rule.run(rule.if_unset.as_deref().unwrap_or_default(), state);
+            }
         }
     }
 }
 
-/// A `mimeheader` rule that counts, negates or joins, or looks at some parts only.
+/// A `mimeheader` rule that counts, negates or concatenates, or matches some parts only.
 #[derive(Debug)]
 pub(crate) struct MimeRule {
     pub(crate) selector: HeaderSelector,
     pub(crate) field: FieldRule,
-    /// Joins the fields of all parts.
+    /// The fields of all parts are concatenated.
     pub(crate) concat: bool,
-    /// The parts looked at, first and last, counted from 1.
+    /// The first and the last part to be matched, counted from 1.
     pub(crate) range: Option<(u32, u32)>,
 }
 
@@ -167,13 +182,14 @@ impl MimeRule {
         !self.concat && self.range.is_none() && !field.negated && field.hits_max == 1
     }
 
-    pub(crate) fn scan(&self, mail: &Mail<'_>, state: &mut State) {
+    pub(crate) fn scan(&self, mail: &Mail<'_>, state: &mut ScanState) {
         let (first, last) = self.range.unwrap_or((0, u32::MAX));
         let values = mail.mime_headers(&self.selector);
+        let unset = self.field.if_unset.as_deref().unwrap_or_default();
         let mut values: Vec<Cow<'_, [u8]>> = (1u32..)
             .zip(values)
             .filter(|(part, _)| (first..=last).contains(part))
-            .map(|(_, value)| value)
+            .map(|(_, value)| value.unwrap_or(Cow::Borrowed(unset)))
             .collect();
         if self.concat {
             values = vec![join_lines(&values)];
@@ -190,7 +206,7 @@ impl MimeRule {
             return;
         }
         for value in &values {
-            // The first part that matches decides; its matches are what is counted.
+            // Only the matches in the first part that matches are counted.
             state.count_up_to(field.rule, &field.pattern, value, field.hits_max);
             if state.value(field.rule) > 0.0 {
                 return;

@@ -1,20 +1,19 @@
 //! The rules of one view that is a list of lines: body, rawbody, uri; and full, which is one line.
 
+use gatepost_pattern::{LiteralInfo, LiteralMatch, Pattern, Prefilter, PrefilterThresholds};
 use smallvec::SmallVec;
 
-use super::state::{RuleId, State};
-use super::table::{Screened, Table, Worth};
-use crate::pattern::Pattern;
-use crate::screen::{End, Owner};
+use super::filter;
+use super::state::{RuleId, ScanState};
 
-/// Lines are looked at together until there are so many bytes or lines of them.
+/// The bytes and lines at which a batch of lines is full.
 const BATCH_BYTES: usize = 16 * 1024;
 const BATCH_LINES: usize = 256;
 
-const SCREENED: Worth = Worth {
+const THRESHOLDS: PrefilterThresholds = PrefilterThresholds {
     patterns_min: 6,
     bits_min: 6.0,
-    loop_chance_max: 0.3,
+    loop_probability_max: 0.3,
 };
 
 /// A rule that looks for a pattern in each line.
@@ -32,21 +31,21 @@ pub(crate) struct LineRule {
 #[derive(Debug, Default)]
 pub(crate) struct LineRules {
     rules: Vec<LineRule>,
-    table: Table,
+    prefilter: Prefilter,
 }
 
 impl LineRules {
     pub(crate) fn new(mut rules: Vec<LineRule>) -> Self {
         let patterns = rules.iter_mut().map(|rule| (&mut rule.pattern, false));
-        let table = Table::new(patterns, SCREENED);
-        for index in table.unscreened() {
+        let prefilter = filter::prefilter(patterns, THRESHOLDS);
+        for index in prefilter.unfiltered() {
             if let Some(rule) = rules.get_mut(index as usize)
                 && rule.hits_max == 1
             {
-                rule.pattern.prefer_automaton();
+                rule.pattern.prefer_linear();
             }
         }
-        Self { rules, table }
+        Self { rules, prefilter }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -57,8 +56,8 @@ impl LineRules {
         &self.rules
     }
 
-    /// Runs all rules on lines that lie end to end in `text`.
-    pub(crate) fn scan(&self, text: &[u8], ends: &[usize], state: &mut State) {
+    /// Runs all rules on the lines of `text`, which end at `ends`.
+    pub(crate) fn scan(&self, text: &[u8], ends: &[usize], state: &mut ScanState) {
         let mut start = 0;
         let mut lines = ends.iter().map(|&end| {
             let line = text.get(start..end).unwrap_or_default();
@@ -79,7 +78,7 @@ impl LineRules {
             if batch.is_empty() {
                 return;
             }
-            if !self.scan_lines(number, &batch, state) {
+            if !self.scan_batch(number, &batch, state) {
                 for rule in &self.rules {
                     state.limit(rule.rule);
                 }
@@ -89,40 +88,39 @@ impl LineRules {
         }
     }
 
-    /// Runs all rules on lines, of which the first has this number. False if the time was over.
-    fn scan_lines(&self, number: usize, lines: &[&[u8]], state: &mut State) -> bool {
-        let ends = match self.table.screen_together(lines, state) {
-            Screened::Ends(ends) => Some(ends),
-            Screened::OneByOne => None,
-            Screened::OutOfTime => return false,
+    /// Runs all rules on a batch of lines, of which the first has this number. False if the time was over.
+    fn scan_batch(&self, number: usize, lines: &[&[u8]], state: &mut ScanState) -> bool {
+        let mut keep_going = || !state.budget.is_spent(1);
+        let Ok(batch) = self.prefilter.search_batch(lines, &mut keep_going) else {
+            return false;
         };
-        let mut left: Option<SmallVec<[&[End]; 2]>> = ends
+        let mut left: Option<SmallVec<[&[LiteralMatch]; 2]>> = batch
             .as_ref()
-            .map(|screens| screens.iter().map(Vec::as_slice).collect());
+            .map(|passes| passes.iter().map(Vec::as_slice).collect());
         for (of_batch, line) in (0u32..).zip(lines) {
             let is_first = number == 0 && of_batch == 0;
-            let candidate = |state: &mut State, owner: Owner, end: usize| {
-                if let Some(rule) = self.rules.get(owner.pattern as usize)
+            let candidate = |state: &mut ScanState, literal: LiteralInfo, end: usize| {
+                if let Some(rule) = self.rules.get(literal.pattern as usize)
                     && !(is_first && rule.skips_first)
                 {
                     let what = (rule.rule, &rule.pattern, rule.hits_max);
-                    state.candidate(what, line, owner, end);
+                    state.candidate(what, line, literal, end);
                 }
             };
-            if let Some(screens) = &mut left {
+            if let Some(passes) = &mut left {
                 state.begin_text();
-                for ends in screens {
-                    while let Some((end, rest)) = ends.split_first()
-                        && end.text == of_batch
+                for matches in passes {
+                    while let Some((found, rest)) = matches.split_first()
+                        && found.text == of_batch
                     {
-                        candidate(state, end.owner, end.place as usize);
-                        *ends = rest;
+                        candidate(state, found.literal, found.end as usize);
+                        *matches = rest;
                     }
                 }
-            } else if !self.table.screen(line, state, candidate) {
+            } else if filter::candidates(&self.prefilter, line, state, candidate).is_err() {
                 return false;
             }
-            for index in self.table.others(line) {
+            for index in self.prefilter.unfiltered_candidates(line) {
                 if let Some(rule) = self.rules.get(index as usize)
                     && !(is_first && rule.skips_first)
                 {

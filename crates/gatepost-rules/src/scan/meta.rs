@@ -1,21 +1,21 @@
-//! Rules about other rules.
+//! Meta rules: expressions over other rules.
 //!
-//! A meta is computed once all that it names is known, so the compiler puts metas in the order of
-//! their dependencies. One of SpamAssassin's habits is kept: a meta with score 0 is never
-//! *settled* when it would hit, so that metas which name it are never computed ([`Settled`]).
+//! A meta is computed after all rules that it names, so the compiler sorts metas by their dependencies. One
+//! peculiarity of SpamAssassin is kept: a meta with score 0 is never *settled* when it would hit, so metas
+//! which name it are never computed ([`Settled`]).
 
-use super::state::{RuleId, State};
+use super::state::{RuleId, ScanState};
 use crate::language::expression::Expression;
 
-/// Metas of a message that come out otherwise than at rest, for which there is room at first.
+/// The usual number of metas of a message that differ from their value at rest.
 const CHANGED_USUAL: usize = 64;
 
-/// What a name in a meta stands for.
+/// The rule that a name in a meta refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operand {
     /// A rule that runs.
     Rule(RuleId),
-    /// Another meta, by its place in the order.
+    /// Another meta, by its index in the order.
     Meta(u32),
     /// A rule that does not run: 0.
     Never,
@@ -34,19 +34,19 @@ pub(crate) struct MetaRule {
 
 /// All metas, each after those it names.
 ///
-/// Nearly all rules do not hit a message, so what each meta comes to when nothing hits is computed
-/// once; for a message only those are computed that name something which came out otherwise.
+/// Nearly all rules do not hit a message. So the value of each meta *at rest*, when no rule hits, is computed
+/// once; for a message only those metas are computed that name a rule whose value differs.
 #[derive(Debug, Default)]
 pub(crate) struct MetaRules {
     rules: Vec<MetaRule>,
-    /// What each comes to when no rule hits.
+    /// The value of each meta when no rule hits.
     at_rest: Vec<Settled>,
-    /// Metas that hit when no rule hits, by place.
+    /// The indices of metas that hit when no rule hits.
     hitting_at_rest: Vec<u32>,
-    /// By rule, and by meta: the places of the metas that name it.
+    /// By rule, and by meta: the indices of the metas that name it.
     naming_rule: Vec<Vec<u32>>,
     naming_meta: Vec<Vec<u32>>,
-    /// By meta: the places of the metas that it names.
+    /// By meta: the indices of the metas that it names.
     named_metas: Vec<Box<[u32]>>,
 }
 
@@ -111,11 +111,11 @@ impl MetaRules {
         metas
     }
 
-    pub(crate) fn scan(&self, state: &mut State) {
-        // Those that came out otherwise than at rest, by place: few, so that the others' values need not
-        // be copied for each message.
+    pub(crate) fn scan(&self, state: &mut ScanState) {
+        // The metas whose value differs from that at rest, by index: few, so the values at rest need not be
+        // copied for each message.
         let mut changed: Vec<(u32, Settled)> = Vec::with_capacity(CHANGED_USUAL);
-        let mut due = Due::new(self.rules.len());
+        let mut due = MetaQueue::new(self.rules.len());
         due.add(&self.hitting_at_rest);
         for rule in &state.hits {
             let naming = self.naming_rule.get(*rule as usize);
@@ -146,13 +146,13 @@ impl MetaRules {
     }
 }
 
-/// Places that are still to be looked at, the lowest first. What is added lies above what was taken.
-struct Due {
+/// Indices of metas to be computed, the lowest first. Added indices are higher than those taken before.
+struct MetaQueue {
     words: Vec<u64>,
     word: usize,
 }
 
-impl Due {
+impl MetaQueue {
     fn new(places: usize) -> Self {
         Self {
             words: vec![0; places.div_ceil(64)],
@@ -182,8 +182,8 @@ impl Due {
 }
 
 impl MetaRule {
-    /// `settled` gives the value of a meta, if it has one; `named` are the metas in the expression: one that is never computed keeps this one from it too,
-    /// wherever it stands.
+    /// `settled` returns the value of a meta, if it has one. `named` are the metas in the expression: if one of
+    /// them is never computed, this meta is not either.
     fn compute(
         &self,
         settled: impl Fn(u32) -> Option<f64>,
@@ -201,14 +201,14 @@ impl MetaRule {
         if self.is_silent && sum != 0.0 {
             return Settled::Never;
         }
-        // A hit counts at least once, whatever the arithmetic gave.
+        // A hit counts at least once, even if the sum is negative.
         Settled::Value(if sum < 0.0 { 1.0 } else { sum })
     }
 }
 
-/// A meta that one rule more, or one less, would have made hit.
+/// A meta that would have hit with one more, or one fewer, hit of another rule.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Near {
+pub(crate) struct NearMeta {
     pub(crate) meta: RuleId,
     pub(crate) other: RuleId,
     /// Whether the other rule would have to hit; otherwise it would have to not hit.
@@ -216,8 +216,8 @@ pub(crate) struct Near {
 }
 
 impl MetaRules {
-    /// The metas that nearly hit: something they name did, and one change would do.
-    pub(crate) fn near(&self, state: &State) -> Vec<Near> {
+    /// The metas that nearly hit: a rule that they name did, and one change would make them hit.
+    pub(crate) fn near(&self, state: &ScanState) -> Vec<NearMeta> {
         let rule_of = |operand: &Operand| match *operand {
             Operand::Rule(rule) => Some(rule),
             Operand::Meta(index) => self.rules.get(index as usize).map(|meta| meta.rule),
@@ -239,7 +239,7 @@ impl MetaRules {
                 value != 0.0
             });
             if let Some(other) = change {
-                near.push(Near {
+                near.push(NearMeta {
                     meta: meta.rule,
                     other,
                     needs_hit: state.value(other) == 0.0,

@@ -1,8 +1,8 @@
-//! One message through all rules.
+//! Runs all rules on one message.
 //!
-//! [`compile`](crate::rule_set) sorts the rules of a folder by what they look at; a [`Program`]
-//! then makes one pass per view: a [`screen`](crate::screen) finds the rules that can match at all,
-//! those are confirmed by their own patterns, functions run, and metas are computed last.
+//! `compile` sorts the rules of a folder by the view that they match; a [`Program`] then
+//! makes one pass per view: a prefilter finds the candidate rules, whose patterns verify them. Eval
+//! functions run, and metas are computed last.
 
 mod budget;
 mod capture;
@@ -11,39 +11,39 @@ mod context;
 #[cfg(test)]
 mod differential;
 mod fields;
+mod filter;
 mod lines;
 mod meta;
 mod rounds;
 mod state;
-mod table;
 
 pub use context::ScanContext;
 
 use std::time::Duration;
 
+use gatepost_pattern::Pattern;
+
 use crate::bayes::Interval;
-use crate::eval::Evaluation;
+use crate::eval::{Evaluation, ScannedMail};
 use crate::learning::Reputation;
-use crate::mail::Mail;
-use crate::network::{Asked, NetworkTest};
-use crate::pattern::Pattern;
+use crate::network::NetworkRule;
 pub(crate) use budget::Budget;
-pub(crate) use capture::{CaptureRules, Place, Source, TemplateRule};
+pub(crate) use capture::{CaptureRules, CaptureSource, MatchedText, TemplateRule};
 pub(crate) use fields::{FieldRule, FieldRules, MimeRule, MimeRules};
 pub(crate) use lines::{LineRule, LineRules};
-pub(crate) use meta::{MetaRule, MetaRules, Near, Operand};
-pub(crate) use state::{RuleId, State};
+pub(crate) use meta::{MetaRule, MetaRules, NearMeta, Operand};
+pub(crate) use state::{RuleId, ScanState};
 
-/// What a function counts as beside a short step of other rules: the clock is read for every eighth.
+/// The cost of an eval function in steps: the clock is read for every eighth function.
 const EVAL_COST: u32 = 8;
 
-/// A function that a rule calls.
+/// A rule that calls an eval function.
 pub(crate) struct EvalRule {
     pub(crate) rule: RuleId,
     pub(crate) evaluation: Evaluation,
 }
 
-/// All rules of a set, sorted by what they look at.
+/// All rules of a set, sorted by the view that they match.
 #[derive(Default)]
 pub(crate) struct Program {
     /// How many rules there are.
@@ -57,10 +57,10 @@ pub(crate) struct Program {
     pub(crate) special_mime: Vec<MimeRule>,
     pub(crate) header_evals: Vec<EvalRule>,
     pub(crate) other_evals: Vec<EvalRule>,
-    /// Rules whose patterns hold what others captured.
+    /// Rules whose patterns contain captured texts.
     pub(crate) captures: CaptureRules,
     /// What is asked of the network.
-    pub(crate) network: Vec<(Option<RuleId>, NetworkTest)>,
+    pub(crate) network: Vec<NetworkRule>,
     pub(crate) metas: MetaRules,
     /// Rules on the probability that Bayes gives.
     pub(crate) bayes: Vec<(RuleId, Interval)>,
@@ -82,16 +82,16 @@ impl Program {
             .chain(of_special_mime.map(|field| (field.rule, &field.pattern)))
     }
 
-    /// Runs all rules on a message, for at most `time`. `probability` is what Bayes says of it.
+    /// Runs the rules that need the message alone, for at most `time`. `probability` is what Bayes
+    /// says of it. [`Program::run_metas`] is to follow.
     pub(crate) fn run(
         &self,
-        mail: &Mail<'_>,
+        mail: &ScannedMail<'_>,
         probability: Option<f64>,
         time: Duration,
         context: &ScanContext<'_>,
-        asked: Option<Asked<'_, '_>>,
-    ) -> State {
-        let mut state = State::new(self.rules, Budget::new(time), context.explain);
+    ) -> ScanState {
+        let mut state = ScanState::new(self.rules, Budget::new(time), context.explain);
         for (rule, interval) in &self.bayes {
             if probability.is_some_and(|probability| interval.contains(probability)) {
                 state.hit(*rule, 1.0);
@@ -126,17 +126,18 @@ impl Program {
             self.full.scan(full, &[full.len()], &mut state);
         }
         self.captures.scan(mail, &mut state);
-        if let Some(asked) = asked {
-            asked.judge(&mut state);
-        }
-        self.metas.scan(&mut state);
         state
+    }
+
+    /// Computes the metas, when all other rules have their values.
+    pub(crate) fn run_metas(&self, state: &mut ScanState) {
+        self.metas.scan(state);
     }
 }
 
-fn run_evals(evals: &[EvalRule], mail: &Mail<'_>, state: &mut State) {
+fn run_evals(evals: &[EvalRule], mail: &ScannedMail<'_>, state: &mut ScanState) {
     for eval in evals {
-        // What a function looks at may be made here, and may take long.
+        // The views that a function needs may be made here, which can take long.
         if state.budget.is_spent(EVAL_COST) {
             state.limit(eval.rule);
             continue;

@@ -1,31 +1,30 @@
-//! Patterns of several rounds, such as `(?:your|my)? name: … {3}`.
+//! Repeated patterns, such as `(?:(?:your|my)? name: …){3}`.
 //!
-//! Each round holds a fragment, so a match that begins at one holds as many fragments as the pattern
-//! has rounds at least. A place is tried only once so many were met in the text from it on; most
-//! texts hold fewer.
+//! Each round contains a required literal, so a match contains at least as many literals as the pattern has
+//! rounds. An offset is verified only after that many literals from there on; most texts contain fewer.
 
 use super::state::RuleId;
-use crate::screen::Window;
+use gatepost_pattern::Window;
 
-/// Where a fragment ended, and how far before it a match may begin.
-type Place = (usize, Option<Window>);
+/// The end of a literal, and the window before it in which a match can start.
+type LiteralEnd = (usize, Option<Window>);
 
-/// The fragments of patterns with rounds that still wait for others, of one text.
+/// The literals of repeated patterns in one text that still wait for others.
 #[derive(Debug, Default)]
 pub(super) struct Rounds {
     text: u32,
-    waiting: Vec<(RuleId, Vec<Place>)>,
+    waiting: Vec<(RuleId, Vec<LiteralEnd>)>,
 }
 
 impl Rounds {
-    /// Takes a fragment of a pattern of so many rounds that ended at a place, later than all before
-    /// it or at the same place as the last; gives those that can begin a match now.
+    /// Adds a literal of a pattern with this many rounds; ends do not decrease. Returns the literals that can
+    /// begin a match now.
     pub(super) fn add(
         &mut self,
         (rule, rounds): (RuleId, u32),
         text: u32,
-        place: Place,
-    ) -> impl Iterator<Item = Place> + use<> {
+        literal: LiteralEnd,
+    ) -> impl Iterator<Item = LiteralEnd> + use<> {
         if self.text != text {
             self.text = text;
             self.waiting.clear();
@@ -36,7 +35,7 @@ impl Rounds {
             self.waiting.len() - 1
         });
         let ready = self.waiting.get_mut(known).map(|(_, waiting)| {
-            waiting.push(place);
+            waiting.push(literal);
             let ready = count_ready(waiting, rounds as usize);
             waiting.drain(..ready).collect::<Vec<_>>()
         });
@@ -44,8 +43,8 @@ impl Rounds {
     }
 }
 
-/// How many of the first places have so many ends from theirs on.
-fn count_ready(waiting: &[Place], rounds: usize) -> usize {
+/// How many of the first literals are followed by enough others, themselves counted.
+fn count_ready(waiting: &[LiteralEnd], rounds: usize) -> usize {
     let mut ends = 1;
     let mut later = waiting.iter().enumerate().rev().peekable();
     while let Some((index, (end, _))) = later.next() {
@@ -65,7 +64,7 @@ mod tests {
     const WINDOW: Option<Window> = None;
 
     #[test]
-    fn places_wait_for_as_many_ends_as_there_are_rounds() {
+    fn literals_wait_for_as_many_others_as_there_are_rounds() {
         let mut rounds = Rounds::default();
         let mut add = |text, end| -> Vec<usize> {
             let ready = rounds.add((7, 3), text, (end, WINDOW));

@@ -1,90 +1,89 @@
-//! What is known of one message while it is scanned.
+//! The state of the scan of one message: the values of its rules, and the time left.
 
 use std::cell::Cell;
 
 use super::budget::Budget;
 use super::rounds::Rounds;
-use crate::pattern::{LONG_TEXT_BYTES, Pattern};
-use crate::screen::{Owner, Window};
+use gatepost_pattern::{LONG_TEXT_BYTES, LiteralInfo, Pattern, Window};
 
-/// A rule's place in the tables of its set.
+/// The index of a rule in the tables of its rule set.
 pub(crate) type RuleId = u32;
 
-/// Places of one text from which a rule is tried before all of the text is searched once.
-const PLACES_MAX: u32 = 511;
-/// A wider window is not gone through: all of the text is searched.
+/// Offsets of one text at which a rule is verified; after them the rest of the text is searched once.
+const OFFSETS_MAX: u32 = 511;
+/// A wider window is not verified offset by offset: all of the text is searched.
 const WINDOW_BYTES_MAX: u32 = 256;
-/// Texts after which their numbers begin anew; no message has as many as are left then.
+/// Texts after which the tables are replaced; no message has as many texts as numbers are left.
 const TEXTS_MAX: u32 = u32::MAX / 2;
-/// The longest text that is kept as what matched.
+/// The longest matched text that is kept.
 const MATCHED_BYTES_MAX: usize = 200;
 
 /// The values of all rules for one message.
 #[derive(Debug)]
-pub(crate) struct State {
-    tables: Tables,
+pub(crate) struct ScanState {
+    tables: RuleTables,
     rounds: Rounds,
-    /// Rules with a value, in the order in which they got it.
+    /// Rules with a value, in the order in which they hit.
     pub(crate) hits: Vec<RuleId>,
     /// Rules that ran into a limit.
     pub(crate) limited: Vec<RuleId>,
-    /// What matched, where that is asked for.
+    /// The text that each rule matched, if the caller wants them.
     pub(crate) matched: Vec<(RuleId, Vec<u8>)>,
     pub(crate) explain: bool,
     pub(crate) budget: Budget,
 }
 
-/// What is kept for each rule. A thread keeps it from one message to the next, and undoes what a
-/// message left in it: that is little, and all of it would be too much to clear for each message, or
-/// to fetch into the cache.
+/// What is kept for each rule. A thread keeps the tables from one message to the next, and resets the few
+/// entries that a message changed: to clear all of them for each message would take longer, and fetch them
+/// into the cache.
 #[derive(Debug, Default)]
-struct Tables {
+struct RuleTables {
     /// By rule: 0, or how often it hit, or the value of a meta.
     values: Vec<f64>,
-    /// A bit for each rule that has a value: most have none, and their values are not looked at.
+    /// A bit for each rule with a value, so that the values of most rules are never read.
     valued: Vec<u64>,
-    /// By rule: in which text it was last tried, and at how many places of it; see [`Tries`].
-    tries: Vec<Tries>,
-    /// The number of the text that is being looked at. No message before had one as high.
+    /// By rule: where it was verified in the current text.
+    attempts: Vec<Attempts>,
+    /// The number of the current text, which grows from message to message.
     text: u32,
 }
 
 thread_local! {
-    /// What the last message's scan left, with all values at 0.
-    static SPARE: Cell<Option<Tables>> = const { Cell::new(None) };
+    /// The tables of the thread's last scan, with all values at 0.
+    static SPARE: Cell<Option<RuleTables>> = const { Cell::new(None) };
 }
 
-impl Tables {
+impl RuleTables {
     fn of(rules: usize) -> Self {
         let spare = SPARE.take().filter(|spare| {
-            // Another set of rules, or the last numbers of texts.
+            // They are of another rule set, or run out of numbers for texts.
             spare.values.len() == rules && spare.text < TEXTS_MAX
         });
         spare.unwrap_or_else(|| Self {
             values: vec![0.0; rules],
             valued: vec![0; rules.div_ceil(64)],
-            tries: vec![Tries::default(); rules],
+            attempts: vec![Attempts::default(); rules],
             text: 0,
         })
     }
 }
 
-/// How often a rule was tried in a text.
+/// Where a rule was verified in a text.
 #[derive(Debug, Clone, Copy, Default)]
-struct Tries {
+struct Attempts {
     text: u32,
-    /// More than [`PLACES_MAX`] once all of the text was searched.
-    places: u32,
-    /// Windows overlap, and no place is tried twice: no match begins from the first of these places
-    /// on, before the second.
-    tried: (u32, u32),
+    /// The number of offsets; more than [`OFFSETS_MAX`] once all of the text was searched.
+    offsets: u32,
+    /// The last range of offsets, its end excluded, at which no match starts. Windows overlap, and no offset is
+    /// verified twice.
+    verified: (u32, u32),
 }
 
-impl Tries {
-    /// The first of these places that is still to be tried, with all up to `last`, which count as
-    /// tried from now on.
-    fn untried(&mut self, first: usize, last: usize) -> Option<usize> {
-        let (from, to) = (self.tried.0 as usize, self.tried.1 as usize);
+impl Attempts {
+    /// The first offset from `first` to `last` that is not yet verified; all of them count as verified from now
+    /// on.
+    fn take_unverified(&mut self, first: usize, last: usize) -> Option<usize> {
+        let (from, to) = (self.verified.0 as usize, self.verified.1 as usize);
         let (from, first) = if (from..=to).contains(&first) {
             (from, to)
         } else {
@@ -93,16 +92,16 @@ impl Tries {
         if first > last {
             return None;
         }
-        // Texts that are not long have no more places than this.
-        self.tried = (from as u32, (last + 1) as u32);
+        // Texts that are not long have fewer offsets than a `u32`.
+        self.verified = (from as u32, (last + 1) as u32);
         Some(first)
     }
 }
 
-impl State {
+impl ScanState {
     pub(crate) fn new(rules: usize, budget: Budget, explain: bool) -> Self {
         Self {
-            tables: Tables::of(rules),
+            tables: RuleTables::of(rules),
             rounds: Rounds::default(),
             hits: Vec::with_capacity(64),
             limited: Vec::new(),
@@ -148,35 +147,33 @@ impl State {
         }
     }
 
-    /// Says that candidates are of another text from now on.
+    /// Begins a new text, to which candidates belong from now on.
     pub(crate) fn begin_text(&mut self) {
         self.tables.text += 1;
     }
 
-    /// Tries a rule in a text in which a fragment of its pattern ended at `end`, up to `hits_max`
-    /// hits in all.
+    /// Verifies a rule in a text in which a required literal of its pattern ends at `end`, up to `hits_max` hits
+    /// in all texts.
     pub(crate) fn candidate(
         &mut self,
         what: (RuleId, &Pattern, u32),
         text: &[u8],
-        owner: Owner,
+        literal: LiteralInfo,
         end: usize,
     ) {
-        let place = (end, owner.window);
-        if owner.rounds <= 1 {
-            self.try_near(what, text, place);
+        let literal_end = (end, literal.window);
+        if literal.rounds <= 1 {
+            self.verify(what, text, literal_end);
             return;
         }
-        for place in self
-            .rounds
-            .add((what.0, owner.rounds), self.tables.text, place)
-        {
-            self.try_near(what, text, place);
+        let rule = (what.0, literal.rounds);
+        for literal_end in self.rounds.add(rule, self.tables.text, literal_end) {
+            self.verify(what, text, literal_end);
         }
     }
 
-    /// Tries a rule where a match may hold a fragment that ended at `end`.
-    fn try_near(
+    /// Verifies a rule at the offsets at which a match can start that contains a literal with this end.
+    fn verify(
         &mut self,
         (rule, pattern, hits_max): (RuleId, &Pattern, u32),
         text: &[u8],
@@ -187,19 +184,19 @@ impl State {
             return;
         }
         let current = self.tables.text;
-        let Some(tries) = self.tables.tries.get_mut(rule as usize) else {
+        let Some(attempts) = self.tables.attempts.get_mut(rule as usize) else {
             return;
         };
-        if tries.text != current {
-            *tries = Tries {
+        if attempts.text != current {
+            *attempts = Attempts {
                 text: current,
-                ..Tries::default()
+                ..Attempts::default()
             };
         }
-        if tries.places > PLACES_MAX {
+        if attempts.offsets > OFFSETS_MAX {
             return;
         }
-        // Whoever counts matches, or wants to see the first one, needs them in order.
+        // To count matches, or to report the first one, they must be found in order.
         let is_simple = hits_max == 1 && !self.explain && text.len() <= LONG_TEXT_BYTES;
         match window {
             Some(window) if is_simple && window.max - window.min <= WINDOW_BYTES_MAX => {
@@ -207,7 +204,7 @@ impl State {
                     return;
                 };
                 let first = end.saturating_sub(window.max as usize);
-                let Some(first) = tries.untried(first, last) else {
+                let Some(first) = attempts.take_unverified(first, last) else {
                     return;
                 };
                 if self.budget.is_spent(1) {
@@ -215,11 +212,11 @@ impl State {
                     return;
                 }
                 let budget = &mut self.budget;
-                let go_on = |bytes: usize| !budget.is_spent_by(bytes);
-                match pattern.begins_at(text, first..=last, go_on) {
-                    Ok((begins, tried)) => {
-                        tries.places += tried;
-                        if begins {
+                let keep_going = |bytes: usize| !budget.is_spent_by(bytes);
+                match pattern.matches_within(text, first..=last, keep_going) {
+                    Ok((matches, tried)) => {
+                        attempts.offsets += tried;
+                        if matches {
                             self.hit(rule, 1.0);
                         }
                     }
@@ -227,7 +224,7 @@ impl State {
                 }
             }
             _ => {
-                tries.places = PLACES_MAX + 1;
+                attempts.offsets = OFFSETS_MAX + 1;
                 self.count(rule, pattern, text, hits_max - seen);
             }
         }
@@ -247,11 +244,11 @@ impl State {
 
     /// Counts the matches of a rule in one text, up to `hits_max`, and adds them to its value.
     pub(crate) fn count(&mut self, rule: RuleId, pattern: &Pattern, text: &[u8], hits_max: u32) {
-        if hits_max > 1 && !self.explain && pattern.is_plain() {
+        if hits_max > 1 && !self.explain && pattern.is_literal() {
             if self.budget.is_spent_by(text.len()) {
                 self.limit(rule);
             } else {
-                let hits = pattern.count_plain(text, hits_max);
+                let hits = pattern.count_literal(text, hits_max);
                 if hits > 0 {
                     self.hit(rule, f64::from(hits));
                 }
@@ -272,7 +269,7 @@ impl State {
         }
     }
 
-    /// One search, on the message's time.
+    /// The first match at or after `start`, within the time of the message.
     pub(crate) fn find(
         &mut self,
         rule: RuleId,
@@ -285,8 +282,8 @@ impl State {
             return None;
         }
         let budget = &mut self.budget;
-        let go_on = |bytes: usize| !budget.is_spent_by(bytes);
-        if let Ok(found) = pattern.find(text, start, go_on) {
+        let keep_going = |bytes: usize| !budget.is_spent_by(bytes);
+        if let Ok(found) = pattern.find(text, start, keep_going) {
             return found;
         }
         self.limit(rule);
@@ -294,7 +291,7 @@ impl State {
     }
 }
 
-impl Drop for State {
+impl Drop for ScanState {
     fn drop(&mut self) {
         let mut tables = std::mem::take(&mut self.tables);
         for &rule in &self.hits {

@@ -148,6 +148,49 @@ fn what_is_not_answered_in_time_does_not_hit() {
 }
 
 #[test]
+fn a_question_that_is_lost_is_asked_again() {
+    let server = Server::start(Zone::from([(("lost.example", "A"), vec!["127.0.0.2"])]));
+    let settings = RulesSettings {
+        network_time_max: Period::seconds(3),
+        ..server.settings()
+    };
+    let (rules, problems) =
+        RuleSet::from_text("net.cf", b"askdns LOST lost.example A\n", &settings);
+    assert!(problems.is_empty(), "{problems:?}");
+    assert_eq!(hits(&rules, MESSAGE), ["LOST"]);
+}
+
+#[test]
+fn a_list_that_does_not_answer_is_left_out_for_a_while() {
+    let server = Server::start(Zone::from([(
+        ("7.2.0.192.zen.example", "A"),
+        vec!["127.0.0.2"],
+    )]));
+    let settings = RulesSettings {
+        network_time_max: Period::milliseconds(200),
+        list_unanswered_max: 2,
+        ..server.settings()
+    };
+    let text = "header QUICK eval:check_rbl('zen', 'zen.example.')\n\
+        askdns DEAD silent._LASTEXTERNALREVIP_.dead.example A\n";
+    let (rules, problems) = RuleSet::from_text("net.cf", text.as_bytes(), &settings);
+    assert!(problems.is_empty(), "{problems:?}");
+    let asked_dead = || {
+        assert_eq!(hits(&rules, MESSAGE), ["QUICK"]);
+        let asked = server.asked();
+        asked.iter().any(|question| question.contains("silent"))
+    };
+    assert!(asked_dead() && asked_dead());
+    assert!(!asked_dead(), "it is silent by now");
+    let silent = rules.silent_lists();
+    let silent: Vec<_> = silent
+        .iter()
+        .map(|list| (&*list.list, list.skipped))
+        .collect();
+    assert_eq!(silent, [("dead.example", 1)]);
+}
+
+#[test]
 fn a_server_that_cannot_be_is_told() {
     let settings = RulesSettings {
         network: true,

@@ -1,6 +1,8 @@
 //! Rules that ask the network, against a DNS server that the test plays itself.
 
+mod links;
 mod lists;
+mod oracle;
 mod senders;
 mod server;
 

@@ -107,7 +107,8 @@ fn answer(zone: &Zone, message: &[u8], truncate: bool) -> Vec<u8> {
 }
 
 impl Server {
-    /// Starts one; names that begin with `silent` are never answered.
+    /// Starts one; names that begin with `silent` are never answered, those with `lost` only when they
+    /// are asked for again.
     pub(crate) fn start(zone: Zone) -> Self {
         let zone = Arc::new(zone);
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
@@ -129,11 +130,14 @@ impl Server {
                     };
                     let message = &buffer[..length];
                     let (name, kind, _) = question(message);
-                    asked
-                        .lock()
-                        .expect("unharmed")
-                        .push(format!("{name} {kind}"));
-                    if !name.starts_with("silent") {
+                    let is_first = {
+                        let mut asked = asked.lock().expect("unharmed");
+                        let question = format!("{name} {kind}");
+                        let is_first = !asked.contains(&question);
+                        asked.push(question);
+                        is_first
+                    };
+                    if !(name.starts_with("silent") || is_first && name.starts_with("lost")) {
                         // A stranger's answer comes first, and must not count.
                         let mut forged = answer(&zone, message, true);
                         forged[0] ^= 0xff;

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde::Serialize;
 use toml::{Table, Value};
 
-use super::{Layers, Origin, join_key};
+use super::{Layers, SettingOrigin, join_key};
 
 impl Layers {
     /// The settings in force: one line per key, in dotted form, so that a line can be copied into a
@@ -42,9 +42,9 @@ fn collect(table: &Table, above: &str, layers: &Layers, lines: &mut Vec<(String,
             Value::Table(inner) if !inner.is_empty() => collect(inner, &key, layers, lines),
             value => {
                 let origin = match layers.origin(&key) {
-                    // A key nobody wrote, below one that somebody did, is still a default.
+                    // A key below a written table keeps its default unless it is written itself.
                     origin if layers.is_written(&key) => origin,
-                    _ => Origin::Default,
+                    _ => SettingOrigin::Default,
                 };
                 lines.push((format!("{key} = {value}"), origin.to_string()));
             }

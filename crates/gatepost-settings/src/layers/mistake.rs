@@ -1,4 +1,4 @@
-//! A mistake in the config: where it is, what is wrong, how to mend it.
+//! A mistake in the config: its place, its cause and its remedy.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ pub struct Mistake {
     pub place: String,
     /// The dotted key; empty where the text is no TOML at all.
     pub key: String,
-    /// What is wrong, with the mend.
+    /// The cause and the remedy.
     pub reason: String,
 }
 
@@ -38,7 +38,7 @@ impl fmt::Display for Mistake {
     }
 }
 
-/// The words of serde's "unknown field" error, in ours: the key that is unknown, and the mend.
+/// Reads serde's "unknown field" error: the unknown key, and a suggestion.
 pub(super) fn unknown_key(message: &str) -> Option<(String, String)> {
     let rest = message.strip_prefix("unknown field `")?;
     let (name, rest) = rest.split_once('`')?;

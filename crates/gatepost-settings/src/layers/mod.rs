@@ -1,12 +1,13 @@
 //! The layers that a config is made of: file, environment, `--set` flags, each over the one
 //! before, and the origin of every key, so that any later message can name it.
 //!
-//! What the settings are is the caller's; this reads them into any type that serde knows, and tells
-//! every mistake with file, line and mend. No text makes it panic.
+//! The settings may be any type that serde can read. Every mistake is reported with file, line and
+//! remedy. No input makes the reader panic.
 
 mod dump;
 mod load;
 mod mistake;
+mod variables;
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -19,12 +20,10 @@ pub use mistake::Mistake;
 
 /// Variables with this prefix are settings: `GATEPOST_LISTENERS__MQTT__BIND`.
 pub const VARIABLE_PREFIX: &str = "GATEPOST_";
-/// Variables that are not settings: the config's own path, and what tests hand each other.
-const NOT_SETTINGS: [&str; 2] = ["CONFIG", "TEST_"];
 
 /// Where the value of a key comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Origin {
+pub enum SettingOrigin {
     /// Nobody wrote it down.
     Default,
     /// A line of a file.
@@ -40,7 +39,7 @@ pub enum Origin {
     Flag(String),
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for SettingOrigin {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => formatter.write_str("default"),
@@ -60,12 +59,12 @@ impl fmt::Display for Origin {
 #[derive(Debug, Default)]
 pub struct Layers {
     values: Table,
-    origins: BTreeMap<String, Origin>,
+    origins: BTreeMap<String, SettingOrigin>,
 }
 
 impl Layers {
     /// The origin of the key, or of the nearest key above it that was written down.
-    pub fn origin(&self, key: &str) -> Origin {
+    pub fn origin(&self, key: &str) -> SettingOrigin {
         let mut key = key;
         loop {
             if let Some(origin) = self.origins.get(key) {
@@ -73,7 +72,7 @@ impl Layers {
             }
             match key.rfind('.') {
                 Some(dot) => key = &key[..dot],
-                None => return Origin::Default,
+                None => return SettingOrigin::Default,
             }
         }
     }
@@ -102,7 +101,7 @@ impl Layers {
             let line = line_of(text, error.span().map_or(0, |span| span.start));
             Mistake::new(format!("{}:{line}", path.display()), "", error.message())
         })?;
-        let origin = |offset| Origin::File {
+        let origin = |offset| SettingOrigin::File {
             path: path.to_owned(),
             line: line_of(text, offset),
         };
@@ -111,7 +110,8 @@ impl Layers {
         Ok(())
     }
 
-    /// Lays the variables that are settings over what there is: `__` stands for a dot.
+    /// Lays the variables that are settings over what there is: `__` stands for a dot. Those that
+    /// container platforms set for a service of our name are passed over (`variables.rs`).
     ///
     /// # Errors
     /// A value is neither TOML nor a simple text.
@@ -123,11 +123,11 @@ impl Layers {
             let Some(rest) = name.strip_prefix(VARIABLE_PREFIX) else {
                 continue;
             };
-            if NOT_SETTINGS.iter().any(|other| rest.starts_with(other)) {
+            if !variables::is_setting(rest) {
                 continue;
             }
             let key = rest.to_ascii_lowercase().replace("__", ".");
-            self.add_assignment(&key, &text, &Origin::Variable(name))?;
+            self.add_assignment(&key, &text, &SettingOrigin::Variable(name))?;
         }
         Ok(())
     }
@@ -137,14 +137,19 @@ impl Layers {
     /// # Errors
     /// There is no `=`, or the value is neither TOML nor a simple text.
     pub fn add_flag(&mut self, assignment: &str) -> Result<(), Mistake> {
-        let origin = Origin::Flag(assignment.to_owned());
+        let origin = SettingOrigin::Flag(assignment.to_owned());
         let Some((key, text)) = assignment.split_once('=') else {
             return Err(Mistake::new(origin, "", "no '='; write --set KEY=VALUE"));
         };
         self.add_assignment(key.trim(), text, &origin)
     }
 
-    fn add_assignment(&mut self, key: &str, text: &str, origin: &Origin) -> Result<(), Mistake> {
+    fn add_assignment(
+        &mut self,
+        key: &str,
+        text: &str,
+        origin: &SettingOrigin,
+    ) -> Result<(), Mistake> {
         let as_written = format!("{key} = {text}");
         let quoted = format!("{key} = {}", Value::String(text.to_owned()));
         let structured = text.trim_start().starts_with(['[', '{', '"', '\'']);
@@ -189,7 +194,7 @@ impl Layers {
         &mut self,
         table: &DeTable<'_>,
         above: &str,
-        origin: &impl Fn(usize) -> Origin,
+        origin: &impl Fn(usize) -> SettingOrigin,
     ) -> Table {
         let mut plain = Table::new();
         for (name, value) in table {
@@ -205,7 +210,7 @@ impl Layers {
         &mut self,
         value: &Spanned<DeValue<'_>>,
         key: &str,
-        origin: &impl Fn(usize) -> Origin,
+        origin: &impl Fn(usize) -> SettingOrigin,
     ) -> Value {
         match value.get_ref() {
             DeValue::String(text) => Value::String(text.to_string()),

@@ -1,19 +1,22 @@
 //! Changes of sessions, as the statements that make them.
 
-use rusqlite::{Connection, params};
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension, ToSql, params};
 
 use super::SessionChange;
 use super::columns::{identifiers_to_row, seconds, unix_ms};
-use crate::rows;
+use crate::table::{DELIVERY, MESSAGE, RECEIVED, SESSION, SUBSCRIPTION};
+use crate::{StoreError, rows};
 
 impl SessionChange {
-    pub(crate) fn apply(&self, connection: &Connection) -> rusqlite::Result<()> {
-        let run = |sql: &str, values: &[&dyn rusqlite::ToSql]| {
-            connection.prepare_cached(sql)?.execute(values).map(|_| ())
+    pub(crate) fn apply(&self, connection: &Connection) -> Result<(), StoreError> {
+        let run = |sql: &str, values: &[&dyn ToSql]| -> Result<(), StoreError> {
+            connection.prepare_cached(sql)?.execute(values)?;
+            Ok(())
         };
         match self {
-            Self::Keep(row) => run(
-                "INSERT OR REPLACE INTO session VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            Self::Keep(row) => SESSION.set(
+                connection,
                 params![
                     row.number as i64,
                     row.client,
@@ -37,8 +40,8 @@ impl SessionChange {
                 }
                 Ok(())
             }
-            Self::Subscribe(row) => run(
-                "INSERT OR REPLACE INTO subscription VALUES (?, ?, ?, ?, ?, ?)",
+            Self::Subscribe(row) => SUBSCRIPTION.set(
+                connection,
                 params![
                     row.session as i64,
                     row.filter.as_str(),
@@ -55,24 +58,24 @@ impl SessionChange {
             Self::Message {
                 number,
                 publication,
-            } => run(
-                "INSERT OR REPLACE INTO message VALUES (?, ?, ?, ?, ?, ?, ?)",
+            } => MESSAGE.add(
+                connection,
                 params![
-                    *number as i64,
                     rows::id_to_row(publication.id),
                     publication.topic.as_str(),
                     publication.qos.level(),
                     &publication.payload[..],
                     rows::properties_to_text(publication.properties.as_deref()),
                     publication.retain,
+                    *number as i64,
                 ],
             ),
             Self::ForgetMessage { number } => run(
                 "DELETE FROM message WHERE number = ?",
                 params![*number as i64],
             ),
-            Self::Enqueue(row) => run(
-                "INSERT OR REPLACE INTO delivery VALUES (?, ?, ?, ?, ?, ?, ?)",
+            Self::Enqueue(row) => DELIVERY.add(
+                connection,
                 params![
                     row.session as i64,
                     row.sequence as i64,
@@ -83,22 +86,39 @@ impl SessionChange {
                     identifiers_to_row(&row.identifiers),
                 ],
             ),
-            Self::Release { session, sequence } => run(
-                "UPDATE delivery SET released = 1 WHERE session = ? AND sequence = ?",
-                params![*session as i64, *sequence as i64],
-            ),
+            Self::Release { session, sequence } => {
+                release(connection, *session as i64, *sequence as i64)
+            }
             Self::Dequeue { session, sequence } => run(
                 "DELETE FROM delivery WHERE session = ? AND sequence = ?",
                 params![*session as i64, *sequence as i64],
             ),
-            Self::Receive { session, packet } => run(
-                "INSERT OR REPLACE INTO received VALUES (?, ?)",
-                params![*session as i64, *packet],
-            ),
+            // The key is all that the row is: there is nothing else to collide.
+            Self::Receive { session, packet } => {
+                RECEIVED.set(connection, params![*session as i64, *packet])
+            }
             Self::Unreceive { session, packet } => run(
                 "DELETE FROM received WHERE session = ? AND packet = ?",
                 params![*session as i64, *packet],
             ),
         }
     }
+}
+
+/// Sets `released` of a delivery, and the checksum with it.
+fn release(connection: &Connection, session: i64, sequence: i64) -> Result<(), StoreError> {
+    let found = connection
+        .prepare_cached(
+            "SELECT message, qos, retain, identifiers FROM delivery
+             WHERE session = ? AND sequence = ?",
+        )?
+        .query_row(params![session, sequence], |row| {
+            <(Value, Value, Value, Value)>::try_from(row)
+        })
+        .optional()?;
+    let Some((message, qos, retain, identifiers)) = found else {
+        return Ok(());
+    };
+    let values = params![session, sequence, message, qos, retain, true, identifiers];
+    DELIVERY.set(connection, values)
 }

@@ -18,7 +18,7 @@ static PROVIDER: CryptoProvider = CryptoProvider {
 
 /// Tells the crate; the first call of the process counts.
 pub(super) fn install() {
-    // An error says that it was told before, by us.
+    // An error means that a provider was installed before, which is this one.
     let _ = PROVIDER.install_default();
 }
 
@@ -32,12 +32,12 @@ fn verifier(algorithm: &Algorithm, key: &DecodingKey) -> Result<Box<dyn JwtVerif
         return Err(ErrorKind::InvalidKeyFormat.into());
     };
     let key = match algorithm {
-        Algorithm::HS256 => Key::Secret(hmac::Key::new(hmac::HMAC_SHA256, bytes)),
-        Algorithm::RS256 => Key::Public(UnparsedPublicKey::new(
+        Algorithm::HS256 => VerificationKey::Secret(hmac::Key::new(hmac::HMAC_SHA256, bytes)),
+        Algorithm::RS256 => VerificationKey::Public(UnparsedPublicKey::new(
             &RSA_PKCS1_2048_8192_SHA256,
             bytes.clone(),
         )),
-        Algorithm::ES256 => Key::Public(UnparsedPublicKey::new(
+        Algorithm::ES256 => VerificationKey::Public(UnparsedPublicKey::new(
             &ECDSA_P256_SHA256_FIXED,
             bytes.clone(),
         )),
@@ -49,22 +49,22 @@ fn verifier(algorithm: &Algorithm, key: &DecodingKey) -> Result<Box<dyn JwtVerif
     }))
 }
 
-enum Key {
+enum VerificationKey {
     Secret(hmac::Key),
     Public(UnparsedPublicKey<Vec<u8>>),
 }
 
 struct Verifier {
     algorithm: Algorithm,
-    key: Key,
+    key: VerificationKey,
 }
 
 impl signature::Verifier<Vec<u8>> for Verifier {
     fn verify(&self, message: &[u8], signature: &Vec<u8>) -> Result<(), signature::Error> {
         match &self.key {
             // In constant time, as ring documents.
-            Key::Secret(key) => hmac::verify(key, message, signature),
-            Key::Public(key) => key.verify(message, signature),
+            VerificationKey::Secret(key) => hmac::verify(key, message, signature),
+            VerificationKey::Public(key) => key.verify(message, signature),
         }
         .map_err(|_| signature::Error::new())
     }

@@ -1,17 +1,18 @@
-//! A login by SCRAM-SHA-256, message by message: the mechanism with the users' keys, the guard
-//! against guessing, and the log.
+//! A login by SCRAM-SHA-256, message by message: the mechanism with the users' keys, the
+//! limits against guessing, and the log.
 
 use super::Users;
-use crate::scram::{ClientFirst, Exchange, Proof, ScramKeys};
-use crate::{Denied, Identity, Origin};
+use crate::names::fold;
+use crate::scram::{ClientFirst, ScramExchange, ScramKeys, ScramProof};
+use crate::{Denied, Identity, LoginOrigin};
 
 impl Users {
     /// Begins a login by SCRAM-SHA-256 (RFC 7677).
-    pub fn scram(&self, origin: Origin) -> ScramLogin {
+    pub fn scram(&self, origin: LoginOrigin) -> ScramLogin {
         ScramLogin {
             users: self.clone(),
             origin,
-            exchange: Exchange::Start,
+            exchange: ScramExchange::Start,
         }
     }
 }
@@ -19,8 +20,8 @@ impl Users {
 /// One login by SCRAM-SHA-256, driven by the listener: SMTP's AUTH, MQTT 5's AUTH packets.
 pub struct ScramLogin {
     users: Users,
-    origin: Origin,
-    exchange: Exchange,
+    origin: LoginOrigin,
+    exchange: ScramExchange,
 }
 
 /// What to do after a message of the client's.
@@ -45,16 +46,17 @@ impl ScramLogin {
     /// Takes the client's next message, as bare bytes (SMTP: after base64). After an error or
     /// [`ScramStep::Done`] the login is over.
     pub fn step(&mut self, message: &[u8]) -> Result<ScramStep, Denied> {
-        match std::mem::replace(&mut self.exchange, Exchange::Over) {
-            Exchange::Start => self.challenge(message),
-            Exchange::Proof(proof) => self.verify(&proof, message),
-            Exchange::Over => Err(Denied::Malformed("the login is over")),
+        match std::mem::replace(&mut self.exchange, ScramExchange::Over) {
+            ScramExchange::Start => self.challenge(message),
+            ScramExchange::Proof(proof) => self.verify(&proof, message),
+            ScramExchange::Over => Err(Denied::Malformed("the login is over")),
         }
     }
 
     fn challenge(&mut self, message: &[u8]) -> Result<ScramStep, Denied> {
         let first = ClientFirst::parse(message)?;
-        self.users.may_try(self.origin.peer, Some(&first.user))?;
+        self.users
+            .may_try(self.origin.source(), Some(&fold(&first.user)))?;
         let shared = &self.users.shared;
         let keys = self
             .users
@@ -64,15 +66,18 @@ impl ScramLogin {
             let iterations = shared.settings.scram_iterations;
             ScramKeys::decoy(&shared.pepper, &first.user, iterations)
         });
-        let (proof, answer) = Proof::challenge(&first, keys);
-        self.exchange = Exchange::Proof(Box::new(proof));
+        let (proof, answer) = ScramProof::challenge(&first, keys);
+        self.exchange = ScramExchange::Proof(Box::new(proof));
         Ok(ScramStep::Challenge(answer))
     }
 
-    fn verify(&self, proof: &Proof, message: &[u8]) -> Result<ScramStep, Denied> {
+    fn verify(&self, proof: &ScramProof, message: &[u8]) -> Result<ScramStep, Denied> {
+        // Checked again: any number of exchanges may have been begun before the first failure.
+        self.users
+            .may_try(self.origin.source(), Some(&fold(&proof.user)))?;
         let last = proof.verify(message).inspect_err(|denied| {
-            let guard = &self.users.shared.guard;
-            guard.failed(self.origin.peer, Some(&proof.user));
+            let failure_limits = &self.users.shared.failure_limits;
+            failure_limits.failed(self.origin.source(), Some(&fold(&proof.user)));
             tracing::info!(
                 target: "users", listener = %self.origin.listener, peer = %self.origin.peer, %denied,
                 "login refused"

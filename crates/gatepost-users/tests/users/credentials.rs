@@ -11,19 +11,22 @@ async fn a_fresh_install_is_open_on_loopback_until_there_is_a_user() {
     assert!(first.may_subscribe("$SYS/#").is_allowed());
 
     for (setting, local) in [(AnonymousAccess::Auto, false), (AnonymousAccess::No, true)] {
-        let origin = origin().with_door(setting, local);
+        let origin = origin().with_anonymous_access(setting, local);
         let answer = users.authenticate(Credentials::Anonymous, &origin).await;
         assert_eq!(answer.err(), Some(Denied::Anonymous), "{setting:?} {local}");
     }
 
     let anna = anna(&users).await;
     assert_eq!(anna.user(), Some("anna"));
-    assert!(first.is_revoked(), "the door closes behind the first user");
+    assert!(
+        first.is_revoked(),
+        "no anonymous access once there is a user"
+    );
     assert!(!first.may_publish("a", false).is_allowed());
     let late = users.authenticate(Credentials::Anonymous, &origin()).await;
     assert_eq!(late.err(), Some(Denied::Anonymous));
 
-    let open = origin().with_door(AnonymousAccess::Yes, false);
+    let open = origin().with_anonymous_access(AnonymousAccess::Yes, false);
     let guest = users
         .authenticate(Credentials::Anonymous, &open)
         .await
@@ -68,7 +71,7 @@ async fn wrong_users_and_passwords_are_refused_alike() {
 async fn names_and_passwords_are_checked_when_made() {
     let users = users();
     anna(&users).await;
-    let again = users.add("anna", "other".into(), false).await;
+    let again = users.add("anna", "others".into(), false).await;
     assert!(matches!(again, Err(UsersError::Exists(_))));
     for name in ["", "a/b", "everyone", "+"] {
         let answer = users.add(name, "secret".into(), false).await;
@@ -139,4 +142,52 @@ async fn a_certificate_is_its_users() {
     assert_eq!(identity.expect("let in").user(), Some("anna"));
     let stranger = users.authenticate(certificate("otto"), &origin()).await;
     assert_eq!(stranger.err(), Some(Denied::Credentials));
+}
+
+#[tokio::test]
+async fn the_right_password_of_this_machine_is_never_locked_out() {
+    let users = users_with(&AccessSettings {
+        failures_per_user: 3,
+        failures_per_address: 3,
+        password_cache: "0".parse().expect("a period"),
+        ..settings()
+    });
+    users
+        .add("anna", "secret".into(), false)
+        .await
+        .expect("added");
+    for number in 0..8 {
+        let _ = login(&users, "anna", &format!("guess {number}")).await;
+    }
+    assert!(matches!(
+        login(&users, "anna", "secret").await,
+        Err(Denied::TooMany { .. })
+    ));
+    let here = from("127.0.0.1:1");
+    for number in 0..5 {
+        let guess = password("anna", &format!("local guess {number}"));
+        let answer = users.authenticate(guess, &here).await;
+        assert_eq!(answer.err(), Some(Denied::Credentials), "checked, if late");
+    }
+    let right = users.authenticate(password("anna", "secret"), &here).await;
+    assert_eq!(right.expect("let in").user(), Some("anna"));
+}
+
+#[tokio::test]
+async fn letter_case_does_not_distinguish_users() {
+    let users = users();
+    anna(&users).await;
+    let other = users.add("Anna", "other secret".into(), true).await;
+    assert!(matches!(other, Err(UsersError::Exists(name)) if name == "anna"));
+    let identity = login(&users, "ANNA", "secret").await.expect("let in");
+    assert_eq!(identity.user(), Some("anna"), "under the recorded name");
+    users
+        .grant("Anna", Effect::Allow, access("publish"), "home/%u")
+        .await
+        .expect("granted");
+    assert_eq!(users.rules("anna").len(), 1);
+    assert!(identity.may_publish("home/anna", false).is_allowed());
+    assert!(!identity.may_publish("other", false).is_allowed());
+    users.remove("aNNa").await.expect("removed");
+    assert!(identity.is_revoked() && users.rules("anna").is_empty());
 }

@@ -47,7 +47,7 @@ async fn a_client_id_cannot_widen_a_grant() {
         .await
         .expect("granted");
     for client in ["#", "+", "a/b", ""] {
-        let origin = Origin::new(Listener::Mqtt, Peer::Local).with_client(client);
+        let origin = LoginOrigin::new(Listener::Mqtt, Peer::Local).with_client(client);
         let identity = users
             .authenticate(password("anna", "secret"), &origin)
             .await;
@@ -68,21 +68,24 @@ async fn a_client_id_cannot_widen_a_grant() {
 async fn who_loses_the_ground_loses_everything() {
     let users = users();
     let before = anna(&users).await;
-    users.set_password("anna", "new".into()).await.expect("set");
+    users
+        .set_password("anna", "newest".into())
+        .await
+        .expect("set");
     assert!(before.is_revoked());
     assert_eq!(
         login(&users, "anna", "secret").await.err(),
         Some(Denied::Credentials)
     );
 
-    let after = login(&users, "anna", "new").await.expect("let in");
+    let after = login(&users, "anna", "newest").await.expect("let in");
     users
         .set_standing("anna", Some(true), None)
         .await
         .expect("set");
     assert!(after.is_revoked());
     assert_eq!(
-        login(&users, "anna", "new").await.err(),
+        login(&users, "anna", "newest").await.err(),
         Some(Denied::Disabled)
     );
     assert_eq!(
@@ -107,7 +110,10 @@ async fn who_loses_the_ground_loses_everything() {
     assert!(after.is_revoked());
     assert!(!after.may_publish("a", false).is_allowed());
     // A later user of the same name inherits neither rules nor tokens.
-    users.add("anna", "new".into(), false).await.expect("added");
+    users
+        .add("anna", "newest".into(), false)
+        .await
+        .expect("added");
     assert!(after.is_revoked());
     assert!(users.rules("anna").is_empty());
     let bearer = users

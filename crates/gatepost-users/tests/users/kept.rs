@@ -10,7 +10,7 @@ async fn another_process_is_followed() {
     let folder = tempfile::tempdir().expect("a folder");
     let (store, _) = Store::open(folder.path(), &StoreSettings::default()).expect("a store");
     let server = Users::open(store, &settings()).expect("users");
-    let beside = Store::open_beside(folder.path(), &StoreSettings::default()).expect("a store");
+    let beside = Store::open_secondary(folder.path(), &StoreSettings::default()).expect("a store");
     let command = Users::open(beside, &settings()).expect("users");
 
     let mut changes = server.changes();

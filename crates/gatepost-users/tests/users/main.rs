@@ -26,8 +26,13 @@ fn users_with(settings: &AccessSettings) -> Users {
     Users::open(Store::in_memory().expect("a store"), settings).expect("users")
 }
 
-fn origin() -> Origin {
-    Origin::new(Listener::Mqtt, Peer::Local).with_client("c1")
+fn origin() -> LoginOrigin {
+    from("192.0.2.1:1")
+}
+
+fn from(address: &str) -> LoginOrigin {
+    let peer = Peer::Address(address.parse().expect("an address"));
+    LoginOrigin::new(Listener::Mqtt, peer).with_client("c1")
 }
 
 fn password(user: &str, password: &str) -> Credentials {

@@ -111,3 +111,32 @@ async fn scram_refuses_wrong_passwords_and_answers_for_unknown_users_alike() {
         );
     }
 }
+
+/// Exchanges that are begun before the first failure are limited like any others.
+#[tokio::test]
+async fn guesses_by_scram_in_parallel_are_limited() {
+    let users = users_with(&AccessSettings {
+        failures_per_address: 5,
+        ..settings()
+    });
+    anna(&users).await;
+    let begin = |secret: &str| {
+        let client = scram_client::Client::new("anna", secret);
+        let mut login = users.scram(origin());
+        let Ok(ScramStep::Challenge(challenge)) = login.step(client.first.as_bytes()) else {
+            panic!("no challenge");
+        };
+        (login, client.answer(&challenge).0)
+    };
+    let mut begun: Vec<_> = (0..20).map(|_| begin("wrong")).collect();
+    begun.push(begin("secret"));
+    let answers: Vec<_> = begun
+        .iter_mut()
+        .map(|(login, answer)| login.step(answer.as_bytes()))
+        .collect();
+    let tried = answers
+        .iter()
+        .filter(|answer| matches!(answer, Err(Denied::Credentials)));
+    assert_eq!(tried.count(), 5);
+    assert!(matches!(answers.last(), Some(Err(Denied::TooMany { .. }))));
+}

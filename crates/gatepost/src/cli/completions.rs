@@ -7,12 +7,12 @@ use std::process::ExitCode;
 use clap::Args;
 use clap_complete::Shell;
 
-use super::EXIT_UNAVAILABLE;
+use crate::exit::EXIT_UNAVAILABLE;
 
 /// Print shell completions
 #[derive(Debug, Args)]
 pub(super) struct CompletionsArguments {
-    /// For which shell
+    /// The shell
     shell: Shell,
 }
 
@@ -29,7 +29,7 @@ pub(super) fn run(arguments: &CompletionsArguments, mut command: clap::Command) 
 /// Write the man pages
 #[derive(Debug, Args)]
 pub(super) struct ManArguments {
-    /// Into this folder
+    /// The output folder
     folder: PathBuf,
 }
 

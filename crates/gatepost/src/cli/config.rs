@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::{ConfigSource, print_mistakes};
+use crate::config::{ConfigSource, print_mistakes};
 
 /// Print the settings in force, each with its origin
 #[derive(Debug, Args)]
@@ -15,8 +15,8 @@ pub(super) struct ConfigArguments {
 
 pub(super) fn run(arguments: &ConfigArguments) -> ExitCode {
     match arguments.source.load() {
-        Ok((config, origins)) => {
-            print!("{}", origins.dump(&config));
+        Ok((config, layers)) => {
+            print!("{}", layers.dump(&config));
             ExitCode::SUCCESS
         }
         Err(mistakes) => print_mistakes(&mistakes),

@@ -13,42 +13,42 @@ use gatepost_rules::mailbox::{self, MailboxSettings};
 use gatepost_store::{Change, Store, StoreError};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::{ConfigSource, EXIT_UNAVAILABLE, print_mistakes};
-use crate::config::Config;
-use crate::learning::queue::{self, Wish};
+use crate::config::{Config, ConfigSource, print_mistakes};
+use crate::exit::EXIT_UNAVAILABLE;
+use crate::learning::queue::{self, LearnRequest};
 use crate::learning::{Learner, LearningError, wait};
 
 /// What was learned is kept after so many messages.
 const KEEP_EVERY: usize = 500;
 
-/// Learn what is spam and what is not
+/// Train the Bayes filter with spam and wanted mail
 ///
-/// PATHs are messages, mbox files, Maildir or other folders; `-` is standard input. A message is
-/// learned once, however often it is given, and one learned as the opposite is learned anew.
+/// PATHs are messages, mbox files, Maildirs or other folders; `-` is standard input. A message is
+/// learned once, however often it is given; given as the opposite kind, it is relearned.
 #[derive(Debug, Args)]
 pub(super) struct LearnArguments {
-    /// These are unwanted
+    /// The messages are spam
     #[arg(long, group = "what")]
     spam: bool,
-    /// These are wanted
+    /// The messages are wanted
     #[arg(long, group = "what")]
     ham: bool,
-    /// Forget that these were learned
+    /// Remove what was learned from the messages
     #[arg(long, group = "what")]
     forget: bool,
-    /// Write all that was learned, as `sa-learn --backup` does; `-` is standard output
+    /// Write all learned data in the format of `sa-learn --backup`; `-` is standard output
     #[arg(long, value_name = "FILE", group = "what")]
     export: Option<PathBuf>,
-    /// Replace all that was learned by a backup of `sa-learn --backup` or `--export`
+    /// Replace all learned data by a file from `sa-learn --backup` or `--export`
     #[arg(long, value_name = "FILE", group = "what")]
     import: Option<PathBuf>,
-    /// Say what Gatepost has learned, and learn nothing
+    /// Show how much was learned, without learning
     #[arg(long, group = "what")]
     status: bool,
     /// Show no progress and no summary
     #[arg(short, long)]
     quiet: bool,
-    /// Where the messages are
+    /// Messages or folders of messages
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
     #[command(flatten)]
@@ -59,7 +59,7 @@ pub(super) struct LearnArguments {
 #[derive(Debug, thiserror::Error)]
 enum LearnError {
     #[error("say what the messages are: --spam, --ham or --forget")]
-    NoWish,
+    NoAction,
     #[error("say where the messages are: files, mbox files, folders, or - for standard input")]
     NoPath,
     #[error("the gateway is serving from this data folder: stop it to {0}")]
@@ -79,7 +79,7 @@ impl LearnError {
         const EXIT_DATA: u8 = 65;
         const EXIT_TEMPORARY: u8 = 75;
         match self {
-            Self::NoWish | Self::NoPath => EXIT_USAGE,
+            Self::NoAction | Self::NoPath => EXIT_USAGE,
             Self::Backup { .. } => EXIT_DATA,
             Self::Serving(_) => EXIT_TEMPORARY,
             Self::Store(_) | Self::Learning(_) => EXIT_UNAVAILABLE,
@@ -104,7 +104,7 @@ pub(super) fn run(arguments: &LearnArguments) -> ExitCode {
 
 /// Does what the arguments say; gives how many messages could not be read.
 fn learn(arguments: &LearnArguments, config: &Config) -> Result<usize, LearnError> {
-    let (store, _) = Store::open(&config.data, &config.store)?;
+    let store = Store::open_secondary(&config.data, &config.store)?;
     let learner = Learner::open(&config.data, &store, &config.rules)?;
     let learner_for = |what| learner.as_ref().ok_or(LearnError::Serving(what));
     let done = if let Some(path) = &arguments.export {
@@ -127,11 +127,11 @@ fn learn_paths(
     store: &Store,
     learner: Option<&Learner>,
 ) -> Result<usize, LearnError> {
-    let wish = match (arguments.spam, arguments.ham, arguments.forget) {
-        (true, ..) => Wish::Learn(Class::Spam),
-        (_, true, _) => Wish::Learn(Class::Ham),
-        (.., true) => Wish::Forget,
-        _ => return Err(LearnError::NoWish),
+    let request = match (arguments.spam, arguments.ham, arguments.forget) {
+        (true, ..) => LearnRequest::Learn(Class::Spam),
+        (_, true, _) => LearnRequest::Learn(Class::Ham),
+        (.., true) => LearnRequest::Forget,
+        _ => return Err(LearnError::NoAction),
     };
     if arguments.paths.is_empty() {
         return Err(LearnError::NoPath);
@@ -149,11 +149,11 @@ fn learn_paths(
                 continue;
             }
         };
-        let mail = Mail::parse_with(&found.bytes, rules.configuration());
+        let mail = Mail::parse_with(&found.bytes, &rules.configuration().views);
         let sample = Sample::of(&mail, &rules.learning_settings().bayes);
         match learner {
-            Some(learner) => tally.learn(learner, wish, &sample, &rules),
-            None => waiting.push(queue::add(wish, &sample)),
+            Some(learner) => tally.learn(learner, request, &sample, &rules),
+            None => waiting.push(queue::add(request, &sample)),
         }
         tally.messages += 1;
         progress.inc(found.source_bytes);
@@ -165,7 +165,7 @@ fn learn_paths(
     keep(store, learner, &mut waiting)?;
     progress.finish_and_clear();
     if !arguments.quiet {
-        println!("{}", tally.summary(wish, learner.is_some()));
+        println!("{}", tally.summary(request, learner.is_some()));
         if let Some(learner) = learner {
             println!("{}", status(learner));
         }
@@ -200,10 +200,16 @@ struct Tally {
 }
 
 impl Tally {
-    fn learn(&mut self, learner: &Learner, wish: Wish, sample: &Sample, rules: &RuleSet) {
+    fn learn(
+        &mut self,
+        learner: &Learner,
+        request: LearnRequest,
+        sample: &Sample,
+        rules: &RuleSet,
+    ) {
         let settings = &rules.learning_settings().bayes;
-        match wish {
-            Wish::Learn(class) => {
+        match request {
+            LearnRequest::Learn(class) => {
                 match learner
                     .learning
                     .bayes
@@ -215,13 +221,13 @@ impl Tally {
                     Learned::Off => self.off += 1,
                 }
             }
-            Wish::Forget => {
+            LearnRequest::Forget => {
                 self.forgotten += usize::from(learner.learning.bayes.forget(sample, settings));
             }
         }
     }
 
-    fn summary(&self, wish: Wish, is_learner: bool) -> String {
+    fn summary(&self, request: LearnRequest, is_learner: bool) -> String {
         if !is_learner {
             let count = self.messages;
             return format!("{count} messages handed to the serving gateway");
@@ -230,9 +236,9 @@ impl Tally {
             return "Bayes is switched off (use_bayes 0): nothing was learned".to_owned();
         }
         let examined = self.messages;
-        match wish {
-            Wish::Forget => format!("{} of {examined} messages forgotten", self.forgotten),
-            Wish::Learn(_) => format!(
+        match request {
+            LearnRequest::Forget => format!("{} of {examined} messages forgotten", self.forgotten),
+            LearnRequest::Learn(_) => format!(
                 "{} of {examined} messages learned, {} of them anew; {} had been learned before",
                 self.learned + self.changed,
                 self.changed,

@@ -10,23 +10,16 @@ mod procedures;
 mod publish;
 mod scan;
 mod serve;
+mod stored_message;
 mod subscribe;
 mod user;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
-use crate::config::{Config, Mistake, Origins};
-
-/// What is wrong with the command itself or with the config (BSD's `EX_CONFIG`).
-pub(crate) const EXIT_CONFIG: u8 = 78;
-/// What could not be done (BSD's `EX_UNAVAILABLE`).
-pub(crate) const EXIT_UNAVAILABLE: u8 = 69;
-
-/// A message gateway: mail, web requests and MQTT come in, are judged, and what passed is pushed
-/// to subscribers and live pages.
+/// A message gateway: receives mail, web requests and MQTT, judges every message, and pushes
+/// accepted ones to subscribers and live pages.
 #[derive(Debug, Parser)]
 #[command(
     name = "gatepost",
@@ -56,32 +49,7 @@ enum Command {
     Man(completions::ManArguments),
 }
 
-/// Where the settings come from; the same for every command that reads them.
-#[derive(Debug, Args)]
-pub(crate) struct ConfigSource {
-    /// The config file; without one, everything is on its default, on loopback
-    #[arg(long, value_name = "FILE", env = "GATEPOST_CONFIG")]
-    config: Option<PathBuf>,
-    /// Set one key over the file and the environment: `--set data=/var/lib/gatepost`
-    #[arg(long = "set", value_name = "KEY=VALUE")]
-    assignments: Vec<String>,
-}
-
-impl ConfigSource {
-    pub(crate) fn load(&self) -> Result<(Config, Origins), Vec<Mistake>> {
-        crate::config::load(self.config.as_deref(), std::env::vars(), &self.assignments)
-    }
-}
-
-/// Prints each mistake on its own line.
-pub(crate) fn print_mistakes(mistakes: &[Mistake]) -> ExitCode {
-    for mistake in mistakes {
-        eprintln!("gatepost: {mistake}");
-    }
-    ExitCode::from(EXIT_CONFIG)
-}
-
-/// Reads the command line and does what it says.
+/// Parses the command line and executes the subcommand.
 pub(crate) fn run() -> ExitCode {
     match CommandLine::parse().command {
         Command::Serve(arguments) => serve::run(&arguments),

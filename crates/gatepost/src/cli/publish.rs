@@ -14,7 +14,10 @@ use gatepost_message::Qos;
 use gatepost_mqtt::{Ack, Packet, PacketId, Publish, Reason};
 use gatepost_settings::Period;
 
-use crate::client::{Backoff, Carried, ClientError, ClientOptions, Link, Place, Wish};
+use crate::client::{
+    Backoff, BrokerConnection, ClientError, ClientOptions, CommandLineProperties, PropertyPacket,
+    SessionOptions,
+};
 
 /// How long acknowledgements may take before the connection counts as broken.
 const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
@@ -25,7 +28,7 @@ const SESSION_SECONDS: u32 = 300;
 /// Some publication was refused.
 const EXIT_REFUSED: u8 = 1;
 
-/// Publish by MQTT, with mosquitto_pub's switches
+/// Publish over MQTT, with mosquitto_pub's options
 #[derive(Debug, Args)]
 #[command(
     disable_help_flag = true,
@@ -47,16 +50,16 @@ pub(super) struct PublishArguments {
     /// The topic
     #[arg(short, long)]
     topic: Option<String>,
-    /// The broker keeps the message for later subscribers
+    /// Retain the message for later subscribers
     #[arg(short, long)]
     retain: bool,
-    /// Publish so many times
+    /// Number of repetitions
     #[arg(long, value_name = "COUNT", default_value_t = 1)]
     repeat: u32,
     /// The time between repetitions, such as 500ms
     #[arg(long, value_name = "TIME", requires = "repeat")]
     repeat_delay: Option<Period>,
-    /// Say nothing of what the broker refuses
+    /// Do not report refusals by the broker
     #[arg(long)]
     quiet: bool,
 }
@@ -67,16 +70,16 @@ struct PayloadArguments {
     /// The payload
     #[arg(short, long, value_name = "TEXT")]
     message: Option<String>,
-    /// The payload is this file's content
+    /// Read the payload from a file
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Each line of standard input is a payload
+    /// Publish each line of standard input
     #[arg(short = 'l', long)]
     stdin_line: bool,
-    /// The payload is all of standard input
+    /// Read the payload from standard input
     #[arg(short = 's', long)]
     stdin_file: bool,
-    /// The payload is empty
+    /// Publish an empty payload
     #[arg(short = 'n', long)]
     null_message: bool,
 }
@@ -139,8 +142,8 @@ enum Step {
 struct Publisher<'a> {
     arguments: &'a PublishArguments,
     topic: String,
-    carried: Carried,
-    link: Option<Link>,
+    carried: CommandLineProperties,
+    link: Option<BrokerConnection>,
     was_connected: bool,
     backoff: Backoff,
     open: BTreeMap<u16, Step>,
@@ -168,7 +171,7 @@ fn publish_all(arguments: &PublishArguments) -> Result<usize, ClientError> {
     let mut publisher = Publisher {
         arguments,
         topic,
-        carried: Carried::parse(&arguments.client)?,
+        carried: CommandLineProperties::parse(&arguments.client)?,
         link: None,
         was_connected: false,
         backoff: Backoff::new(),
@@ -258,11 +261,11 @@ impl Publisher<'_> {
     fn connect(&mut self) -> Result<(), ClientError> {
         let options = &self.arguments.client;
         let lasting = options.qos() == Qos::ExactlyOnce;
-        let wish = Wish {
+        let session = SessionOptions {
             clean_start: !self.was_connected,
             expiry_seconds: if lasting { SESSION_SECONDS } else { 0 },
         };
-        self.link = Some(Link::open(options, &self.carried, wish)?);
+        self.link = Some(BrokerConnection::open(options, &self.carried, session)?);
         self.was_connected = true;
         self.backoff.succeeded();
         self.send_again()
@@ -291,7 +294,7 @@ impl Publisher<'_> {
         Ok(())
     }
 
-    fn link(&mut self) -> Result<&mut Link, ClientError> {
+    fn link(&mut self) -> Result<&mut BrokerConnection, ClientError> {
         let none = || ClientError::Lost(io::ErrorKind::NotConnected.into());
         self.link.as_mut().ok_or_else(none)
     }
@@ -302,7 +305,7 @@ impl Publisher<'_> {
         payload: &[u8],
         dup: bool,
     ) -> Result<(), ClientError> {
-        let properties = self.carried.of(Place::Publish)?;
+        let properties = self.carried.of(PropertyPacket::Publish)?;
         let (topic, retain) = (self.topic.clone(), self.arguments.retain);
         let qos = self.arguments.client.qos();
         self.link()?.send(&Packet::Publish(Publish {

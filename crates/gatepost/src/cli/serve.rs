@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use clap::Args;
 
-use super::{ConfigSource, print_mistakes};
+use crate::config::{ConfigSource, print_mistakes};
 
-/// Serve: listen, judge, push
+/// Run the gateway
 #[derive(Debug, Args)]
 pub(super) struct ServeArguments {
     #[command(flatten)]
@@ -15,7 +15,7 @@ pub(super) struct ServeArguments {
 
 pub(super) fn run(arguments: &ServeArguments) -> ExitCode {
     match arguments.source.load() {
-        Ok((config, origins)) => crate::serve::run(config, &origins, &arguments.source),
+        Ok((config, layers)) => crate::serve::run(config, &layers, &arguments.source),
         Err(mistakes) => print_mistakes(&mistakes),
     }
 }

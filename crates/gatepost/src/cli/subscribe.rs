@@ -12,7 +12,10 @@ use gatepost_mqtt::{
 };
 
 use super::message_format::MessageFormat;
-use crate::client::{Backoff, Carried, ClientError, ClientOptions, Link, Place, Wish};
+use crate::client::{
+    Backoff, BrokerConnection, ClientError, ClientOptions, CommandLineProperties, PropertyPacket,
+    SessionOptions,
+};
 
 /// Nothing came in the time that `-W` gives; mosquitto_sub's own code.
 const EXIT_TIMEOUT: u8 = 27;
@@ -20,7 +23,7 @@ const EXIT_TIMEOUT: u8 = 27;
 const LONG: Duration = Duration::from_hours(1);
 const SUBSCRIBE_ID: PacketId = PacketId::MIN;
 
-/// Subscribe by MQTT and print what comes, with mosquitto_sub's switches
+/// Subscribe over MQTT and print messages, with mosquitto_sub's options
 #[derive(Debug, Args)]
 #[command(
     disable_help_flag = true,
@@ -46,22 +49,22 @@ pub(super) struct SubscribeArguments {
     /// A topic filter (repeatable)
     #[arg(short, long = "topic", value_name = "FILTER")]
     topics: Vec<String>,
-    /// Do not print what matches this filter (repeatable)
+    /// Do not print messages that match this filter (repeatable)
     #[arg(short = 'T', long, value_name = "FILTER")]
     filter_out: Vec<String>,
-    /// Unsubscribe from this first, where the session knows it (repeatable)
+    /// Unsubscribe from this filter first (repeatable)
     #[arg(short = 'U', long, value_name = "FILTER")]
     unsubscribe: Vec<String>,
-    /// Keep the session, with what it misses (needs -i)
+    /// Keep the session and its missed messages (requires -i)
     #[arg(short = 'c', long, requires = "id")]
     disable_clean_session: bool,
-    /// End after so many messages
+    /// Exit after this number of messages
     #[arg(short = 'C', long, value_name = "COUNT")]
     count: Option<u64>,
-    /// End after so many seconds
+    /// Exit after this number of seconds
     #[arg(short = 'W', long, value_name = "SECONDS")]
     timeout: Option<u64>,
-    /// End when the broker has granted the subscriptions
+    /// Exit when the broker has granted the subscriptions
     #[arg(short = 'E', long)]
     exit_after_subscribing: bool,
     /// Print the topic before the payload
@@ -70,22 +73,22 @@ pub(super) struct SubscribeArguments {
     /// Print no line break after the payload
     #[arg(short = 'N', long)]
     no_line_break: bool,
-    /// How to print a message; see below
+    /// Output format of a message; see below
     #[arg(short = 'F', long, value_name = "FORMAT", conflicts_with_all = ["verbose", "json"])]
     format: Option<String>,
     /// Print each message as a line of JSON
     #[arg(long)]
     json: bool,
-    /// Leave out what topics had kept
+    /// Do not print retained messages
     #[arg(short = 'R', long)]
     no_retained: bool,
-    /// Print only what topics had kept
+    /// Print only retained messages
     #[arg(long, conflicts_with = "no_retained")]
     retained_only: bool,
     /// Keep the retain flag as the publisher set it (version 5)
     #[arg(long)]
     retain_as_published: bool,
-    /// Leave out what this client published itself (version 5)
+    /// Do not print messages published by this client (version 5)
     #[arg(long)]
     no_local: bool,
 }
@@ -111,7 +114,7 @@ struct Subscriber<'a> {
     arguments: &'a SubscribeArguments,
     filters: Vec<String>,
     left_out: Vec<TopicFilter>,
-    carried: Carried,
+    carried: CommandLineProperties,
     format: MessageFormat,
     until: Option<Instant>,
     left: Option<u64>,
@@ -151,7 +154,7 @@ impl<'a> Subscriber<'a> {
                 .iter()
                 .map(parsed)
                 .collect::<Result<_, _>>()?,
-            carried: Carried::parse(&arguments.client)?,
+            carried: CommandLineProperties::parse(&arguments.client)?,
             format: MessageFormat::parse(&format).map_err(ClientError::Usage)?,
             until: timeout.and_then(|timeout| Instant::now().checked_add(timeout)),
             left: arguments.count,
@@ -187,11 +190,11 @@ impl<'a> Subscriber<'a> {
     /// One connection, to its end.
     fn serve(&mut self, backoff: &mut Backoff) -> Result<End, ClientError> {
         let keeps = self.arguments.disable_clean_session;
-        let wish = Wish {
+        let session = SessionOptions {
             clean_start: !keeps,
             expiry_seconds: if keeps { u32::MAX } else { 0 },
         };
-        let mut link = Link::open(&self.arguments.client, &self.carried, wish)?;
+        let mut link = BrokerConnection::open(&self.arguments.client, &self.carried, session)?;
         if !link.session_present {
             self.received.clear();
         }
@@ -203,7 +206,7 @@ impl<'a> Subscriber<'a> {
         Ok(end)
     }
 
-    fn subscribe(&self, link: &mut Link) -> Result<(), ClientError> {
+    fn subscribe(&self, link: &mut BrokerConnection) -> Result<(), ClientError> {
         if !self.arguments.unsubscribe.is_empty() {
             let filters = self.arguments.unsubscribe.iter().map(String::as_str);
             link.send(&Packet::Unsubscribe(Unsubscribe {
@@ -220,7 +223,7 @@ impl<'a> Subscriber<'a> {
             ..SubscriptionOptions::at(arguments.client.qos())
         };
         let filters = self.filters.iter();
-        let properties = self.carried.of(Place::Subscribe)?;
+        let properties = self.carried.of(PropertyPacket::Subscribe)?;
         link.send(&Packet::Subscribe(Subscribe {
             packet_id: SUBSCRIBE_ID,
             properties: properties.as_properties(),
@@ -228,7 +231,7 @@ impl<'a> Subscriber<'a> {
         }))
     }
 
-    fn listen(&mut self, link: &mut Link) -> Result<End, ClientError> {
+    fn listen(&mut self, link: &mut BrokerConnection) -> Result<End, ClientError> {
         loop {
             if self.left == Some(0) {
                 return Ok(End::Done);

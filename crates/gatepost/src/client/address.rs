@@ -7,7 +7,7 @@ const TLS_PORT: u16 = 8883;
 
 /// A broker's address, and what a URL says besides.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Address {
+pub(crate) struct BrokerAddress {
     /// A name, an address, or the path of a Unix socket.
     pub(crate) host: String,
     pub(crate) port: Option<u16>,
@@ -17,7 +17,7 @@ pub(crate) struct Address {
     pub(crate) topic: Option<String>,
 }
 
-impl Address {
+impl BrokerAddress {
     /// The port, where none was named that of the protocol.
     pub(crate) fn port(&self) -> u16 {
         let usual = if self.tls { TLS_PORT } else { PORT };
@@ -95,18 +95,20 @@ fn decoded(text: &str) -> String {
 
 #[test]
 fn urls_are_taken_apart() {
-    let parsed = Address::parse("mqtts://anna:s%40crit@[::1]:8884/home/%23").expect("a URL");
+    let parsed = BrokerAddress::parse("mqtts://anna:s%40crit@[::1]:8884/home/%23").expect("a URL");
     assert_eq!((parsed.host.as_str(), parsed.port()), ("::1", 8884));
     assert_eq!(parsed.user.as_deref(), Some("anna"));
     assert_eq!(parsed.password.as_deref(), Some("s@crit"));
     assert_eq!(parsed.topic.as_deref(), Some("home/#"));
-    let plain = Address::parse("mqtt://broker").expect("a URL");
+    let plain = BrokerAddress::parse("mqtt://broker").expect("a URL");
     assert_eq!((plain.port(), plain.topic), (1883, None));
     assert_eq!(
-        Address::parse("mqtts://broker/").expect("a URL").port(),
+        BrokerAddress::parse("mqtts://broker/")
+            .expect("a URL")
+            .port(),
         8883
     );
     for bad in ["http://broker", "mqtt://", "mqtt://host:port", "broker"] {
-        assert!(Address::parse(bad).is_err(), "{bad}");
+        assert!(BrokerAddress::parse(bad).is_err(), "{bad}");
     }
 }

@@ -10,14 +10,14 @@ use gatepost_mqtt::{
 };
 
 use super::transport::Transport;
-use super::{Carried, ClientError, ClientOptions, Place};
+use super::{ClientError, ClientOptions, CommandLineProperties, PropertyPacket};
 
 const CONNACK_TIMEOUT: Duration = Duration::from_secs(30);
 const READ_BYTES: usize = 64 * 1024;
 
 /// What a connection asks for besides what the user's switches say.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Wish {
+pub(crate) struct SessionOptions {
     /// Whether an earlier session is to be forgotten.
     pub(crate) clean_start: bool,
     /// How long the session outlives the connection, where the user has not said.
@@ -25,7 +25,7 @@ pub(crate) struct Wish {
 }
 
 /// A connection that the broker has accepted.
-pub(crate) struct Link {
+pub(crate) struct BrokerConnection {
     transport: Transport,
     version: Version,
     buffer: Vec<u8>,
@@ -38,11 +38,11 @@ pub(crate) struct Link {
     pub(crate) receive_max: u16,
 }
 
-impl Link {
+impl BrokerConnection {
     pub(crate) fn open(
         options: &ClientOptions,
-        carried: &Carried,
-        wish: Wish,
+        carried: &CommandLineProperties,
+        session: SessionOptions,
     ) -> Result<Self, ClientError> {
         let address = options.address()?;
         let transport = Transport::open(&address, options)?;
@@ -57,8 +57,8 @@ impl Link {
             session_present: false,
             receive_max: u16::MAX,
         };
-        let properties = connect_properties(options, carried, wish)?;
-        let will_properties = carried.of(Place::Will)?;
+        let properties = connect_properties(options, carried, session)?;
+        let will_properties = carried.of(PropertyPacket::Will)?;
         let will = options.will_topic.as_deref().map(|topic| Will {
             topic,
             payload: options
@@ -73,7 +73,7 @@ impl Link {
         let client_id = options.client_id();
         link.send(&Packet::Connect(Connect {
             version: options.version,
-            clean_start: wish.clean_start,
+            clean_start: session.clean_start,
             keep_alive_seconds: options.keepalive,
             properties: properties.as_properties(),
             client_id: &client_id,
@@ -228,10 +228,10 @@ fn ended(outcome: &Outcome<'_>) -> ClientError {
 
 fn connect_properties(
     options: &ClientOptions,
-    carried: &Carried,
-    wish: Wish,
+    carried: &CommandLineProperties,
+    session: SessionOptions,
 ) -> Result<PropertiesBuffer, ClientError> {
-    let mut properties = carried.of(Place::Connect)?;
+    let mut properties = carried.of(PropertyPacket::Connect)?;
     let is_given = properties
         .as_properties()
         .find(|property| matches!(property, Property::SessionExpiryInterval(_)).then_some(()))
@@ -241,7 +241,7 @@ fn connect_properties(
         Some(seconds) => u32::try_from(seconds).map_err(|_| {
             ClientError::Usage("-x takes a number of seconds, or -1 for ever".to_owned())
         })?,
-        None => wish.expiry_seconds,
+        None => session.expiry_seconds,
     };
     if options.version.has_properties() && expiry > 0 && !is_given {
         properties.push(&Property::SessionExpiryInterval(expiry))?;

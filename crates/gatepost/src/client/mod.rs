@@ -15,9 +15,9 @@ mod options;
 mod properties;
 mod transport;
 
-pub(crate) use address::Address;
+pub(crate) use address::BrokerAddress;
 pub(crate) use backoff::Backoff;
 pub(crate) use error::ClientError;
-pub(crate) use link::{Link, Wish};
+pub(crate) use link::{BrokerConnection, SessionOptions};
 pub(crate) use options::ClientOptions;
-pub(crate) use properties::{Carried, Place};
+pub(crate) use properties::{CommandLineProperties, PropertyPacket};

@@ -7,7 +7,7 @@ use clap::Args;
 use gatepost_message::Qos;
 use gatepost_mqtt::Version;
 
-use super::{Address, ClientError};
+use super::{BrokerAddress, ClientError};
 
 #[derive(Debug, Args)]
 pub(crate) struct ClientOptions {
@@ -17,7 +17,7 @@ pub(crate) struct ClientOptions {
     /// The broker's port [default: 1883, with TLS 8883]
     #[arg(short = 'p', long, value_name = "PORT")]
     port: Option<u16>,
-    /// Host, port, user, password and topic in one: mqtt[s]://[user[:password]@]host[:port]/topic
+    /// Host, port, user, password and topic in one: mqtt://USER:PASSWORD@HOST:PORT/TOPIC, or mqtts://
     #[arg(short = 'L', long, value_name = "URL", conflicts_with_all = ["host", "port"])]
     url: Option<String>,
     /// The level: 0 at most once, 1 at least once, 2 exactly once
@@ -103,13 +103,13 @@ fn version(text: &str) -> Result<Version, String> {
 }
 
 impl ClientOptions {
-    pub(crate) fn address(&self) -> Result<Address, ClientError> {
+    pub(crate) fn address(&self) -> Result<BrokerAddress, ClientError> {
         let mut address = match &self.url {
-            Some(url) => Address::parse(url)?,
-            None => Address {
+            Some(url) => BrokerAddress::parse(url)?,
+            None => BrokerAddress {
                 host: self.host.clone().unwrap_or_else(|| "localhost".to_owned()),
                 port: self.port,
-                ..Address::default()
+                ..BrokerAddress::default()
             },
         };
         address.tls |= self.tls || self.cafile.is_some();

@@ -6,14 +6,14 @@ use super::{ClientError, ClientOptions};
 
 /// Which packet a property goes with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum PropertyPacket {
     Connect,
     Publish,
     Subscribe,
     Will,
 }
 
-impl Place {
+impl PropertyPacket {
     fn parse(word: &str) -> Option<Self> {
         Some(match word {
             "connect" => Self::Connect,
@@ -28,7 +28,7 @@ impl Place {
 /// One property, as the user gave it.
 #[derive(Debug, Clone)]
 struct Given {
-    place: Place,
+    place: PropertyPacket,
     name: String,
     value: String,
     second: Option<String>,
@@ -36,16 +36,16 @@ struct Given {
 
 /// All properties that the user gave.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Carried(Vec<Given>);
+pub(crate) struct CommandLineProperties(Vec<Given>);
 
-impl Carried {
+impl CommandLineProperties {
     pub(crate) fn parse(options: &ClientOptions) -> Result<Self, ClientError> {
         let mut words = options.property.iter().cloned().peekable();
         let mut list = Vec::new();
         while let (Some(place), Some(name), Some(value)) =
             (words.next(), words.next(), words.next())
         {
-            let known = Place::parse(&place).ok_or_else(|| {
+            let known = PropertyPacket::parse(&place).ok_or_else(|| {
                 let places = "connect, publish, subscribe and will";
                 ClientError::Usage(format!("-D {place}: there are properties of {places}"))
             })?;
@@ -63,10 +63,10 @@ impl Carried {
         }
         let carried = Self(list);
         for place in [
-            Place::Connect,
-            Place::Publish,
-            Place::Subscribe,
-            Place::Will,
+            PropertyPacket::Connect,
+            PropertyPacket::Publish,
+            PropertyPacket::Subscribe,
+            PropertyPacket::Will,
         ] {
             carried.of(place)?;
         }
@@ -74,7 +74,7 @@ impl Carried {
     }
 
     /// Those of one packet.
-    pub(crate) fn of(&self, place: Place) -> Result<PropertiesBuffer, ClientError> {
+    pub(crate) fn of(&self, place: PropertyPacket) -> Result<PropertiesBuffer, ClientError> {
         let mut buffer = PropertiesBuffer::new();
         for given in self.0.iter().filter(|given| given.place == place) {
             buffer.push(&given.property()?)?;
@@ -102,8 +102,11 @@ impl Given {
             "1" => Ok(true),
             _ => Err(bad("0 or 1 is expected")),
         };
-        let (connect, publish) = (self.place == Place::Connect, self.place == Place::Publish);
-        let message = publish || self.place == Place::Will;
+        let (connect, publish) = (
+            self.place == PropertyPacket::Connect,
+            self.place == PropertyPacket::Publish,
+        );
+        let message = publish || self.place == PropertyPacket::Will;
         Ok(match self.name.as_str() {
             "user-property" => {
                 let second = self.second.as_deref();
@@ -115,7 +118,7 @@ impl Given {
             "response-topic" if message => Property::ResponseTopic(value),
             "correlation-data" if message => Property::CorrelationData(value.as_bytes()),
             "topic-alias" if publish => Property::TopicAlias(small()?),
-            "will-delay-interval" if self.place == Place::Will => {
+            "will-delay-interval" if self.place == PropertyPacket::Will => {
                 Property::WillDelayInterval(number()?)
             }
             "session-expiry-interval" if connect => Property::SessionExpiryInterval(number()?),
@@ -127,7 +130,7 @@ impl Given {
             "request-response-information" if connect => {
                 Property::RequestResponseInformation(switch()?)
             }
-            "subscription-identifier" if self.place == Place::Subscribe => {
+            "subscription-identifier" if self.place == PropertyPacket::Subscribe => {
                 Property::SubscriptionIdentifier(number()?)
             }
             _ => return Err(bad("that packet has no such property")),

@@ -12,7 +12,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use super::{Address, ClientError, ClientOptions};
+use super::{BrokerAddress, ClientError, ClientOptions};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 /// A connected socket.
@@ -23,7 +23,10 @@ pub(super) enum Transport {
 }
 
 impl Transport {
-    pub(super) fn open(address: &Address, options: &ClientOptions) -> Result<Self, ClientError> {
+    pub(super) fn open(
+        address: &BrokerAddress,
+        options: &ClientOptions,
+    ) -> Result<Self, ClientError> {
         let port = address.port();
         let place = format!("{}:{port}", address.host);
         let unreachable = |cause| ClientError::Unreachable {

@@ -1,20 +1,24 @@
-//! The config that users meet: one value per room, read from a file, the environment and flags,
-//! each over the one before, every mistake told with file, line and mend.
+//! The config: defaults, file, environment and flags, each overriding the previous one. Every
+//! mistake is reported with file, line and remedy.
 
 mod settings;
+mod source;
 
 use std::path::Path;
 
-pub(crate) use gatepost_settings::layers::{Layers as Origins, Mistake, Origin};
-pub(crate) use settings::{Config, LogFormat, LogSettings, Place};
+pub(crate) use gatepost_settings::layers::{Layers, Mistake, SettingOrigin};
+pub(crate) use settings::{
+    Config, ListenerBinding, LogFormat, LogSettings, RemoteAccess, SandboxMode,
+};
+pub(crate) use source::{ConfigSource, print_mistakes};
 
 /// Reads the settings: defaults, then the file, then the variables, then the flags.
 pub(crate) fn load(
     file: Option<&Path>,
     variables: impl Iterator<Item = (String, String)>,
     flags: &[String],
-) -> Result<(Config, Origins), Vec<Mistake>> {
-    let mut layers = Origins::default();
+) -> Result<(Config, Layers), Vec<Mistake>> {
+    let mut layers = Layers::default();
     let one = |mistake| vec![mistake];
     if let Some(file) = file {
         layers.add_file(file).map_err(one)?;
@@ -32,14 +36,18 @@ pub(crate) fn load(
     }
 }
 
-/// The procedures' problems, each with the place where its key was written. A problem whose place is
-/// no key is about a file of its own.
-pub(crate) fn told(origins: &Origins, problems: &[gatepost_procedures::Problem]) -> Vec<Mistake> {
-    let told = |problem: &gatepost_procedures::Problem| match origins.origin(&problem.place) {
-        Origin::Default => Mistake::new(&problem.place, "", &problem.text),
-        origin => Mistake::new(origin, &problem.place, &problem.text),
-    };
-    problems.iter().map(told).collect()
+/// The procedures' problems, each with the place where its key was written. A problem whose place
+/// is no key is about a file of its own.
+pub(crate) fn located(
+    layers: &Layers,
+    problems: &[gatepost_procedures::ConfigurationProblem],
+) -> Vec<Mistake> {
+    let located =
+        |problem: &gatepost_procedures::ConfigurationProblem| match layers.origin(&problem.place) {
+            SettingOrigin::Default => Mistake::new(&problem.place, "", &problem.text),
+            origin => Mistake::new(origin, &problem.place, &problem.text),
+        };
+    problems.iter().map(located).collect()
 }
 
 #[cfg(test)]

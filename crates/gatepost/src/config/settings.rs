@@ -1,4 +1,4 @@
-//! All settings, composed of each room's own.
+//! All settings, composed of each crate's own.
 
 use std::path::PathBuf;
 
@@ -6,6 +6,7 @@ use gatepost_broker::BrokerSettings;
 use gatepost_listeners::call::CallSettings;
 use gatepost_listeners::entry::Network;
 use gatepost_listeners::http::HttpSettings;
+use gatepost_listeners::in_flight::InFlightSettings;
 use gatepost_listeners::milter::MilterSettings;
 use gatepost_listeners::mqtt::MqttSettings;
 use gatepost_listeners::pop3::Pop3Settings;
@@ -15,7 +16,9 @@ use gatepost_listeners::tls::TlsSettings;
 use gatepost_listeners::workers::WorkersSettings;
 use gatepost_message::Listener;
 use gatepost_pages::{AccessLogSettings, PagesSettings};
-use gatepost_procedures::{Configuration, ProcedureTable, ProceduresSettings, ScopeSettings};
+use gatepost_procedures::{
+    ProcedureTable, ProceduresConfiguration, ProceduresSettings, ScopeSettings,
+};
 use gatepost_rules::RulesSettings;
 use gatepost_settings::Bind;
 use gatepost_store::StoreSettings;
@@ -31,9 +34,11 @@ use gatepost_settings::layers::Layers;
 pub(crate) struct Config {
     /// The folder of the embedded database and its files.
     pub(crate) data: PathBuf,
-    /// Whether a listener may be reachable from other machines without asking who is there, as
-    /// long as there is no user.
-    pub(crate) open_to_world: bool,
+    /// Who the server runs as once it has opened its sockets, where it was started as root; empty
+    /// keeps it root.
+    pub(crate) user: String,
+    /// Whether the kernel confines the server to its own files and to the system calls of a server.
+    pub(crate) sandbox: SandboxMode,
     pub(crate) listeners: ListenersSettings,
     pub(crate) access: AccessSettings,
     pub(crate) rules: RulesSettings,
@@ -44,6 +49,7 @@ pub(crate) struct Config {
     pub(crate) pages: PagesSettings,
     pub(crate) access_log: AccessLogSettings,
     pub(crate) store: StoreSettings,
+    pub(crate) in_flight: InFlightSettings,
     pub(crate) workers: WorkersSettings,
     pub(crate) log: LogSettings,
 }
@@ -52,7 +58,8 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             data: PathBuf::from("gatepost-data"),
-            open_to_world: false,
+            user: "gatepost".to_owned(),
+            sandbox: SandboxMode::On,
             listeners: ListenersSettings::default(),
             access: AccessSettings::default(),
             rules: RulesSettings::default(),
@@ -63,10 +70,23 @@ impl Default for Config {
             pages: PagesSettings::default(),
             access_log: AccessLogSettings::default(),
             store: StoreSettings::default(),
+            in_flight: InFlightSettings::default(),
             workers: WorkersSettings::default(),
             log: LogSettings::default(),
         }
     }
+}
+
+/// `sandbox`: confinement by the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum SandboxMode {
+    /// None.
+    Off,
+    /// As far as the kernel offers it.
+    On,
+    /// The server does not start without it.
+    Required,
 }
 
 /// Without a word in the config, mail is checked for size and spam.
@@ -94,7 +114,7 @@ pub(crate) struct ListenersSettings {
 }
 
 /// What all listeners have in common: where they listen, and how connections begin there.
-pub(crate) struct Place<'a> {
+pub(crate) struct ListenerBinding<'a> {
     pub(crate) listener: Listener,
     /// Its own addresses; those of `tls.bind` come besides.
     pub(crate) bind: &'a [Bind],
@@ -103,9 +123,33 @@ pub(crate) struct Place<'a> {
     /// Whether connections begin in plain text and change to TLS when the client asks
     /// (STARTTLS); then `tls.cert` does not encrypt the listener's own addresses.
     pub(crate) upgrades: bool,
+    /// Who may use it from another machine.
+    pub(crate) remote_access: RemoteAccess,
 }
 
-impl Place<'_> {
+/// Who may use a listener from another machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RemoteAccess {
+    /// Peers that log in, and strangers only where `anonymous = "yes"` admits them.
+    Login,
+    /// Everybody: `open_to_world` says so.
+    Open,
+    /// Nobody: such addresses are refused at the start.
+    Refused,
+}
+
+impl RemoteAccess {
+    /// A listener without a login, or one whose login is optional.
+    const fn without_login(open_to_world: bool) -> Self {
+        if open_to_world {
+            Self::Open
+        } else {
+            Self::Refused
+        }
+    }
+}
+
+impl ListenerBinding<'_> {
     /// All addresses, each with whether it speaks TLS from the first byte.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = (&Bind, bool)> {
         let has_own_tls = self.tls.is_set() && self.tls.bind.is_empty() && !self.upgrades;
@@ -118,42 +162,61 @@ impl Place<'_> {
         // Behind a proxy on this machine is the world.
         self.proxy_protocol.is_empty() && self.addresses().all(|(bind, _)| bind.is_local())
     }
-
-    /// Whether the listener asks who is there, so that others may reach it: then it is
-    /// `anonymous`, another explicit setting, that lets strangers in.
-    pub(crate) const fn has_login(&self) -> bool {
-        matches!(
-            self.listener,
-            Listener::Mqtt | Listener::Http | Listener::Pop3
-        )
-    }
 }
 
 /// The common part of a listener's settings.
-macro_rules! place {
-    ($listener:expr, $settings:expr, $upgrades:literal) => {
-        Place {
+macro_rules! binding {
+    ($listener:expr, $settings:expr, $upgrades:literal, $remote_access:expr) => {
+        ListenerBinding {
             listener: $listener,
             bind: &$settings.bind,
             tls: &$settings.tls,
             proxy_protocol: &$settings.proxy_protocol,
             upgrades: $upgrades,
+            remote_access: $remote_access,
         }
     };
 }
 
 impl ListenersSettings {
-    /// Each listener's place.
-    pub(crate) fn places(&self) -> [Place<'_>; 8] {
+    /// The binding of each listener.
+    pub(crate) fn bindings(&self) -> [ListenerBinding<'_>; 8] {
+        let login = RemoteAccess::Login;
+        let open = RemoteAccess::without_login;
+        let smtp = if self.smtp.login_required {
+            login
+        } else {
+            open(self.smtp.open_to_world)
+        };
         [
-            place!(Listener::Smtp, self.smtp, true),
-            place!(Listener::Lmtp, self.lmtp, true),
-            place!(Listener::Milter, self.milter, false),
-            place!(Listener::Pop3, self.pop3, true),
-            place!(Listener::Spamd, self.spamd, false),
-            place!(Listener::Call, self.call, false),
-            place!(Listener::Mqtt, self.mqtt, false),
-            place!(Listener::Http, self.http, false),
+            binding!(Listener::Smtp, self.smtp, true, smtp),
+            binding!(
+                Listener::Lmtp,
+                self.lmtp,
+                true,
+                open(self.lmtp.open_to_world)
+            ),
+            binding!(
+                Listener::Milter,
+                self.milter,
+                false,
+                open(self.milter.open_to_world)
+            ),
+            binding!(Listener::Pop3, self.pop3, true, login),
+            binding!(
+                Listener::Spamd,
+                self.spamd,
+                false,
+                open(self.spamd.open_to_world)
+            ),
+            binding!(
+                Listener::Call,
+                self.call,
+                false,
+                open(self.call.open_to_world)
+            ),
+            binding!(Listener::Mqtt, self.mqtt, false, login),
+            binding!(Listener::Http, self.http, false, login),
         ]
     }
 }
@@ -164,7 +227,7 @@ impl ListenersSettings {
 pub(crate) struct LogSettings {
     /// How lines look.
     pub(crate) format: LogFormat,
-    /// What is worth a line: `error`, `warn`, `info`, `debug` or `trace`, also by room, as in
+    /// What is worth a line: `error`, `warn`, `info`, `debug` or `trace`, also by subsystem, as in
     /// `"info,smtp=debug"`.
     pub(crate) level: String,
 }
@@ -187,8 +250,8 @@ pub(crate) enum LogFormat {
 
 impl Config {
     /// What the procedures read of it.
-    pub(crate) fn procedures(&self) -> Configuration {
-        Configuration {
+    pub(crate) fn procedures(&self) -> ProceduresConfiguration {
+        ProceduresConfiguration {
             procedures: self.procedures.clone(),
             scopes: self.scope.clone(),
             table: self.procedure.clone(),
@@ -205,16 +268,16 @@ impl Config {
                 error.to_string(),
             ));
         }
-        for place in self.listeners.places() {
-            if self.open_to_world || place.has_login() || place.is_local() {
+        for binding in self.listeners.bindings() {
+            if binding.remote_access != RemoteAccess::Refused {
                 continue;
             }
-            let listener = place.listener;
+            let listener = binding.listener;
             let key = format!("listeners.{listener}.bind");
-            for (bind, _) in place.addresses().filter(|(bind, _)| !bind.is_local()) {
+            for (bind, _) in binding.addresses().filter(|(bind, _)| !bind.is_local()) {
                 let reason = format!(
-                    "{bind} can be reached from other machines, and nobody is asked who they are; \
-                     write open_to_world = true if that is meant"
+                    "{bind} can be reached from other machines, and no login is required; \
+                     write listeners.{listener}.open_to_world = true if that is intended"
                 );
                 mistakes.push(Mistake::new(layers.origin(&key), &key, reason));
             }

@@ -113,6 +113,46 @@ fn variables_of_tests_and_the_config_path_are_no_settings() {
     assert!(load_text("", &variables, &[]).is_ok());
 }
 
+/// What Kubernetes and Docker say of a service called gatepost.
+#[test]
+fn variables_of_container_platforms_are_no_settings() {
+    let variables = [
+        ("GATEPOST_PORT", "tcp://10.0.0.1:1883"),
+        ("GATEPOST_SERVICE_HOST", "10.0.0.1"),
+        ("GATEPOST_SERVICE_PORT_MQTT", "1883"),
+        ("GATEPOST_PORT_1883_TCP_ADDR", "10.0.0.1"),
+        ("GATEPOST_LOG__LEVEL", "warn"),
+    ];
+    let dump = load_text("", &variables, &[]).expect("no mistake");
+    assert!(line_of(&dump, "log.level").contains("\"warn\""));
+    let mistakes = load_text("", &[("GATEPOST_DTA", "x")], &[]).expect_err("a mistake");
+    assert!(mistakes[0].contains("did you mean 'data'?"), "{mistakes:?}");
+}
+
+#[test]
+fn each_listener_is_opened_to_the_world_by_itself() {
+    let public = "listeners.smtp.bind = [\"0.0.0.0:25\"]\nlisteners.spamd.bind = [\"[::]:783\"]\n";
+    let mistakes = load_text(public, &[], &[]).expect_err("mistakes");
+    assert_eq!(mistakes.len(), 2, "{mistakes:#?}");
+    assert!(
+        mistakes[0].contains("listeners.smtp.open_to_world = true"),
+        "{mistakes:?}"
+    );
+    let smtp = ["listeners.smtp.open_to_world=true"];
+    let mistakes = load_text(public, &[], &smtp).expect_err("a mistake");
+    assert_eq!(mistakes.len(), 1, "{mistakes:#?}");
+    assert!(
+        mistakes[0].contains("listeners.spamd.open_to_world = true"),
+        "{mistakes:?}"
+    );
+    let submission =
+        "listeners.smtp.bind = [\"0.0.0.0:587\"]\nlisteners.smtp.login_required = true\n";
+    assert!(
+        load_text(submission, &[], &[]).is_ok(),
+        "a login is required"
+    );
+}
+
 #[test]
 fn the_documented_defaults_are_the_programs() {
     let documented = include_str!("../../../../docs/defaults.toml");

@@ -11,12 +11,12 @@ pub(super) struct StoredBook(pub(super) Store);
 
 impl BookStore for StoredBook {
     fn load(&self, visit: &mut dyn FnMut(Vec<u8>, Entry)) -> Result<(), BookStoreError> {
-        for (key, value) in self.0.records(SPACE, b"").map_err(failed)? {
+        let read = self.0.each_record(SPACE, b"", |key, value| {
             if let Some(entry) = Entry::from_bytes(&value) {
                 visit(key.to_vec(), entry);
             }
-        }
-        Ok(())
+        });
+        read.map_err(failed)
     }
 
     fn write(&self, entries: Vec<(Vec<u8>, Option<Entry>)>) -> Result<(), BookStoreError> {

@@ -21,7 +21,7 @@ pub(crate) fn copy(store: &Store, settings: &RulesSettings) -> Result<Learning, 
     })
 }
 
-/// A keeper that is read and forgets what it is told.
+/// A store that can be read and discards every write.
 struct Unwritten<S>(S);
 
 impl TokenStore for Unwritten<StoredTokens> {

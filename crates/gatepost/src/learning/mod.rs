@@ -2,12 +2,12 @@
 //!
 //! What was learned is in the memory of one process, the *learner* of a data folder: the gateway
 //! while it serves, else the command. Who is the learner holds a lock on the folder
-//! ([`Learner::open`]); another process hands its wishes over through a [queue](queue) in the
+//! ([`Learner::open`]); another process submits its requests through a [`queue`] in the
 //! database, which the learner empties every few seconds.
 
 mod book_store;
 mod copy;
-mod lessons;
+mod learner_thread;
 mod lock;
 pub(crate) mod queue;
 mod token_store;
@@ -22,7 +22,7 @@ use gatepost_store::{Store, StoreError};
 
 use book_store::StoredBook;
 pub(crate) use copy::copy;
-pub(crate) use lessons::Lessons;
+pub(crate) use learner_thread::LearnerThread;
 use lock::Lock;
 use token_store::StoredTokens;
 pub(crate) use token_store::wait;

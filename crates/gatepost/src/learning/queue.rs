@@ -1,4 +1,4 @@
-//! Wishes of another process to the learner, as records of the database.
+//! Requests of another process to the learner, as records of the database.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -16,14 +16,14 @@ pub(crate) const PERIOD: Duration = Duration::from_secs(2);
 
 /// What to do with a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
+pub(crate) enum LearnRequest {
     /// Learn it so.
     Learn(Class),
     /// Forget it.
     Forget,
 }
 
-impl Wish {
+impl LearnRequest {
     const fn letter(self) -> u8 {
         match self {
             Self::Learn(Class::Spam) => b's',
@@ -42,8 +42,8 @@ impl Wish {
     }
 }
 
-/// The change that adds a wish. Wishes are fulfilled in the order in which they were made.
-pub(crate) fn add(wish: Wish, sample: &Sample) -> Change {
+/// The change that adds a request. Requests are processed in their order.
+pub(crate) fn add(request: LearnRequest, sample: &Sample) -> Change {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let time = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -53,7 +53,7 @@ pub(crate) fn add(wish: Wish, sample: &Sample) -> Change {
     let mut key = time.to_be_bytes().to_vec();
     key.extend_from_slice(&count.to_be_bytes());
     key.extend_from_slice(&process.to_be_bytes());
-    let mut value = vec![wish.letter()];
+    let mut value = vec![request.letter()];
     value.extend(sample.to_bytes());
     Change::PutRecord {
         space: SPACE,
@@ -63,37 +63,40 @@ pub(crate) fn add(wish: Wish, sample: &Sample) -> Change {
 }
 
 impl Learner {
-    /// Fulfils all wishes there are; gives their number.
-    pub(crate) fn fulfil(&self, settings: &BayesSettings) -> Result<usize, StoreError> {
-        let wishes = self.store.records(SPACE, b"")?;
-        let count = wishes.len();
-        for (_, value) in &wishes {
-            self.fulfil_one(value, settings);
+    /// Processes all queued requests and returns their number.
+    pub(crate) fn process_requests(&self, settings: &BayesSettings) -> Result<usize, StoreError> {
+        let requests = self.store.records(SPACE, b"")?;
+        let count = requests.len();
+        for (_, value) in &requests {
+            self.process_one(value, settings);
         }
         if let Err(error) = self.keep() {
-            // The wishes stay in the queue; what is learned already is not learned twice.
+            // The requests stay in the queue; what is learned already is not learned twice.
             tracing::warn!(target: "rules", "{error}");
             return Ok(0);
         }
         self.store
-            .submit(wishes.into_iter().map(|(key, _)| done(key)))?;
+            .submit(requests.into_iter().map(|(key, _)| done(key)))?;
         Ok(count)
     }
 
-    fn fulfil_one(&self, value: &[u8], settings: &BayesSettings) {
-        let wish = value.split_first().and_then(|(letter, sample)| {
-            Some((Wish::from_letter(*letter)?, Sample::from_bytes(sample)?))
+    fn process_one(&self, value: &[u8], settings: &BayesSettings) {
+        let request = value.split_first().and_then(|(letter, sample)| {
+            Some((
+                LearnRequest::from_letter(*letter)?,
+                Sample::from_bytes(sample)?,
+            ))
         });
-        match wish {
-            Some((Wish::Learn(class), sample)) => {
+        match request {
+            Some((LearnRequest::Learn(class), sample)) => {
                 self.learning
                     .bayes
                     .learn(&sample, class, Relearn::Change, settings);
             }
-            Some((Wish::Forget, sample)) => {
+            Some((LearnRequest::Forget, sample)) => {
                 self.learning.bayes.forget(&sample, settings);
             }
-            None => tracing::warn!(target: "rules", "a wish to learn cannot be read"),
+            None => tracing::warn!(target: "rules", "a request to learn cannot be read"),
         }
     }
 }

@@ -26,11 +26,12 @@ impl StoredTokens {
 
 impl TokenStore for StoredTokens {
     fn load(&self, visit: &mut dyn FnMut(Record)) -> Result<(), TokenStoreError> {
-        let rows = self.store.records(SPACE, b"").map_err(failed)?;
-        rows.iter()
-            .filter_map(|(key, value)| Record::from_row(key, value))
-            .for_each(visit);
-        Ok(())
+        let read = self.store.each_record(SPACE, b"", |key, value| {
+            if let Some(record) = Record::from_row(&key, &value) {
+                visit(record);
+            }
+        });
+        read.map_err(failed)
     }
 
     fn write(&self, records: Vec<Record>) -> Result<(), TokenStoreError> {

@@ -4,7 +4,7 @@ use gatepost_listeners::entry::Entry;
 use gatepost_listeners::tls::{Tls, TlsError};
 use gatepost_message::Listener;
 
-use crate::config::{Config, Place};
+use crate::config::{Config, ListenerBinding};
 
 /// What ALPN offers to browsers and other HTTP clients.
 const HTTP_PROTOCOLS: [&str; 2] = ["h2", "http/1.1"];
@@ -29,7 +29,7 @@ impl Encryption {
     /// Reads every certificate and key that the config names.
     pub(crate) fn open(config: &Config) -> Result<Self, Unusable> {
         let mut encryption = Self::default();
-        for place in config.listeners.places() {
+        for place in config.listeners.bindings() {
             if !place.tls.is_set() {
                 continue;
             }
@@ -66,7 +66,7 @@ impl Encryption {
     }
 
     /// How connections begin at an address of this place.
-    pub(crate) fn entry(&self, place: &Place<'_>, speaks_tls: bool) -> Entry {
+    pub(crate) fn entry(&self, place: &ListenerBinding<'_>, speaks_tls: bool) -> Entry {
         let tls = self.of(place.listener).filter(|_| speaks_tls);
         Entry::new(tls.cloned(), place.proxy_protocol)
     }

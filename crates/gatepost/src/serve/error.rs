@@ -1,4 +1,4 @@
-//! Why serving did not start, and the exit code that says so.
+//! Why the server did not start, and its exit code.
 
 use std::io;
 
@@ -8,9 +8,10 @@ use gatepost_store::StoreError;
 use gatepost_users::UsersError;
 
 use super::encryption::Unusable;
-use crate::cli::{EXIT_CONFIG, EXIT_UNAVAILABLE};
 use crate::config::Mistake;
+use crate::exit::{EXIT_CONFIG, EXIT_UNAVAILABLE};
 use crate::learning::LearningError;
+use crate::users_marker::UsersMarkerError;
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum StartError {
@@ -18,6 +19,8 @@ pub(super) enum StartError {
     Store(#[from] StoreError),
     #[error(transparent)]
     Users(#[from] UsersError),
+    #[error(transparent)]
+    UsersMarker(#[from] UsersMarkerError),
     #[error(transparent)]
     Learner(#[from] LearningError),
     #[error("another process learns for this data folder; start again when it has ended")]
@@ -32,6 +35,12 @@ pub(super) enum StartError {
     Tls(#[from] Unusable),
     #[error("access_log.path: {path} cannot be written: {cause}")]
     AccessLog { path: String, cause: io::Error },
+    #[error("user: there is no user '{0}'")]
+    NoSuchUser(String),
+    #[error("user: the server cannot become '{user}': {cause}")]
+    Privileges { user: String, cause: io::Error },
+    #[error("sandbox = \"required\": the kernel does not provide it: {0}")]
+    Sandbox(String),
     #[error("the threads cannot be started: {0}")]
     Threads(io::Error),
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\ngatepost: "))]
@@ -41,13 +50,19 @@ pub(super) enum StartError {
 impl StartError {
     pub(super) const fn exit_code(&self) -> u8 {
         match self {
-            Self::Procedures(_) | Self::Tls(_) | Self::Users(UsersError::Key { .. }) => EXIT_CONFIG,
+            Self::Procedures(_)
+            | Self::Tls(_)
+            | Self::NoSuchUser(_)
+            | Self::Users(UsersError::Key { .. }) => EXIT_CONFIG,
             Self::Store(_)
             | Self::Users(_)
+            | Self::UsersMarker(_)
             | Self::Learner(_)
             | Self::Learning
             | Self::Bind { .. }
             | Self::AccessLog { .. }
+            | Self::Privileges { .. }
+            | Self::Sandbox(_)
             | Self::Threads(_) => EXIT_UNAVAILABLE,
         }
     }

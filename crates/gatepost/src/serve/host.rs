@@ -1,17 +1,18 @@
-//! What the server lends to its procedures: values that last, the broker, a place for originals.
+//! The services that the server provides to procedures: persistent values, the broker, a store for
+//! originals.
 
 use std::sync::Arc;
 
 use gatepost_broker::Broker;
 use gatepost_message::Publication;
-use gatepost_procedures::{Host, Outlet, ProceduresSettings};
+use gatepost_procedures::{ProcedureHost, ProceduresSettings, PublicationSink};
 use gatepost_store::{Originals, OriginalsLimits, Store, StoreError, Values};
 
 /// Publications of procedures go straight to the broker: they are not judged again, so no
 /// procedure can call itself.
 struct ToBroker(Broker);
 
-impl Outlet for ToBroker {
+impl PublicationSink for ToBroker {
     fn publish(&self, publication: Publication) {
         // Nobody waits for the commit; it is in the queue before that of the message's own journal.
         let _ = self.0.publish_now(publication);
@@ -22,13 +23,13 @@ pub(super) fn open(
     settings: &ProceduresSettings,
     store: &Store,
     broker: &Broker,
-) -> Result<Host, StoreError> {
+) -> Result<ProcedureHost, StoreError> {
     let values = Values::open(store, settings.values_max)?;
     let limits = OriginalsLimits {
         count_max: settings.originals_max,
         message_bytes_max: settings.original_max.as_usize(),
         per_second: settings.originals_per_second,
     };
-    let host = Host::new(values, Some(Arc::new(ToBroker(broker.clone()))));
+    let host = ProcedureHost::new(values, Some(Arc::new(ToBroker(broker.clone()))));
     Ok(host.keeping(Originals::open(store, limits)?))
 }

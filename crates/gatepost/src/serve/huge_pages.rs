@@ -1,19 +1,20 @@
 //! Pages of 2 MB for the rules, and of 4 KB for what comes and goes.
 //!
-//! Rules are read all over for every message. In small pages the processor's own table of pages cannot
-//! hold them, and a message takes 7 % longer. What is made for a message is of another kind: a large
-//! page must be cleared when it is first touched, for a millisecond or more, and then holds one text of
-//! a large mail, or the first few blocks of a size that a thread uses. So the kernel may back memory with
-//! huge pages while rules are loaded and warmed up, and not from then on. What it has given stays.
+//! Rules are read all over for every message. In small pages the processor's own table of pages
+//! cannot hold them, and a message takes 7 % longer. What is made for a message is of another kind:
+//! a large page must be cleared when it is first touched, for a millisecond or more, and then holds
+//! one text of a large mail, or the first few blocks of a size that a thread uses. So the kernel
+//! may back memory with huge pages while rules are loaded and warmed up, and not from then on. What
+//! it has given stays.
 //!
-//! Where the kernel gives none, or whoever started the program has forbidden them, nothing changes.
+//! Where the kernel has none, or they are disabled for the process, nothing changes.
 
 use std::sync::LazyLock;
 
 use parking_lot::Mutex;
 use rustix::thread::{disable_transparent_huge_pages, transparent_huge_pages_are_disabled};
 
-/// Whether the kernel may give any, asked before it is told not to.
+/// Whether huge pages are permitted, read before they are first disabled.
 static ARE_ALLOWED: LazyLock<bool> =
     LazyLock::new(|| matches!(transparent_huge_pages_are_disabled(), Ok(false)));
 
@@ -61,7 +62,7 @@ mod tests {
     fn they_are_given_only_while_the_last_rules_are_made() {
         let are_used = || !transparent_huge_pages_are_disabled().expect("asked");
         if !are_used() {
-            // Forbidden by whoever runs the tests: they stay forbidden.
+            // Disabled for the test process: they stay disabled.
             assert!(!used_while(are_used));
             return;
         }

@@ -1,5 +1,5 @@
 //! The listeners: every configured address is opened before the first is served, so that a start
-//! either has all its doors or none.
+//! either has all its auths or none.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,23 +8,24 @@ use std::time::Duration;
 
 use gatepost_listeners::acceptor::Acceptor;
 use gatepost_listeners::call::{self, CallContext};
-use gatepost_listeners::http::{self, HttpContext, WebSocketHandler};
+use gatepost_listeners::http::{self, HttpContext, HttpServices, Upgraded, WebSocketHandler};
 use gatepost_listeners::milter::{self, MilterContext};
-use gatepost_listeners::mqtt::{self, MqttContext};
+use gatepost_listeners::monitoring::OpenAddress;
+use gatepost_listeners::mqtt::{self, MqttContext, WebSocketStart};
 use gatepost_listeners::pop3::{self, Pop3Context};
 use gatepost_listeners::smtp::{self, SmtpContext};
 use gatepost_listeners::spamd::{self, SpamdContext};
 use gatepost_listeners::workers::Workers;
 use gatepost_message::Listener;
 use gatepost_settings::Bind;
+use gatepost_users::Users;
 use tokio::sync::watch;
 
-use super::doors::Doors;
+use super::binding::BoundListener;
 use super::encryption::Encryption;
 use super::error::StartError;
+use super::listener_auth::ListenerAuths;
 use super::operations::Operator;
-use super::rooms::Behind;
-use super::stats::Door;
 use crate::config::Config;
 
 /// How long connections may take to finish what they had begun when the server ends.
@@ -34,18 +35,18 @@ const DRAIN_TIME_MAX: Duration = Duration::from_secs(20);
 pub(super) struct Listening {
     http: Arc<HttpContext>,
     encryption: Encryption,
-    addresses: Vec<Address>,
+    addresses: Vec<ListenerAddress>,
     shutdown: watch::Sender<bool>,
 }
 
 /// Where a listener is reached.
-pub(super) struct Address {
+pub(super) struct ListenerAddress {
     listener: Listener,
     speaks_tls: bool,
     bind: Bind,
 }
 
-impl std::fmt::Display for Address {
+impl std::fmt::Display for ListenerAddress {
     /// A line for those who started us: `mqtt/tls 127.0.0.1:8883`.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let tls = if self.speaks_tls { "/tls" } else { "" };
@@ -85,55 +86,63 @@ impl Protocol {
 impl Listening {
     pub(super) fn open(
         config: &Config,
-        behind: Arc<Behind>,
+        encryption: Encryption,
+        bound: Vec<BoundListener>,
+        services: HttpServices,
+        users: &Users,
         operator: Operator,
         workers: &Workers,
     ) -> Result<Self, StartError> {
-        let encryption = Encryption::open(config)?;
-        let bound = bind_all(config, &encryption)?;
         encryption.follow();
         let settings = &config.listeners;
-        let gateway = behind.gateway.clone();
-        let stats = behind.stats.clone();
-        let doors = Doors::new(config, &behind.users);
+        let gateway = services.gateway.clone();
+        let stats = services.stats.clone();
+        let auths = ListenerAuths::new(config, users);
         let smtp = SmtpContext::new(settings.smtp.clone(), &hostname(), gateway.clone())
-            .with_door(doors.smtp())
+            .with_auth(auths.smtp())
+            .with_anonymous(auths.mail(Listener::Smtp))
+            .with_in_flight(services.in_flight.clone())
             .with_tls(encryption.of(Listener::Smtp).cloned());
         let smtp = Protocol::new(&Arc::new(smtp), smtp::serve, |c| {
             c.admission().open().into()
         });
         let lmtp = SmtpContext::lmtp(settings.lmtp.clone(), &hostname(), gateway.clone())
+            .with_anonymous(auths.mail(Listener::Lmtp))
+            .with_in_flight(services.in_flight.clone())
             .with_tls(encryption.of(Listener::Lmtp).cloned());
         let lmtp = Protocol::new(&Arc::new(lmtp), smtp::serve, |c| {
             c.admission().open().into()
         });
-        let milter = MilterContext::new(settings.milter.clone(), &hostname(), gateway.clone());
+        let milter = MilterContext::new(settings.milter.clone(), &hostname(), gateway.clone())
+            .with_in_flight(services.in_flight.clone());
         let milter = Protocol::new(&Arc::new(milter), milter::serve, |c| {
             c.admission().open().into()
         });
-        let spamd = SpamdContext::new(settings.spamd.clone(), gateway.clone());
+        let spamd = SpamdContext::new(settings.spamd.clone(), gateway.clone())
+            .with_in_flight(services.in_flight.clone());
         let spamd = Protocol::new(&Arc::new(spamd), spamd::serve, |c| {
             c.admission().open().into()
         });
-        let call = CallContext::new(settings.call.clone(), gateway.clone());
+        let call = CallContext::new(settings.call.clone(), gateway.clone())
+            .with_in_flight(services.in_flight.clone());
         let call = Protocol::new(&Arc::new(call), call::serve, |c| {
             c.admission().open().into()
         });
-        let broker = behind.broker.clone();
-        let store = behind.store.clone();
+        let broker = services.broker.clone();
+        let store = services.store.clone();
         let pop3 = Pop3Context::new(
             settings.pop3.clone(),
             store,
-            doors.pop3(),
+            auths.pop3(),
             encryption.of(Listener::Pop3).cloned(),
         );
         let pop3 = Protocol::new(&Arc::new(pop3), pop3::serve, |c| {
             c.admission().open().into()
         });
         let mqtt = MqttContext::new(settings.mqtt.clone(), broker, Some(gateway));
-        let mqtt = Arc::new(mqtt.with_doors(doors.mqtt(), doors.mqtt_in_websocket()));
-        let door = doors.http();
-        let context = open_http(config, behind, operator, websocket_to(&mqtt), door)?;
+        let mqtt = Arc::new(mqtt.with_doors(auths.mqtt(), auths.mqtt_over_websocket()));
+        let auth = auths.http();
+        let context = open_http(config, services, operator, websocket_to(&mqtt), auth)?;
         let mqtt = Protocol::new(&mqtt, mqtt::serve, |c| c.admission().open().into());
         let http = Protocol::new(&context, http::serve, |c| c.connections().into());
 
@@ -153,12 +162,12 @@ impl Listening {
             };
             let bind = acceptor.local().clone();
             let counted = protocol.connections.clone();
-            stats.add_door(Door {
+            stats.add_address(OpenAddress {
                 listener: bound.listener,
                 bind: bind.to_string(),
                 connections: Box::new(move || counted()),
             });
-            addresses.push(Address {
+            addresses.push(ListenerAddress {
                 listener: bound.listener,
                 speaks_tls: bound.speaks_tls,
                 bind,
@@ -174,7 +183,7 @@ impl Listening {
     }
 
     /// Each open address.
-    pub(super) fn addresses(&self) -> &[Address] {
+    pub(super) fn addresses(&self) -> &[ListenerAddress] {
         &self.addresses
     }
 
@@ -213,54 +222,31 @@ impl Listening {
     }
 }
 
-/// A socket that is listened on, before anybody accepts from it.
-struct Bound {
-    listener: Listener,
-    speaks_tls: bool,
-    acceptor: Acceptor,
-}
-
-fn bind_all(config: &Config, encryption: &Encryption) -> Result<Vec<Bound>, StartError> {
-    let mut all = Vec::new();
-    for place in config.listeners.places() {
-        let listener = place.listener;
-        for (bind, speaks_tls) in place.addresses() {
-            let refused = |cause| StartError::Bind {
-                listener,
-                bind: bind.clone(),
-                cause,
-            };
-            let acceptor = Acceptor::bind(bind).map_err(refused)?;
-            let entry = encryption.entry(&place, speaks_tls);
-            all.push(Bound {
-                listener,
-                speaks_tls,
-                acceptor: acceptor.with_entry(entry),
-            });
-        }
-    }
-    Ok(all)
-}
-
 /// MQTT speaks on where the HTTP listener has ended a WebSocket handshake.
 fn websocket_to(mqtt: &Arc<MqttContext>) -> WebSocketHandler {
     let mqtt = mqtt.clone();
-    Arc::new(move |stream, peer, received| {
+    Arc::new(move |upgraded: Upgraded| {
         let mqtt = mqtt.clone();
-        Box::pin(async move { mqtt::serve_websocket(stream, peer, &received, mqtt).await })
+        Box::pin(async move {
+            let start = WebSocketStart {
+                is_local: upgraded.is_local,
+                received: &upgraded.received,
+            };
+            mqtt::serve_websocket(upgraded.stream, upgraded.peer, start, mqtt).await;
+        })
     })
 }
 
 fn open_http(
     config: &Config,
-    behind: Arc<Behind>,
+    services: HttpServices,
     operator: Operator,
     websocket: WebSocketHandler,
-    door: gatepost_users::Door,
+    auth: gatepost_users::ListenerAuth,
 ) -> Result<Arc<HttpContext>, StartError> {
     let settings = config.listeners.http.clone();
-    HttpContext::new(settings, &config.pages, &config.access_log, behind)
-        .map(|context| context.with_websocket(websocket).with_door(door))
+    HttpContext::new(settings, &config.pages, &config.access_log, services)
+        .map(|context| context.with_websocket(websocket).with_auth(auth))
         .map(|context| Arc::new(context.with_operations(Arc::new(operator))))
         .map_err(|cause| StartError::AccessLog {
             path: config.access_log.path.display().to_string(),

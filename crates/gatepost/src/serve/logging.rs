@@ -1,5 +1,5 @@
 //! The log: lines on standard error, as text for people or as JSON for collectors. The target of a
-//! line is its room, and the field `message` is the id that follows a message through all rooms.
+//! line is its subsystem, and the field `message` is the id of the message concerned.
 
 use std::io::IsTerminal;
 
@@ -10,7 +10,11 @@ use crate::config::{LogFormat, LogSettings};
 /// Starts logging; called once.
 pub(super) fn start(settings: &LogSettings) {
     // The level was checked with the config.
-    let filter = EnvFilter::try_new(&settings.level).unwrap_or_else(|_| EnvFilter::new("info"));
+    let mut filter = EnvFilter::try_new(&settings.level).unwrap_or_else(|_| EnvFilter::new("info"));
+    // This crate warns of each frame that a client sends out of order, as often as it likes.
+    if let (false, Ok(quiet)) = (settings.level.contains("h2"), "h2=error".parse()) {
+        filter = filter.add_directive(quiet);
+    }
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(std::io::stderr().is_terminal())

@@ -1,56 +1,55 @@
-//! Serving: opens the rooms in the order of the flow, the listeners last, and waits for signals.
+//! Serving: starts store, procedures, broker and, last, the listeners, and waits for signals.
 
-mod doors;
+mod binding;
 mod encryption;
 mod error;
 mod host;
 mod huge_pages;
+mod listener_auth;
 mod listening;
 mod logging;
-mod metrics;
 mod operations;
+mod privileges;
 mod reload;
-mod rooms;
+mod sandbox;
 mod signals;
-mod stats;
+mod store;
+mod system_user;
 
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use gatepost_broker::Broker;
-use gatepost_listeners::gateway::Gateway;
+use gatepost_gateway::Gateway;
+use gatepost_listeners::http::HttpServices;
+use gatepost_listeners::in_flight::InFlight;
+use gatepost_listeners::monitoring::StatsKeeper;
 use gatepost_listeners::mqtt;
 use gatepost_listeners::workers::Workers;
 use gatepost_procedures::Procedures;
-use gatepost_store::Store;
 use gatepost_users::Users;
 use tokio::sync::watch;
 
-use crate::cli::ConfigSource;
-use crate::config::{Config, Origins};
-use crate::learning::{Learner, Lessons};
+use crate::audit::AuditLog;
+use crate::config::{Config, ConfigSource, Layers};
+use crate::learning::{Learner, LearnerThread};
+use crate::security_report;
+use crate::users_marker;
+use binding::BoundListener;
 pub(crate) use encryption::Encryption;
 use error::StartError;
 use listening::Listening;
 use operations::Operator;
 use parking_lot::RwLock;
 use reload::Reloader;
-use rooms::Behind;
-use signals::{Signals, Wish};
-use stats::StatsKeeper;
+use signals::{OperatorSignal, Signals};
 
 /// Serves until SIGTERM or SIGINT. The source is read again at SIGHUP.
-pub(crate) fn run(config: Config, origins: &Origins, source: &ConfigSource) -> ExitCode {
+pub(crate) fn run(config: Config, layers: &Layers, source: &ConfigSource) -> ExitCode {
     logging::start(&config.log);
-    let served = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .thread_name("control")
-        .enable_all()
-        .build()
-        .map_err(StartError::Threads)
-        .and_then(|runtime| runtime.block_on(Box::pin(serve(config, origins, source))));
-    match served {
+    match start(config, layers, source) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("gatepost: {error}");
@@ -59,29 +58,65 @@ pub(crate) fn run(config: Config, origins: &Origins, source: &ConfigSource) -> E
     }
 }
 
-async fn serve(config: Config, origins: &Origins, source: &ConfigSource) -> Result<(), StartError> {
+/// Does what needs privileges, gives them up, and serves. Until the sandbox stands there must be no
+/// second thread: privileges and sandbox are those of a thread and of its children.
+fn start(config: Config, layers: &Layers, source: &ConfigSource) -> Result<(), StartError> {
     raise_descriptor_limit();
+    let encryption = Encryption::open(&config)?;
+    let bound = binding::bind_all(&config, &encryption)?;
+    // What the server creates from here on is for its own user: the database holds mail and hashes.
+    rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
+    privileges::drop_privileges(&config, layers)?;
+    create_data_folder(&config.data);
+    sandbox::enter(&config, source)?;
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name("control")
+        .enable_all()
+        .build()
+        .map_err(StartError::Threads)?
+        .block_on(Box::pin(serve(config, layers, source, encryption, bound)))
+}
+
+/// Makes the data folder before the sandbox, which allows only what exists. Where this fails, opening
+/// the store says why.
+fn create_data_folder(folder: &Path) {
+    use std::os::unix::fs::DirBuilderExt;
+    let mut builder = std::fs::DirBuilder::new();
+    let _ = builder.recursive(true).mode(0o700).create(folder);
+}
+
+async fn serve(
+    config: Config,
+    layers: &Layers,
+    source: &ConfigSource,
+    encryption: Encryption,
+    bound: Vec<BoundListener>,
+) -> Result<(), StartError> {
     let mut signals = Signals::catch().map_err(StartError::Threads)?;
-    let store = open_store(&config)?;
+    let store = store::open(&config.data, &config.store)?;
     let learner =
         Learner::open(&config.data, &store, &config.rules)?.ok_or(StartError::Learning)?;
     let learner = Arc::new(learner);
     let (rules, unusable) = reload::load_rules(&config.rules, &learner);
     let unusable = Arc::new(RwLock::new(unusable));
-    let lessons = Lessons::start(learner.clone(), rules.learning_settings().clone())
+    let learner_thread = LearnerThread::start(learner.clone(), rules.learning_settings().clone())
         .map_err(StartError::Threads)?;
-    let lessons = Arc::new(lessons);
+    let learner_thread = Arc::new(learner_thread);
     let users = Users::open(store.clone(), &config.access)?;
+    users_marker::check(&config.data, &users)?;
+    log_exposure(&config, &users);
     let broker = Broker::open(config.broker.clone(), store.clone())?;
     let host = host::open(&config.procedures, &store, &broker)?;
     let (procedures, problems) = Procedures::start_in(config.procedures(), rules, host)
-        .map_err(|problems| StartError::Procedures(crate::config::told(origins, &problems)))?;
-    for mistake in crate::config::told(origins, &problems) {
+        .map_err(|problems| StartError::Procedures(crate::config::located(layers, &problems)))?;
+    for mistake in crate::config::located(layers, &problems) {
         tracing::warn!(target: "procedures", "{mistake}");
     }
     let gateway = Gateway::new(procedures.clone(), Arc::new(broker.clone()), store.clone());
     gateway.set_journal_unjudged(config.store.journal_unjudged);
-    let stats = Arc::new(StatsKeeper::new(gateway.clone(), broker.clone()));
+    let stats = StatsKeeper::new(gateway.clone(), broker.clone(), store.clone());
+    let stats = Arc::new(stats);
     let workers = Workers::start(&config.workers).map_err(StartError::Threads)?;
 
     let (reloads, mut asked) = reload::requests();
@@ -89,21 +124,24 @@ async fn serve(config: Config, origins: &Origins, source: &ConfigSource) -> Resu
         gateway: gateway.clone(),
         store: store.clone(),
         learner: learner.clone(),
-        lessons: lessons.clone(),
+        learner_thread: learner_thread.clone(),
         payload: config.listeners.smtp.payload,
         broker: broker.clone(),
         problems: unusable.clone(),
         reloads,
+        audit_log: AuditLog::of(&config.data),
     };
-    let behind = Behind {
+    let services = HttpServices {
         gateway: gateway.clone(),
         broker: broker.clone(),
         store: store.clone(),
-        users: users.clone(),
         stats: stats.clone(),
+        in_flight: InFlight::new(&config.in_flight),
     };
-    let listening = Listening::open(&config, Arc::new(behind), operator, &workers)?;
-    tokio::spawn(stats.run(stats::stats_topic()));
+    let listening = Listening::open(
+        &config, encryption, bound, services, &users, operator, &workers,
+    )?;
+    tokio::spawn(stats.run());
     tokio::spawn(mqtt::follow_users(broker.clone(), users.clone()));
     publish_refusals(&broker, users.clone());
     let followed = users.clone();
@@ -119,14 +157,14 @@ async fn serve(config: Config, origins: &Origins, source: &ConfigSource) -> Resu
         procedures: &procedures,
         gateway: &gateway,
         learner: &learner,
-        lessons: &lessons,
+        learner_thread: &learner_thread,
         problems: &unusable,
     };
     loop {
         let request = tokio::select! {
-            wish = signals.next() => match wish {
-                Wish::Reload => None,
-                Wish::End => break,
+            signal = signals.next() => match signal {
+                OperatorSignal::Reload => None,
+                OperatorSignal::Stop => break,
             },
             Some(request) = asked.recv() => Some(request),
         };
@@ -147,28 +185,19 @@ async fn serve(config: Config, origins: &Origins, source: &ConfigSource) -> Resu
     let _ = down.send(true);
     let _ = housekeeping.await;
     listening.closed().await;
-    lessons.end();
+    learner_thread.end();
     store.close();
     workers.stop();
     Ok(())
 }
 
-fn open_store(config: &Config) -> Result<Store, StartError> {
-    let (store, recovery) = Store::open(&config.data, &config.store)?;
-    if let Some(aside) = recovery.set_aside {
-        tracing::warn!(
-            target: "store",
-            "the database was damaged; it is kept as {}, and {} rows of it were taken over{}",
-            aside.display(),
-            recovery.rows_recovered,
-            if recovery.tables_incomplete.is_empty() {
-                String::new()
-            } else {
-                format!("; not whole: {}", recovery.tables_incomplete.join(", "))
-            }
-        );
+/// Logs what the config gives away, the warnings only; `gatepost check --security` shows all.
+fn log_exposure(config: &Config, users: &Users) {
+    for finding in security_report::report(config, Some(users.any())) {
+        if finding.is_warning {
+            tracing::warn!(target: "security", "{}", finding.text);
+        }
     }
-    Ok(store)
 }
 
 /// Shows under `$SYS` what access rules denied.
@@ -182,8 +211,8 @@ fn publish_refusals(broker: &Broker, users: Users) {
     });
 }
 
-/// One line for each listener, and the dashboard's address last: whoever starts us from a script
-/// reads these.
+/// Prints one line for each listener, and the dashboard's address last. Scripts that start the
+/// server read these lines.
 fn announce(listening: &Listening) {
     let mut output = std::io::stdout().lock();
     let mut line = |text: std::fmt::Arguments<'_>| {

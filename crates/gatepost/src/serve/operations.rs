@@ -5,21 +5,23 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use gatepost_broker::{Broker, StepOutcome, TraceStep};
-use gatepost_listeners::gateway::{Gateway, MailPayload, RuleHits, journal};
+use gatepost_gateway::{Gateway, MailPayload, RuleHits, journal};
 use gatepost_listeners::http::operations::{
-    Done, Lesson, OperationError, Operations, Quarantined, Search,
+    AdminChange, Done, Lesson, OperationError, Operations, Quarantined, Search,
 };
 use gatepost_message::{Action, Format, MessageId, Verdict};
 use gatepost_rules::bayes::{Class, Learned, Relearn, Sample};
 use gatepost_rules::mail::Mail;
 use gatepost_rules::{Problem, RuleTime, Severity};
 use gatepost_store::{Change, JournalEntry, QuarantineEntry, Store, StoreError};
+use gatepost_users::ANONYMOUS;
 use parking_lot::RwLock;
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
 use super::reload;
-use crate::learning::{Learner, Lessons};
+use crate::audit::{AuditEntry, AuditLog};
+use crate::learning::{Learner, LearnerThread};
 
 /// How far back a search looks, in messages.
 const SEARCHED_MAX: usize = 20_000;
@@ -28,19 +30,20 @@ const MAILS_SURVEYED: usize = 20;
 /// No longer is looked for them.
 const SURVEY_TIME_MAX: Duration = Duration::from_secs(5);
 
-/// The operator's part of the rooms. Cheap to clone.
+/// The handles that operations need. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Operator {
     pub(super) gateway: Gateway,
     pub(super) store: Store,
     pub(super) learner: Arc<Learner>,
-    pub(super) lessons: Arc<Lessons>,
+    pub(super) learner_thread: Arc<LearnerThread>,
     /// The form in which mail is published.
     pub(super) payload: MailPayload,
     pub(super) broker: Broker,
     /// What cannot be used of the rule folders that run.
     pub(super) problems: Arc<RwLock<Arc<[Problem]>>>,
-    pub(super) reloads: mpsc::Sender<reload::Request>,
+    pub(super) reloads: mpsc::Sender<reload::ReloadRequest>,
+    pub(super) audit_log: AuditLog,
 }
 
 impl Operator {
@@ -50,8 +53,8 @@ impl Operator {
         work: impl FnOnce(&Self) -> Result<T, OperationError> + Send + 'static,
     ) -> Result<T, OperationError> {
         let operator = self.clone();
-        // Whoever had an answer finds what it tells of.
-        operator.store.caught_up().await;
+        // Wait for pending writes, so that a reader finds what an earlier answer reported.
+        operator.store.flush().await;
         tokio::task::spawn_blocking(move || work(&operator))
             .await
             .unwrap_or_else(|error| Err(OperationError::Failed(error.to_string())))
@@ -64,7 +67,7 @@ impl Operator {
 
     fn teach(&self, id: MessageId, lesson: Lesson) -> Result<&'static str, OperationError> {
         let entry = self.entry(id)?;
-        let settings = self.lessons.settings().bayes;
+        let settings = self.learner_thread.settings().bayes;
         let sample = Sample::of(&Mail::parse(&entry.body), &settings);
         let class = match lesson {
             Lesson::Spam => Class::Spam,
@@ -182,6 +185,25 @@ impl Wanted {
 }
 
 impl Operations for Operator {
+    fn audit(&self, change: AdminChange) -> Done<'_, ()> {
+        Box::pin(self.blocking(move |operator| {
+            operator.audit_log.record(&AuditEntry {
+                actor: change.user.as_deref().unwrap_or(ANONYMOUS),
+                origin: &format!("http {}", change.peer),
+                action: &change.action,
+                details: change.details,
+            });
+            Ok(())
+        }))
+    }
+
+    fn changes(&self, count: usize) -> Done<'_, Vec<Value>> {
+        Box::pin(self.blocking(move |operator| {
+            let recent = operator.audit_log.recent(count);
+            recent.map_err(|error| OperationError::Failed(error.to_string()))
+        }))
+    }
+
     fn messages(&self, search: Search) -> Done<'_, Vec<Value>> {
         Box::pin(self.blocking(move |operator| {
             let wanted = Wanted::of(&search);
@@ -224,7 +246,7 @@ impl Operations for Operator {
         Box::pin(self.blocking(move |operator| {
             let entry = operator.entry(id)?;
             Ok(Quarantined {
-                story: journal::to_json(&entry.story),
+                story: journal::to_json(&entry.journal),
                 text: Mail::parse(&entry.body).readable_text(),
                 source: entry.body,
             })
@@ -234,7 +256,7 @@ impl Operations for Operator {
     fn release(&self, id: MessageId) -> Done<'_, (Verdict, u64)> {
         Box::pin(async move {
             let entry = self.blocking(move |operator| operator.entry(id)).await?;
-            if entry.story.topic.is_none() {
+            if entry.journal.topic.is_none() {
                 return Err(OperationError::NoTopic);
             }
             let outcome = self.gateway.release(entry, self.payload).await;
@@ -261,7 +283,7 @@ impl Operations for Operator {
     fn allow_sender_of(&self, id: MessageId) -> Done<'_, String> {
         Box::pin(async move {
             let entry = self.blocking(move |operator| operator.entry(id)).await?;
-            let sender = entry.story.envelope.sender;
+            let sender = entry.journal.envelope.sender;
             let sender = sender.filter(|sender| !sender.is_empty());
             let sender = sender.ok_or(OperationError::NoSender)?;
             let allowed = self.gateway.allow_sender(&sender, true);
@@ -336,7 +358,7 @@ impl Operations for Operator {
     fn reload(&self, only_checks: bool) -> Done<'_, Value> {
         Box::pin(async move {
             let (reply, answer) = oneshot::channel();
-            let request = reload::Request { only_checks, reply };
+            let request = reload::ReloadRequest { only_checks, reply };
             let ending = || OperationError::Failed("the server is about to end".to_owned());
             self.reloads.send(request).await.map_err(|_| ending())?;
             let report = answer.await.map_err(|_| ending())?;

@@ -1,17 +1,18 @@
-//! SIGHUP, or the dashboard's button: rules, procedures and scopes are compiled beside the running
-//! ones and swapped at once. With a mistake anywhere, the running ones stay, and whoever asked is
-//! told the mistake. What changes is told too, and can be asked for without changing it.
+//! Reload, by SIGHUP or from the dashboard: rules, procedures and scopes are compiled beside the
+//! running ones and swapped at once. After any mistake the running ones stay, and the report lists
+//! the mistakes. A reload can also be tried without applying it; the report then lists what would
+//! change.
 //!
-//! It computes for some tenths of a second, on the main thread, which does nothing else but wait for
-//! signals and for such wishes: connections have the workers' threads, messages the judges', and what
-//! goes on by itself the control thread. So nobody waits for a reload but whoever asked for it, the
-//! next reload, and the end of the program.
+//! A reload takes some tenths of a second on the main thread, which otherwise only waits for
+//! signals and requests. Connections run on worker threads, judging on judge threads and
+//! housekeeping on the control thread, so a reload delays only its requester, the next reload and
+//! the shutdown.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use gatepost_listeners::gateway::Gateway;
+use gatepost_gateway::Gateway;
 use gatepost_procedures::{Changed, Difference, Procedures};
 use gatepost_rules::{Problem, RuleSet, RulesSettings, Severity};
 use gatepost_users::Users;
@@ -20,16 +21,15 @@ use serde::Serialize;
 use tokio::sync::{mpsc, oneshot};
 
 use super::huge_pages;
-use crate::cli::ConfigSource;
-use crate::config::Config;
-use crate::learning::{Learner, Lessons};
+use crate::config::{Config, ConfigSource};
+use crate::learning::{Learner, LearnerThread};
 
 /// Errors of the rule folders that are logged; a folder made for another version has thousands.
 const ERRORS_LOGGED: usize = 10;
 /// Reloads that may be asked for before one is done.
 const REQUESTS_MAX: usize = 4;
 
-/// Loads the rule folders; what cannot be used of them is a warning, told in a few lines.
+/// Loads the rule folders. Unusable rules are logged as warnings, a few lines at most.
 pub(super) fn load_rules(
     settings: &RulesSettings,
     learner: &Learner,
@@ -75,7 +75,7 @@ pub(super) fn reload_users(users: &Users) {
 
 /// What a reload changes, or would.
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+pub(super) struct ReloadReport {
     /// Whether there is no mistake in it.
     possible: bool,
     /// Whether it is in force now.
@@ -90,7 +90,7 @@ pub(super) struct Report {
     problems: Vec<String>,
 }
 
-impl Report {
+impl ReloadReport {
     fn impossible(problems: Vec<String>) -> Self {
         Self {
             possible: false,
@@ -103,34 +103,34 @@ impl Report {
     }
 }
 
-/// Somebody who wants a reload, and waits for what it changed.
-pub(super) struct Request {
+/// A request for a reload, whose sender waits for the report.
+pub(super) struct ReloadRequest {
     pub(super) only_checks: bool,
-    pub(super) reply: oneshot::Sender<Report>,
+    pub(super) reply: oneshot::Sender<ReloadReport>,
 }
 
-/// Reloads are done by one, in the order in which they were asked for.
-pub(super) fn requests() -> (mpsc::Sender<Request>, mpsc::Receiver<Request>) {
+/// Reloads run one at a time, in the order of their requests.
+pub(super) fn requests() -> (mpsc::Sender<ReloadRequest>, mpsc::Receiver<ReloadRequest>) {
     mpsc::channel(REQUESTS_MAX)
 }
 
-/// What a reload needs of the rooms.
+/// What a reload works on.
 pub(super) struct Reloader<'a> {
     pub(super) source: &'a ConfigSource,
     pub(super) procedures: &'a Procedures,
     pub(super) gateway: &'a Gateway,
     pub(super) learner: &'a Learner,
-    pub(super) lessons: &'a Lessons,
+    pub(super) learner_thread: &'a LearnerThread,
     /// What cannot be used of the rule folders that run.
     pub(super) problems: &'a RwLock<Arc<[Problem]>>,
 }
 
 impl Reloader<'_> {
     /// Reads the config again and swaps what can change while running, unless it `only_checks`.
-    pub(super) fn reload(&self, only_checks: bool) -> Report {
+    pub(super) fn reload(&self, only_checks: bool) -> ReloadReport {
         let report = self.try_reload(only_checks);
         match &report {
-            Report { applied: true, .. } => tracing::info!("reloaded"),
+            ReloadReport { applied: true, .. } => tracing::info!("reloaded"),
             _ if only_checks => {}
             _ => {
                 for problem in &report.problems {
@@ -142,34 +142,34 @@ impl Reloader<'_> {
         report
     }
 
-    fn try_reload(&self, only_checks: bool) -> Report {
-        let (config, origins) = match self.source.load() {
+    fn try_reload(&self, only_checks: bool) -> ReloadReport {
+        let (config, layers) = match self.source.load() {
             Ok(loaded) => loaded,
             Err(mistakes) => {
                 let told = mistakes.iter().map(ToString::to_string);
-                return Report::impossible(told.collect());
+                return ReloadReport::impossible(told.collect());
             }
         };
         let (rules, problems) = load_rules(&config.rules, self.learner);
         let mistakes = new_mistakes(&self.problems.read(), &problems);
         if !mistakes.is_empty() {
-            return Report::impossible(mistakes);
+            return ReloadReport::impossible(mistakes);
         }
         if config.rules.warm_up && !only_checks {
             // Before they are swapped: until then messages meet the old ones, which are warm.
             huge_pages::used_while(|| rules.warm_up());
         }
         let before = self.procedures.rules();
-        let told = |problems: &[gatepost_procedures::Problem]| -> Vec<String> {
-            let mistakes = crate::config::told(&origins, problems);
+        let placed = |problems: &[gatepost_procedures::ConfigurationProblem]| -> Vec<String> {
+            let mistakes = crate::config::located(&layers, problems);
             mistakes.iter().map(ToString::to_string).collect()
         };
         let reloaded =
             self.procedures
                 .reload_or_check(config.procedures(), Arc::clone(&rules), !only_checks);
         let (difference, warnings) = match reloaded {
-            Ok((difference, warnings)) => (difference, told(&warnings)),
-            Err(problems) => return Report::impossible(told(&problems)),
+            Ok((difference, warnings)) => (difference, placed(&warnings)),
+            Err(problems) => return ReloadReport::impossible(placed(&problems)),
         };
         if !only_checks {
             for warning in &warnings {
@@ -177,7 +177,7 @@ impl Reloader<'_> {
             }
             self.put_in_force(&config, &rules, problems);
         }
-        Report {
+        ReloadReport {
             possible: true,
             applied: !only_checks,
             rules: Changed::between(&by_name(&before), &by_name(&rules)),
@@ -187,9 +187,10 @@ impl Reloader<'_> {
         }
     }
 
-    /// What goes with the procedures that were just swapped.
+    /// Applies the settings that belong to the procedures just swapped.
     fn put_in_force(&self, config: &Config, rules: &RuleSet, problems: Arc<[Problem]>) {
-        self.lessons.set_settings(rules.learning_settings().clone());
+        self.learner_thread
+            .set_settings(rules.learning_settings().clone());
         self.gateway
             .set_journal_unjudged(config.store.journal_unjudged);
         *self.problems.write() = problems;

@@ -1,14 +1,14 @@
-//! The signals of an operator: SIGHUP reloads, SIGTERM and SIGINT drain and end.
+//! The operator's signals: SIGHUP reloads, SIGTERM and SIGINT drain and stop.
 
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// What the operator wants.
+/// What a signal requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wish {
+pub(super) enum OperatorSignal {
     Reload,
-    End,
+    Stop,
 }
 
 /// The signals, caught from here on.
@@ -27,12 +27,12 @@ impl Signals {
         })
     }
 
-    /// The next wish.
-    pub(super) async fn next(&mut self) -> Wish {
+    /// The next signal.
+    pub(super) async fn next(&mut self) -> OperatorSignal {
         tokio::select! {
-            _ = self.hangup.recv() => Wish::Reload,
-            _ = self.terminate.recv() => Wish::End,
-            _ = self.interrupt.recv() => Wish::End,
+            _ = self.hangup.recv() => OperatorSignal::Reload,
+            _ = self.terminate.recv() => OperatorSignal::Stop,
+            _ = self.interrupt.recv() => OperatorSignal::Stop,
         }
     }
 }

@@ -10,6 +10,7 @@
 mod support;
 
 mod clients;
+mod disk_faults;
 mod wire;
 
 use std::collections::BTreeMap;
@@ -59,20 +60,7 @@ fn nothing_acknowledged_is_lost_by_kill_9() {
     let seed = variable("GATEPOST_TEST_CRASH_SEED").unwrap_or_else(|| std::process::id().into());
     println!("seed {seed}, {rounds} rounds");
     let mut random = Random(seed);
-    let numbers = 0..PUBLISHERS_PER_QOS;
-    let mut crash = Crash {
-        folder: tempfile::tempdir().expect("a folder"),
-        publishers: [1, 2]
-            .into_iter()
-            .flat_map(|qos| {
-                numbers
-                    .clone()
-                    .map(move |number| Publisher::new(qos, number))
-            })
-            .collect(),
-        present: Subscriber::new("present"),
-        absent: Subscriber::new("absent"),
-    };
+    let mut crash = Crash::new();
     crash.subscribe();
     for round in 0..rounds {
         crash.round(&mut random, round % 3 == 2);
@@ -82,6 +70,23 @@ fn nothing_acknowledged_is_lost_by_kill_9() {
 }
 
 impl Crash {
+    fn new() -> Self {
+        let numbers = 0..PUBLISHERS_PER_QOS;
+        Self {
+            folder: tempfile::tempdir().expect("a folder"),
+            publishers: [1, 2]
+                .into_iter()
+                .flat_map(|qos| {
+                    numbers
+                        .clone()
+                        .map(move |number| Publisher::new(qos, number))
+                })
+                .collect(),
+            present: Subscriber::new("present"),
+            absent: Subscriber::new("absent"),
+        }
+    }
+
     fn start(&self) -> Gateway {
         Gateway::start_in(self.folder.path(), SETTINGS)
     }

@@ -9,7 +9,10 @@ const READ_TIMEOUT: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Packet {
-    Connack { session_present: bool },
+    Connack {
+        is_accepted: bool,
+        session_present: bool,
+    },
     Publish(Publish),
     Puback(u16),
     Pubrec(u16),
@@ -50,9 +53,16 @@ impl Connection {
         connection.flush()?;
         loop {
             if let Some(packet) = connection.receive()? {
-                let Packet::Connack { session_present } = packet else {
+                let Packet::Connack {
+                    is_accepted,
+                    session_present,
+                } = packet
+                else {
                     panic!("{packet:?} before CONNACK");
                 };
+                if !is_accepted {
+                    return Err(io::ErrorKind::ConnectionRefused.into());
+                }
                 return Ok((connection, session_present));
             }
         }
@@ -148,12 +158,10 @@ fn put_text(out: &mut Vec<u8>, text: &str) {
 fn understand(first: u8, body: &[u8]) -> Packet {
     let number = |at: usize| u16::from_be_bytes([body[at], body[at + 1]]);
     match first >> 4 {
-        2 => {
-            assert_eq!(body[1], 0, "the CONNECT is accepted");
-            Packet::Connack {
-                session_present: body[0] == 1,
-            }
-        }
+        2 => Packet::Connack {
+            is_accepted: body[1] == 0,
+            session_present: body[0] == 1,
+        },
         3 => {
             let qos = first >> 1 & 3;
             let topic_end = 2 + usize::from(number(0));

@@ -148,3 +148,32 @@ fn a_release_reaches_every_topic_and_an_allowed_sender_passes() {
         );
     }
 }
+
+#[test]
+fn an_allowed_sender_passes_no_procedure_of_the_operators_own() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let procedures = folder.path().join("procedures");
+    std::fs::create_dir_all(&procedures).expect("a folder");
+    let code = "return function(message) \
+        if message:contains('blocked word') then return 'reject', 'blocked here' end end";
+    std::fs::write(procedures.join("block.luau"), code).expect("written");
+    let settings = "[[scope]]\npath = \"/mail\"\nlisteners = [\"smtp\"]\n\
+        run = [\"/spamcheck\", \"/block\"]\n";
+    let gateway = Gateway::start_in(folder.path(), settings);
+    let server = gateway.address("smtp").to_string();
+    let send = |body: &str| {
+        let more = ["--body", body];
+        text_of(&swaks(
+            &server,
+            "anna@example.org",
+            "alarms@localhost",
+            &more,
+        ))
+    };
+    let allow = [&STATUS[..], &["-X", "PUT"]].concat();
+    curl(&gateway, "/admin/senders/anna@example.org", &allow);
+    let said = send(GTUBE);
+    assert!(said.contains("250 2.0.0"), "{said}");
+    let said = send("a blocked word");
+    assert!(said.contains("550 5.7.1 blocked here"), "{said}");
+}

@@ -7,12 +7,13 @@ use std::process::{Command, Stdio};
 use crate::support::{Gateway, root, text_of};
 use crate::{adapted, block, gateway, recipe, write_rules};
 
-/// Speaks SMTP to an Exim of its own; gives what it answered.
+/// Speaks SMTP to an Exim of its own, with a mail whose body names its subject; gives what it
+/// answered.
 fn exim(folder: &Path, config: &str, subject: &str) -> String {
-    exim_with(folder, config, &format!("Subject: {subject}"))
+    exim_with(folder, config, subject, &format!("it is {subject}"))
 }
 
-fn exim_with(folder: &Path, config: &str, field: &str) -> String {
+fn exim_with(folder: &Path, config: &str, subject: &str, body: &str) -> String {
     let program = root().join(".peers/exim4/usr/sbin/exim4");
     std::fs::write(folder.join("exim.conf"), config).expect("written");
     let mut child = Command::new(&program)
@@ -31,7 +32,7 @@ fn exim_with(folder: &Path, config: &str, field: &str) -> String {
         });
     let mail = format!(
         "HELO client.example\r\nMAIL FROM:<a@client.example>\r\nRCPT TO:<b@mx.example>\r\nDATA\r\n\
-         {field}\r\nFrom: a@client.example\r\n\r\ntext\r\n.\r\nQUIT\r\n"
+         Subject: {subject}\r\nFrom: a@client.example\r\n\r\n{body}\r\n.\r\nQUIT\r\n"
     );
     child
         .stdin
@@ -92,7 +93,7 @@ fn exim_asks_by_a_command() {
     let procedures = folder.join("procedures");
     std::fs::create_dir_all(&procedures).expect("a folder");
     let code = "return function(message) \
-        if (message:header('Subject') or ''):find('BAD') then return 'reject', 'not this' end end";
+        if message:contains('it is BAD') then return 'reject', 'not this' end end";
     std::fs::write(procedures.join("judge.luau"), code).expect("written");
     let settings = "rules.paths = []\n[[scope]]\npath = \"/mail\"\nrun = [\"/judge\"]\n";
     let gateway = Gateway::start_in(folder, settings);
@@ -131,7 +132,7 @@ fn exim_asks_by_local_scan() {
     let recipe =
         recipe("Exim, by local_scan").replace("/usr/local/lib", &folder.display().to_string());
     let config = exim_config(folder, &recipe);
-    let ask = |verdict: &str| exim_with(folder, &config, &format!("X-Verdict: {verdict}"));
+    let ask = |verdict: &str| exim_with(folder, &config, verdict, &format!("verdict: {verdict}"));
     let reason = "a@client.example at 192.0.2.9 to b@mx.example";
     for (verdict, reply) in [
         ("accept", "250 OK id=".to_owned()),
@@ -146,7 +147,7 @@ fn exim_asks_by_local_scan() {
     }
     let spooled = spooled(folder);
     let lies = |verdict: &str| {
-        let field = format!("X-Verdict: {verdict}");
+        let field = format!("Subject: {verdict}");
         spooled.iter().find(|file| file.contains(&field))
     };
     assert!(!lies("accept").expect("queued").contains("X-Tag: 1"));

@@ -38,10 +38,12 @@ fn adapted(recipe: &str, gateway: &Gateway) -> String {
     recipe.replace("gatepost-call", &call)
 }
 
-/// Says what the message's `X-Verdict` asks for, with its envelope as the reason.
+/// Says what the body of the message asks for, with its envelope as the reason. A recipe that hands
+/// over the header alone gets every message accepted.
 const JUDGE: &str = r#"
 return function(message)
-    local asked = message:header("X-Verdict")
+    local text = message.body:match("\r?\n\r?\n(.*)") or ""
+    local asked = text:match("verdict: (%a+)")
     if asked == nil then return "accept" end
     local from = tostring(message.sender) .. " at " .. tostring(message.address)
     local reason = from .. " to " .. table.concat(message.recipients, " ")
@@ -72,16 +74,24 @@ fn proxy_settings(next_hop: u16) -> String {
     format!("rules.paths = [\"rules.cf\"]\n# listeners.smtp.bind\n{recipe}")
 }
 
-/// Rules that know one spam.
+/// Rules that know one spam, by its body.
 fn write_rules(folder: &Path) {
-    let rules = "header BAD Subject =~ /^BAD/\nscore BAD 12.5\n";
+    let rules = "rawbody BAD /^it is BAD/\nscore BAD 12.5\n";
     std::fs::write(folder.join("rules.cf"), rules).expect("written");
 }
 
-/// Sends by swaks; what both sides said.
+/// Sends by swaks a mail whose body names its subject; what both sides said.
 fn send(server: &str, to: &str, subject: &str, more: &[&str]) -> String {
+    let body = format!("it is {subject}");
     let subject = format!("Subject: {subject}");
-    let told = ["--helo", "client.example", "--header", &subject];
+    let told = [
+        "--helo",
+        "client.example",
+        "--header",
+        &subject,
+        "--body",
+        &body,
+    ];
     let more = [&told, more].concat();
     text_of(&support::swaks(server, "a@client.example", to, &more))
 }
@@ -123,8 +133,8 @@ fn procmail_sorts_by_the_verdict() {
     let file = home.path().join("procmailrc");
     std::fs::write(&file, rules).expect("written");
     let file = file.to_str().expect("UTF-8");
-    for (subject, field) in [("good", "X-None: 1"), ("bad", "X-Verdict: reject")] {
-        let mail = format!("From: a@example.org\nSubject: {subject}\n{field}\n\ntext\n");
+    for (subject, body) in [("good", "text"), ("bad", "verdict: reject")] {
+        let mail = format!("From: a@example.org\nSubject: {subject}\n\n{body}\n");
         deliver("procmail", &["-m", file], home.path(), &mail);
     }
     assert_eq!(subjects(&home.path().join("Inbox")), ["good"]);
@@ -156,8 +166,8 @@ fn maildrop_sorts_by_the_verdict() {
     std::fs::write(&file, rules).expect("written");
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).expect("private");
     let file = file.to_str().expect("UTF-8");
-    for (subject, field) in [("good", "X-None: 1"), ("bad", "X-Verdict: reject")] {
-        let mail = format!("From: a@example.org\nSubject: {subject}\n{field}\n\ntext\n");
+    for (subject, body) in [("good", "text"), ("bad", "verdict: reject")] {
+        let mail = format!("From: a@example.org\nSubject: {subject}\n\n{body}\n");
         deliver("maildrop", &[file], home.path(), &mail);
     }
     assert_eq!(subjects(&home.path().join("Maildir")), ["good"]);

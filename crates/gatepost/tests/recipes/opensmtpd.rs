@@ -111,9 +111,8 @@ fn opensmtpd_asks_by_a_filter() {
     let smtpd = Smtpd::start(folder, &config, port);
     let server = format!("127.0.0.1:{port}");
     let ask = |verdict: &str| {
-        let field = format!("X-Verdict: {verdict}");
-        let more = ["--header", &field, "--body", ".one\n..two"];
-        send(&server, "anna@localhost", verdict, &more)
+        let body = format!(".one\n..two\nverdict: {verdict}");
+        send(&server, "anna@localhost", verdict, &["--body", &body])
     };
     let reason = "a@client.example at 127.0.0.1 to anna@localhost";
     for (verdict, reply) in [

@@ -41,6 +41,38 @@ impl Gateway {
 
     /// Starts in this folder, which may hold the data of an earlier start.
     pub(crate) fn start_in(folder: &Path, settings: &str) -> Self {
+        Self::started(Self::start_by(
+            Command::new(env!("CARGO_BIN_EXE_gatepost")),
+            folder,
+            settings,
+        ))
+    }
+
+    /// As [`Gateway::start_in`], with more environment; the log, where the start was refused.
+    pub(crate) fn try_start_in(
+        folder: &Path,
+        settings: &str,
+        environment: &[(&str, &str)],
+    ) -> Result<Self, String> {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gatepost"));
+        command.envs(environment.iter().copied());
+        Self::start_by(command, folder, settings)
+    }
+
+    /// Starts in this folder with so many file descriptors at most.
+    pub(crate) fn start_with_descriptors(folder: &Path, descriptors: u32, settings: &str) -> Self {
+        let mut shell = Command::new("sh");
+        shell
+            .args(["-c", &format!("ulimit -n {descriptors}; exec \"$@\""), "sh"])
+            .arg(env!("CARGO_BIN_EXE_gatepost"));
+        Self::started(Self::start_by(shell, folder, settings))
+    }
+
+    fn started(started: Result<Self, String>) -> Self {
+        started.unwrap_or_else(|log| panic!("gatepost did not get ready; its log:\n{log}"))
+    }
+
+    fn start_by(mut command: Command, folder: &Path, settings: &str) -> Result<Self, String> {
         let config = folder.join("gatepost.toml");
         // A listener whose addresses the settings name is left to them.
         let binds = LISTENERS.map(|listener| {
@@ -59,7 +91,7 @@ impl Gateway {
         };
         let text = binds.concat() + warm_up + settings;
         std::fs::write(&config, text).expect("a config");
-        let mut child = Command::new(env!("CARGO_BIN_EXE_gatepost"))
+        let mut child = command
             .args(["serve", "--config"])
             .arg(&config)
             .current_dir(folder)
@@ -81,23 +113,25 @@ impl Gateway {
             lines,
             keep: None,
         };
-        gateway.await_ready();
-        gateway
+        if gateway.await_ready() {
+            Ok(gateway)
+        } else {
+            Err(gateway.log())
+        }
     }
 
-    /// Reads the line of each listener, until the dashboard's, which is the last.
-    fn await_ready(&mut self) {
+    /// Reads the line of each listener, until the dashboard's, which is the last; whether it came.
+    fn await_ready(&mut self) -> bool {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let line = self
-                .lines
-                .recv_timeout(left)
-                .unwrap_or_else(|_| panic!("gatepost did not get ready; its log:\n{}", self.log()));
+            let Ok(line) = self.lines.recv_timeout(left) else {
+                return false;
+            };
             let mut words = line.split_whitespace();
             if let (Some(name), Some(address)) = (words.next(), words.next()) {
                 if name == "dashboard" {
-                    return;
+                    return true;
                 }
                 if let Ok(address) = address.parse() {
                     self.addresses.insert(name.to_owned(), address);
@@ -299,7 +333,31 @@ pub(crate) fn text_of(output: &Output) -> String {
 
 /// Sends `bytes` to a listener and reads until it closes or is silent for a moment.
 pub(crate) fn send_raw(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
-    let mut stream = TcpStream::connect(address).expect("a connection");
+    exchange_raw(TcpStream::connect(address).expect("a connection"), bytes)
+}
+
+/// The same to a listener that may speak first: SMTP, LMTP and POP3 refuse a client that does not
+/// wait for the greeting. `preface` is sent before it (a PROXY header).
+pub(crate) fn send_raw_greeted(
+    gateway: &Gateway,
+    listener: &str,
+    preface: &[u8],
+    bytes: &[u8],
+) -> Vec<u8> {
+    let mut stream = TcpStream::connect(gateway.address(listener)).expect("a connection");
+    let _ = stream.write_all(preface);
+    let mut greeting = Vec::new();
+    if matches!(listener, "smtp" | "lmtp" | "pop3") {
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        let mut byte = [0];
+        while !greeting.ends_with(b"\n") && stream.read(&mut byte).is_ok_and(|count| count > 0) {
+            greeting.extend_from_slice(&byte);
+        }
+    }
+    [greeting, exchange_raw(stream, bytes)].concat()
+}
+
+fn exchange_raw(mut stream: TcpStream, bytes: &[u8]) -> Vec<u8> {
     stream
         .set_read_timeout(Some(Duration::from_secs(2)))
         .expect("a timeout");

@@ -1,25 +1,25 @@
-//! CALLS: a procedure is asked by programs that stay, over connections that stay.
+//! CALLS: a procedure is called over persistent connections.
 //!
-//! CALL starts a client for each call, as a mail server starts a filter; here is what the call
-//! protocol gives to a program that keeps its connection and sends the next call before it has
-//! read the last answer. Closed loop: each connection has so many calls under way, and makes the
-//! next when one is answered. With a rate, open loop: calls are due at fixed times, whatever the
-//! server does, and a latency counts from then.
+//! CALL starts a client program for each call, as a mail server starts a filter. CALLS measures the
+//! call protocol for a program that keeps its connection and sends the next call before it has
+//! read the last response. Without a rate the load is a closed loop: each connection has a fixed
+//! number of calls in flight. With a rate it is an open loop: calls are due at fixed times,
+//! whatever the server does, and latency is measured from that time.
 
 mod session;
 
+use super::window::Window;
 use super::{FloorOf, Scenario};
 use crate::clock;
 use crate::error::BenchError;
-use crate::interrupt::interrupted;
 use crate::load::{Dialer, Loop};
 use crate::outcome::{Headline, Outcome};
-use crate::process::Sampler;
 use crate::progress::Progress;
 use crate::sweep::{Parameter, Sweepable, Swept};
 use crate::target::Target;
 use serde::{Deserialize, Serialize};
 use session::{Session, Shared};
+use std::ops::Range;
 
 /// Settings of CALLS.
 #[derive(Debug, Clone, clap::Args, Serialize, Deserialize)]
@@ -36,7 +36,7 @@ pub struct CallsArguments {
     /// The procedure
     #[arg(long, value_name = "PATH", default_value = "/sizecheck")]
     procedure: String,
-    /// Bytes of the message that each call tells of; no body is sent
+    /// Message size announced by each call; no body is sent
     #[arg(long, value_name = "BYTES", default_value_t = 11_719)]
     size: u64,
     /// Seconds to measure
@@ -100,68 +100,50 @@ impl Scenario for Calls {
         let url = target.url("calls", &["call"], "call://HOST:PORT")?;
         let mut dialer = Dialer::new(url.address()?);
         let mut sessions: Loop<Session> = Loop::new()?;
-        progress.together()?;
-        let start = clock::now();
-        let begin = start + clock::from_seconds(self.arguments.warm_up);
-        let end = begin + clock::from_seconds(self.arguments.seconds);
-        let mut shared = Shared::new(&self.arguments, begin);
+        let (warm_up, seconds) = (self.arguments.warm_up, self.arguments.seconds);
+        let mut window = Window::open(target, progress, warm_up, seconds)?;
+        let mut shared = Shared::new(&self.arguments, window.begin);
         let rate = self.arguments.rate.get();
         let connections = self.arguments.connections.get();
-        let (mut sampler, mut made) = (None, 0_u64);
-        loop {
-            let now = clock::now();
-            if now >= end || interrupted() {
-                break;
-            }
-            if now >= begin && sampler.is_none() {
-                sampler = Some(Sampler::start(target.watched.clone()));
-            }
-            if let Some(reason) = shared.tally.hopeless() {
-                return Err(BenchError::server(target, reason));
-            }
+        let mut made = 0_u64;
+        while let Some(now) = window.turn(&mut shared.tally)? {
             while sessions.open() < connections {
                 sessions.add(dialer.dial()?, Session::default())?;
             }
-            let measured = now.saturating_sub(begin);
-            progress.update(measured as f64 / (end - begin) as f64, || {
-                shared.tally.describe(measured)
-            });
-            let wake = if now < begin { begin } else { end };
+            let wake = window.next_phase(now);
             if rate > 0.0 {
-                // Due since the last turn: dealt out in turn, sent with one write each.
-                let due = (clock::seconds(now - start) * rate) as u64;
+                let due = (clock::seconds(now - window.start) * rate) as u64;
+                let due_at = |number: u64| window.start + clock::from_seconds(number as f64 / rate);
                 for number in made..due {
-                    let at = start + clock::from_seconds(number as f64 / rate);
-                    if let Some(session) = sessions.conversation(number as usize % connections) {
-                        session.call_at(at);
+                    let index = number as usize % connections;
+                    if let Some(session) = sessions.conversation(index) {
+                        session.call_at(due_at(number));
                     }
                 }
-                for index in 0..connections.min(usize::try_from(due - made).unwrap_or(connections))
-                {
-                    let index = (made as usize + index) % connections;
-                    let requests = sessions
-                        .conversation(index)
-                        .map(|session| session.take_due(&shared))
-                        .unwrap_or_default();
-                    sessions.send(index, &requests, &mut shared);
-                }
+                send_due(&mut sessions, made..due, connections, &mut shared);
                 made = due;
-                let next = start + clock::from_seconds((made + 1) as f64 / rate);
-                sessions.turn_punctually(wake.min(next), &mut shared)?;
+                sessions.turn_punctually(wake.min(due_at(made + 1)), &mut shared)?;
             } else {
                 sessions.turn(wake.min(now + clock::SECOND / 10), &mut shared)?;
             }
         }
-        let seconds = clock::seconds(clock::now().saturating_sub(begin).max(1));
-        let mut outcome = Outcome {
-            interrupted: interrupted(),
-            ..Outcome::default()
-        };
-        shared.tally.report(seconds, &mut outcome);
-        let costs = sampler.map(Sampler::finish).unwrap_or_default();
-        progress.together()?;
-        outcome.set_costs(costs, "call", shared.tally.taken());
-        Ok(outcome)
+        window.close(&shared.tally, "call")
+    }
+}
+
+/// Sends the calls that became due since the last turn: one write for each connection.
+fn send_due(
+    sessions: &mut Loop<Session>,
+    due: Range<u64>,
+    connections: usize,
+    shared: &mut Shared,
+) {
+    let count = usize::try_from(due.end - due.start).unwrap_or(connections);
+    for index in 0..connections.min(count) {
+        let index = (due.start as usize + index) % connections;
+        let session = sessions.conversation(index);
+        let requests = session.map(|session| session.take_due(shared));
+        sessions.send(index, &requests.unwrap_or_default(), shared);
     }
 }
 

@@ -41,7 +41,7 @@ pub(super) fn run(
         for worker in receiving {
             match worker.join() {
                 Ok(Ok(of_worker)) => received.merge(of_worker),
-                // Where the conductor failed too, its error says more.
+                // If the conductor failed too, its error is more specific.
                 Ok(Err(error)) if conducted.is_ok() => return Err(error),
                 Ok(Err(_)) => {}
                 Err(panic) => std::panic::resume_unwind(panic),
@@ -90,7 +90,7 @@ fn conduct<'plan>(
         clock::sleep_until(measure);
         let cpu_before = cpu();
         let sampler = Sampler::start(target.watched.clone());
-        // The last message is due before the end; the measured time goes on until it.
+        // The last message is due before the end; the measured time extends to the end.
         let failed = || playing.is_finished() && clock::now() + clock::SECOND < end;
         while clock::now() < end && !interrupted() && !failed() {
             let left = Duration::from_nanos(end.saturating_sub(clock::now()));

@@ -21,7 +21,7 @@ pub(crate) struct Received {
     /// Sum of latencies in microseconds, and their number, by the tenth of a second in which the
     /// messages were due.
     pub(crate) by_part: Vec<(u64, u64)>,
-    /// Each subscriber's publisher, and what it got of it.
+    /// Each subscriber's publisher, with the messages received from it.
     pub(crate) trackers: Vec<(u16, Tracker)>,
     pub(crate) foreign: u64,
     /// Deliveries that came before they were sent, by the clocks.
@@ -30,7 +30,7 @@ pub(crate) struct Received {
 }
 
 impl Received {
-    /// A delivery, due and come at these times after the measurement began.
+    /// A delivery with the times when it was due and when it arrived, since the measurement began.
     pub(super) fn count(&mut self, due: Nanoseconds, come: Nanoseconds) {
         self.early += u64::from(come < due);
         let latency = come.saturating_sub(due);

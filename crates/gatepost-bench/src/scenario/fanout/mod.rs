@@ -2,7 +2,7 @@
 //!
 //! The publishers keep an open-loop schedule on a thread of their own; a message that could not be
 //! sent in time is sent late, and its latency counts from when it was due. Each subscriber checks
-//! the numbers inside the payloads, so that loss, doubles and disorder are counted exactly.
+//! the numbers inside the payloads, so that loss, duplicates and reordering are counted exactly.
 
 mod conduct;
 mod measured;
@@ -21,46 +21,56 @@ pub use settings::FanoutArguments;
 pub(crate) use settings::Plan;
 
 use super::{FloorOf, Scenario};
-use crate::agent;
 use crate::error::BenchError;
 use crate::outcome::{Headline, Outcome};
 use crate::progress::Progress;
 use crate::target::Target;
 
+/// Executes a plan once: on this host ([`execute_here`]) or on agents.
+pub(crate) type Execute =
+    fn(&FanoutArguments, &Plan, &Target, &Progress) -> Result<Outcome, BenchError>;
+
+/// Executes a plan on this host.
+fn execute_here(
+    arguments: &FanoutArguments,
+    plan: &Plan,
+    target: &Target,
+    progress: &Progress,
+) -> Result<Outcome, BenchError> {
+    let measured = conduct::run(arguments, plan, target, progress)?;
+    Ok(measured.outcome(plan))
+}
+
 /// FANOUT.
 pub struct Fanout {
     arguments: FanoutArguments,
+    execute: Execute,
 }
 
 impl Fanout {
-    /// With these settings.
+    /// With these settings, on this host.
     pub fn new(arguments: FanoutArguments) -> Result<Self, BenchError> {
-        arguments.check()?;
-        Ok(Self { arguments })
+        Self::executed_by(arguments, execute_here)
     }
 
-    /// Measures once, at so many messages per second of each publisher.
+    /// With these settings, executed here or on agents.
+    pub(crate) fn executed_by(
+        arguments: FanoutArguments,
+        execute: Execute,
+    ) -> Result<Self, BenchError> {
+        arguments.check()?;
+        Ok(Self { arguments, execute })
+    }
+
+    /// Measures once, at this rate of each publisher in messages per second.
     fn run_at(
         &self,
         rate: f64,
         target: &Target,
         progress: &Progress,
     ) -> Result<Outcome, BenchError> {
-        let arguments = &self.arguments;
-        let plan = arguments.plan(target, rate)?;
-        if arguments.hosts.is_several() {
-            let (url, publish_url) = arguments.urls(target)?;
-            let seconds = agent::Seconds {
-                warm_up: arguments.warm_up,
-                measure: arguments.seconds,
-                drain: arguments.drain,
-            };
-            let orders =
-                agent::Orders::of(&plan, url.to_string(), publish_url.to_string(), seconds);
-            return agent::conduct(&arguments.hosts, orders, &plan, progress);
-        }
-        let measured = conduct::run(arguments, &plan, target, progress)?;
-        Ok(measured.outcome(&plan))
+        let plan = self.arguments.plan(target, rate)?;
+        (self.execute)(&self.arguments, &plan, target, progress)
     }
 }
 
@@ -98,7 +108,7 @@ impl Scenario for Fanout {
     }
 
     fn floors(&self) -> Vec<FloorOf> {
-        // A server that gathers several messages in one send may well lie below it.
+        // A server that combines several messages in one send can be below it.
         vec![FloorOf::new(
             "server CPU per delivery",
             &["send of 100 bytes on loopback"],

@@ -15,12 +15,12 @@ const CONNECTING_MAX: usize = 100;
 /// A loop looks at least this often whether it should end.
 const LOOK: Nanoseconds = clock::SECOND / 50;
 
-/// What the receiving threads and the conductor tell each other.
+/// State shared by the receiving threads and the conductor.
 #[derive(Default)]
 pub(crate) struct Stage {
     ready: AtomicUsize,
     received: AtomicU64,
-    /// Messages that later ones have overtaken and that did not come yet.
+    /// Messages overtaken by later ones that have not arrived yet.
     missing: AtomicI64,
     measure_from: AtomicU64,
     measure_to: AtomicU64,
@@ -62,7 +62,7 @@ impl Stage {
     }
 
     fn fail(&self, reason: String) {
-        // Poisoned only by a panic, which is reported in its own right.
+        // Poisoned only by a panic, which is reported separately.
         if let Ok(mut failure) = self.failure.lock() {
             failure.get_or_insert(reason);
         }
@@ -76,14 +76,14 @@ pub(crate) struct Receivers<'plan> {
     connecting: usize,
     from: Nanoseconds,
     to: Nanoseconds,
-    /// Since the last time that it was told to the stage.
+    /// Since the last report to the stage.
     untold: u64,
     untold_missing: i64,
     result: Received,
 }
 
 impl<'plan> Receivers<'plan> {
-    /// Connects this worker's subscribers, and receives until the stage says stop.
+    /// Connects this worker's subscribers and receives until the stage is stopped.
     pub(crate) fn run(
         plan: &'plan Plan,
         stage: &'plan Stage,
@@ -273,7 +273,7 @@ impl Conversation<Receivers<'_>> for Subscriber {
         if reason != Closed::Broken {
             shared.lost_subscriber(self, format!("{reason:?}"));
         }
-        // What it did receive counts, and what it did not is lost.
+        // Messages that it received count, the others are lost.
         shared
             .result
             .trackers

@@ -33,13 +33,13 @@ pub struct FanoutArguments {
     pub(super) size: Option<Swept<usize>>,
     /// Seconds to measure
     #[arg(long, value_name = "S", default_value_t = 10.0)]
-    pub(super) seconds: f64,
+    pub(crate) seconds: f64,
     /// Seconds to run before measuring
     #[arg(long, value_name = "S", default_value_t = 2.0)]
-    pub(super) warm_up: f64,
+    pub(crate) warm_up: f64,
     /// Seconds without a message after which the rest counts as lost
     #[arg(long, value_name = "S", default_value_t = 2.0)]
-    pub(super) drain: f64,
+    pub(crate) drain: f64,
     /// Quality of service, 0 or 1
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=1))]
     pub(super) qos: u8,
@@ -63,7 +63,7 @@ pub struct FanoutArguments {
     pub(super) publish: Option<String>,
     #[command(flatten)]
     #[serde(flatten)]
-    pub(super) hosts: crate::agent::HostArguments,
+    pub(crate) hosts: crate::hosts::HostArguments,
 }
 
 impl Sweepable for FanoutArguments {
@@ -144,12 +144,12 @@ impl FanoutArguments {
     }
 
     /// Where subscribers go, and where publishers do.
-    pub(super) fn urls(&self, target: &Target) -> Result<(Url, Url), BenchError> {
+    pub(crate) fn urls(&self, target: &Target) -> Result<(Url, Url), BenchError> {
         let url = target.url("fanout", &SCHEMES, TAKES)?;
         Ok((url.clone(), self.publish_url(target, url)?))
     }
 
-    /// As told; beside a stream of events, the same path without its query takes POST requests.
+    /// As given; for a stream of events, POST requests go to the same path without its query.
     fn publish_url(&self, target: &Target, url: &Url) -> Result<Url, BenchError> {
         let told = match &self.publish {
             Some(text) => Some(text.parse::<Endpoint>()?),

@@ -35,7 +35,7 @@ pub struct ScanArguments {
     /// A message, or a folder of them; repeatable [default: 178 made here, sizes as the original's]
     #[arg(long = "messages", value_name = "PATH")]
     messages: Vec<PathBuf>,
-    /// Take only the first so many messages
+    /// Use only this number of messages
     #[arg(long, value_name = "N")]
     limit: Option<Swept<usize>>,
     /// Messages in progress at a time; the original scanned one

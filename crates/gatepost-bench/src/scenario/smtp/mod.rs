@@ -1,18 +1,17 @@
-//! SMTP: mail comes in over a few sessions; how many messages are taken per second.
+//! SMTP: how many messages per second a server accepts over a few sessions.
 //!
-//! Closed loop, as mail servers send: each session waits for each answer. The generator pipelines
-//! only where the server offers it (RFC 2920), and then as a mail server would: envelope in one
-//! piece, then the body.
+//! The load is a closed loop, as mail servers send: each session waits for each reply. The
+//! generator pipelines only if the server offers it (RFC 2920), and then as a mail server does: the
+//! envelope in one piece, then the body.
 
 mod session;
 
+use super::window::Window;
 use super::{FloorOf, Scenario};
 use crate::clock;
 use crate::error::BenchError;
-use crate::interrupt::interrupted;
 use crate::load::{Dialer, Loop};
 use crate::outcome::{Headline, Outcome};
-use crate::process::Sampler;
 use crate::progress::Progress;
 use crate::sweep::{Parameter, Sweepable, Swept};
 use crate::target::Target;
@@ -95,42 +94,17 @@ impl Scenario for Smtp {
         let url = target.url("smtp", &["smtp"], "smtp://HOST:PORT")?;
         let mut dialer = Dialer::new(url.address()?);
         let mut sessions: Loop<Session> = Loop::new()?;
-        progress.together()?;
-        let begin = clock::now() + clock::from_seconds(self.arguments.warm_up);
-        let end = begin + clock::from_seconds(self.arguments.seconds);
-        let mut shared = Shared::new(&self.arguments, begin);
-        let mut sampler = None;
-        loop {
-            let now = clock::now();
-            if now >= end || interrupted() {
-                break;
-            }
-            if now >= begin && sampler.is_none() {
-                sampler = Some(Sampler::start(target.watched.clone()));
-            }
-            if let Some(reason) = shared.tally.hopeless() {
-                return Err(BenchError::server(target, reason));
-            }
+        let (warm_up, seconds) = (self.arguments.warm_up, self.arguments.seconds);
+        let mut window = Window::open(target, progress, warm_up, seconds)?;
+        let mut shared = Shared::new(&self.arguments, window.begin);
+        while let Some(now) = window.turn(&mut shared.tally)? {
             while sessions.open() < self.arguments.sessions.get() {
                 sessions.add(dialer.dial()?, Session::default())?;
             }
-            let measured = now.saturating_sub(begin);
-            progress.update(measured as f64 / (end - begin) as f64, || {
-                shared.tally.describe(measured)
-            });
-            let wake = if now < begin { begin } else { end };
-            sessions.turn(wake.min(now + clock::SECOND / 10), &mut shared)?;
+            let wake = window.next_phase(now).min(now + clock::SECOND / 10);
+            sessions.turn(wake, &mut shared)?;
         }
-        let seconds = clock::seconds(clock::now().saturating_sub(begin).max(1));
-        let mut outcome = Outcome {
-            interrupted: interrupted(),
-            ..Outcome::default()
-        };
-        shared.tally.report(seconds, &mut outcome);
-        let costs = sampler.map(Sampler::finish).unwrap_or_default();
-        progress.together()?;
-        outcome.set_costs(costs, "message", shared.tally.taken());
-        Ok(outcome)
+        window.close(&shared.tally, "message")
     }
 }
 
@@ -141,7 +115,7 @@ mod tests {
     use std::net::{SocketAddr, TcpListener};
     use std::thread;
 
-    /// Takes mail; refuses every n-th message after its body. Pipelines where told to.
+    /// Accepts mail; refuses every n-th message after its body. Pipelines if `pipelining` is set.
     fn server(refuse_every: u64, pipelining: bool) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");

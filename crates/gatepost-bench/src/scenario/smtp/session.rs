@@ -89,7 +89,7 @@ impl Session {
         }
     }
 
-    /// Takes the last line of a reply; whether the session goes on.
+    /// Processes the last line of a reply; returns whether the session continues.
     fn reply(
         &mut self,
         line: &[u8],
@@ -152,7 +152,7 @@ impl Conversation<Shared> for Session {
             let line = bytes[taken..taken + end].trim_ascii_end();
             taken += end + 1;
             self.pipelining |= self.awaiting == Awaiting::Hello && line.ends_with(b"PIPELINING");
-            // All lines of a reply but the last have a dash after the code (RFC 5321 § 4.2.1).
+            // All lines of a reply but the last have a dash after the code (RFC 5321 section 4.2.1).
             if line.get(3) == Some(&b'-') {
                 continue;
             }

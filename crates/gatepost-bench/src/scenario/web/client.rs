@@ -1,4 +1,4 @@
-//! One client: a request, its response, the next, each with what it took.
+//! One client: a request and its response, then the next, each with its time.
 
 use crate::clock::{self, Nanoseconds};
 use crate::latency::Latencies;

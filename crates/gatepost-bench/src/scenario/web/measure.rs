@@ -15,7 +15,7 @@ pub(super) struct Measured {
     pub(super) shared: Shared,
 }
 
-/// Fetches; `tell` hears how far it is, and the rate.
+/// Fetches pages; `tell` is called with the progress and the rate.
 pub(super) fn measure(
     arguments: &WebArguments,
     address: SocketAddr,

@@ -1,10 +1,10 @@
 // Users, their tokens, and what each may do.
 
-import { $, ask, button, cell, day, element, mono, plural, table } from "./page.js";
+import { $, ask, button, cell, day, element, mono, plural, table, when } from "./page.js";
 
 const SAID = "access-said";
 const RIGHTS = ["publish", "subscribe", "retain"];
-const GROUPS = { everyone: "Everyone, whether logged in or not", anonymous: "Who did not log in" };
+const GROUPS = { everyone: "Everyone, whether logged in or not", anonymous: "Anonymous clients" };
 
 /** The token that was just made, until it is shown. */
 let fresh;
@@ -115,6 +115,21 @@ function groupRow(name, rules) {
     element("div", { class: "user" }, rulesOf(name, rules)));
 }
 
+/** The cells of a change. */
+function changeRow({ time, actor, origin, action, details }) {
+  const what = Object.entries(details ?? {}).filter(([, value]) => value != null).map(([name, value]) => `${name}: ${value}`).join(", ");
+  return [cell(when(Date.parse(time))), cell(actor), cell(origin), cell(mono(action)), cell(what)];
+}
+
+async function loadChanges() {
+  const answer = await fetch("/admin/changes?count=50");
+  if (!answer.ok) return;
+  const { changes } = await answer.json();
+  $("changes").replaceChildren(changes.length
+    ? table("The last changes", [["When"], ["Who"], ["From"], ["What"], ["Details"]], changes.map(changeRow))
+    : element("p", { class: "empty" }, "Nothing was changed yet."));
+}
+
 export async function loadUsers() {
   const answer = await fetch("/admin/users");
   if (!answer.ok) return;
@@ -123,9 +138,10 @@ export async function loadUsers() {
   const rows = [...users.map(userRow), groupRow("everyone", everyone), groupRow("anonymous", anonymous)];
   for (const row of rows) row.open = open.has(row.dataset.name);
   $("users").replaceChildren(...rows);
-  $("users-count").textContent = users.length ? plural(users.length, "user") : "nobody is asked for a login";
+  $("users-count").textContent = users.length ? plural(users.length, "user") : "no login required";
   $("first-user").hidden = users.length > 0;
   $("new-admin").checked ||= users.length === 0;
+  await loadChanges();
 }
 
 export function startAccess() {

@@ -3,10 +3,14 @@
 use super::super::answers;
 use super::super::parameters::MailCommand;
 use super::super::path::Mailbox;
-use super::super::recipients::Destination;
+use super::super::recipients::{ClientTrust, Destination};
 use super::super::reply::Reply;
 use super::super::transaction::{Next, Recipient, Transaction};
 use super::Session;
+
+/// A refused chunk of up to so many times `message_max` is read to its end. A larger one is refused at
+/// once, and the connection ends after so much of it.
+const CHUNK_READ_MAX: u64 = 4;
 
 impl Session<'_> {
     pub(super) fn mail(&mut self, command: MailCommand) -> Reply {
@@ -19,7 +23,7 @@ impl Session<'_> {
         if self.settings.login_required && self.user().is_none() {
             return answers::LOGIN_FIRST;
         }
-        // RFC 1870 § 6.1: refused before a byte of it is sent.
+        // RFC 1870 section 6.1: refused before a byte of it is sent.
         if command
             .size
             .is_some_and(|size| size > self.settings.message_max.bytes())
@@ -54,11 +58,18 @@ impl Session<'_> {
         if !to.address.is_ascii() && !transaction.utf8 {
             return Next::Reply(answers::NEEDS_UTF8);
         }
-        let destination = match self.recipients.destination(&to, self.identity.is_some()) {
+        let client = ClientTrust {
+            has_logged_in: self.identity.is_some(),
+            is_trusted: self.is_trusted,
+            connected_to: self.connection.local_ip,
+        };
+        let destination = match self.recipients.destination(&to, client) {
             Ok(destination) => destination,
             Err(reply) => return Next::Reply(reply),
         };
-        if let (Destination::Topic(topic), Some(identity)) = (&destination, &self.identity)
+        // Mail without a login is subject to the rules of `anonymous`, like any other publication.
+        let identity = self.identity.as_deref().or(self.anonymous);
+        if let (Destination::Topic(topic), Some(identity)) = (&destination, identity)
             && !identity.may_publish(topic.as_str(), false).is_allowed()
         {
             return Next::Reply(answers::MAY_NOT_PUBLISH);
@@ -98,11 +109,16 @@ impl Session<'_> {
         self.transaction.take().unwrap_or_default()
     }
 
-    /// The bytes follow whatever we think of them, so they are named with a refusal too.
+    /// The octets of a chunk follow the command, so a refused chunk is read as well: a client that
+    /// is still sending would lose the reply if the connection were closed.
     pub(super) fn chunk(&mut self, size: u64, last: bool) -> Next {
-        // Nobody is waited for who announces more than could ever be taken.
-        if size > self.settings.message_max.bytes() {
-            return Next::End(answers::TOO_LARGE);
+        let read_max = self
+            .settings
+            .message_max
+            .bytes()
+            .saturating_mul(CHUNK_READ_MAX);
+        if size > read_max {
+            return Next::EndDiscarding(answers::TOO_LARGE, read_max);
         }
         let refusal = match &self.transaction {
             None => Some(answers::MAIL_FIRST),
@@ -114,7 +130,7 @@ impl Session<'_> {
             }
         };
         if refusal.is_some() {
-            // RFC 3030 § 2: after a failed chunk the transaction is over.
+            // RFC 3030 section 2: after a failed chunk the transaction is over.
             self.transaction = None;
         }
         Next::Chunk {

@@ -1,4 +1,4 @@
-//! What is written leaves whole and in order, whoever writes it, and nobody waits for a client that
+//! Writes leave whole and in order, from whichever task, and no task waits for a client that
 //! says nothing.
 
 use super::*;

@@ -16,7 +16,7 @@ pub(crate) use signature::{Signature, without_value};
 pub(crate) use tags::Tags;
 
 use super::{Known, Looked, Wait, texts};
-use crate::network::Kind;
+use gatepost_dns::Kind;
 
 /// Signatures of one message that are looked at.
 const SIGNATURES_MAX: usize = 16;
@@ -122,7 +122,7 @@ pub(crate) fn fetch(signature: &Signature, known: &Known<'_, '_>) -> Result<Fetc
 mod tests {
     use super::*;
     use crate::authentication::tests::Zone;
-    use crate::network::Question;
+    use gatepost_dns::Question;
 
     /// Messages that OpenDKIM's Perl cousin, Mail::DKIM, signed; what was changed since is told.
     #[test]

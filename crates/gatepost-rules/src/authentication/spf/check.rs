@@ -7,7 +7,7 @@ use super::macros::expand;
 use super::record::{Mechanism, Place, Record as Policy, is_record};
 use crate::authentication::{Known, Looked, Wait, texts};
 use crate::mail::ip;
-use crate::network::{Kind, Record};
+use gatepost_dns::{Kind, Record};
 
 /// Words of a record that may ask, all records together: SpamAssassin's number, where RFC 7208
 /// section 4.6.4 has 10.
@@ -286,7 +286,7 @@ fn address_of(record: &Record) -> Option<IpAddr> {
 
 fn names(records: &[Record]) -> impl Iterator<Item = &str> {
     records.iter().filter_map(|record| match record {
-        Record::Name(name) => Some(name.as_str()),
+        Record::Name(name) | Record::Exchanger { name, .. } => Some(name.as_str()),
         _ => None,
     })
 }
@@ -319,7 +319,7 @@ fn is_domain(domain: &str) -> bool {
 mod tests {
     use super::*;
     use crate::authentication::tests::Zone;
-    use crate::network::Question;
+    use gatepost_dns::Question;
 
     /// Cases of tests/data/authentication/spf.txt: a zone, then lines
     /// `ADDRESS SENDER HELO RESULT`.

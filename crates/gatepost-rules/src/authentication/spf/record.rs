@@ -127,21 +127,12 @@ fn number_of_bits(text: &str, max: u8) -> Option<u8> {
     text.parse().ok().filter(|bits| is_plain && *bits <= max)
 }
 
-/// `[:name][/bits][//bits]`.
+/// `[:name][/bits][//bits]`. The name may hold any visible character, colons and slashes too (RFC 7208
+/// section 7.1), so the lengths are looked for at the end.
 fn place(rest: &str) -> Option<Place> {
-    // A slash within a macro is one of its delimiters.
-    let end_of_macros = rest.rfind('}').map_or(0, |end| end + 1);
-    let slash = rest.get(end_of_macros..)?.find('/');
-    let (name, bits) = rest.split_at(slash.map_or(rest.len(), |slash| slash + end_of_macros));
-    let (v4, v6) = match bits.split_once("//") {
-        Some((v4, v6)) => (v4, Some(v6)),
-        None => (bits, None),
-    };
-    let bits_v4 = match v4.strip_prefix('/') {
-        Some(bits) => number_of_bits(bits, 32)?,
-        None if v4.is_empty() => 32,
-        None => return None,
-    };
+    let (rest, v6) = split_bits(rest, "//");
+    let (name, v4) = split_bits(rest, "/");
+    let bits_v4 = v4.map_or(Some(32), |bits| number_of_bits(bits, 32))?;
     let name = match name.strip_prefix(':') {
         Some(name) => Some(domain_spec(name)?),
         None if name.is_empty() => None,
@@ -152,6 +143,18 @@ fn place(rest: &str) -> Option<Place> {
         bits_v4,
         bits_v6: v6.map_or(Some(128), |bits| number_of_bits(bits, 128))?,
     })
+}
+
+/// What stands before a number at the end of a text, and the number.
+fn split_bits<'t>(text: &'t str, separator: &str) -> (&'t str, Option<&'t str>) {
+    match text.rsplit_once(separator) {
+        Some((before, bits))
+            if !bits.is_empty() && bits.bytes().all(|byte| byte.is_ascii_digit()) =>
+        {
+            (before, Some(bits))
+        }
+        _ => (text, None),
+    }
 }
 
 /// A name with macros, that ends in a macro or in a top-level label (section 7.1).
@@ -191,6 +194,18 @@ mod tests {
             })
         );
         assert_eq!(record.redirect.as_deref(), Some("y.example"));
+    }
+
+    #[test]
+    fn a_name_may_hold_colons_and_slashes() {
+        let record = Record::parse(b"v=spf1 a:x:y/z.example mx:x:y/z.example/24//64 -all").unwrap();
+        let place = |bits_v4, bits_v6| Place {
+            name: Some("x:y/z.example".to_owned()),
+            bits_v4,
+            bits_v6,
+        };
+        assert_eq!(record.directives[0].1, Mechanism::Addresses(place(32, 128)));
+        assert_eq!(record.directives[1].1, Mechanism::Exchangers(place(24, 64)));
     }
 
     #[test]

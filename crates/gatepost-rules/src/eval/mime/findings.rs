@@ -1,7 +1,8 @@
 //! What the heads and lines of all parts are counted for.
 
 use super::super::{locale, pattern};
-use crate::mail::{ContentType, Mail, Part, lines};
+use crate::eval::ScannedMail;
+use crate::mail::{ContentType, Part, lines};
 
 /// Counts over all parts.
 #[derive(Clone, Debug, Default)]
@@ -93,7 +94,7 @@ struct Sums {
     shown: Vec<(String, usize)>,
 }
 
-pub(super) fn find(mail: &Mail<'_>) -> MimeFindings {
+pub(super) fn find(mail: &ScannedMail<'_>) -> MimeFindings {
     let mut found = MimeFindings {
         multipart_ratio: 1.0,
         ..MimeFindings::default()
@@ -102,7 +103,7 @@ pub(super) fn find(mail: &Mail<'_>) -> MimeFindings {
     for part in mail.parts().all() {
         let head = PartHead::of(part);
         found.alternative |= head.media_type == "multipart/alternative";
-        found.note_head(&head, &mail.configuration().lists.locales);
+        found.note_head(&head, &mail.settings().locales);
         if part.is_leaf {
             found.note_lines(part, &head, &mut sums);
         }

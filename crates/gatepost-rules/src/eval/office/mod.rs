@@ -14,7 +14,8 @@ mod zip;
 pub(crate) use settings::OfficeSettings;
 
 use super::{Entry, pattern, plain};
-use crate::mail::{Mail, Part};
+use crate::eval::ScannedMail;
+use crate::mail::Part;
 use zip::Archive;
 
 pub(super) const FUNCTIONS: &[Entry] = &[
@@ -70,21 +71,21 @@ pub(super) struct Office {
     targets: Vec<Vec<u8>>,
 }
 
-fn office<'m>(mail: &'m Mail<'_>) -> &'m Office {
+fn office<'m>(mail: &'m ScannedMail<'_>) -> &'m Office {
     mail.findings().office.get_or_init(|| find(mail))
 }
 
 /// The links in documents, which SpamAssassin counts among those of the message.
-pub(crate) fn document_links<'m>(mail: &'m Mail<'_>) -> &'m [Vec<u8>] {
-    if mail.configuration().lists.office.is_loaded {
+pub(crate) fn document_links<'m>(mail: &'m ScannedMail<'_>) -> &'m [Vec<u8>] {
+    if mail.settings().office.is_loaded {
         &office(mail).targets
     } else {
         &[]
     }
 }
 
-fn find(mail: &Mail<'_>) -> Office {
-    let settings = &mail.configuration().lists.office;
+fn find(mail: &ScannedMail<'_>) -> Office {
+    let settings = &mail.settings().office;
     let mut reader = Reader {
         settings,
         found: Office::default(),

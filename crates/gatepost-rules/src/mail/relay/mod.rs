@@ -1,6 +1,6 @@
 //! The relays a message came through, read from its `Received:` fields.
 //!
-//! Every mail server words its field in its own way. [`line`] brings a field into one form, [`shape`]
+//! Every mail server words its field in its own way. [`mod@line`] brings a field into one form, [`shape`]
 //! knows the wordings. This module walks the relays from the newest to the oldest and decides how far
 //! they can be trusted: a relay outside our networks may have written what it liked below itself.
 
@@ -109,11 +109,8 @@ struct Trust<'a> {
 
 impl<'a> Trust<'a> {
     fn of(mail: &'a Mail<'_>) -> Self {
-        let configuration = mail.configuration();
-        let (mut trusted, mut internal) = (
-            &configuration.trusted_networks,
-            &configuration.internal_networks,
-        );
+        let settings = mail.view_settings();
+        let (mut trusted, mut internal) = (&settings.trusted_networks, &settings.internal_networks);
         let guessed = !trusted.configured && !internal.configured;
         if trusted.configured && !internal.configured {
             internal = trusted;
@@ -123,7 +120,7 @@ impl<'a> Trust<'a> {
         Self {
             trusted,
             internal,
-            submission: &configuration.submission_networks,
+            submission: &settings.submission_networks,
             guessed,
         }
     }
@@ -189,7 +186,7 @@ fn received_lines(mail: &Mail<'_>) -> Vec<String> {
     let mut lines: Vec<String> = fields
         .map(|field| String::from_utf8_lossy(field.decoded()).into_owned())
         .collect();
-    for name in &mail.configuration().originating_ip_fields {
+    for name in &mail.view_settings().originating_ip_fields {
         let Some(value) = mail.head().last(name.as_bytes()) else {
             continue;
         };

@@ -1,10 +1,10 @@
 //! All links of a message, with where they were found.
 
 use super::super::ascii::{find_ignore_case, starts_with_ignore_case};
-use super::super::configuration::Configuration;
 use super::super::domain::is_fully_qualified;
 use super::super::html::HtmlFacts;
 use super::super::lines::Lines;
+use super::super::view_settings::ViewSettings;
 use super::canonical::forms;
 use super::escapes::{decode_percent, has_percent_escape};
 use super::find::{Kind, find_links};
@@ -50,16 +50,16 @@ pub(crate) fn collect<'a>(
     body: &Lines,
     html: impl Iterator<Item = &'a HtmlFacts>,
     attached: &[Vec<u8>],
-    configuration: &Configuration,
+    settings: &ViewSettings,
 ) -> UriList {
     let mut list = UriList::default();
     let mut seen = HashSet::new();
     for line in body.iter() {
-        find_links(line, &configuration.boundaries, |kind, link| {
+        find_links(line, &settings.boundaries, |kind, link| {
             let trimmed = trim_link(link);
             if !seen.contains(trimmed) {
                 seen.insert(trimmed.to_vec());
-                list.add_from_text(kind, trimmed, link, configuration);
+                list.add_from_text(kind, trimmed, link, settings);
             }
         });
     }
@@ -71,7 +71,7 @@ pub(crate) fn collect<'a>(
             } else {
                 &link.elements
             };
-            if let Some(index) = list.add(link.target.as_bytes(), types, false, configuration)
+            if let Some(index) = list.add(link.target.as_bytes(), types, false, settings)
                 && let Some(uri) = list.details.get_mut(index)
             {
                 let mut added = HashSet::new();
@@ -82,7 +82,7 @@ pub(crate) fn collect<'a>(
         }
     }
     for link in attached {
-        list.add(link, &["parsed"], false, configuration);
+        list.add(link, &["parsed"], false, settings);
     }
     let mut seen = HashSet::new();
     for uri in &list.details {
@@ -110,13 +110,7 @@ fn trim_link(link: &[u8]) -> &[u8] {
 }
 
 impl UriList {
-    fn add_from_text(
-        &mut self,
-        kind: Kind,
-        link: &[u8],
-        found: &[u8],
-        configuration: &Configuration,
-    ) {
+    fn add_from_text(&mut self, kind: Kind, link: &[u8], found: &[u8], settings: &ViewSettings) {
         if kind == Kind::Mail && !link.contains(&b'@') {
             return;
         }
@@ -153,14 +147,14 @@ impl UriList {
                 host = shorter;
             }
             let host = String::from_utf8_lossy(host).to_ascii_lowercase();
-            if !configuration.boundaries.is_valid(&host) {
+            if !settings.boundaries.is_valid(&host) {
                 return;
             }
             link
         } else {
             link
         };
-        self.add(&link, types, true, configuration);
+        self.add(&link, types, true, settings);
     }
 
     /// Adds a link; its index in [`UriList::details`] unless nothing can be made of it.
@@ -169,20 +163,20 @@ impl UriList {
         raw: &[u8],
         types: &[&'static str],
         host_required: bool,
-        configuration: &Configuration,
+        settings: &ViewSettings,
     ) -> Option<usize> {
         if self.details.len() >= LINKS_MAX {
             self.truncated = true;
             return None;
         }
-        let mut forms = forms(raw, configuration.redirectors(), &configuration.boundaries);
+        let mut forms = forms(raw, settings.redirectors(), &settings.boundaries);
         let mut hosts: Vec<(String, String)> = Vec::new();
         for form in &mut forms {
             if form.len() > LINK_LENGTH_MAX {
                 form.truncate(LINK_LENGTH_MAX);
                 self.truncated = true;
             }
-            if let Some((domain, host)) = configuration.boundaries.of_link(form)
+            if let Some((domain, host)) = settings.boundaries.of_link(form)
                 && !hosts.iter().any(|(known, _)| *known == host)
             {
                 hosts.push((host, domain));

@@ -5,7 +5,6 @@ use std::borrow::Cow;
 use super::super::views::Views;
 use super::HashTest;
 use crate::eval::{addresses_in, without_links, without_quoted};
-use crate::mail::Mail;
 
 // Addresses of everybody's, unless hashbl_email_welcomelist says which.
 crate::eval::pattern!(
@@ -22,9 +21,13 @@ impl HashTest {
         choice: Option<&str>,
     ) -> Vec<Vec<u8>> {
         let mail = views.mail();
-        let configuration = mail.configuration();
-        let settings = &configuration.senders;
-        let choice = choice.map(|name| settings.mail_domain_choices.get(name));
+        let boundaries = &mail.view_settings().boundaries;
+        let settings = &views.settings().senders;
+        // Whoever names a choice, even "all", has the skipped domains asked about too.
+        let is_chosen = choice.is_some();
+        let choice = choice
+            .filter(|name| *name != "all")
+            .map(|name| settings.mail_domain_choices.get(name));
         let recipients: Vec<Vec<u8>> = [
             "X-Original-To:addr",
             "Apparently-To:addr",
@@ -39,12 +42,12 @@ impl HashTest {
         for place in places.split('/').map(str::trim) {
             let addresses: Vec<Vec<u8>> = match place {
                 "ALLFROM" => mail.sender_addresses().to_vec(),
-                "body" => self.addresses_in_body(mail),
+                "body" => self.addresses_in_body(views),
                 header => {
                     let values = mail.values_of(header);
                     let all = values
                         .iter()
-                        .flat_map(|value| hashed_addresses(mail, value));
+                        .flat_map(|value| hashed_addresses(views, value));
                     all.collect()
                 }
             };
@@ -63,11 +66,14 @@ impl HashTest {
                     .mail_domains
                     .get(&lower)
                     .map_or(domain, String::as_str);
-                let registered = configuration.boundaries.registered(&lower);
+                let lower = domain.to_ascii_lowercase();
+                let registered = boundaries.registered(&lower);
                 let is_meant = if let Some(list) = choice {
                     list.and_then(|list| list.get(domain)).copied() == Some(true)
+                } else if is_chosen {
+                    true
                 } else {
-                    let skipped = &configuration.skipped_link_domains;
+                    let skipped = &views.settings().skipped_link_domains;
                     !skipped.contains(&lower) && !skipped.contains(&registered)
                 };
                 if is_meant {
@@ -79,14 +85,15 @@ impl HashTest {
     }
 
     /// The addresses that links of the text name, and those that stand in it.
-    fn addresses_in_body(&self, mail: &Mail<'_>) -> Vec<Vec<u8>> {
+    fn addresses_in_body(&self, views: &Views<'_, '_>) -> Vec<Vec<u8>> {
+        let mail = views.mail();
         let mut found = Vec::new();
         for link in &mail.uri_list().details {
             let is_only_linked = link.types.contains(&"a") && !link.types.contains(&"parsed");
             let scheme = link.raw.get(..7).unwrap_or_default();
             if is_only_linked && scheme.eq_ignore_ascii_case(b"mailto:") {
                 found.extend(hashed_addresses(
-                    mail,
+                    views,
                     link.raw.get(7..).unwrap_or_default(),
                 ));
             }
@@ -101,10 +108,10 @@ impl HashTest {
                 line = Cow::Owned(without_links(&line));
             }
             if self.has("noquote") {
-                let places = hashed_places(mail, &line);
+                let places = hashed_places(views, &line);
                 line = Cow::Owned(without_quoted(&line, places.into_iter()));
             }
-            found.extend(hashed_addresses(mail, &line));
+            found.extend(hashed_addresses(views, &line));
         }
         found
     }
@@ -131,10 +138,9 @@ impl HashTest {
 }
 
 /// Where addresses stand, as `hashbl_email_regex` or else SpamAssassin finds them.
-fn hashed_places(mail: &Mail<'_>, text: &[u8]) -> Vec<(usize, usize)> {
-    let configuration = mail.configuration();
-    let Some(chosen) = &configuration.senders.hashed_addresses else {
-        return addresses_in(mail, text)
+fn hashed_places(views: &Views<'_, '_>, text: &[u8]) -> Vec<(usize, usize)> {
+    let Some(chosen) = &views.settings().senders.hashed_addresses else {
+        return addresses_in(views.mail(), text)
             .map(|(start, end, _)| (start, end))
             .collect();
     };
@@ -145,13 +151,13 @@ fn hashed_places(mail: &Mail<'_>, text: &[u8]) -> Vec<(usize, usize)> {
             .next()
             .unwrap_or_default();
         let domain = String::from_utf8_lossy(domain).to_ascii_lowercase();
-        !chosen.ends_in_domain || configuration.boundaries.is_valid(&domain)
+        !chosen.ends_in_domain || views.mail().view_settings().boundaries.is_valid(&domain)
     };
     chosen.pattern.spans(text).filter(is_address).collect()
 }
 
-fn hashed_addresses(mail: &Mail<'_>, text: &[u8]) -> Vec<Vec<u8>> {
-    let places = hashed_places(mail, text).into_iter();
+fn hashed_addresses(views: &Views<'_, '_>, text: &[u8]) -> Vec<Vec<u8>> {
+    let places = hashed_places(views, text).into_iter();
     places
         .filter_map(|(start, end)| text.get(start..end).map(<[u8]>::to_vec))
         .collect()

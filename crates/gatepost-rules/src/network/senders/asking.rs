@@ -5,7 +5,7 @@ use crate::authentication::arc::Chain;
 use crate::authentication::dmarc::{DmarcResult, Policy};
 use crate::authentication::spf::SpfResult;
 use crate::authentication::{Known, Wait};
-use crate::network::wire::{Answer, Question};
+use gatepost_dns::{Answer, Question};
 
 /// What a rule asks of a sender.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,26 +9,22 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use gatepost_message::{Format, Listener, Message, Verdict};
-use gatepost_procedures::Host;
+use gatepost_message::{Format, Verdict};
+use gatepost_procedures::ProcedureHost;
 use gatepost_rules::{Learning, RuleSet};
 use gatepost_store::{JournalEntry, Store, StoreError, Values};
 
-use super::super::EXIT_UNAVAILABLE;
 use super::super::procedures::start;
-use crate::config::{Config, Origins};
+use super::super::stored_message::{format_of, message_of};
+use crate::config::{Config, Layers};
+use crate::exit::EXIT_UNAVAILABLE;
 use crate::learning::{self, LearningError};
 
 /// Longest reason in the table.
 const REASON_CHARACTERS_MAX: usize = 100;
 
-pub(super) fn run(
-    config: &Config,
-    origins: &Origins,
-    rules: Arc<RuleSet>,
-    count: usize,
-) -> ExitCode {
-    match replay(config, origins, rules, count) {
+pub(super) fn run(config: &Config, layers: &Layers, rules: Arc<RuleSet>, count: usize) -> ExitCode {
+    match replay(config, layers, rules, count) {
         Ok(code) => code,
         Err(error) => {
             eprintln!("gatepost: {error}");
@@ -39,17 +35,17 @@ pub(super) fn run(
 
 /// A copy of what the rules have learned until now.
 pub(super) fn learned(config: &Config) -> Result<Learning, LearningError> {
-    let store = Store::open_beside(&config.data, &config.store)?;
+    let store = Store::open_secondary(&config.data, &config.store)?;
     learning::copy(&store, &config.rules)
 }
 
 fn replay(
     config: &Config,
-    origins: &Origins,
+    layers: &Layers,
     rules: Arc<RuleSet>,
     count: usize,
 ) -> Result<ExitCode, StoreError> {
-    let store = Store::open_beside(&config.data, &config.store)?;
+    let store = Store::open_secondary(&config.data, &config.store)?;
     let kept = kept(&store, count)?;
     if kept.is_empty() {
         println!(
@@ -59,7 +55,7 @@ fn replay(
         return Ok(ExitCode::SUCCESS);
     }
     let values = Values::copy_of(&store, config.procedures.values_max)?;
-    let procedures = match start(config, origins, rules, Host::new(values, None)) {
+    let procedures = match start(config, layers, rules, ProcedureHost::new(values, None)) {
         Ok(procedures) => procedures,
         Err(code) => return Ok(code),
     };
@@ -96,28 +92,13 @@ fn kept(store: &Store, count: usize) -> Result<Vec<(JournalEntry, Format, Bytes)
         let known = kept.iter().any(|(one, ..)| one.id == story.id);
         if !known && let Some(entry) = store.quarantined(story.id)? {
             let format = format_of(&story);
-            kept.push((entry.story, format, entry.body));
+            kept.push((entry.journal, format, entry.body));
         }
     }
     kept.sort_by_key(|(story, ..)| std::cmp::Reverse(story.id));
     kept.truncate(count);
     kept.reverse();
     Ok(kept)
-}
-
-/// What a listener takes.
-pub(crate) const fn format_of(story: &JournalEntry) -> Format {
-    match story.envelope.listener {
-        Listener::Mqtt | Listener::Http => Format::Payload,
-        _ => Format::Mail,
-    }
-}
-
-/// The message as it came, under its own id.
-pub(crate) fn message_of(story: &JournalEntry, format: Format, body: Bytes) -> Message {
-    let mut message = Message::new(story.envelope.clone(), story.topic.clone(), format, body);
-    message.id = story.id;
-    message
 }
 
 fn show(story: &JournalEntry, verdict: &Verdict) {
@@ -139,11 +120,14 @@ fn show(story: &JournalEntry, verdict: &Verdict) {
         from.unwrap_or("-"),
         what.unwrap_or_default(),
     );
-    println!("    was: {}", told(&story.procedure, &story.reason));
-    println!("    now: {}", told(&verdict.procedure, &verdict.reason));
+    println!("    was: {}", described(&story.procedure, &story.reason));
+    println!(
+        "    now: {}",
+        described(&verdict.procedure, &verdict.reason)
+    );
 }
 
-fn told(procedure: &str, reason: &str) -> String {
+fn described(procedure: &str, reason: &str) -> String {
     let reason: String = reason.chars().take(REASON_CHARACTERS_MAX).collect();
     match (procedure, reason.as_str()) {
         ("", "") => "nothing to say".to_owned(),

@@ -11,28 +11,29 @@ use clap::Args;
 use gatepost_message::{
     Edit, Envelope, Format, Listener, Message, MessageId, Peer, Publication, Topic, edit,
 };
-use gatepost_procedures::{Answer, Arguments, Host, Outlet, Procedures};
+use gatepost_procedures::{Arguments, ProcedureAnswer, ProcedureHost, Procedures, PublicationSink};
 use gatepost_rules::RuleSet;
 use gatepost_store::{Store, Values};
 
-use super::super::{ConfigSource, EXIT_CONFIG, EXIT_UNAVAILABLE, print_mistakes};
+use super::super::stored_message::{format_of, message_of};
 use super::{refused, start};
-use crate::config::{Config, Origins};
+use crate::config::{Config, ConfigSource, Layers, print_mistakes};
+use crate::exit::{EXIT_CONFIG, EXIT_UNAVAILABLE};
 
 /// Longest text of a change that is shown.
 const SHOWN_CHARACTERS_MAX: usize = 200;
 
 /// Run one procedure on one message and show its verdict, changes, time and memory
 ///
-/// Nothing is delivered, published or kept; values of `store` are those of the data folder.
+/// Nothing is delivered, published or stored; values of `store` are read from the data folder.
 #[derive(Debug, Args)]
 pub(super) struct TestArguments {
     #[command(flatten)]
     source: ConfigSource,
-    /// A Luau file, or the path of a procedure or scope of the config, as in /mail
+    /// A Luau file, or the path of a configured procedure or scope, such as /mail
     #[arg(value_name = "FILE")]
     procedure: String,
-    /// A file with the message, - for standard input, or the id of a kept message
+    /// A message file, - for standard input, or the id of a stored message
     #[arg(value_name = "MESSAGE")]
     message: String,
     /// Arguments for the procedure: -name value ...
@@ -42,19 +43,19 @@ pub(super) struct TestArguments {
         allow_hyphen_values = true
     )]
     pairs: Vec<String>,
-    /// The envelope's sender
+    /// The envelope sender
     #[arg(long, value_name = "ADDRESS")]
     sender: Option<String>,
-    /// An envelope's recipient (repeatable)
+    /// An envelope recipient (repeatable)
     #[arg(long, value_name = "ADDRESS")]
     recipient: Vec<String>,
-    /// The topic; without sender and recipients the message is then a payload, not a mail
+    /// The topic; without sender and recipients, the message is a payload rather than mail
     #[arg(long, value_name = "TOPIC")]
     topic: Option<String>,
-    /// The address that the message comes from
+    /// The client's IP address
     #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
     address: std::net::IpAddr,
-    /// The login of its sender
+    /// The user who logged in
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
 }
@@ -63,7 +64,7 @@ pub(super) struct TestArguments {
 #[derive(Default)]
 struct Notes(Mutex<Vec<Publication>>);
 
-impl Outlet for Notes {
+impl PublicationSink for Notes {
     fn publish(&self, publication: Publication) {
         if let Ok(mut notes) = self.0.lock() {
             notes.push(publication);
@@ -72,7 +73,7 @@ impl Outlet for Notes {
 }
 
 pub(super) fn run(arguments: &TestArguments) -> ExitCode {
-    let (config, origins) = match arguments.source.load() {
+    let (config, layers) = match arguments.source.load() {
         Ok(loaded) => loaded,
         Err(mistakes) => return print_mistakes(&mistakes),
     };
@@ -90,8 +91,7 @@ pub(super) fn run(arguments: &TestArguments) -> ExitCode {
         Err(text) => return told(text),
     };
     let notes = Arc::new(Notes::default());
-    let (procedures, path) = match procedures(arguments, &config, &origins, store.as_ref(), &notes)
-    {
+    let (procedures, path) = match procedures(arguments, &config, &layers, store.as_ref(), &notes) {
         Ok(started) => started,
         Err(code) => return code,
     };
@@ -118,20 +118,20 @@ fn store_of(config: &Config) -> Option<Store> {
         .data
         .join("gatepost.db")
         .exists()
-        .then(|| Store::open_beside(&config.data, &config.store).ok())?
+        .then(|| Store::open_secondary(&config.data, &config.store).ok())?
 }
 
 fn procedures(
     arguments: &TestArguments,
     config: &Config,
-    origins: &Origins,
+    layers: &Layers,
     store: Option<&Store>,
     notes: &Arc<Notes>,
 ) -> Result<(Procedures, String), ExitCode> {
     let values_max = config.procedures.values_max;
     let values = store.and_then(|store| Values::copy_of(store, values_max).ok());
     let values = values.unwrap_or_else(|| Values::in_memory(values_max));
-    let host = Host::new(values, Some(notes.clone()));
+    let host = ProcedureHost::new(values, Some(notes.clone()));
     // So that failures are seen with file and line.
     let _ = tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
@@ -145,10 +145,10 @@ fn procedures(
         .is_some_and(|extension| extension == "luau")
     {
         let started = Procedures::start_file(config.procedures(), Arc::new(rules), host, file);
-        return started.map_err(|problems| refused(origins, &problems));
+        return started.map_err(|problems| refused(layers, &problems));
     }
     let (rules, _) = RuleSet::load(&config.rules.paths, &config.rules);
-    let procedures = start(config, origins, Arc::new(rules), host)?;
+    let procedures = start(config, layers, Arc::new(rules), host)?;
     Ok((procedures, arguments.procedure.clone()))
 }
 
@@ -190,12 +190,12 @@ fn kept(id: MessageId, store: &Store) -> Result<Option<Message>, String> {
     let (format, body) = match original {
         Some((_, format, body)) => (format, body),
         None => match store.quarantined(id).map_err(told)? {
-            Some(entry) => (super::super::check::format_of(&entry.story), entry.body),
+            Some(entry) => (format_of(&entry.journal), entry.body),
             None => return Ok(None),
         },
     };
     let story = store.journal_entry(id).map_err(told)?;
-    Ok(story.map(|story| super::super::check::message_of(&story, format, body)))
+    Ok(story.map(|story| message_of(&story, format, body)))
 }
 
 fn pairs(words: &[String]) -> Result<Arguments, String> {
@@ -214,7 +214,7 @@ fn pairs(words: &[String]) -> Result<Arguments, String> {
     Ok(arguments)
 }
 
-fn show(message: &Message, answer: &Answer, took: Duration, notes: &Notes) {
+fn show(message: &Message, answer: &ProcedureAnswer, took: Duration, notes: &Notes) {
     let verdict = &answer.verdict;
     let line = |name: &str, value: &str| println!("{name:<10} {value}");
     line("verdict", verdict.action.name());

@@ -5,9 +5,9 @@ use std::io::{self, Write};
 use gatepost_rules::Report;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use super::Format;
+use super::ScanFormat;
 
-/// A line of JSON. Its names are promised to whoever reads them by program.
+/// A line of JSON. Its field names are a stable interface.
 #[derive(serde::Serialize)]
 struct Line<'r> {
     path: &'r str,
@@ -42,12 +42,12 @@ impl Serialize for Hits<'_> {
 
 pub(super) fn print(
     out: &mut impl Write,
-    format: Format,
+    format: ScanFormat,
     name: &str,
     report: &Report,
 ) -> io::Result<()> {
     match format {
-        Format::Jsonl => {
+        ScanFormat::Jsonl => {
             let line = Line {
                 path: name,
                 score: report.score,
@@ -59,7 +59,7 @@ pub(super) fn print(
             serde_json::to_writer(&mut *out, &line)?;
             writeln!(out)
         }
-        Format::Table => {
+        ScanFormat::Table => {
             let verdict = if report.is_spam() { "spam" } else { "ok" };
             let Report {
                 score, required, ..
@@ -70,6 +70,6 @@ pub(super) fn print(
                 report.symbols()
             )
         }
-        Format::Report => write!(out, "{name}\n\n{}", report.text()),
+        ScanFormat::Report => write!(out, "{name}\n\n{}", report.text()),
     }
 }

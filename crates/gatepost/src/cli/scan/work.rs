@@ -57,7 +57,7 @@ pub(super) fn run(
         drop(send_result);
         let printed = in_order(&results, &mut print);
         drop(results);
-        // Let a reader that waits for room go.
+        // Releases a reader that waits for space in the queue.
         let receiver = messages_to_judge
             .lock()
             .unwrap_or_else(PoisonError::into_inner);

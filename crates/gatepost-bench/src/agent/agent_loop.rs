@@ -1,0 +1,199 @@
+//! `gatepost bench agent`: waits for a conductor and executes its orders.
+
+use super::fanout_worker::Session;
+use super::link::Link;
+use super::message::{AddressedOrder, AgentReport, Order, SignedReport};
+use super::scenario_worker::ScenarioWorker;
+use crate::clock::{self, Nanoseconds};
+use crate::error::BenchError;
+use crate::interrupt::{self, is_signalled};
+use crate::process::Machine;
+use std::fs;
+
+/// Interval at which reports of the worker threads are collected.
+const LOOK: Nanoseconds = clock::SECOND / 50;
+
+/// Settings of `agent`.
+#[derive(Debug, Clone, clap::Args)]
+pub struct AgentArguments {
+    /// The broker that the conductor uses: any MQTT broker, preferably not the one under test
+    #[arg(long, value_name = "URL")]
+    join: String,
+    /// The name under which the conductor assigns it a share [default: the host name]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// End after one run, instead of waiting for the next
+    #[arg(long)]
+    once: bool,
+}
+
+/// Serves until it is interrupted.
+pub fn run(arguments: &AgentArguments) -> Result<(), BenchError> {
+    let name = arguments.name.clone().unwrap_or_else(host_name);
+    // Published by the broker when this agent disconnects unexpectedly; valid for any session.
+    let gone = SignedReport {
+        session: 0,
+        from: name.clone(),
+        report: AgentReport::Gone,
+    };
+    let will =
+        serde_json::to_vec(&gone).map_err(|error| BenchError::Settings(error.to_string()))?;
+    let link = Link::of_agent(&arguments.join, &name, &will)?;
+    println!("agent {name}: joined {}", arguments.join);
+    let mut agent = Agent {
+        name,
+        link,
+        session: 0,
+        running: None,
+        scenario: None,
+        runs: 0,
+    };
+    while !is_signalled() && (!arguments.once || agent.runs == 0) {
+        agent.turn()?;
+    }
+    Ok(())
+}
+
+fn host_name() -> String {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    match name.trim() {
+        "" => "agent".to_owned(),
+        name => name.to_owned(),
+    }
+}
+
+struct Agent {
+    name: String,
+    link: Link,
+    session: u64,
+    /// Its share of a FANOUT run.
+    running: Option<Session>,
+    /// Its share of any other scenario.
+    scenario: Option<ScenarioWorker>,
+    /// Completed runs.
+    runs: usize,
+}
+
+impl Agent {
+    fn turn(&mut self) -> Result<(), BenchError> {
+        if let Some((order, come)) = self.link.receive::<AddressedOrder>(clock::now() + LOOK)? {
+            let ours = order.to.as_ref().is_none_or(|to| *to == self.name);
+            if ours && (order.session == self.session || matches!(order.order, Order::Announce)) {
+                self.session = order.session;
+                if let Err(error) = self.execute(order.order, come) {
+                    self.forget();
+                    let reason = error.to_string();
+                    self.send(AgentReport::Failed { reason })?;
+                }
+            }
+        }
+        let now = clock::now();
+        let of_fanout = self.running.as_mut().map(|running| running.look(now));
+        let of_workload = self.scenario.as_mut().map(|scenario| scenario.look(now));
+        for report in of_fanout.or(of_workload).unwrap_or_default() {
+            if matches!(report, AgentReport::Failed { .. }) {
+                self.forget();
+            }
+            self.send(report)?;
+        }
+        Ok(())
+    }
+
+    fn forget(&mut self) {
+        self.running = None;
+        self.scenario = None;
+    }
+
+    fn execute(&mut self, order: Order, come: Nanoseconds) -> Result<(), BenchError> {
+        match order {
+            Order::Announce => {
+                let machine = Box::new(Machine::this());
+                self.send(AgentReport::Present { machine })
+            }
+            Order::Ping { number } => self.send(AgentReport::Pong {
+                number,
+                received: come,
+                sent: clock::now(),
+            }),
+            Order::Prepare {
+                orders,
+                assignment,
+                clock_shift_ns,
+            } => {
+                println!(
+                    "agent {}: {} subscribers, {} publishers at {}",
+                    self.name,
+                    assignment.subscribers.len(),
+                    assignment.publishers.len(),
+                    orders.url
+                );
+                self.running = Some(Session::prepare(&orders, assignment, clock_shift_ns)?);
+                Ok(())
+            }
+            Order::Go {
+                begin,
+                measure,
+                end,
+            } => {
+                if let Some(running) = &mut self.running {
+                    running.go(begin, measure, end);
+                }
+                Ok(())
+            }
+            Order::Finish { sent } => {
+                let Some(running) = self.running.take() else {
+                    return Ok(());
+                };
+                self.runs += 1;
+                let report = running.finish(&sent)?;
+                self.send(report)
+            }
+            Order::RunWorkload {
+                workload,
+                endpoint,
+                clients,
+                server,
+            } => {
+                let name = workload.name();
+                println!(
+                    "agent {}: {name}, {clients} clients at {endpoint}",
+                    self.name
+                );
+                // A run of a lost conductor must have ended before the next one begins.
+                self.forget();
+                self.scenario = Some(ScenarioWorker::join(workload, &endpoint, clients, server)?);
+                Ok(())
+            }
+            Order::Pass { at } => {
+                if let Some(scenario) = &mut self.scenario {
+                    scenario.pass(at);
+                }
+                Ok(())
+            }
+            Order::Stop => {
+                // Reset when the scenario ends; an agent without a share has nothing to stop.
+                interrupt::stop_run(self.scenario.is_some());
+                Ok(())
+            }
+            Order::EndWorkload => {
+                let Some(scenario) = self.scenario.take() else {
+                    return Ok(());
+                };
+                self.runs += 1;
+                scenario.leave().map_or(Ok(()), |report| self.send(report))
+            }
+            Order::Abort => {
+                self.forget();
+                Ok(())
+            }
+        }
+    }
+
+    fn send(&mut self, report: AgentReport) -> Result<(), BenchError> {
+        self.link.send(&SignedReport {
+            session: self.session,
+            from: self.name.clone(),
+            report,
+        })
+    }
+}

@@ -1,0 +1,90 @@
+//! The measured time of a load over persistent connections: warm-up, then the measurement, with the
+//! server's costs sampled during the latter.
+//!
+//! CALLS and SMTP drive their connections differently, but begin, end and report in the same way.
+
+use super::tally::Tally;
+use crate::clock::{self, Nanoseconds};
+use crate::error::BenchError;
+use crate::interrupt::interrupted;
+use crate::outcome::Outcome;
+use crate::process::Sampler;
+use crate::progress::Progress;
+use crate::target::Target;
+
+/// A measurement in progress.
+pub(super) struct Window<'run> {
+    target: &'run Target,
+    progress: &'run Progress,
+    /// When the warm-up began.
+    pub(super) start: Nanoseconds,
+    /// When the measurement begins.
+    pub(super) begin: Nanoseconds,
+    end: Nanoseconds,
+    sampler: Option<Sampler>,
+}
+
+impl<'run> Window<'run> {
+    /// Begins the warm-up, at the same time on all hosts of the run.
+    pub(super) fn open(
+        target: &'run Target,
+        progress: &'run Progress,
+        warm_up_seconds: f64,
+        seconds: f64,
+    ) -> Result<Self, BenchError> {
+        progress.together()?;
+        let start = clock::now();
+        let begin = start + clock::from_seconds(warm_up_seconds);
+        Ok(Self {
+            target,
+            progress,
+            start,
+            begin,
+            end: begin + clock::from_seconds(seconds),
+            sampler: None,
+        })
+    }
+
+    /// To be called in every turn of the load: the time, or `None` once the measurement is over.
+    /// Fails if nothing succeeds at all.
+    pub(super) fn turn(&mut self, tally: &mut Tally) -> Result<Option<Nanoseconds>, BenchError> {
+        let now = clock::now();
+        if now >= self.end || interrupted() {
+            return Ok(None);
+        }
+        if now >= self.begin && self.sampler.is_none() {
+            self.sampler = Some(Sampler::start(self.target.watched.clone()));
+        }
+        if let Some(reason) = tally.hopeless() {
+            return Err(BenchError::server(self.target, reason));
+        }
+        let measured = now.saturating_sub(self.begin);
+        let done = measured as f64 / (self.end - self.begin) as f64;
+        self.progress.update(done, || tally.describe(measured));
+        Ok(Some(now))
+    }
+
+    /// When the load must be back at the latest, so that no phase begins or ends late.
+    pub(super) fn next_phase(&self, now: Nanoseconds) -> Nanoseconds {
+        if now < self.begin {
+            self.begin
+        } else {
+            self.end
+        }
+    }
+
+    /// The figures, and the costs of each `operation`. Connections must still be open: other hosts
+    /// may not have finished.
+    pub(super) fn close(self, tally: &Tally, operation: &str) -> Result<Outcome, BenchError> {
+        let seconds = clock::seconds(clock::now().saturating_sub(self.begin).max(1));
+        let mut outcome = Outcome {
+            interrupted: interrupted(),
+            ..Outcome::default()
+        };
+        tally.report(seconds, &mut outcome);
+        let costs = self.sampler.map(Sampler::finish).unwrap_or_default();
+        self.progress.together()?;
+        outcome.set_costs(costs, operation, tally.taken());
+        Ok(outcome)
+    }
+}

@@ -1,0 +1,84 @@
+//! Exactly-once publications that the client sent and has not released (MQTT 5 section 4.3.3).
+//!
+//! The packet identifier of such a publication marks its repetition. It may do so only as long as
+//! the publication itself is safe: where its commit failed, the repetition is a new publication,
+//! or it would be acknowledged and lost.
+
+use std::collections::HashMap;
+use std::num::NonZeroU16;
+use std::sync::Arc;
+
+use gatepost_store::Ticket;
+
+use crate::persistence::{BatchCommit, CommitStatus};
+
+/// What is known of a publication of this packet identifier.
+#[derive(Debug, Clone)]
+pub enum Receipt {
+    /// Nothing: it is a new one.
+    Unknown,
+    /// It is being judged or submitted; [`crate::Attachment::poll_ended`] wakes the task when that
+    /// has changed.
+    Undecided,
+    /// It was handed to the store, and is received when this is committed.
+    Submitted(Ticket),
+    /// It was received \[MQTT-4.3.3-10\].
+    Received,
+}
+
+enum Reception {
+    /// A procedure has yet to judge it.
+    Judged,
+    /// It belongs to this batch.
+    Published(Arc<BatchCommit>),
+    Stored,
+}
+
+/// The packet identifiers in use by the client's own publications.
+#[derive(Default)]
+pub(crate) struct Received(HashMap<NonZeroU16, Reception>);
+
+impl Received {
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// What is known of this identifier. One whose commit failed is forgotten.
+    pub(crate) fn receipt(&mut self, packet_id: NonZeroU16) -> Receipt {
+        let status = match self.0.get(&packet_id) {
+            None => return Receipt::Unknown,
+            Some(Reception::Stored) => return Receipt::Received,
+            Some(Reception::Judged) => return Receipt::Undecided,
+            Some(Reception::Published(commit)) => commit.status(),
+        };
+        match status {
+            CommitStatus::Collected => Receipt::Undecided,
+            CommitStatus::Submitted(ticket) => Receipt::Submitted(ticket),
+            CommitStatus::Committed => {
+                self.0.insert(packet_id, Reception::Stored);
+                Receipt::Received
+            }
+            CommitStatus::Failed => {
+                self.0.remove(&packet_id);
+                Receipt::Unknown
+            }
+        }
+    }
+
+    pub(crate) fn begin_judging(&mut self, packet_id: NonZeroU16) {
+        self.0.insert(packet_id, Reception::Judged);
+    }
+
+    pub(crate) fn publish(&mut self, packet_id: NonZeroU16, commit: Arc<BatchCommit>) {
+        self.0.insert(packet_id, Reception::Published(commit));
+    }
+
+    pub(crate) fn insert(&mut self, packet_id: NonZeroU16) {
+        self.0.insert(packet_id, Reception::Stored);
+    }
+
+    /// Frees the identifier; returns whether it was in use.
+    pub(crate) fn release(&mut self, packet_id: NonZeroU16) -> bool {
+        self.0.remove(&packet_id).is_some()
+    }
+}

@@ -1,0 +1,114 @@
+//! How much memory this process has, and how much it may have.
+//!
+//! In a container, `/proc/meminfo` describes the whole machine. What counts is the limit of the
+//! control group (cgroup v2 `memory.max`, v1 `memory.limit_in_bytes`) and of every group above it:
+//! beyond the smallest of them the kernel kills the process.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The resident memory of this process in bytes; `None` without `/proc`.
+pub(crate) fn resident_bytes() -> Option<usize> {
+    let text = fs::read_to_string("/proc/self/status").ok()?;
+    kibibytes(&text, "VmRSS:")
+}
+
+/// Three quarters of the memory that this process may have.
+pub(crate) fn memory_share_bytes() -> usize {
+    share_bytes(Path::new("/proc"), Path::new("/sys/fs/cgroup"))
+}
+
+fn share_bytes(proc: &Path, groups: &Path) -> usize {
+    let meminfo = fs::read_to_string(proc.join("meminfo")).unwrap_or_default();
+    let machine = kibibytes(&meminfo, "MemTotal:").unwrap_or(usize::MAX);
+    let membership = fs::read_to_string(proc.join("self/cgroup")).unwrap_or_default();
+    let group = membership
+        .lines()
+        .filter_map(|line| limit_of(line, groups))
+        .min();
+    machine.min(group.unwrap_or(usize::MAX)) / 4 * 3
+}
+
+/// The smallest limit of the group that a line of `/proc/self/cgroup` names, and of those above.
+///
+/// Lines read `NUMBER:CONTROLLERS:PATH`; that of v2 has no controllers. In a container the path may
+/// be that of the host, which is not to be seen; its own group is the root of what is.
+fn limit_of(line: &str, groups: &Path) -> Option<usize> {
+    let mut parts = line.splitn(3, ':');
+    let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
+    let (root, file): (PathBuf, &str) = if controllers.is_empty() {
+        (groups.to_owned(), "memory.max")
+    } else if controllers.split(',').any(|name| name == "memory") {
+        (groups.join("memory"), "memory.limit_in_bytes")
+    } else {
+        return None;
+    };
+    let own = root.join(path.trim_start_matches('/'));
+    let above = own
+        .ancestors()
+        .take_while(|folder| folder.starts_with(&root));
+    above
+        .filter_map(|folder| fs::read_to_string(folder.join(file)).ok())
+        // `max` is no number: the group has no limit of its own.
+        .filter_map(|text| text.trim().parse().ok())
+        .min()
+}
+
+/// Lines of these files read `Name:   123 kB`.
+fn kibibytes(text: &str, name: &str) -> Option<usize> {
+    let line = text.lines().find(|line| line.starts_with(name))?;
+    let number: usize = line.split_whitespace().nth(1)?.parse().ok()?;
+    number.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: usize = 1 << 20;
+
+    #[test]
+    fn memory_is_read_in_bytes() {
+        assert_eq!(
+            kibibytes("A: 1 kB\nVmRSS:\t  20 kB\n", "VmRSS:"),
+            Some(20 * 1024)
+        );
+        assert_eq!(kibibytes("A: 1 kB", "VmRSS:"), None);
+        assert!(resident_bytes().is_some_and(|bytes| bytes > 0));
+    }
+
+    /// The share with these files below `proc` and `cgroup`.
+    fn share(files: &[(&str, &str)]) -> usize {
+        let folder = tempfile::tempdir().expect("a folder");
+        for (name, text) in files {
+            let path = folder.path().join(name);
+            fs::create_dir_all(path.parent().expect("a folder")).expect("made");
+            fs::write(path, text).expect("written");
+        }
+        share_bytes(&folder.path().join("proc"), &folder.path().join("cgroup"))
+    }
+
+    #[test]
+    fn the_smallest_limit_of_machine_and_groups_counts() {
+        let meminfo = ("proc/meminfo", "MemTotal: 1048576 kB\n");
+        assert_eq!(share(&[meminfo]), 768 * MIB);
+        let v2 = ("proc/self/cgroup", "0::/a/b\n");
+        assert_eq!(
+            share(&[meminfo, v2, ("cgroup/a/b/memory.max", "max\n")]),
+            768 * MIB
+        );
+        let above = ("cgroup/a/memory.max", "209715200\n");
+        let own = ("cgroup/a/b/memory.max", "419430400\n");
+        assert_eq!(share(&[meminfo, v2, own]), 300 * MIB);
+        assert_eq!(share(&[meminfo, v2, own, above]), 150 * MIB);
+        // In a container: the path is that of the host.
+        let v1 = ("proc/self/cgroup", "5:cpu,cpuacct:/x\n4:memory:/docker/x\n");
+        let limit = ("cgroup/memory/memory.limit_in_bytes", "157286400\n");
+        assert_eq!(share(&[meminfo, v1, limit]), 150 * MIB / 4 * 3);
+        let none = (
+            "cgroup/memory/memory.limit_in_bytes",
+            "9223372036854771712\n",
+        );
+        assert_eq!(share(&[meminfo, v1, none]), 768 * MIB);
+    }
+}

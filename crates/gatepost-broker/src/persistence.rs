@@ -1,0 +1,297 @@
+//! What a session that outlives its connection writes to the store, and when what it sends may
+//! leave.
+//!
+//! Every change of such a session is a row; changes are collected ([`PersistentSession::changes`])
+//! and submitted once for each batch, in the order in which they were made. What a publisher adds to a session
+//! goes with the publisher's own changes, so that its acknowledgement waits for all of it.
+//!
+//! Invariants:
+//! - Nothing is sent before its row is submitted, or the removal could overtake the row.
+//! - A delivery at QoS 2 is sent only once its row is committed: were it forgotten, the publisher
+//!   would publish again and the client get it twice. At QoS 1 that is allowed, and not waiting
+//!   spares most rows the disk.
+//! - After a failed commit the memory has what the disk has, or comes to it: deliveries, receipts
+//!   and retained messages of the failed batch are undone, and what a session itself changed is
+//!   submitted again.
+//! - A publication is stored once; [`StoredMessage`] counts the references to it.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use gatepost_message::{MessageId, Publication};
+use gatepost_store::{Change, SessionChange, SessionRow, Store, StoreError, Ticket};
+
+use crate::trace::Trace;
+
+/// How far the changes of one batch have come; known once they were submitted.
+#[derive(Default)]
+pub(crate) struct BatchCommit(OnceLock<Submitted>);
+
+enum Submitted {
+    /// With this commit.
+    With(Ticket),
+    /// Before this run of the server, or there was nothing to store.
+    Before,
+    /// The store refused the changes.
+    Refused,
+}
+
+/// How far stored changes have come.
+pub(crate) enum CommitStatus {
+    /// They are not yet handed to the store.
+    Collected,
+    /// They are, and the ticket says when they are on disk.
+    Submitted(Ticket),
+    /// They are on disk.
+    Committed,
+    /// They could not be written, and the publisher got a failure.
+    Failed,
+}
+
+impl BatchCommit {
+    fn before() -> Self {
+        Self(OnceLock::from(Submitted::Before))
+    }
+
+    /// The batch was submitted; `None` where there was nothing to store.
+    fn was_submitted(&self, ticket: Option<&Result<Ticket, StoreError>>) {
+        let _ = self.0.set(match ticket {
+            Some(Ok(ticket)) => Submitted::With(ticket.clone()),
+            Some(Err(_)) => Submitted::Refused,
+            None => Submitted::Before,
+        });
+    }
+
+    pub(crate) fn status(&self) -> CommitStatus {
+        match self.0.get() {
+            None => CommitStatus::Collected,
+            Some(Submitted::Before) => CommitStatus::Committed,
+            Some(Submitted::Refused) => CommitStatus::Failed,
+            Some(Submitted::With(ticket)) => match ticket.outcome() {
+                None => CommitStatus::Submitted(ticket.clone()),
+                Some(Ok(())) => CommitStatus::Committed,
+                Some(Err(_)) => CommitStatus::Failed,
+            },
+        }
+    }
+}
+
+/// A publication in the store, for as long as a delivery or a will refers to it.
+pub(crate) struct StoredMessage {
+    pub(crate) number: u64,
+    references: AtomicUsize,
+    commit: BatchCommit,
+}
+
+impl StoredMessage {
+    /// Stores a publication. The maker holds one reference.
+    pub(crate) fn new(publication: &Arc<Publication>, changes: &mut Vec<Change>) -> Arc<Self> {
+        // Ids are never given twice, over restarts too; one publication may go out under several
+        // topics with one id, so that id itself will not do.
+        let number = MessageId::next().number();
+        changes.push(Change::Session(SessionChange::Message {
+            number,
+            publication: publication.clone(),
+        }));
+        Arc::new(Self {
+            number,
+            references: AtomicUsize::new(1),
+            commit: BatchCommit::default(),
+        })
+    }
+
+    /// What an earlier run stored; the finder holds one reference.
+    pub(crate) fn found(number: u64) -> Arc<Self> {
+        Arc::new(Self {
+            number,
+            references: AtomicUsize::new(1),
+            commit: BatchCommit::before(),
+        })
+    }
+
+    /// Another one needs it.
+    pub(crate) fn hold(&self) {
+        self.references.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One needs it no more; the last one forgets it.
+    pub(crate) fn let_go(&self, changes: &mut Vec<Change>) {
+        if self.references.fetch_sub(1, Ordering::AcqRel) == 1 {
+            changes.push(Change::Session(SessionChange::ForgetMessage {
+                number: self.number,
+            }));
+        }
+    }
+
+    pub(crate) fn commit_status(&self) -> CommitStatus {
+        self.commit.status()
+    }
+}
+
+type Commit = Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>>;
+
+/// Changes of a session that were submitted and whose outcome is not known yet.
+struct Submission {
+    ticket: Ticket,
+    changes: Vec<Change>,
+}
+
+/// The stored side of a session.
+///
+/// What the session itself changes is kept until its commit is known: changes that could not be
+/// stored are submitted again, before later ones, so that the disk comes to what the memory has.
+pub(crate) struct PersistentSession {
+    /// Names its rows.
+    pub(crate) number: u64,
+    /// What is not yet submitted.
+    pub(crate) changes: Vec<Change>,
+    /// Oldest first. Each may only be stored after the one before it, so that where one fails the
+    /// later ones have failed too.
+    submitted: VecDeque<Submission>,
+    /// An empty buffer for the next submission.
+    spare: Vec<Change>,
+    /// The will's row.
+    pub(crate) will: Option<Arc<StoredMessage>>,
+    /// The commit that the next delivery waits for; polled by the connection's own task.
+    pub(crate) awaited: Option<Commit>,
+}
+
+impl PersistentSession {
+    pub(crate) fn new(number: u64) -> Self {
+        Self {
+            number,
+            changes: Vec::new(),
+            submitted: VecDeque::new(),
+            spare: Vec::new(),
+            will: None,
+            awaited: None,
+        }
+    }
+
+    pub(crate) fn push(&mut self, change: SessionChange) {
+        self.changes.push(Change::Session(change));
+    }
+
+    /// Sets the session's own row; one that is not submitted yet is replaced.
+    pub(crate) fn push_row(&mut self, row: SessionRow) {
+        let is_row = |change: &Change| matches!(change, Change::Session(SessionChange::Keep(_)));
+        self.changes.retain(|change| !is_row(change));
+        self.push(SessionChange::Keep(Box::new(row)));
+    }
+
+    /// Hands the changes to the store, those that failed before first. The ticket is for all
+    /// changes of the session so far, by whichever task they were submitted; `None` where all of
+    /// them are on disk.
+    pub(crate) fn submit(&mut self, store: &Store) -> Option<Result<Ticket, StoreError>> {
+        self.take_back_failed();
+        if self.changes.is_empty() {
+            return self.last_ticket().map(|ticket| Ok(ticket.clone()));
+        }
+        let mut copy = std::mem::take(&mut self.spare);
+        copy.extend(self.changes.iter().cloned());
+        let earlier = self.submitted.back().map(|last| &last.ticket);
+        let submitted = store.submit_after(&mut self.changes, earlier);
+        if let Ok(ticket) = &submitted {
+            self.submitted.push_back(Submission {
+                ticket: ticket.clone(),
+                changes: copy,
+            });
+        } else {
+            copy.clear();
+            self.spare = copy;
+        }
+        Some(submitted)
+    }
+
+    /// The commit of the last changes whose outcome is not known.
+    pub(crate) fn last_ticket(&self) -> Option<&Ticket> {
+        self.submitted.back().map(|last| &last.ticket)
+    }
+
+    /// Whether there is something that the disk does not have and that nothing else will submit.
+    pub(crate) fn has_unsubmitted(&mut self) -> bool {
+        self.take_back_failed();
+        !self.changes.is_empty()
+    }
+
+    fn take_back_failed(&mut self) {
+        while let Some(first) = self.submitted.front() {
+            match first.ticket.outcome() {
+                None => return,
+                Some(Ok(())) => {
+                    if let Some(Submission { mut changes, .. }) = self.submitted.pop_front() {
+                        changes.clear();
+                        self.spare = changes;
+                    }
+                }
+                Some(Err(_)) => {
+                    let mut failed = Vec::new();
+                    for submission in self.submitted.drain(..) {
+                        failed.extend(submission.changes);
+                    }
+                    failed.append(&mut self.changes);
+                    self.changes = failed;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Makes the connection's task wait for this commit.
+    pub(crate) fn await_commit(&mut self, ticket: Ticket) {
+        if self.awaited.is_none() {
+            self.awaited = Some(Box::pin(async move { ticket.committed().await }));
+        }
+    }
+}
+
+/// The rows of one batch of deliveries: of a publisher, or of a connection that is sent
+/// what topics kept.
+#[derive(Default)]
+pub(crate) struct ChangeBatch {
+    pub(crate) changes: Vec<Change>,
+    /// The publications of this batch that are stored.
+    stored: Vec<Arc<StoredMessage>>,
+    /// Shared by what must be undone where this batch cannot be stored.
+    commit: Option<Arc<BatchCommit>>,
+    /// The last publication, for the next session that needs it.
+    last: Option<(Arc<Publication>, Arc<StoredMessage>)>,
+    /// Where the way of the present publication is noted, if it is traced.
+    pub(crate) trace: Option<Arc<Trace>>,
+}
+
+impl ChangeBatch {
+    /// The stored form of `publication`; made at the first call of each batch.
+    pub(crate) fn stored(&mut self, publication: &Arc<Publication>) -> Arc<StoredMessage> {
+        match &self.last {
+            Some((last, stored)) if Arc::ptr_eq(last, publication) => stored.clone(),
+            _ => {
+                let stored = StoredMessage::new(publication, &mut self.changes);
+                self.stored.push(stored.clone());
+                self.last = Some((publication.clone(), stored.clone()));
+                stored
+            }
+        }
+    }
+
+    /// The commit of the present batch.
+    pub(crate) fn commit(&mut self) -> Arc<BatchCommit> {
+        self.commit.get_or_insert_with(Arc::default).clone()
+    }
+
+    /// The changes were handed to the store or refused; `None` where there were none. Changes
+    /// that remove unreferenced messages are left here.
+    pub(crate) fn was_submitted(&mut self, ticket: Option<&Result<Ticket, StoreError>>) {
+        self.last = None;
+        if let Some(commit) = self.commit.take() {
+            commit.was_submitted(ticket);
+        }
+        for stored in self.stored.drain(..) {
+            stored.commit.was_submitted(ticket);
+            stored.let_go(&mut self.changes);
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! The last publications of each topic, in memory: for `latest()`, `history()` and readers that resume.
+//!
+//! Each topic has a ring, bounded in number; all together are bounded in bytes. A publisher
+//! keeps the record of its topic, so remembering costs one uncontended lock and no search.
+//!
+//! Every publication gets a [position](Remembered::position) when it is published. It is the
+//! message id where that is newer than all positions before, as it is unless messages overtook
+//! each other while they were judged. Readers see positions in rising order, so the last one that
+//! a reader saw says what it has missed.
+//!
+//! Invariants:
+//! - Positions rise within each ring, and in the order in which readers are given publications:
+//!   what has readers is remembered and queued under [`Recent::order`], and readers begin under it.
+//! - What has no reader is remembered under its ring's lock while its route is still current. A
+//!   reader that begins meanwhile changes the route first and looks at the ring second, so it finds
+//!   the publication in the ring or is on the route of it, and never both.
+//! - A reader that resumes where something was forgotten gets a gap: forgotten by a ring,
+//!   with its topic, or by a restart, which only knows what was stored.
+
+use std::borrow::Borrow;
+use std::collections::{HashMap, VecDeque};
+use std::hash::{Hash, Hasher};
+use std::ops::Deref;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::SystemTime;
+
+use gatepost_message::{MessageId, Publication, Topic, TopicFilter};
+use parking_lot::{Mutex, MutexGuard, RwLock};
+
+/// Bytes counted for each remembered publication besides its contents.
+const PUBLICATION_OVERHEAD_BYTES: usize = 160;
+
+/// From where a reader starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Since {
+    /// Only what comes from now on.
+    #[default]
+    Now,
+    /// First what was published after the one with this position or message id, behind a gap if
+    /// something of it may be forgotten.
+    After(MessageId),
+    /// First what is remembered of the messages that arrived at this time or later.
+    From(SystemTime),
+    /// First everything remembered.
+    Everything,
+    /// First the last publication of each topic.
+    Latest,
+}
+
+/// A topic as a key that can be looked up by text.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct TopicKey(pub(crate) Topic);
+
+impl Hash for TopicKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.as_str().hash(state);
+    }
+}
+
+impl Borrow<str> for TopicKey {
+    fn borrow(&self) -> &str {
+        self.0.as_str()
+    }
+}
+
+/// A publication and its place in the order of all publications.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remembered {
+    /// Unique, and higher than that of everything published before.
+    pub position: MessageId,
+    /// What was published.
+    pub publication: Arc<Publication>,
+}
+
+impl Deref for Remembered {
+    type Target = Publication;
+
+    fn deref(&self) -> &Publication {
+        &self.publication
+    }
+}
+
+#[derive(Default)]
+struct Ring {
+    publications: VecDeque<Remembered>,
+    /// The position of the newest that was forgotten.
+    forgotten: Option<MessageId>,
+    /// The record is not among those of [`Recent`] any more; what is pushed would be lost.
+    is_evicted: bool,
+}
+
+/// One topic's memory and counters.
+pub(crate) struct Record {
+    pub(crate) topic: Topic,
+    ring: Mutex<Ring>,
+    pub(crate) messages: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+    /// `messages` a second ago, and the rate since, both kept by the housekeeper.
+    pub(crate) messages_before: AtomicU64,
+    pub(crate) per_second: AtomicU64,
+    /// The last publication's position; the topic that was unused longest is forgotten first.
+    last: AtomicU64,
+    /// The last position when the record was made: of earlier publications it knows nothing.
+    since: MessageId,
+}
+
+/// Why a publication was not remembered; its publisher looks up its topic again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stale {
+    /// The topic's record was evicted.
+    Record,
+    /// The topic has other subscribers than the publisher knows.
+    Route,
+}
+
+/// The records of all topics.
+pub(crate) struct Recent {
+    records: RwLock<HashMap<TopicKey, Arc<Record>>>,
+    /// The last position that was given away.
+    last_position: AtomicU64,
+    /// Held while something that has readers is remembered and queued, and while a reader begins.
+    order: Mutex<()>,
+    /// The newest position of a topic that was evicted; 0 for none.
+    evicted: AtomicU64,
+    /// What has an older position was published before the start.
+    started: MessageId,
+    bytes: AtomicUsize,
+    per_topic: usize,
+    bytes_max: usize,
+    topics_max: usize,
+}
+
+fn weight(publication: &Publication) -> usize {
+    crate::weight::content_bytes(publication) + PUBLICATION_OVERHEAD_BYTES
+}
+
+impl Recent {
+    pub(crate) fn new(per_topic: usize, bytes_max: usize, topics_max: usize) -> Self {
+        Self {
+            records: RwLock::default(),
+            last_position: AtomicU64::new(0),
+            order: Mutex::default(),
+            evicted: AtomicU64::new(0),
+            started: MessageId::next(),
+            bytes: AtomicUsize::new(0),
+            per_topic: per_topic.max(1),
+            bytes_max,
+            topics_max: topics_max.max(1),
+        }
+    }
+
+    /// The record of `topic`; made where it is missing.
+    pub(crate) fn record(&self, topic: &Topic) -> Arc<Record> {
+        if let Some(record) = self.records.read().get(topic.as_str()) {
+            return record.clone();
+        }
+        let mut records = self.records.write();
+        if records.len() >= self.topics_max {
+            self.forget_unused(&mut records);
+        }
+        let record = || {
+            Arc::new(Record {
+                topic: topic.clone(),
+                ring: Mutex::default(),
+                messages: AtomicU64::new(0),
+                bytes: AtomicU64::new(0),
+                messages_before: AtomicU64::new(0),
+                per_second: AtomicU64::new(0),
+                last: AtomicU64::new(MessageId::next().number()),
+                since: MessageId::from_number(self.last_position.load(Ordering::Relaxed)),
+            })
+        };
+        records
+            .entry(TopicKey(topic.clone()))
+            .or_insert_with(record)
+            .clone()
+    }
+
+    /// Forgets the tenth of the topics that was unused longest, so that the search for them is
+    /// paid for by many new ones.
+    fn forget_unused(&self, records: &mut HashMap<TopicKey, Arc<Record>>) {
+        let mut ages: Vec<u64> = records
+            .values()
+            .map(|record| record.last.load(Ordering::Relaxed))
+            .collect();
+        let tenth = ages.len() / 10;
+        let (_, &mut limit, _) = ages.select_nth_unstable(tenth);
+        records.retain(|_, record| {
+            let keep = record.last.load(Ordering::Relaxed) > limit;
+            if !keep {
+                let mut ring = record.ring.lock();
+                ring.is_evicted = true;
+                let newest = ring.publications.back().map(|newest| newest.position);
+                let newest = newest.max(ring.forgotten);
+                let newest = newest.map_or(0, MessageId::number);
+                self.evicted.fetch_max(newest, Ordering::Relaxed);
+                let freed: usize = ring.publications.iter().map(|one| weight(one)).sum();
+                self.bytes.fetch_sub(freed, Ordering::Relaxed);
+            }
+            keep
+        });
+    }
+
+    /// Held from the look at a topic's readers until a publication is remembered and queued for
+    /// them, and while a reader begins.
+    pub(crate) fn order(&self) -> MutexGuard<'_, ()> {
+        self.order.lock()
+    }
+
+    fn next_position(&self, id: MessageId) -> MessageId {
+        let next = |last: u64| id.number().max(last + 1);
+        let last = self
+            .last_position
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| {
+                Some(next(last))
+            })
+            .unwrap_or_else(|last| last);
+        MessageId::from_number(next(last))
+    }
+
+    /// Remembers a publication and gives its position, if `is_current` under the lock of its ring.
+    pub(crate) fn push(
+        &self,
+        record: &Record,
+        publication: &Arc<Publication>,
+        is_current: impl FnOnce() -> bool,
+    ) -> Result<MessageId, Stale> {
+        let added = weight(publication);
+        let mut ring = record.ring.lock();
+        if ring.is_evicted {
+            return Err(Stale::Record);
+        }
+        if !is_current() {
+            return Err(Stale::Route);
+        }
+        let position = self.next_position(publication.id);
+        record.last.store(position.number(), Ordering::Relaxed);
+        let total = self.bytes.fetch_add(added, Ordering::Relaxed) + added;
+        ring.publications.push_back(Remembered {
+            position,
+            publication: publication.clone(),
+        });
+        let mut freed = 0;
+        // Where all together are too many, a topic keeps only its latest.
+        while ring.publications.len() > self.per_topic
+            || (total - freed > self.bytes_max && ring.publications.len() > 1)
+        {
+            let Some(oldest) = ring.publications.pop_front() else {
+                break;
+            };
+            freed += weight(&oldest);
+            ring.forgotten = ring.forgotten.max(Some(oldest.position));
+        }
+        drop(ring);
+        if freed > 0 {
+            self.bytes.fetch_sub(freed, Ordering::Relaxed);
+        }
+        Ok(position)
+    }
+
+    /// The topic's last publication.
+    pub(crate) fn latest(&self, topic: &str) -> Option<Arc<Publication>> {
+        let record = self.records.read().get(topic)?.clone();
+        let ring = record.ring.lock();
+        let latest = ring.publications.back();
+        latest.map(|latest| latest.publication.clone())
+    }
+
+    /// The records under `filter`.
+    fn matching(&self, filter: &TopicFilter) -> Vec<Arc<Record>> {
+        let records = self.records.read();
+        if !filter.has_wildcard() {
+            return records.get(filter.as_str()).cloned().into_iter().collect();
+        }
+        records
+            .values()
+            .filter(|record| filter.matches(record.topic.as_str()))
+            .cloned()
+            .collect()
+    }
+
+    /// The last `count` publications under any of `filters`, oldest first.
+    pub(crate) fn history(&self, filters: &[TopicFilter], count: usize) -> Vec<Arc<Publication>> {
+        let mut found = Vec::new();
+        for record in filters.iter().flat_map(|filter| self.matching(filter)) {
+            let ring = record.ring.lock();
+            found.extend(ring.publications.iter().rev().take(count).cloned());
+        }
+        in_order(&mut found);
+        found.drain(..found.len().saturating_sub(count));
+        found.into_iter().map(|one| one.publication).collect()
+    }
+
+    /// What a reader gets before the live part, oldest first, and whether some may be missing.
+    pub(crate) fn since(&self, filters: &[TopicFilter], since: Since) -> (Vec<Remembered>, bool) {
+        if since == Since::Now {
+            return (Vec::new(), false);
+        }
+        let records: Vec<_> = filters.iter().flat_map(|one| self.matching(one)).collect();
+        let all = || {
+            records.iter().flat_map(|record| {
+                let ring = record.ring.lock();
+                ring.publications.iter().cloned().collect::<Vec<_>>()
+            })
+        };
+        let mut has_gap = false;
+        let mut found: Vec<_> = match since {
+            Since::Now => Vec::new(),
+            Since::Everything => all().collect(),
+            Since::Latest => {
+                let latest = |record: &Arc<Record>| record.ring.lock().publications.back().cloned();
+                records.iter().filter_map(latest).collect()
+            }
+            Since::From(time) => {
+                let floor = MessageId::floor_at(time);
+                has_gap = self.may_miss(filters, &records, floor);
+                all().filter(|one| one.id >= floor).collect()
+            }
+            Since::After(id) => {
+                let everything: Vec<_> = all().collect();
+                let after = position_of(id, &everything);
+                has_gap = self.may_miss(filters, &records, after);
+                let is_later = |one: &Remembered| one.position > after;
+                everything.into_iter().filter(is_later).collect()
+            }
+        };
+        in_order(&mut found);
+        (found, has_gap)
+    }
+
+    /// Whether something under `filters` that was published after `position` may be forgotten.
+    fn may_miss(
+        &self,
+        filters: &[TopicFilter],
+        records: &[Arc<Record>],
+        position: MessageId,
+    ) -> bool {
+        let forgot = |record: &Arc<Record>| {
+            let forgotten = record.ring.lock().forgotten;
+            forgotten.is_some_and(|forgotten| forgotten > position)
+        };
+        if position < self.started || records.iter().any(forgot) {
+            return true;
+        }
+        // A topic that has been remembered all the time was not evicted meanwhile.
+        let is_whole = |filter: &TopicFilter| {
+            let of_filter = |record: &&Arc<Record>| record.topic.as_str() == filter.as_str();
+            let record = records.iter().find(of_filter);
+            record.is_some_and(|record| record.since <= position)
+        };
+        self.evicted.load(Ordering::Relaxed) > position.number() && !filters.iter().all(is_whole)
+    }
+
+    /// All records, for the housekeeper and for the list of topics.
+    pub(crate) fn all(&self) -> Vec<Arc<Record>> {
+        self.records.read().values().cloned().collect()
+    }
+}
+
+/// The position that `id` stands for: its own, or that of the first publication of this message.
+/// An id that is not remembered is taken for a position.
+fn position_of(id: MessageId, remembered: &[Remembered]) -> MessageId {
+    let is_position = remembered.iter().any(|one| one.position == id);
+    let of_message = || {
+        let of_message = remembered.iter().filter(|one| one.publication.id == id);
+        of_message.map(|one| one.position).min()
+    };
+    if is_position {
+        id
+    } else {
+        of_message().unwrap_or(id)
+    }
+}
+
+fn in_order(found: &mut Vec<Remembered>) {
+    found.sort_unstable_by_key(|one| one.position);
+    // Several filters may match a topic.
+    found.dedup_by_key(|one| one.position);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,98 @@
+use super::*;
+
+fn publish(recent: &Recent, topic: &str, payload: &str) -> MessageId {
+    let topic = Topic::new(topic).expect("a topic");
+    let publication = Arc::new(Publication::new(topic.clone(), payload.to_owned()));
+    let pushed = recent.push(&recent.record(&topic), &publication, || true);
+    pushed.expect("a current record")
+}
+
+fn filter(text: &str) -> TopicFilter {
+    TopicFilter::new(text).expect("a filter")
+}
+
+#[test]
+fn the_last_ones_are_remembered_over_all_topics() {
+    let recent = Recent::new(3, 1 << 20, 10);
+    let ids: Vec<_> = (0..8)
+        .map(|number| publish(&recent, ["a/x", "a/y"][number % 2], "payload"))
+        .collect();
+    let history = recent.history(&[filter("a/+")], 4);
+    let found: Vec<_> = history.iter().map(|publication| publication.id).collect();
+    assert_eq!(found, ids[4..]);
+    assert_eq!(recent.latest("a/y").expect("one").id, ids[7]);
+}
+
+#[test]
+fn a_gap_is_told_when_something_was_forgotten() {
+    let recent = Recent::new(2, 1 << 20, 10);
+    let ids: Vec<_> = (0..4).map(|_| publish(&recent, "a", "payload")).collect();
+    let (found, has_gap) = recent.since(&[filter("a")], Since::After(ids[2]));
+    assert_eq!((found.len(), has_gap), (1, false));
+    let (found, has_gap) = recent.since(&[filter("a")], Since::After(ids[0]));
+    assert_eq!((found.len(), has_gap), (2, true));
+}
+
+#[test]
+fn bytes_and_topics_are_bounded() {
+    let recent = Recent::new(100, 10_000, 50);
+    for number in 0..500 {
+        publish(&recent, &format!("topic/{number}"), &"x".repeat(100));
+        assert!(recent.records.read().len() <= 50);
+    }
+    for _ in 0..500 {
+        publish(&recent, "one", &"x".repeat(1000));
+    }
+    let one = recent.record(&Topic::new("one").expect("a topic"));
+    assert!(one.ring.lock().publications.len() < 10);
+}
+
+#[test]
+fn a_message_that_was_overtaken_comes_after_what_overtook_it() {
+    let recent = Recent::new(10, 1 << 20, 10);
+    let topic = Topic::new("a").expect("a topic");
+    let early = Arc::new(Publication::new(topic.clone(), "early"));
+    let overtook = publish(&recent, "a", "late");
+    let record = recent.record(&topic);
+    let overtaken = recent.push(&record, &early, || true).expect("current");
+    assert!(overtaken > overtook && early.id < overtook);
+    let (found, has_gap) = recent.since(&[filter("a")], Since::After(overtook));
+    assert_eq!((found.len(), has_gap), (1, false));
+    assert_eq!(found[0].position, overtaken);
+    // A message's own id will do as well.
+    let (found, _) = recent.since(&[filter("a")], Since::After(early.id));
+    assert_eq!(found.len(), 0);
+}
+
+#[test]
+fn a_gap_is_told_where_topics_were_evicted_or_the_server_restarted() {
+    let before_start = MessageId::next();
+    let recent = Recent::new(10, 1 << 20, 50);
+    let first = publish(&recent, "topic/0", "x");
+    let whole = publish(&recent, "whole", "x");
+    for number in 1..200 {
+        publish(&recent, &format!("topic/{number}"), "x");
+        publish(&recent, "whole", "x");
+    }
+    let gap = |text: &str, after| recent.since(&[filter(text)], Since::After(after)).1;
+    assert!(gap("topic/+", first));
+    assert!(gap("topic/7", first), "evicted");
+    assert!(!gap("whole", publish(&recent, "whole", "x")));
+    assert!(gap("whole", whole), "its ring is short");
+    assert!(gap("whole", before_start));
+    let last = publish(&recent, "topic/1", "x");
+    assert!(!gap("topic/+", last));
+}
+
+#[test]
+fn an_evicted_record_takes_nothing() {
+    let recent = Recent::new(10, 1 << 20, 10);
+    let topic = Topic::new("old").expect("a topic");
+    let old = recent.record(&topic);
+    for number in 0..50 {
+        publish(&recent, &format!("topic/{number}"), "x");
+    }
+    let publication = Arc::new(Publication::new(topic, "x"));
+    let pushed = recent.push(&old, &publication, || true);
+    assert_eq!(pushed, Err(Stale::Record));
+}

@@ -1,0 +1,86 @@
+//! The filters that a session subscribes to, bounded in number and in bytes.
+
+use std::collections::{BTreeSet, btree_set};
+
+use gatepost_message::TopicFilter;
+
+/// A set of filters that knows its size. A tree: unlike a hash table it leaves nothing behind as
+/// it grows.
+#[derive(Default)]
+pub(crate) struct SessionFilters {
+    filters: BTreeSet<TopicFilter>,
+    bytes: usize,
+}
+
+impl SessionFilters {
+    pub(crate) fn len(&self) -> usize {
+        self.filters.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.filters.is_empty()
+    }
+
+    /// Adds a filter where both limits permit it: `Some(true)` if it is new, `None` if there is no
+    /// room for it.
+    pub(crate) fn insert(
+        &mut self,
+        filter: &TopicFilter,
+        count_max: usize,
+        bytes_max: usize,
+    ) -> Option<bool> {
+        let bytes = self.bytes + filter.as_str().len();
+        let is_full = self.filters.len() >= count_max || bytes > bytes_max;
+        if is_full && !self.filters.contains(filter) {
+            return None;
+        }
+        let is_new = self.filters.insert(filter.clone());
+        if is_new {
+            self.bytes = bytes;
+        }
+        Some(is_new)
+    }
+
+    /// Removes a filter; returns whether it was there.
+    pub(crate) fn remove(&mut self, filter: &TopicFilter) -> bool {
+        let existed = self.filters.remove(filter);
+        if existed {
+            self.bytes -= filter.as_str().len();
+        }
+        existed
+    }
+
+    pub(crate) fn iter(&self) -> btree_set::Iter<'_, TopicFilter> {
+        self.filters.iter()
+    }
+}
+
+impl IntoIterator for SessionFilters {
+    type Item = TopicFilter;
+    type IntoIter = btree_set::IntoIter<TopicFilter>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.filters.into_iter()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn number_and_bytes_are_bounded() {
+        let filter = |text: &str| TopicFilter::new(text).expect("a filter");
+        let mut filters = SessionFilters::default();
+        assert_eq!(filters.insert(&filter("a/b"), 2, 8), Some(true));
+        assert_eq!(filters.insert(&filter("a/b"), 2, 8), Some(false));
+        assert_eq!(filters.insert(&filter("a/long"), 2, 8), None, "9 bytes");
+        assert_eq!(filters.insert(&filter("a/c"), 2, 8), Some(true));
+        assert_eq!(filters.insert(&filter("x"), 2, 8), None, "a third one");
+        assert_eq!(filters.insert(&filter("a/b"), 2, 8), Some(false), "known");
+        assert!(filters.remove(&filter("a/b")));
+        assert!(!filters.remove(&filter("a/b")));
+        assert_eq!(filters.insert(&filter("x"), 2, 8), Some(true));
+        assert_eq!(filters.into_iter().count(), 2);
+    }
+}

@@ -1,0 +1,295 @@
+//! A session without a broker: what leaves it, in which order, and what waits.
+
+use std::io::{self, IoSlice};
+use std::num::NonZeroU16;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use gatepost_message::{Publication, Qos, Topic};
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+
+use super::*;
+use crate::encoder::{Encoder, FrameOptions, Sink, Unencodable};
+use crate::filter::DeliveryOptions;
+use crate::persistence::ChangeBatch;
+
+/// A socket that takes as much as it has room for.
+struct Socket {
+    room: Mutex<usize>,
+    taken: Mutex<Vec<u8>>,
+}
+
+impl Sink for Socket {
+    fn try_write(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        let mut room = self.room.lock();
+        if *room == 0 {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let mut written = 0;
+        for slice in slices {
+            let count = slice.len().min(*room);
+            self.taken.lock().extend_from_slice(&slice[..count]);
+            *room -= count;
+            written += count;
+        }
+        Ok(written)
+    }
+}
+
+/// Frames are payloads: behind `!` where they may be repeated; a release is `~`.
+struct Letters;
+
+impl Encoder for Letters {
+    fn name(&self) -> &'static str {
+        "letters"
+    }
+
+    fn encode(
+        &self,
+        publication: &Publication,
+        options: &FrameOptions<'_>,
+        out: &mut BytesMut,
+    ) -> Result<usize, Unencodable> {
+        if options.dup {
+            out.extend_from_slice(b"!");
+        }
+        out.extend_from_slice(&publication.payload);
+        Ok(0)
+    }
+
+    fn encode_release(&self, _packet_id: NonZeroU16, out: &mut BytesMut) {
+        out.extend_from_slice(b"~");
+    }
+}
+
+struct World {
+    settings: BrokerSettings,
+    counters: Counters,
+    limits: Limits,
+    session: Session,
+    socket: Arc<Socket>,
+}
+
+impl World {
+    fn new(settings: BrokerSettings) -> Self {
+        let world = Self {
+            settings,
+            counters: Counters::default(),
+            limits: Limits::default(),
+            session: Session::new(Arc::from("client"), "test".into()),
+            socket: Arc::new(Socket {
+                room: Mutex::new(usize::MAX),
+                taken: Mutex::default(),
+            }),
+        };
+        world.connect(2);
+        world
+    }
+
+    fn view(&self) -> BrokerView<'_> {
+        BrokerView {
+            settings: &self.settings,
+            counters: &self.counters,
+            limits: &self.limits,
+            now_seconds: 0,
+        }
+    }
+
+    /// A connection with this quota, whose greeting is `>`.
+    fn connect(&self, in_flight_max: usize) {
+        let mut state = self.session.lock();
+        let link = Link {
+            sink: self.socket.clone(),
+            format: &Letters,
+            frame_bytes_max: usize::MAX,
+            in_flight_max,
+            aliases: None,
+        };
+        self.session.attach(&mut state, link);
+        self.session
+            .greet(&mut state, |out| out.extend_from_slice(b">"), self.view());
+    }
+
+    fn begin(&self) {
+        self.session.lock().begin();
+        self.session.flush(self.view());
+    }
+
+    fn deliver(&self, payload: &'static str, qos: Qos) -> DeliveryOutcome {
+        let mut publication = Publication::new(Topic::new("a").expect("a topic"), payload);
+        publication.qos = qos;
+        let options = DeliveryOptions {
+            qos,
+            no_local: false,
+            retain_as_published: false,
+            identifiers: SmallVec::new(),
+        };
+        let mut batch = ChangeBatch::default();
+        let outcome = self.session.deliver(
+            &Arc::new(publication),
+            &options,
+            false,
+            &mut batch,
+            self.view(),
+        );
+        self.session.flush(self.view());
+        outcome
+    }
+
+    fn acknowledge(&self, packet_id: u16) {
+        let packet_id = NonZeroU16::new(packet_id).expect("not zero");
+        self.session
+            .with_acknowledged(self.view(), |queue| queue.acknowledge(packet_id))
+            .expect("in flight");
+        self.session.flush(self.view());
+    }
+
+    fn taken(&self) -> String {
+        let taken = std::mem::take(&mut *self.socket.taken.lock());
+        String::from_utf8(taken).expect("letters")
+    }
+}
+
+#[test]
+fn nothing_leaves_before_the_greeting_may() {
+    let world = World::new(BrokerSettings::default());
+    world.deliver("a", Qos::AtMostOnce);
+    world.deliver("b", Qos::AtLeastOnce);
+    assert_eq!(world.taken(), "");
+    world.begin();
+    assert_eq!(world.taken(), ">ab", "all of it, without a further cause");
+}
+
+#[test]
+fn mqtt_3_3_4_9_the_quota_is_kept() {
+    let world = World::new(BrokerSettings::default());
+    world.begin();
+    for payload in ["a", "b", "c"] {
+        world.deliver(payload, Qos::AtLeastOnce);
+    }
+    world.deliver("d", Qos::AtMostOnce);
+    assert_eq!(world.taken(), ">abd", "QoS 0 has no quota");
+    world.acknowledge(1);
+    assert_eq!(world.taken(), "c");
+}
+
+#[test]
+fn mqtt_4_4_0_1_what_was_not_acknowledged_is_sent_again_in_its_order() {
+    let world = World::new(BrokerSettings::default());
+    world.begin();
+    world.deliver("a", Qos::ExactlyOnce);
+    world.deliver("b", Qos::AtLeastOnce);
+    world.deliver("c", Qos::AtLeastOnce);
+    let first = NonZeroU16::MIN;
+    world
+        .session
+        .with_acknowledged(world.view(), |queue| queue.release(first))
+        .expect("in flight");
+    world.taken();
+    let detached = |world: &World| {
+        let mut state = world.session.lock();
+        world.session.detach(&mut state, world.view())
+    };
+    assert!(detached(&world), "all was written");
+    world.connect(10);
+    world.begin();
+    assert_eq!(world.taken(), ">~!bc");
+}
+
+#[test]
+fn what_the_socket_refuses_is_written_by_the_owner() {
+    let world = World::new(BrokerSettings::default());
+    world.begin();
+    *world.socket.room.lock() = 1;
+    world.deliver("a", Qos::AtMostOnce);
+    world.deliver("b", Qos::AtMostOnce);
+    world.deliver("c", Qos::AtMostOnce);
+    assert_eq!(world.taken(), ">a");
+    *world.socket.room.lock() = usize::MAX;
+    world.deliver("d", Qos::AtMostOnce);
+    assert_eq!(world.taken(), "", "blocked: publishers only append");
+    let mut state = world.session.lock();
+    let mut context = Context::from_waker(Waker::noop());
+    let ended = world.session.poll_owner(
+        &mut state,
+        &mut context,
+        |_| Poll::Ready(Ok(())),
+        world.view(),
+    );
+    assert!(ended.is_pending());
+    drop(state);
+    assert_eq!(world.taken(), "bcd");
+}
+
+#[test]
+fn publishers_wait_once_for_a_subscriber_that_does_not_catch_up() {
+    let world = World::new(BrokerSettings {
+        queue_messages_max: 8,
+        ..BrokerSettings::default()
+    });
+    world.begin();
+    let mut outcomes = Vec::new();
+    for _ in 0..8 {
+        outcomes.push(world.deliver("a", Qos::AtLeastOnce));
+    }
+    assert_eq!(outcomes.last(), Some(&DeliveryOutcome::Filling));
+    let later = Instant::now() + Duration::from_secs(1);
+    world.acknowledge(1);
+    assert!(world.session.give_up_stalled(later), "one is not enough");
+    let outcome = world.deliver("b", Qos::AtLeastOnce);
+    assert_ne!(outcome, DeliveryOutcome::Filling, "they do not wait again");
+    for packet_id in 2..=9 {
+        world.acknowledge(packet_id);
+    }
+    let outcomes = (0..8).map(|_| world.deliver("c", Qos::AtLeastOnce));
+    assert!(
+        outcomes
+            .collect::<Vec<_>>()
+            .contains(&DeliveryOutcome::Filling),
+        "it has caught up, so they wait for it again"
+    );
+}
+
+struct Revoked;
+
+impl Authorization for Revoked {
+    fn may_receive(&self, _topic: &str) -> bool {
+        false
+    }
+
+    fn may_publish(&self, _topic: &str, _retain: bool) -> bool {
+        false
+    }
+}
+
+#[test]
+fn rights_are_asked_again_for_what_waited() {
+    let world = World::new(BrokerSettings::default());
+    world.begin();
+    for payload in ["a", "b", "c", "d"] {
+        world.deliver(payload, Qos::AtLeastOnce);
+    }
+    assert_eq!(world.taken(), ">ab");
+    world
+        .session
+        .lock()
+        .set_authorization(Some(Arc::new(Revoked)));
+    world.acknowledge(1);
+    world.acknowledge(2);
+    assert_eq!(
+        world.taken(),
+        "",
+        "c and d waited when the right was revoked"
+    );
+    assert_eq!(world.session.dropped.of(DropCause::Denied), 2);
+    let publication = Publication::new(Topic::new("will").expect("a topic"), "x");
+    let mut state = world.session.lock();
+    state.will = Some(Box::new(Will {
+        publication,
+        delay: Duration::ZERO,
+    }));
+    assert!(state.take_will(&mut Vec::new()).is_none());
+}

@@ -1,0 +1,440 @@
+//! All sessions by client id: how they begin, change hands and end.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use gatepost_message::MessageId;
+use gatepost_store::{StoreError, Ticket};
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+
+use crate::connect::{Close, ConnectError, ConnectOptions, Welcome};
+use crate::counters::Counters;
+use crate::limits::{Limit, Rate};
+use crate::publisher::Publisher;
+use crate::session::{Aliases, DeferredEffects, DisconnectCause, Link, Session, State};
+use crate::shared::Shared;
+use crate::unsettled::UnsettledEffects;
+
+/// Names a session. Client ids are per user: a client can neither get nor block the session of
+/// another user by its client id.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct SessionKey {
+    /// `None` for clients that did not log in.
+    user: Option<Arc<str>>,
+    client_id: Arc<str>,
+}
+
+impl SessionKey {
+    fn new(user: Option<Arc<str>>, client_id: Arc<str>) -> Self {
+        Self { user, client_id }
+    }
+
+    fn of(session: &Session) -> Self {
+        let user = session.lock().user.clone();
+        Self::new(user, session.client_id.clone())
+    }
+}
+
+/// A session that a new connection got.
+pub(crate) struct Attached {
+    pub(crate) session: Arc<Session>,
+    /// The connection's number within the session.
+    pub(crate) epoch: u64,
+    pub(crate) session_present: bool,
+    /// What must be durable before the client is greeted.
+    pub(crate) promises: SmallVec<[Result<Ticket, StoreError>; 2]>,
+}
+
+/// The table of sessions, and the limits on connections.
+pub(crate) struct SessionTable {
+    shared: Arc<Shared>,
+    by_key: Mutex<HashMap<SessionKey, Arc<Session>>>,
+    /// Present where the settings bound it.
+    connect_rate: Option<Mutex<Rate>>,
+    /// Connections of each user, where the settings bound them.
+    connections_of_user: Mutex<HashMap<Arc<str>, usize>>,
+    /// Client ids that were assigned since the start.
+    assigned: AtomicU64,
+    /// Wills and ends of sessions whose commit is not known.
+    unsettled: UnsettledEffects,
+}
+
+impl SessionTable {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self {
+            by_key: Mutex::default(),
+            connect_rate: Rate::new(shared.settings.connects_per_second_max).map(Mutex::new),
+            connections_of_user: Mutex::default(),
+            assigned: AtomicU64::new(0),
+            unsettled: UnsettledEffects::default(),
+            shared,
+        }
+    }
+
+    pub(crate) const fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    pub(crate) fn all(&self) -> Vec<Arc<Session>> {
+        self.by_key.lock().values().cloned().collect()
+    }
+
+    /// Adds a session that an earlier run of the server stored; returns the one that it replaces.
+    pub(crate) fn restore(&self, session: Arc<Session>) -> Option<Arc<Session>> {
+        self.by_key.lock().insert(SessionKey::of(&session), session)
+    }
+
+    /// Gives a client its session: a new one, or the one that waits for it.
+    pub(crate) fn connect(
+        &self,
+        options: ConnectOptions,
+        greet: impl FnOnce(Welcome<'_>, &mut BytesMut),
+    ) -> Result<Attached, ConnectError> {
+        let name = options.client_id.as_deref().unwrap_or_default();
+        self.check_limits(name, options.user.as_deref())?;
+        let (client_id, was_assigned) = match &options.client_id {
+            Some(client_id) => (Arc::from(client_id.as_str()), false),
+            None => (self.assign_client_id(), true),
+        };
+        let mut all_effects = Vec::new();
+        let mut sessions = self.by_key.lock();
+        let key = SessionKey::new(options.user.clone(), client_id.clone());
+        let mut kept = sessions.get(&key).cloned();
+        if kept.is_none() && key.user.is_some() {
+            // A session from before there were users becomes that of the first who logs in.
+            let unowned = SessionKey::new(None, client_id.clone());
+            kept = sessions.remove(&unowned);
+            if let Some(session) = &kept {
+                sessions.insert(key.clone(), session.clone());
+            }
+        }
+        let is_over = |earlier: &Arc<Session>| {
+            // A session without expiry ends with its connection, which ends here.
+            options.clean_start || earlier.lock().expiry.is_zero()
+        };
+        if let Some(earlier) = kept.take_if(|earlier| is_over(earlier)) {
+            sessions.remove(&key);
+            all_effects.push(self.end_session(&earlier)); // [MQTT-3.1.2-4]
+        }
+        let session_present = kept.is_some();
+        let session = match kept {
+            Some(session) => session,
+            None if sessions.len() >= self.shared.settings.sessions_max => {
+                drop(sessions);
+                self.shared.reached(Limit::Sessions, &client_id);
+                let _ = self.settle(all_effects);
+                return Err(ConnectError::TooManySessions);
+            }
+            None => {
+                let session = Arc::new(Session::new(client_id.clone(), options.kind.into()));
+                sessions.insert(key, session.clone());
+                session
+            }
+        };
+        let (epoch, stored) = {
+            let mut state = session.lock();
+            all_effects.extend(self.take_over(&session, &mut state));
+            let attached = self.attach(&session, &mut state, options);
+            let welcome = Welcome {
+                session_present,
+                client_id: &session.client_id,
+                was_assigned,
+            };
+            session.greet(&mut state, |out| greet(welcome, out), self.shared.view());
+            attached
+        };
+        drop(sessions);
+        // What is forgotten on demand must not come back after a crash [MQTT-3.1.2-4].
+        let settled = match self.settle(all_effects) {
+            None => self.unsettled.of_client(&session.client_id),
+            settled => settled,
+        };
+        if session_present {
+            // Routes know the session by its earlier connection.
+            self.shared.index.touch_everything();
+        }
+        Ok(Attached {
+            session,
+            epoch,
+            session_present,
+            promises: stored.into_iter().chain(settled).collect(),
+        })
+    }
+
+    /// The bounds on connections, other than that on sessions.
+    fn check_limits(&self, client: &str, user: Option<&str>) -> Result<(), ConnectError> {
+        if self.shared.limits.is_out_of_memory() {
+            self.shared.reached(Limit::Memory, client);
+            return Err(ConnectError::OutOfMemory);
+        }
+        if let Some(rate) = &self.connect_rate
+            && !rate.lock().take(Instant::now())
+        {
+            self.shared.reached(Limit::ConnectRate, client);
+            return Err(ConnectError::TooFast);
+        }
+        let of_user_max = self.shared.settings.connections_per_user_max;
+        if of_user_max > 0
+            && let Some(user) = user
+            && self.connections_of_user.lock().get(user).copied() >= Some(of_user_max)
+        {
+            self.shared.reached(Limit::ConnectionsOfUser, client);
+            return Err(ConnectError::TooManyOfUser);
+        }
+        Ok(())
+    }
+
+    /// Counts a session's connection in or out, for its user too.
+    fn count_connection(&self, user: Option<&Arc<str>>, is_new: bool) {
+        let connected = &self.shared.counters.connected;
+        if is_new {
+            connected.fetch_add(1, Ordering::Relaxed);
+            Counters::add(&self.shared.counters.connections, 1);
+        } else {
+            connected.fetch_sub(1, Ordering::Relaxed);
+        }
+        let Some(user) = user.filter(|_| self.shared.settings.connections_per_user_max > 0) else {
+            return;
+        };
+        let mut of_user = self.connections_of_user.lock();
+        let count = of_user.entry(user.clone()).or_default();
+        *count = if is_new {
+            *count + 1
+        } else {
+            count.saturating_sub(1)
+        };
+        if *count == 0 {
+            of_user.remove(user);
+        }
+    }
+
+    fn assign_client_id(&self) -> Arc<str> {
+        let number = self.assigned.fetch_add(1, Ordering::Relaxed);
+        let unique = MessageId::next();
+        Arc::from(format!("auto-{unique}-{number}"))
+    }
+
+    /// Takes the session from its present connection, if it has one.
+    fn take_over(&self, session: &Arc<Session>, state: &mut State) -> Option<DeferredEffects> {
+        state.link.as_ref()?;
+        session.epoch.fetch_add(1, Ordering::AcqRel);
+        session.end_locked(state, DisconnectCause::TakenOver);
+        state.was_cut_cleanly = session.detach(state, self.shared.view());
+        self.count_connection(state.user.as_ref(), false);
+        // The client is back before any delay could pass; only a will without delay is due.
+        state.will.as_ref().filter(|will| will.delay.is_zero())?;
+        let mut effects = DeferredEffects::of(session);
+        effects.will = state.take_will(&mut effects.changes);
+        Some(effects)
+    }
+
+    /// Gives the session its new connection: the epoch of that, and what waits for the session's
+    /// own row.
+    fn attach(
+        &self,
+        session: &Session,
+        state: &mut State,
+        options: ConnectOptions,
+    ) -> (u64, Option<Result<Ticket, StoreError>>) {
+        let in_flight_max = options
+            .receive_max
+            .min(self.shared.settings.inflight_max)
+            .max(1);
+        let link = Link {
+            sink: options.sink,
+            format: options.format,
+            frame_bytes_max: options
+                .frame_bytes_max
+                .map_or(usize::MAX, |bytes| bytes as usize),
+            in_flight_max: usize::from(in_flight_max),
+            aliases: (options.alias_max > 0).then(|| Box::new(Aliases::new(options.alias_max))),
+        };
+        state.will = options.will.map(Box::new);
+        if options.user.is_some() {
+            state.user = options.user;
+        }
+        state.set_authorization(options.authorization);
+        state.policy = self
+            .shared
+            .policy(state.user.as_deref(), options.slow_subscriber);
+        state.expiry = options
+            .expiry
+            .min(self.shared.settings.session_expiry_max.duration());
+        let now = self.shared.clock.now_seconds();
+        session.heard_seconds.store(now, Ordering::Relaxed);
+        let silence_max = options
+            .silence_max
+            .map_or(0, |silence| silence.as_secs() as u32);
+        session
+            .silence_max_seconds
+            .store(silence_max, Ordering::Relaxed);
+        session.attach(state, link);
+        let is_kept = state.is_kept() || !state.expiry.is_zero();
+        let kept = self
+            .shared
+            .store
+            .as_ref()
+            .filter(|_| is_kept)
+            .and_then(|store| {
+                state.begin_keeping(MessageId::next().number());
+                state.keep_will();
+                session.keep_row(state, store)
+            });
+        self.count_connection(state.user.as_ref(), true);
+        (session.epoch.fetch_add(1, Ordering::AcqRel) + 1, kept)
+    }
+
+    /// The connection of this epoch is over.
+    pub(crate) fn close(&self, session: &Arc<Session>, epoch: u64, close: &Close) {
+        let mut effects = DeferredEffects::of(session);
+        {
+            let mut sessions = self.by_key.lock();
+            let mut state = session.lock();
+            if session.epoch.load(Ordering::Acquire) != epoch || state.link.is_none() {
+                return; // Another connection has it.
+            }
+            session.detach(&mut state, self.shared.view());
+            self.count_connection(state.user.as_ref(), false);
+            if let Some(expiry) = close.expiry {
+                state.expiry = expiry.min(self.shared.settings.session_expiry_max.duration());
+            }
+            if !close.with_will {
+                state.take_will(&mut effects.changes); // [MQTT-3.14.4-3]
+            }
+            if state.expiry.is_zero() {
+                drop(state);
+                sessions.remove(&SessionKey::of(session));
+                let ended = self.end_session(session);
+                effects.will = ended.will;
+                effects.changes.extend(ended.changes);
+            } else {
+                Self::leave(&mut state, &mut effects);
+                drop(state);
+                // Routes may leave it out, or must give it frames of its own.
+                if !session.filters.lock().is_empty() {
+                    self.shared.index.touch_everything();
+                }
+            }
+        }
+        // No client waits for a will's durability: its sender is gone.
+        let _ = self.settle(vec![effects]);
+        self.keep_left(session, epoch);
+    }
+
+    /// Writes the row of a session that goes on without a connection. After its will: a crash in
+    /// between must not lose that.
+    fn keep_left(&self, session: &Session, epoch: u64) {
+        let Some(store) = &self.shared.store else {
+            return;
+        };
+        let mut state = session.lock();
+        let is_left = session.epoch.load(Ordering::Acquire) == epoch && !state.has_ended;
+        if is_left && state.link.is_none() {
+            // No client waits for this commit.
+            let _ = session.keep_row(&mut state, store);
+        }
+    }
+
+    /// The session goes on without a connection.
+    fn leave(state: &mut State, effects: &mut DeferredEffects) {
+        let now = Instant::now();
+        state.expires = now.checked_add(state.expiry);
+        let delay = state.will.as_ref().map(|will| will.delay);
+        match delay {
+            Some(Duration::ZERO) => effects.will = state.take_will(&mut effects.changes),
+            Some(delay) => state.will_due = Some(now + delay.min(state.expiry)),
+            None => {}
+        }
+    }
+
+    /// Ends a session that the caller has taken out of the table: its subscriptions, its queue,
+    /// its connection. What it leaves behind is to be settled when no lock is held.
+    pub(crate) fn end_session(&self, session: &Arc<Session>) -> DeferredEffects {
+        let mut effects = DeferredEffects::of(session);
+        {
+            let mut state = session.lock();
+            state.has_ended = true;
+            if state.link.is_some() {
+                session.epoch.fetch_add(1, Ordering::AcqRel);
+                session.end_locked(&mut state, DisconnectCause::TakenOver);
+                state.was_cut_cleanly = session.detach(&mut state, self.shared.view());
+                self.count_connection(state.user.as_ref(), false);
+            }
+            // [MQTT-3.1.3-9]: at the latest when the session ends.
+            effects.will = state.take_will(&mut effects.changes);
+            let queue = state.acknowledged.take();
+            if let Some(kept) = queue.and_then(|mut queue| queue.end()) {
+                effects.changes.extend(kept.changes);
+            }
+        }
+        let filters = std::mem::take(&mut *session.filters.lock());
+        for text in filters {
+            self.shared.index.remove_session(session, &text);
+        }
+        effects
+    }
+
+    /// Ends the sessions of this client id, of whichever user, connected or not; returns how many
+    /// there were.
+    pub(crate) fn forget(&self, client_id: &str) -> usize {
+        let mut all_effects = Vec::new();
+        let mut forgotten = Vec::new();
+        self.by_key.lock().retain(|key, session| {
+            let is_it = &*key.client_id == client_id;
+            if is_it {
+                forgotten.push(session.clone());
+            }
+            !is_it
+        });
+        for session in &forgotten {
+            all_effects.push(self.end_session(session));
+        }
+        // No caller waits for its durability.
+        let _ = self.settle(all_effects);
+        forgotten.len()
+    }
+
+    /// Ends a session whose client stayed away for too long, unless the client is back.
+    pub(crate) fn end_expired(
+        &self,
+        session: &Arc<Session>,
+        now: Instant,
+    ) -> Option<DeferredEffects> {
+        let mut table = self.by_key.lock();
+        if !session.lock().has_expired(now) {
+            return None;
+        }
+        table.remove(&SessionKey::of(session));
+        Some(self.end_session(session))
+    }
+
+    /// Publishes wills and submits what goes with them; the ticket, where there is one, is for all
+    /// of it. What cannot be stored is tried again. To be called when no lock is held.
+    pub(crate) fn settle(
+        &self,
+        all_effects: Vec<DeferredEffects>,
+    ) -> Option<Result<Ticket, StoreError>> {
+        if all_effects.iter().all(DeferredEffects::is_nothing) {
+            return None;
+        }
+        let mut publisher = Publisher::new(self.shared.clone(), None);
+        for effects in &all_effects {
+            if let Some(will) = &effects.will {
+                publisher.publish(will.clone());
+            }
+            publisher.take_along(effects.changes.clone());
+        }
+        let ticket = publisher.flush()?;
+        self.unsettled.push(all_effects, ticket.clone());
+        Some(ticket)
+    }
+
+    /// Tries again what could not be stored; for the housekeeper.
+    pub(crate) fn settle_again(&self) {
+        let _ = self.settle(self.unsettled.take_failed());
+    }
+}

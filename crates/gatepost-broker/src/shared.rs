@@ -1,0 +1,106 @@
+//! What publishing and subscribing share: the subscriptions, what topics keep, the counters and
+//! the limits. It knows neither publishers nor the table of sessions; those hold it.
+
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use gatepost_store::Store;
+use parking_lot::Mutex;
+
+use crate::clock::Clock;
+use crate::counters::Counters;
+use crate::index::Index;
+use crate::limits::{Limit, Limits};
+use crate::receipts::PendingReceipts;
+use crate::recent::Recent;
+use crate::retained::Retained;
+use crate::session::BrokerView;
+use crate::settings::{BrokerSettings, SlowSubscriber};
+use crate::stream_queue::StreamQueue;
+
+/// The part of the broker that every publisher, attachment and reader holds.
+pub(crate) struct Shared {
+    pub(crate) settings: BrokerSettings,
+    pub(crate) store: Option<Store>,
+    pub(crate) index: Index,
+    pub(crate) retained: Retained,
+    pub(crate) recent: Recent,
+    pub(crate) counters: Counters,
+    pub(crate) limits: Limits,
+    pub(crate) clock: Clock,
+    pub(crate) receipts: PendingReceipts,
+    pub(crate) streams: Mutex<Vec<Weak<StreamQueue>>>,
+}
+
+impl Shared {
+    pub(crate) fn new(settings: BrokerSettings, store: Option<Store>) -> Self {
+        Self {
+            index: Index::new(),
+            retained: Retained::new(
+                settings.retained_messages_max,
+                settings.retained_bytes_max.as_usize(),
+            ),
+            recent: Recent::new(
+                settings.recent_per_topic,
+                settings.recent_bytes_max.as_usize(),
+                settings.recent_topics_max,
+            ),
+            counters: Counters::default(),
+            limits: Limits::default(),
+            clock: Clock::new(Instant::now()),
+            receipts: PendingReceipts::default(),
+            streams: Mutex::default(),
+            settings,
+            store,
+        }
+    }
+
+    /// Whether publications are written to the history.
+    pub(crate) fn keeps_history(&self) -> bool {
+        self.store.as_ref().is_some_and(Store::keeps_history)
+    }
+
+    pub(crate) fn view(&self) -> BrokerView<'_> {
+        BrokerView {
+            settings: &self.settings,
+            counters: &self.counters,
+            limits: &self.limits,
+            now_seconds: self.clock.now_seconds(),
+        }
+    }
+
+    /// Counts a limit that this client reached.
+    pub(crate) fn reached(&self, limit: Limit, client: &str) {
+        self.limits.reached(limit, client, self.clock.now_seconds());
+    }
+
+    /// Whether a topic or filter is as short and shallow as the settings demand.
+    pub(crate) fn is_within_limits(&self, topic: &str) -> bool {
+        let levels_max = self.settings.topic_levels_max;
+        topic.len() <= self.settings.topic_bytes_max
+            && memchr::memchr_iter(b'/', topic.as_bytes()).count() < levels_max
+    }
+
+    /// The policy for a slow session of this user whose listener has the policy `listener`.
+    pub(crate) fn policy(
+        &self,
+        user: Option<&str>,
+        listener: Option<SlowSubscriber>,
+    ) -> SlowSubscriber {
+        let settings = &self.settings;
+        let of_user = user.and_then(|user| settings.slow_subscriber_of_user.get(user));
+        of_user
+            .copied()
+            .or(listener)
+            .unwrap_or(settings.slow_subscriber)
+    }
+
+    /// The queues of all readers that still exist.
+    pub(crate) fn live_streams(&self) -> Vec<Arc<StreamQueue>> {
+        self.streams
+            .lock()
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect()
+    }
+}

@@ -1,0 +1,156 @@
+//! The queue between the broker and one reader within this process.
+//!
+//! Events leave it in one of two ways, always under its lock, so in order. The reader's own task
+//! asks for the next one; or, with a [`Taker`], events are handed over on the thread that
+//! publishes, once for each batch of the publisher, as outboxes of sessions are flushed: no task
+//! is woken, and one thread encodes for all. The reader's task is woken only when the taker has no
+//! room.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Waker;
+
+use parking_lot::Mutex;
+
+use crate::counters::{Counters, DropCause};
+use crate::recent::Remembered;
+use crate::trace::{OpenSteps, StepOutcome, Trace};
+
+/// What a reader gets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Event {
+    /// A publication.
+    Publication(Remembered),
+    /// So many are missing here.
+    Gap {
+        /// How many; `None` where that is unknown, because they were forgotten.
+        missed: Option<u64>,
+    },
+}
+
+/// Takes a reader's events on the thread that publishes.
+pub trait Taker: Send + Sync {
+    /// Takes events from `next` for as long as it has room, without waiting; returns whether it
+    /// still has room. Otherwise the reader's task is woken, which makes room and calls
+    /// `Reader::pump`. Called under the reader's lock.
+    fn take(&self, next: &mut dyn FnMut() -> Option<Event>) -> bool;
+}
+
+#[derive(Default)]
+pub(crate) struct StreamState {
+    events: VecDeque<Remembered>,
+    missed: u64,
+    /// Traced events that the reader has not taken, by message id.
+    traced: OpenSteps,
+    pub(crate) reader: Option<Waker>,
+    /// Takes the events in place of the reader's task.
+    pub(crate) taker: Option<Arc<dyn Taker>>,
+    /// Whether a publisher has it among those to be flushed.
+    is_due: bool,
+    pub(crate) closed: bool,
+}
+
+impl StreamState {
+    pub(crate) fn next(&mut self) -> Option<Event> {
+        let missed = std::mem::take(&mut self.missed);
+        if missed > 0 {
+            let missed = Some(missed);
+            return Some(Event::Gap { missed });
+        }
+        let publication = self.events.pop_front()?;
+        self.traced
+            .settle(publication.id.number(), StepOutcome::Sent);
+        Some(Event::Publication(publication))
+    }
+
+    /// Hands events to the taker, and wakes the task if the taker has no more room.
+    pub(crate) fn pump(&mut self) {
+        let Some(taker) = self.taker.clone() else {
+            return;
+        };
+        if !taker.take(&mut || self.next())
+            && let Some(reader) = self.reader.take()
+        {
+            reader.wake();
+        }
+    }
+}
+
+/// Between the broker and one reader.
+pub(crate) struct StreamQueue {
+    pub(crate) name: String,
+    pub(crate) kind: &'static str,
+    pub(crate) filters: usize,
+    pub(crate) state: Mutex<StreamState>,
+    pub(crate) messages_max: usize,
+    pub(crate) delivered: AtomicU64,
+    pub(crate) dropped: AtomicU64,
+}
+
+impl StreamQueue {
+    /// Adds a publication; returns whether the publisher is to flush this queue at the end of its
+    /// batch.
+    pub(crate) fn push(
+        &self,
+        remembered: &Remembered,
+        trace: Option<&Arc<Trace>>,
+        counters: &Counters,
+    ) -> bool {
+        let mut state = self.state.lock();
+        if state.events.len() >= self.messages_max {
+            // A batch of its own length shall not cost a taker anything.
+            state.pump();
+        }
+        if state.events.len() >= self.messages_max {
+            if let Some(lost) = state.events.pop_front() {
+                let outcome = StepOutcome::Dropped(DropCause::StreamFull);
+                state.traced.settle(lost.id.number(), outcome);
+            }
+            state.missed += 1;
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+            counters.drop_messages(DropCause::StreamFull, 1);
+        }
+        self.delivered.fetch_add(1, Ordering::Relaxed);
+        state.events.push_back(remembered.clone());
+        if let Some(trace) = trace {
+            let step = trace.at_reader(&self.name, self.kind, &remembered.publication);
+            state.traced.add(remembered.id.number(), step);
+        }
+        if state.taker.is_some() {
+            return !std::mem::replace(&mut state.is_due, true);
+        }
+        if let Some(reader) = state.reader.take() {
+            drop(state);
+            reader.wake();
+        }
+        false
+    }
+
+    /// Hands over what was pushed.
+    pub(crate) fn flush(&self) {
+        let mut state = self.state.lock();
+        state.is_due = false;
+        state.pump();
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.state.lock().events.len()
+    }
+
+    /// Wakes the reader's task.
+    pub(crate) fn wake(&self) {
+        let reader = self.state.lock().reader.take();
+        if let Some(reader) = reader {
+            reader.wake();
+        }
+    }
+
+    pub(crate) fn close(&self) {
+        let mut state = self.state.lock();
+        state.closed = true;
+        if let Some(reader) = state.reader.take() {
+            reader.wake();
+        }
+    }
+}

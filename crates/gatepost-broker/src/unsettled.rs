@@ -1,0 +1,75 @@
+//! Wills and ends of sessions that were handed to the store, until their commit is known: what a
+//! failing disk did not take is tried again.
+
+use gatepost_store::{StoreError, Ticket};
+use parking_lot::Mutex;
+
+use crate::session::DeferredEffects;
+
+/// Effects that wait for a disk that fails; beyond this the oldest are given up.
+const EFFECTS_MAX: usize = 100_000;
+
+/// Effects that were handed to the store together.
+struct Submitted {
+    effects: Vec<DeferredEffects>,
+    ticket: Result<Ticket, StoreError>,
+}
+
+impl Submitted {
+    /// `None` while it is not known.
+    fn outcome(&self) -> Option<Result<(), StoreError>> {
+        match &self.ticket {
+            Ok(ticket) => ticket.outcome(),
+            Err(error) => Some(Err(error.clone())),
+        }
+    }
+
+    fn is_committed(&self) -> bool {
+        matches!(self.outcome(), Some(Ok(())))
+    }
+}
+
+/// All effects whose commit is not known to have succeeded.
+#[derive(Default)]
+pub(crate) struct UnsettledEffects(Mutex<Vec<Submitted>>);
+
+impl UnsettledEffects {
+    pub(crate) fn push(&self, effects: Vec<DeferredEffects>, ticket: Result<Ticket, StoreError>) {
+        let mut all = self.0.lock();
+        if all.len() == all.capacity() {
+            // Before it grows: nearly all are committed by then.
+            all.retain(|submitted| !submitted.is_committed());
+        }
+        all.push(Submitted { effects, ticket });
+    }
+
+    /// Removes and returns what could not be stored.
+    pub(crate) fn take_failed(&self) -> Vec<DeferredEffects> {
+        let mut failed = Vec::new();
+        self.0.lock().retain_mut(|submitted| {
+            let outcome = submitted.outcome();
+            if matches!(outcome, Some(Err(_))) {
+                failed.append(&mut submitted.effects);
+            }
+            outcome.is_none()
+        });
+        if failed.len() > EFFECTS_MAX {
+            let lost = failed.len() - EFFECTS_MAX;
+            tracing::error!(target: "broker", lost,
+                "wills and ends of sessions are given up: the disk failed for too long");
+            failed.drain(..lost);
+        }
+        failed
+    }
+
+    /// The commit of this client's last effects, where it is not known to have succeeded: what
+    /// was forgotten on demand must not come back \[MQTT-3.1.2-4\].
+    pub(crate) fn of_client(&self, client_id: &str) -> Option<Result<Ticket, StoreError>> {
+        let all = self.0.lock();
+        let last = all.iter().rev().find(|submitted| {
+            let mut effects = submitted.effects.iter();
+            effects.any(|effects| &*effects.client_id == client_id)
+        })?;
+        (!last.is_committed()).then(|| last.ticket.clone())
+    }
+}

@@ -1,0 +1,75 @@
+//! Answers that are still valid.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::wire::{Answer, Question, Resolved};
+
+/// Answers that are kept; the first to expire makes room.
+const ANSWERS_MAX: usize = 10_000;
+/// No answer is kept for longer.
+const LIFETIME_MAX: Duration = Duration::from_hours(1);
+/// That there is nothing is kept for this long (RFC 2308 section 5 permits more).
+const LIFETIME_OF_NOTHING: Duration = Duration::from_mins(1);
+
+/// Answers by their questions, each for as long as its records permit. Failures are not kept.
+#[derive(Default)]
+pub struct Cache(Mutex<HashMap<Question, (Instant, Answer)>>);
+
+impl Cache {
+    /// An answer that is still valid.
+    pub fn get(&self, question: &Question) -> Option<Answer> {
+        let kept = self.0.lock();
+        let (until, answer) = kept.get(question)?;
+        (*until > Instant::now()).then(|| answer.clone())
+    }
+
+    /// Keeps an answer while it is valid.
+    pub fn keep(&self, question: &Question, resolved: &Resolved) {
+        let lifetime = match &resolved.answer {
+            Answer::Failed(_) => return,
+            Answer::NoSuchName => LIFETIME_OF_NOTHING,
+            Answer::Records(records) if records.is_empty() => LIFETIME_OF_NOTHING,
+            Answer::Records(_) => resolved.lifetime.min(LIFETIME_MAX),
+        };
+        let now = Instant::now();
+        let mut kept = self.0.lock();
+        if kept.len() >= ANSWERS_MAX {
+            kept.retain(|_, (until, _)| *until > now);
+        }
+        if kept.len() >= ANSWERS_MAX {
+            let first = kept.iter().min_by_key(|(_, (until, _))| *until);
+            if let Some(first) = first.map(|(question, _)| question.clone()) {
+                kept.remove(&first);
+            }
+        }
+        kept.insert(question.clone(), (now + lifetime, resolved.answer.clone()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{Failure, Kind};
+
+    #[test]
+    fn answers_are_kept_while_they_are_valid() {
+        let cache = Cache::default();
+        let keep = |name: &str, answer: Answer, lifetime| {
+            let question = Question::new(name, Kind::A);
+            cache.keep(&question, &Resolved { answer, lifetime });
+            cache.get(&question)
+        };
+        let records = Answer::Records(vec![crate::Record::A([192, 0, 2, 1].into())]);
+        let hour = Duration::from_hours(1);
+        assert_eq!(keep("a", records.clone(), hour), Some(records.clone()));
+        assert_eq!(keep("b", records, Duration::ZERO), None);
+        assert_eq!(
+            keep("c", Answer::NoSuchName, Duration::ZERO),
+            Some(Answer::NoSuchName)
+        );
+        assert_eq!(keep("d", Answer::Failed(Failure::Server(2)), hour), None);
+    }
+}

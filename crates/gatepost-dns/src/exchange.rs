@@ -1,0 +1,88 @@
+//! One question to one server: by UDP, sent again while there is no answer, then by TCP if the answer
+//! did not fit.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout_at};
+
+use crate::port::Ports;
+use crate::wire::{self, Answer, Failure, Question, Reply, Resolved};
+
+/// A question is sent again after this part of the time there is, then after twice as long.
+const RESEND_AFTER_PART: u32 = 3;
+/// TCP connections at one time; further truncated answers wait for one of these.
+const CONNECTIONS_MAX: usize = 32;
+
+/// The sockets of a resolver.
+pub(crate) struct Transport {
+    ports: Ports,
+    connections: Semaphore,
+}
+
+impl Default for Transport {
+    fn default() -> Self {
+        Self {
+            ports: Ports::default(),
+            connections: Semaphore::new(CONNECTIONS_MAX),
+        }
+    }
+}
+
+impl Transport {
+    /// What the server says, if it says anything before `until`.
+    pub(crate) async fn ask(
+        &self,
+        server: SocketAddr,
+        question: &Question,
+        until: Instant,
+    ) -> Option<Resolved> {
+        let port = self.ports.get(server).ok()?;
+        let (registered, mut answered) = port.register(question)?;
+        drop(port);
+        let message = question.message(registered.id)?;
+        let time = until.saturating_duration_since(Instant::now());
+        let mut wait = (time / RESEND_AFTER_PART).max(Duration::from_millis(1));
+        let reply = loop {
+            registered.send(&message).await;
+            let again_at = (Instant::now() + wait).min(until);
+            match timeout_at(again_at, &mut answered).await {
+                Ok(reply) => break reply.ok()?,
+                Err(_) if Instant::now() >= until => return None,
+                Err(_) => wait *= 2,
+            }
+        };
+        if !reply.is_truncated {
+            return Some(reply.resolved);
+        }
+        let by_tcp = self.ask_by_tcp(server, &message, &reply);
+        let whole = timeout_at(until, by_tcp).await.ok().flatten();
+        Some(whole.unwrap_or(Resolved {
+            answer: Answer::Failed(Failure::Incomplete),
+            lifetime: Duration::ZERO,
+        }))
+    }
+
+    /// Asks again by TCP, where a message follows its length in two bytes (RFC 7766 section 8).
+    async fn ask_by_tcp(
+        &self,
+        server: SocketAddr,
+        message: &[u8],
+        truncated: &Reply,
+    ) -> Option<Resolved> {
+        let _permit = self.connections.acquire().await.ok()?;
+        let mut stream = TcpStream::connect(server).await.ok()?;
+        let length = u16::try_from(message.len()).ok()?;
+        let framed = [&length.to_be_bytes()[..], message].concat();
+        stream.write_all(&framed).await.ok()?;
+        let length = stream.read_u16().await.ok()?;
+        let mut answer = vec![0; usize::from(length)];
+        stream.read_exact(&mut answer).await.ok()?;
+        let reply = wire::read(&answer)?;
+        let is_ours = reply.id == truncated.id && reply.question == truncated.question;
+        is_ours.then_some(reply.resolved)
+    }
+}

@@ -1,0 +1,36 @@
+//! A DNS client for many questions at once.
+//!
+//! A [`Resolver`] has one thread, which sends and receives for everybody. Callers put questions with a
+//! deadline and go on with their work: [`Lookup`] gathers the answers to all questions about one
+//! message, [`Resolver::resolve`] waits for a single one. The answer to a question by UDP counts only
+//! if it comes from the server that was asked, under the id that was chosen and with the question that
+//! was put (RFC 5452 section 9.1). A question that is not answered is sent again, and what does not fit
+//! into a datagram is asked for by TCP (RFC 7766).
+//!
+//! Invariants:
+//! - Every question ends: with an answer, or at its deadline without one.
+//! - An answer is bytes of a peer: no length in it is trusted, and reading it takes bounded time.
+//! - A list that never answers costs no message more than its first few: see [`SilenceLimits`].
+//! - The number of open questions, of questions of one [`Lookup`] and of TCP connections is bounded.
+//!
+//! Decided: the message format is read and written here ([`wire`]) and not by `hickory-proto`. Rules ask for
+//! six kinds of records, and take what can be read of an answer of which a record is broken or cut off, as
+//! SpamAssassin does; `hickory-proto` knows all kinds and brings seven crates that nothing else here needs.
+
+mod cache;
+mod exchange;
+mod lookup;
+mod port;
+mod resolver;
+mod reverse;
+mod silence;
+mod system;
+pub mod wire;
+
+pub use cache::Cache;
+pub use lookup::{Lookup, Progress, Purpose, Wake};
+pub use resolver::{DnsError, Resolver};
+pub use reverse::reverse_name;
+pub use silence::{SilenceLimits, SilentList};
+pub use system::{DNS_PORT, SYSTEM_CONFIGURATION, parse_server, system_servers};
+pub use wire::{Answer, Failure, Kind, Question, Record, Resolved};

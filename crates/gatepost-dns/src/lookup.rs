@@ -1,0 +1,205 @@
+//! All questions about one message, with one deadline.
+//!
+//! Questions leave as soon as they are put, and their answers arrive while the caller does something
+//! else. The caller then takes what has arrived, puts the questions that follow from it, and so on. What
+//! is not answered by the deadline is as if it had not been asked.
+//!
+//! A caller need not keep a thread for the wait: [`Lookup::progress`] calls it back.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::resolver::{DnsError, Resolver};
+use crate::wire::{Answer, Question, Resolved};
+
+/// Questions that one lookup puts; further ones stay unanswered.
+const QUESTIONS_MAX: usize = 400;
+
+/// The resolver's thread may be this late on a busy machine.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// What a question is put for.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Purpose<'a> {
+    /// The zone of the list that is asked, so that a list that never answers is noticed.
+    pub list: Option<&'a str>,
+    /// The answer may lead to further questions, so that the caller wants it at once.
+    pub leads_further: bool,
+}
+
+/// Questions that were put together, and what is known of their answers.
+pub struct Lookup {
+    resolver: Resolver,
+    deadline: Instant,
+    asked: HashSet<Question>,
+    inbox: Arc<Inbox>,
+    answers: HashMap<Question, Resolved>,
+}
+
+/// Calls back. Must not wait: it is called on the thread of all answers.
+pub type Wake = Box<dyn FnOnce() + Send>;
+
+/// What the resolver's thread has to say.
+#[derive(Default)]
+struct Inbox(Mutex<Arrivals>);
+
+#[derive(Default)]
+struct Arrivals {
+    /// Questions put and not ended.
+    open: usize,
+    ended: Vec<(Question, Option<Resolved>)>,
+    /// An answer has come that may lead to further questions.
+    leads_further: bool,
+    wake: Option<Wake>,
+}
+
+impl Arrivals {
+    const fn is_worth_a_look(&self) -> bool {
+        self.open == 0 || self.leads_further
+    }
+}
+
+/// The progress of a [`Lookup`]; by default of one that has asked nothing.
+#[derive(Clone, Default)]
+pub struct Progress(Arc<Inbox>);
+
+impl Progress {
+    /// Calls `wake` when the caller should look again: all questions have ended, or an answer has come
+    /// that leads further. At the deadline at the latest; at once if it is so already.
+    pub fn then(self, wake: Wake) {
+        let mut arrivals = self.0.0.lock();
+        if arrivals.is_worth_a_look() {
+            drop(arrivals);
+            wake();
+        } else {
+            arrivals.wake = Some(wake);
+        }
+    }
+}
+
+impl Resolver {
+    /// A set of questions whose answers are awaited until `deadline`.
+    pub fn lookup(&self, deadline: Instant) -> Lookup {
+        Lookup::new(self.clone(), deadline)
+    }
+
+    /// Puts one question and waits for its answer on the present thread, until `deadline` at most. There
+    /// may be no records; a failure is an error.
+    pub fn resolve(&self, question: &Question, deadline: Instant) -> Result<Resolved, DnsError> {
+        if !self.has_servers() {
+            return Err(DnsError::NoServer);
+        }
+        if !question.can_be_asked() {
+            return Err(DnsError::Name(question.name.clone()));
+        }
+        let mut lookup = self.lookup(deadline);
+        lookup.ask(question, Purpose::default());
+        lookup.wait();
+        lookup.take_arrived();
+        match lookup.take(question) {
+            None => Err(DnsError::Timeout),
+            Some(Resolved {
+                answer: Answer::Failed(failure),
+                ..
+            }) => Err(DnsError::Failed(failure)),
+            Some(resolved) => Ok(resolved),
+        }
+    }
+}
+
+impl Lookup {
+    fn new(resolver: Resolver, deadline: Instant) -> Self {
+        Self {
+            resolver,
+            deadline,
+            asked: HashSet::new(),
+            inbox: Arc::default(),
+            answers: HashMap::new(),
+        }
+    }
+
+    /// Puts a question, unless it was put before or its name cannot be asked for.
+    pub fn ask(&mut self, question: &Question, purpose: Purpose<'_>) {
+        if self.asked.contains(question)
+            || self.asked.len() >= QUESTIONS_MAX
+            || !question.can_be_asked()
+        {
+            return;
+        }
+        self.asked.insert(question.clone());
+        self.inbox.0.lock().open += 1;
+        let inbox = Arc::clone(&self.inbox);
+        let leads_further = purpose.leads_further;
+        let done = move |question, resolved: Option<Resolved>| {
+            let mut arrivals = inbox.0.lock();
+            arrivals.open -= 1;
+            arrivals.leads_further |= leads_further && resolved.is_some();
+            arrivals.ended.push((question, resolved));
+            if arrivals.is_worth_a_look()
+                && let Some(wake) = arrivals.wake.take()
+            {
+                drop(arrivals);
+                wake();
+            }
+        };
+        let put = self
+            .resolver
+            .put(question.clone(), purpose.list, self.deadline, done);
+        if !put {
+            self.inbox.0.lock().open -= 1;
+        }
+    }
+
+    /// Takes what has arrived, without waiting. Whether any question was answered.
+    pub fn take_arrived(&mut self) -> bool {
+        let ended = {
+            let mut arrivals = self.inbox.0.lock();
+            arrivals.leads_further = false;
+            std::mem::take(&mut arrivals.ended)
+        };
+        let mut has_answers = false;
+        for (question, resolved) in ended {
+            if let Some(resolved) = resolved {
+                self.answers.insert(question, resolved);
+                has_answers = true;
+            }
+        }
+        has_answers
+    }
+
+    /// Whether all questions have ended, and what became of them is taken.
+    pub fn is_complete(&self) -> bool {
+        let arrivals = self.inbox.0.lock();
+        arrivals.open == 0 && arrivals.ended.is_empty()
+    }
+
+    /// Tells when there is something to take.
+    pub fn progress(&self) -> Progress {
+        Progress(Arc::clone(&self.inbox))
+    }
+
+    /// Waits on this thread until there is something to take.
+    pub fn wait(&self) {
+        let (arrived, wait) = std::sync::mpsc::channel();
+        self.progress().then(Box::new(move || {
+            // Fails where the wait has ended.
+            let _ = arrived.send(());
+        }));
+        // Every question ends by the deadline.
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        let _ = wait.recv_timeout(left + GRACE);
+    }
+
+    /// What was answered.
+    pub fn answer(&self, question: &Question) -> Option<&Answer> {
+        self.answers.get(question).map(|resolved| &resolved.answer)
+    }
+
+    /// What was answered, with its lifetime.
+    fn take(&mut self, question: &Question) -> Option<Resolved> {
+        self.answers.remove(question)
+    }
+}

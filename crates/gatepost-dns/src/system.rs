@@ -1,0 +1,50 @@
+//! Which servers the system asks (resolv.conf(5)), and how a configuration names one.
+
+use std::net::{IpAddr, SocketAddr};
+
+/// The port of DNS servers, RFC 1035 section 4.2.
+pub const DNS_PORT: u16 = 53;
+/// Where the system says which servers to ask.
+pub const SYSTEM_CONFIGURATION: &str = "/etc/resolv.conf";
+
+/// The servers of the system, in order; none if it names none.
+pub fn system_servers() -> Vec<SocketAddr> {
+    let text = std::fs::read_to_string(SYSTEM_CONFIGURATION).unwrap_or_default();
+    servers_in(&text)
+}
+
+/// `ADDRESS` or `ADDRESS:PORT`.
+pub fn parse_server(text: &str) -> Option<SocketAddr> {
+    let with_port = text.parse().ok();
+    with_port.or_else(|| Some(SocketAddr::new(text.parse::<IpAddr>().ok()?, DNS_PORT)))
+}
+
+fn servers_in(configuration: &str) -> Vec<SocketAddr> {
+    let server = |line: &str| {
+        let mut words = line.split_whitespace();
+        (words.next() == Some("nameserver")).then(|| parse_server(words.next()?))?
+    };
+    configuration.lines().filter_map(server).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_systems_servers_are_found() {
+        let configuration = "# none\nnameserver 192.0.2.53\nnameserver ::1\noptions x\n";
+        let servers = servers_in(configuration);
+        assert_eq!(servers.len(), 2);
+        assert_eq!(servers[0].to_string(), "192.0.2.53:53");
+        assert_eq!(servers[1].to_string(), "[::1]:53");
+    }
+
+    #[test]
+    fn a_server_has_a_port_or_the_usual_one() {
+        let server = |text| parse_server(text).map(|server| server.to_string());
+        assert_eq!(server("192.0.2.1").as_deref(), Some("192.0.2.1:53"));
+        assert_eq!(server("[::1]:5353").as_deref(), Some("[::1]:5353"));
+        assert_eq!(server("moon"), None);
+    }
+}

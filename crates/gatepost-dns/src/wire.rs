@@ -1,0 +1,393 @@
+//! DNS messages: questions out, answers in (RFC 1035 section 4).
+//!
+//! An answer is bytes of a peer: every length is checked, and a pointer in a name only leads backwards,
+//! so that no name is endless.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+/// The longest name in its written form, RFC 1035 section 2.3.4.
+const NAME_BYTES_MAX: usize = 253;
+const LABEL_BYTES_MAX: usize = 63;
+const HEADER_BYTES: usize = 12;
+/// The size of answers that are taken by UDP (RFC 6891); small enough not to be fragmented.
+pub(crate) const ANSWER_BYTES_MAX: u16 = 1232;
+/// Records of an answer that are read.
+const RECORDS_MAX: u16 = 200;
+
+/// What is asked of a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Kind {
+    /// An IPv4 address.
+    A,
+    /// A name server.
+    Ns,
+    /// A mail exchanger.
+    Mx,
+    /// A text.
+    Txt,
+    /// An IPv6 address.
+    Aaaa,
+    /// The name of an address.
+    Ptr,
+}
+
+impl Kind {
+    const ALL: [(Self, u16, &'static str); 6] = [
+        (Self::A, 1, "A"),
+        (Self::Ns, 2, "NS"),
+        (Self::Ptr, 12, "PTR"),
+        (Self::Mx, 15, "MX"),
+        (Self::Txt, 16, "TXT"),
+        (Self::Aaaa, 28, "AAAA"),
+    ];
+
+    fn code(self) -> u16 {
+        Self::ALL
+            .iter()
+            .find(|known| known.0 == self)
+            .map_or(1, |known| known.1)
+    }
+
+    fn of_code(code: u16) -> Option<Self> {
+        Self::ALL
+            .iter()
+            .find(|known| known.1 == code)
+            .map(|known| known.0)
+    }
+
+    /// The kind of this name, in any case: `A`, `txt`.
+    pub fn named(name: &str) -> Option<Self> {
+        let is_it = |known: &&(Self, u16, &str)| known.2.eq_ignore_ascii_case(name);
+        Self::ALL.iter().find(is_it).map(|known| known.0)
+    }
+}
+
+/// A question: a name, and the kind of its records.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Question {
+    /// In lower case, without a dot at its end.
+    pub name: String,
+    /// The kind of records.
+    pub kind: Kind,
+}
+
+impl Question {
+    /// A question about a name in any case, with or without a dot at its end.
+    pub fn new(name: &str, kind: Kind) -> Self {
+        Self {
+            name: name.trim_end_matches('.').to_ascii_lowercase(),
+            kind,
+        }
+    }
+
+    /// Whether the name is one that can be asked for.
+    pub fn can_be_asked(&self) -> bool {
+        let is_label =
+            |label: &str| !label.is_empty() && label.len() <= LABEL_BYTES_MAX && label.is_ascii();
+        self.name.len() <= NAME_BYTES_MAX && self.name.split('.').all(is_label)
+    }
+
+    /// The question as a message; `None` if its name cannot be asked for.
+    pub(crate) fn message(&self, id: u16) -> Option<Vec<u8>> {
+        if !self.can_be_asked() {
+            return None;
+        }
+        let mut out = Vec::with_capacity(HEADER_BYTES + self.name.len() + 17);
+        out.extend_from_slice(&id.to_be_bytes());
+        // Recursion desired; one question, one additional record.
+        out.extend_from_slice(&[0x01, 0x00, 0, 1, 0, 0, 0, 0, 0, 1]);
+        for label in self.name.split('.') {
+            let length = u8::try_from(label.len()).ok()?;
+            out.push(length);
+            out.extend_from_slice(label.as_bytes());
+        }
+        out.push(0);
+        out.extend_from_slice(&self.kind.code().to_be_bytes());
+        out.extend_from_slice(&[0, 1]);
+        // EDNS: the root, type OPT, the size that we take, nothing more (RFC 6891 section 6.1.2).
+        out.extend_from_slice(&[0, 0, 41]);
+        out.extend_from_slice(&ANSWER_BYTES_MAX.to_be_bytes());
+        out.extend_from_slice(&[0; 6]);
+        Some(out)
+    }
+}
+
+/// What a record says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Record {
+    /// An IPv4 address.
+    A(Ipv4Addr),
+    /// An IPv6 address.
+    Aaaa(Ipv6Addr),
+    /// The name of a name server (NS) or of a host (PTR), in lower case.
+    Name(String),
+    /// A mail exchanger (MX).
+    Exchanger {
+        /// Lower ones come first.
+        preference: u16,
+        /// In lower case.
+        name: String,
+    },
+    /// All texts of a TXT record, joined.
+    Text(Vec<u8>),
+}
+
+/// What became of a question.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// The records of the kind that was asked for; there may be none.
+    Records(Vec<Record>),
+    /// There is no such name.
+    NoSuchName,
+    /// The server did not say.
+    Failed(Failure),
+}
+
+/// Why a server that answered did not say what there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// It failed, with this response code (RFC 1035 section 4.1.1).
+    #[error("the DNS server failed with code {0}")]
+    Server(u8),
+    /// The answer does not fit into a datagram, and there is none by TCP.
+    #[error("the DNS server's answer is truncated, and there is none by TCP")]
+    Incomplete,
+}
+
+/// An answer, and how long it may be kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resolved {
+    /// What the server said.
+    pub answer: Answer,
+    /// The least time to live of its records; zero if it has none.
+    pub lifetime: Duration,
+}
+
+/// A message that answers a question.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// Chosen by whoever asked.
+    pub id: u16,
+    /// The question that it repeats.
+    pub question: Question,
+    /// What it says, and for how long.
+    pub resolved: Resolved,
+    /// It did not fit, and must be asked for by TCP.
+    pub is_truncated: bool,
+}
+
+/// Reads an answer; `None` if it is none.
+pub fn read(message: &[u8]) -> Option<Reply> {
+    let number = |at: usize| {
+        let bytes = message.get(at..at + 2)?;
+        Some(u16::from_be_bytes(bytes.try_into().ok()?))
+    };
+    let flags = number(2)?;
+    let (questions, answers) = (number(4)?, number(6)?);
+    let is_answer = flags & 0x8000 != 0;
+    if !is_answer || questions != 1 {
+        return None;
+    }
+    let (name, at) = name(message, HEADER_BYTES)?;
+    let kind = Kind::of_code(number(at)?)?;
+    let mut at = at + 4;
+    let mut records = Vec::new();
+    let mut lifetime: Option<u32> = None;
+    for _ in 0..answers.min(RECORDS_MAX) {
+        let Some((found, next)) = record(message, at, kind) else {
+            break;
+        };
+        if let Some((record, seconds)) = found {
+            records.push(record);
+            lifetime = Some(lifetime.map_or(seconds, |least| least.min(seconds)));
+        }
+        at = next;
+    }
+    let answer = match flags & 0x000f {
+        0 => Answer::Records(records),
+        3 => Answer::NoSuchName,
+        code => Answer::Failed(Failure::Server(code as u8)),
+    };
+    Some(Reply {
+        id: number(0)?,
+        question: Question { name, kind },
+        resolved: Resolved {
+            answer,
+            lifetime: Duration::from_secs(lifetime.unwrap_or(0).into()),
+        },
+        is_truncated: flags & 0x0200 != 0,
+    })
+}
+
+/// The record at an offset with its time to live in seconds, if it is of the kind, and where the next
+/// record begins.
+fn record(message: &[u8], at: usize, kind: Kind) -> Option<(Option<(Record, u32)>, usize)> {
+    let (_, at) = name(message, at)?;
+    let fixed: &[u8; 10] = message.get(at..at + 10)?.try_into().ok()?;
+    let code = u16::from_be_bytes([fixed[0], fixed[1]]);
+    let length = usize::from(u16::from_be_bytes([fixed[8], fixed[9]]));
+    let start = at + 10;
+    let data = message.get(start..start + length)?;
+    let next = start + length;
+    if Kind::of_code(code) != Some(kind) {
+        return Some((None, next));
+    }
+    let record = match kind {
+        Kind::A => Record::A(Ipv4Addr::from(<[u8; 4]>::try_from(data).ok()?)),
+        Kind::Aaaa => Record::Aaaa(Ipv6Addr::from(<[u8; 16]>::try_from(data).ok()?)),
+        Kind::Ns | Kind::Ptr => Record::Name(name(message, start)?.0),
+        Kind::Mx => Record::Exchanger {
+            preference: u16::from_be_bytes(*data.first_chunk()?),
+            name: name(message, start + 2)?.0,
+        },
+        Kind::Txt => Record::Text(texts(data)),
+    };
+    let lifetime = u32::from_be_bytes([fixed[4], fixed[5], fixed[6], fixed[7]]);
+    Some((Some((record, lifetime)), next))
+}
+
+/// The texts of a TXT record, each with its length before it.
+fn texts(mut data: &[u8]) -> Vec<u8> {
+    let mut text = Vec::with_capacity(data.len());
+    while let Some((&length, rest)) = data.split_first() {
+        let length = usize::from(length).min(rest.len());
+        let (part, rest) = rest.split_at(length);
+        text.extend_from_slice(part);
+        data = rest;
+    }
+    text
+}
+
+/// The name at an offset, in lower case, and the offset behind it.
+fn name(message: &[u8], start: usize) -> Option<(String, usize)> {
+    let mut name = String::new();
+    let mut at = start;
+    let mut end = None;
+    loop {
+        let length = *message.get(at)?;
+        match length & 0xc0 {
+            0 if length == 0 => return Some((name, end.unwrap_or(at + 1))),
+            0 => {
+                let label = message.get(at + 1..at + 1 + usize::from(length))?;
+                if !name.is_empty() {
+                    name.push('.');
+                }
+                name.extend(
+                    label
+                        .iter()
+                        .map(|&byte| char::from(byte.to_ascii_lowercase())),
+                );
+                if name.len() > 2 * NAME_BYTES_MAX {
+                    return None;
+                }
+                at += 1 + usize::from(length);
+            }
+            0xc0 => {
+                let low = *message.get(at + 1)?;
+                let target = usize::from(length & 0x3f) << 8 | usize::from(low);
+                end.get_or_insert(at + 2);
+                // Only backwards: what stands before was written before.
+                if target >= at {
+                    return None;
+                }
+                at = target;
+            }
+            _ => return None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_question_is_read_back() {
+        let question = Question::new("Example.ORG.", Kind::Txt);
+        let mut message = question.message(7).unwrap();
+        assert!(read(&message).is_none(), "a question is no answer");
+        message[2] |= 0x80;
+        message[7] = 1;
+        message.truncate(message.len() - 11);
+        message.extend_from_slice(b"\xc0\x0c\0\x10\0\x01\0\0\0\x3c\0\x06\x02ab\x02cd");
+        let reply = read(&message).unwrap();
+        assert_eq!((reply.id, &reply.question), (7, &question));
+        assert_eq!(
+            reply.resolved.answer,
+            Answer::Records(vec![Record::Text(b"abcd".to_vec())])
+        );
+        assert_eq!(reply.resolved.lifetime, Duration::from_mins(1));
+    }
+
+    /// An answer to `example.org` with a pointer to the name in the question.
+    fn answer(kind: Kind, code: u8, data: &[u8]) -> Answer {
+        let mut message = vec![0, 1, 0x81, 0x80, 0, 1, 0, 1, 0, 0, 0, 0];
+        message.extend_from_slice(b"\x07example\x03org\0\0");
+        message.extend_from_slice(&[kind.code() as u8, 0, 1]);
+        message.extend_from_slice(&[0xc0, 12, 0, code, 0, 1, 0, 0, 0, 60, 0, data.len() as u8]);
+        message.extend_from_slice(data);
+        read(&message).expect("an answer").resolved.answer
+    }
+
+    #[test]
+    fn records_are_read_by_their_kind() {
+        let name = |name: &str| Record::Name(name.to_owned());
+        let exchanger = Record::Exchanger {
+            preference: 10,
+            name: "mail.example.org".to_owned(),
+        };
+        for (kind, data, expected) in [
+            (
+                Kind::A,
+                &[192, 0, 2, 7][..],
+                Record::A([192, 0, 2, 7].into()),
+            ),
+            (Kind::Mx, b"\0\x0a\x04mail\xC0\x0C", exchanger),
+            (
+                Kind::Txt,
+                b"\x03one\x03two",
+                Record::Text(b"onetwo".to_vec()),
+            ),
+            (Kind::Ptr, b"\x04host\xC0\x0C", name("host.example.org")),
+            (Kind::Ns, b"\x02NS\xC0\x0C", name("ns.example.org")),
+        ] {
+            let found = answer(kind, kind.code() as u8, data);
+            assert_eq!(found, Answer::Records(vec![expected]));
+        }
+        let other_kind = answer(Kind::A, 5, b"\x01x\xC0\x0C");
+        assert_eq!(other_kind, Answer::Records(Vec::new()));
+        let too_short = answer(Kind::Mx, 15, b"\0");
+        assert_eq!(too_short, Answer::Records(Vec::new()));
+    }
+
+    #[test]
+    fn names_that_cannot_be_asked_for() {
+        let long = format!("{}.org", "a".repeat(64));
+        for name in [
+            "",
+            ".",
+            "a..b",
+            &long,
+            "b\u{fc}cher.example",
+            &"a.".repeat(200),
+        ] {
+            assert!(Question::new(name, Kind::A).message(1).is_none(), "{name}");
+        }
+    }
+
+    #[test]
+    fn pointers_only_lead_backwards() {
+        let mut message = vec![0, 1, 0x80, 0, 0, 1, 0, 0, 0, 0, 0, 0];
+        message.extend_from_slice(&[0xc0, 12, 0, 1, 0, 1]);
+        assert!(read(&message).is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn no_answer_breaks_the_reader(message in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let _ = read(&message);
+        }
+    }
+}

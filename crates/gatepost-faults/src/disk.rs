@@ -1,0 +1,137 @@
+//! The disk of one folder, and the table of all folders that have one.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock};
+
+use parking_lot::Mutex;
+
+use crate::plan::{Effect, Fault, FileKind, Operation};
+use crate::power::Unsynced;
+use crate::vfs;
+
+static DISKS: LazyLock<Mutex<HashMap<PathBuf, Arc<Shared>>>> = LazyLock::new(Mutex::default);
+
+/// The disk below one folder. Dropped, it works without faults again.
+#[derive(Debug)]
+pub struct Disk {
+    folder: PathBuf,
+    shared: Arc<Shared>,
+}
+
+/// What the disk's handle and its open files share.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    faults: Vec<Fault>,
+    counts: HashMap<Operation, u64>,
+    has_power: bool,
+    unsynced: Unsynced,
+}
+
+impl Disk {
+    /// Puts the layer below this folder, for databases that are opened from now on.
+    pub fn at(folder: &Path) -> Self {
+        vfs::register();
+        let folder = folder
+            .canonicalize()
+            .unwrap_or_else(|_| folder.to_path_buf());
+        let shared = Arc::new(Shared::default());
+        shared.state.lock().has_power = true;
+        DISKS.lock().insert(folder.clone(), shared.clone());
+        Self { folder, shared }
+    }
+
+    /// Adds a fault. The first that is due decides.
+    pub fn inject(&self, fault: Fault) {
+        self.shared.state.lock().faults.push(fault);
+    }
+
+    /// Removes all faults. Writes that only seemed to be synced stay unsynced.
+    pub fn heal(&self) {
+        self.shared.state.lock().faults.clear();
+    }
+
+    /// How many such operations were asked for, well done or not.
+    pub fn count(&self, operation: Operation) -> u64 {
+        let state = self.shared.state.lock();
+        state.counts.get(&operation).copied().unwrap_or_default()
+    }
+
+    /// Cuts the power: from now on every operation fails and does nothing. Close all databases of
+    /// the folder, then call [`Disk::restore_power`].
+    pub fn cut_power(&self) {
+        self.shared.state.lock().has_power = false;
+    }
+
+    /// Leaves the files as a power cut may leave them: what was synced is there, and of every other
+    /// write `choose` says for each sector of 512 bytes whether it arrived. No database of the
+    /// folder may be open.
+    pub fn restore_power(&self, choose: &mut dyn FnMut() -> bool) -> std::io::Result<()> {
+        let mut state = self.shared.state.lock();
+        state.faults.clear();
+        state.has_power = true;
+        std::mem::take(&mut state.unsynced).settle(choose)
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let mut disks = DISKS.lock();
+        if disks
+            .get(&self.folder)
+            .is_some_and(|shared| Arc::ptr_eq(shared, &self.shared))
+        {
+            disks.remove(&self.folder);
+        }
+    }
+}
+
+/// The disk that this file is on, if it is one of ours.
+pub(crate) fn of(path: &Path) -> Option<Arc<Shared>> {
+    let disks = DISKS.lock();
+    path.ancestors()
+        .find_map(|folder| disks.get(folder).cloned())
+}
+
+/// What the disk does with an operation.
+pub(crate) enum Decision {
+    Do,
+    Fail(Effect),
+}
+
+impl Shared {
+    /// Counts the operation and says what becomes of it.
+    pub(crate) fn decide(&self, operation: Operation, path: &Path) -> Decision {
+        let file = FileKind::of(path);
+        let mut state = self.state.lock();
+        *state.counts.entry(operation).or_default() += 1;
+        if !state.has_power {
+            return Decision::Fail(Effect::Error);
+        }
+        let due = state
+            .faults
+            .iter_mut()
+            .find_map(|fault| fault.take(operation, file));
+        if due == Some(Effect::PowerCut) {
+            state.has_power = false;
+        }
+        drop(state);
+        match due {
+            None => Decision::Do,
+            Some(Effect::Slow(time)) => {
+                std::thread::sleep(time);
+                Decision::Do
+            }
+            Some(effect) => Decision::Fail(effect),
+        }
+    }
+
+    pub(crate) fn unsynced(&self, change: impl FnOnce(&mut Unsynced)) {
+        change(&mut self.state.lock().unsynced);
+    }
+}

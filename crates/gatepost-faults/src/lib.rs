@@ -1,0 +1,28 @@
+//! A failing disk below SQLite, for tests.
+//!
+//! [`Disk::at`] puts a layer (a SQLite VFS) between SQLite and the files of one folder. It passes
+//! every operation on to the real files, unless a [`Fault`] says otherwise: an error, a write of
+//! which only a part arrives, a sync that fails, lies or takes long. It also remembers every write
+//! that was not synced, so that [`Disk::cut_power`] can leave the files as a power cut leaves them.
+//!
+//! ```
+//! use gatepost_faults::{Disk, Effect, Fault, Operation};
+//! # let folder = tempfile::tempdir().unwrap();
+//! let disk = Disk::at(folder.path());
+//! let database = rusqlite::Connection::open(folder.path().join("a.db")).unwrap();
+//! disk.inject(Fault::new(Operation::Write, Effect::Full));
+//! assert!(database.execute_batch("CREATE TABLE a (b)").is_err());
+//! disk.heal();
+//! assert!(database.execute_batch("CREATE TABLE a (b)").is_ok());
+//! ```
+//!
+//! Only SQLite's own files are seen: the server's locks and renames are the business of the tests
+//! that run the whole program. Folders do not disturb each other, so tests may run in parallel.
+
+mod disk;
+mod plan;
+mod power;
+mod vfs;
+
+pub use disk::Disk;
+pub use plan::{Effect, Fault, FileKind, Operation};

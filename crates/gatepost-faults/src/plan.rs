@@ -1,0 +1,133 @@
+//! Which operations fail, and how.
+
+use std::path::Path;
+use std::time::Duration;
+
+/// An operation on a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// Opening or creating a file.
+    Open,
+    /// Reading.
+    Read,
+    /// Writing.
+    Write,
+    /// `fsync` or `fdatasync`.
+    Sync,
+    /// Changing the length.
+    Truncate,
+    /// Removing a file.
+    Delete,
+}
+
+impl Operation {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::Open,
+        Self::Read,
+        Self::Write,
+        Self::Sync,
+        Self::Truncate,
+        Self::Delete,
+    ];
+}
+
+/// Which of a database's files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileKind {
+    /// The database itself.
+    Database,
+    /// Its write-ahead log.
+    Log,
+}
+
+impl FileKind {
+    pub(crate) fn of(path: &Path) -> Self {
+        if path.as_os_str().as_encoded_bytes().ends_with(b"-wal") {
+            Self::Log
+        } else {
+            Self::Database
+        }
+    }
+}
+
+/// What happens instead of the operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// EIO: nothing is done.
+    Error,
+    /// ENOSPC: nothing is done.
+    Full,
+    /// EMFILE, for [`Operation::Open`].
+    NoDescriptor,
+    /// Only this many bytes are written, and an error is returned.
+    Short(usize),
+    /// Only this many bytes are written, and success is returned: what a power cut shows later.
+    Torn(usize),
+    /// A sync that does nothing and returns success.
+    Lie,
+    /// As [`Disk::cut_power`](crate::Disk::cut_power), at this operation, which is not done.
+    PowerCut,
+    /// The operation is done after this time.
+    Slow(Duration),
+}
+
+/// A fault of the disk.
+#[derive(Debug, Clone, Copy)]
+pub struct Fault {
+    pub(crate) operation: Operation,
+    pub(crate) effect: Effect,
+    pub(crate) file: Option<FileKind>,
+    pub(crate) skip: u64,
+    pub(crate) times: u64,
+}
+
+impl Fault {
+    /// From now on, on every file.
+    pub const fn new(operation: Operation, effect: Effect) -> Self {
+        Self {
+            operation,
+            effect,
+            file: None,
+            skip: 0,
+            times: u64::MAX,
+        }
+    }
+
+    /// Only on files of this kind.
+    #[must_use]
+    pub const fn on(mut self, file: FileKind) -> Self {
+        self.file = Some(file);
+        self
+    }
+
+    /// Only after this many such operations went well.
+    #[must_use]
+    pub const fn after(mut self, count: u64) -> Self {
+        self.skip = count;
+        self
+    }
+
+    /// At most this many times.
+    #[must_use]
+    pub const fn times(mut self, count: u64) -> Self {
+        self.times = count;
+        self
+    }
+
+    /// The effect on this operation, if the fault is due.
+    pub(crate) fn take(&mut self, operation: Operation, file: FileKind) -> Option<Effect> {
+        if self.operation != operation || self.file.is_some_and(|kind| kind != file) {
+            return None;
+        }
+        if self.skip > 0 {
+            self.skip -= 1;
+            return None;
+        }
+        if self.times == 0 {
+            return None;
+        }
+        self.times -= 1;
+        Some(self.effect)
+    }
+}

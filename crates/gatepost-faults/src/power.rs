@@ -1,0 +1,116 @@
+//! Writes that were not synced, and what a power cut makes of them.
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+/// A disk writes a sector whole or not at all.
+const SECTOR_BYTES: u64 = 512;
+
+/// The changes of each file since its last sync, in their order.
+#[derive(Debug, Default)]
+pub(crate) struct Unsynced {
+    files: HashMap<PathBuf, Vec<Change>>,
+}
+
+#[derive(Debug)]
+struct Change {
+    length_before: u64,
+    offset: u64,
+    /// The bytes from `offset` on, as they were.
+    before: Vec<u8>,
+    /// What was written there; `None` where the file was cut at `offset`.
+    written: Option<Vec<u8>>,
+}
+
+impl Unsynced {
+    /// `before` holds the bytes that were overwritten, as far as the file went.
+    pub(crate) fn write(
+        &mut self,
+        path: &Path,
+        length_before: u64,
+        offset: u64,
+        before: Vec<u8>,
+        written: Vec<u8>,
+    ) {
+        self.push(path, length_before, offset, before, Some(written));
+    }
+
+    /// `before` holds the bytes that were cut off.
+    pub(crate) fn truncate(
+        &mut self,
+        path: &Path,
+        length_before: u64,
+        offset: u64,
+        before: Vec<u8>,
+    ) {
+        self.push(path, length_before, offset, before, None);
+    }
+
+    fn push(
+        &mut self,
+        path: &Path,
+        length_before: u64,
+        offset: u64,
+        before: Vec<u8>,
+        written: Option<Vec<u8>>,
+    ) {
+        self.files.entry(path.to_owned()).or_default().push(Change {
+            length_before,
+            offset,
+            before,
+            written,
+        });
+    }
+
+    pub(crate) fn sync(&mut self, path: &Path) {
+        self.files.remove(path);
+    }
+
+    /// Takes every change back, then makes those again that arrived.
+    pub(crate) fn settle(self, choose: &mut dyn FnMut() -> bool) -> io::Result<()> {
+        // In a fixed order, so that the same choices have the same result.
+        let mut files: Vec<_> = self.files.into_iter().collect();
+        files.sort_by(|one, other| one.0.cmp(&other.0));
+        for (path, changes) in files {
+            let Ok(file) = OpenOptions::new().write(true).open(&path) else {
+                continue; // removed meanwhile
+            };
+            for change in changes.iter().rev() {
+                file.set_len(change.length_before.max(change.offset))?;
+                file.write_all_at(&change.before, change.offset)?;
+                file.set_len(change.length_before)?;
+            }
+            for change in &changes {
+                change.make_again(&file, choose)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Change {
+    fn make_again(&self, file: &File, choose: &mut dyn FnMut() -> bool) -> io::Result<()> {
+        let Some(written) = &self.written else {
+            return if choose() {
+                file.set_len(self.offset)
+            } else {
+                Ok(())
+            };
+        };
+        let mut start = self.offset;
+        let end = self.offset + written.len() as u64;
+        while start < end {
+            let next = (start / SECTOR_BYTES + 1) * SECTOR_BYTES;
+            let next = next.min(end);
+            if choose() {
+                let part = (start - self.offset) as usize..(next - self.offset) as usize;
+                file.write_all_at(&written[part], start)?;
+            }
+            start = next;
+        }
+        Ok(())
+    }
+}

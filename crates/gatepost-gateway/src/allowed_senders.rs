@@ -1,0 +1,223 @@
+//! Senders whose mail passes: an operator allowed them while looking through the quarantine.
+//!
+//! The list applies where `/spamcheck` decided by the rules' score, or where a procedure would
+//! quarantine the mail. It never overrides a virus, nor a rejection or a drop by a procedure of the
+//! user's own, even if the mail was scored before. It compares the envelope's sender, which anybody
+//! can write: where SPF, DKIM or DMARC were asked, one of them must confirm the sender's domain.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use gatepost_message::{Action, Format, Message, Verdict};
+use gatepost_store::{Change, Store, StoreError};
+
+/// The store's table: the address is the key.
+const SPACE: &str = "allowed_sender";
+/// The procedure whose verdict by score an allowed sender overrides.
+const SPAM_CHECK: &str = "/spamcheck";
+/// The procedure whose verdict stands for every sender.
+const VIRUS_CHECK: &str = "/viruscheck";
+
+/// The addresses, in lower case.
+pub(crate) struct AllowedSenders(ArcSwap<BTreeSet<String>>);
+
+impl AllowedSenders {
+    pub(crate) fn load(store: &Store) -> Self {
+        let records = store.records(SPACE, b"").unwrap_or_else(|error| {
+            tracing::error!(target: "gateway", %error, "the allowed senders cannot be read");
+            Vec::new()
+        });
+        let address = |key: &[u8]| String::from_utf8(key.to_vec()).ok();
+        let addresses = records.iter().filter_map(|(key, _)| address(key));
+        Self(ArcSwap::from_pointee(addresses.collect()))
+    }
+
+    /// The addresses, sorted.
+    pub(crate) fn addresses(&self) -> Vec<String> {
+        self.0.load().iter().cloned().collect()
+    }
+
+    /// Adds an address to the list, or removes it; returns when the change is on disk.
+    pub(crate) async fn change(
+        &self,
+        store: &Store,
+        address: &str,
+        allowed: bool,
+    ) -> Result<(), StoreError> {
+        let address = address.to_lowercase();
+        let key = Bytes::from(address.clone());
+        let change = if allowed {
+            let value = Bytes::from_static(b"{}");
+            Change::PutRecord {
+                space: SPACE,
+                key,
+                value,
+            }
+        } else {
+            Change::DeleteRecord { space: SPACE, key }
+        };
+        store.submit([change])?.committed().await?;
+        self.0.rcu(|known| {
+            let mut addresses = BTreeSet::clone(known);
+            if allowed {
+                addresses.insert(address.clone());
+            } else {
+                addresses.remove(&address);
+            }
+            Arc::new(addresses)
+        });
+        Ok(())
+    }
+
+    /// The verdict on a message with the list applied.
+    pub(crate) fn apply(&self, message: &Message, verdict: Verdict) -> Verdict {
+        let is_by_score = verdict.procedure == SPAM_CHECK;
+        let may_override = match verdict.action {
+            Action::Accept => false,
+            Action::Quarantine => verdict.procedure != VIRUS_CHECK,
+            Action::Tag | Action::Drop | Action::Reject | Action::Defer => is_by_score,
+        };
+        if !may_override || message.format != Format::Mail {
+            return verdict;
+        }
+        let Some(sender) = &message.envelope.sender else {
+            return verdict;
+        };
+        let sender = sender.to_lowercase();
+        if !self.0.load().contains(&sender) || !is_confirmed(&sender, message, &verdict) {
+            return verdict;
+        }
+        let instead = verdict.action;
+        let because = if verdict.reason.is_empty() {
+            String::new()
+        } else {
+            format!(": {}", verdict.reason)
+        };
+        Verdict {
+            action: Action::Accept,
+            reason: format!("{sender} is an allowed sender; otherwise {instead}{because}"),
+            ..verdict
+        }
+    }
+}
+
+/// Whether nothing speaks against the envelope's sender: its client has logged in, no rule asked
+/// for SPF, DKIM or DMARC, or one of them passed for the sender's domain.
+fn is_confirmed(sender: &str, message: &Message, verdict: &Verdict) -> bool {
+    if message.envelope.user.is_some() || verdict.authentication.is_empty() {
+        return true;
+    }
+    let domain = domain_of(sender);
+    verdict.authentication.iter().any(|result| {
+        result.result == "pass"
+            && result.properties.iter().any(|(name, value)| {
+                let confirms = matches!(*name, "smtp.mailfrom" | "header.d" | "header.from");
+                confirms && is_same_or_parent(domain_of(value), domain)
+            })
+    })
+}
+
+fn domain_of(address: &str) -> &str {
+    address.rsplit('@').next().unwrap_or(address)
+}
+
+/// Whether `domain` is `parent` or lies below it.
+fn is_same_or_parent(parent: &str, domain: &str) -> bool {
+    let parent = parent.to_ascii_lowercase();
+    let above = domain.strip_suffix(parent.as_str());
+    !parent.is_empty() && above.is_some_and(|above| above.is_empty() || above.ends_with('.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gatepost_message::{Authentication, Envelope, Listener, Peer, Score};
+
+    fn list() -> AllowedSenders {
+        let addresses = BTreeSet::from(["otto@far.example".to_owned()]);
+        AllowedSenders(ArcSwap::from_pointee(addresses))
+    }
+
+    fn mail(user: Option<&str>) -> Message {
+        let envelope = Envelope {
+            sender: Some("Otto@far.example".to_owned()),
+            user: user.map(str::to_owned),
+            ..Envelope::new(Listener::Smtp, Peer::Local)
+        };
+        Message::new(envelope, None, Format::Mail, Bytes::from_static(b"\r\n"))
+    }
+
+    fn verdict(action: Action, procedure: &str) -> Verdict {
+        Verdict {
+            procedure: procedure.into(),
+            score: Some(Score {
+                value: 9.0,
+                required: 5.0,
+            }),
+            ..Verdict::new(action, "because")
+        }
+    }
+
+    fn after(action: Action, procedure: &str) -> Action {
+        list().apply(&mail(None), verdict(action, procedure)).action
+    }
+
+    #[test]
+    fn only_the_score_and_quarantine_are_overridden() {
+        assert_eq!(after(Action::Reject, SPAM_CHECK), Action::Accept);
+        assert_eq!(after(Action::Quarantine, "/mail/own"), Action::Accept);
+        assert_eq!(after(Action::Quarantine, VIRUS_CHECK), Action::Quarantine);
+        // Scored by /spamcheck before, and rejected by a procedure of the user's own.
+        assert_eq!(after(Action::Reject, "/mail/block"), Action::Reject);
+        assert_eq!(after(Action::Drop, "/mail/block"), Action::Drop);
+        assert_eq!(after(Action::Defer, "/mail/block"), Action::Defer);
+    }
+
+    #[test]
+    fn where_authentication_was_asked_it_must_confirm_the_domain() {
+        let result = |method, result, property: (&'static str, &str)| Authentication {
+            method,
+            result,
+            properties: vec![(property.0, property.1.to_owned())],
+        };
+        for (found, user, expected) in [
+            (
+                result("spf", "fail", ("smtp.mailfrom", "otto@far.example")),
+                None,
+                Action::Reject,
+            ),
+            (
+                result("spf", "pass", ("smtp.mailfrom", "otto@far.example")),
+                None,
+                Action::Accept,
+            ),
+            (
+                result("spf", "pass", ("smtp.mailfrom", "x@evil.example")),
+                None,
+                Action::Reject,
+            ),
+            (
+                result("dkim", "pass", ("header.d", "evilfar.example")),
+                None,
+                Action::Reject,
+            ),
+            (
+                result("dkim", "pass", ("header.d", "far.example")),
+                None,
+                Action::Accept,
+            ),
+            (
+                result("spf", "none", ("smtp.mailfrom", "otto@far.example")),
+                Some("anna"),
+                Action::Accept,
+            ),
+        ] {
+            let mut rejected = verdict(Action::Reject, SPAM_CHECK);
+            rejected.authentication = vec![found.clone()];
+            let action = list().apply(&mail(user), rejected).action;
+            assert_eq!(action, expected, "{found:?}");
+        }
+    }
+}

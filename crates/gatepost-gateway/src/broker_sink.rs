@@ -1,0 +1,44 @@
+//! The broker as the gateway's sink.
+
+use gatepost_broker::{Broker, PublishOutcome, StepOutcome};
+use gatepost_message::{MessageId, Publication};
+use gatepost_store::{StoreError, Ticket};
+
+use crate::publication_sink::{Handover, OtherDestination, PublicationSink};
+
+impl PublicationSink for Broker {
+    fn publish(&self, publication: Publication) -> Handover {
+        handover(self.publish_now(publication))
+    }
+
+    fn publish_traced(&self, publication: Publication, message: MessageId) -> Handover {
+        handover(Broker::publish_traced(self, publication, message))
+    }
+
+    fn trace_delivery(&self, message: MessageId, destination: OtherDestination<'_>) {
+        match destination {
+            OtherDestination::Mailbox(user) => {
+                self.note_elsewhere(message, user, "mailbox", StepOutcome::Kept, None);
+            }
+            OtherDestination::NextHop {
+                recipient,
+                is_accepted,
+                reply,
+            } => {
+                let outcome = if is_accepted {
+                    StepOutcome::HandedOn
+                } else {
+                    StepOutcome::Refused
+                };
+                self.note_elsewhere(message, recipient, "next hop", outcome, Some(reply));
+            }
+        }
+    }
+}
+
+fn handover((delivery, ticket): (PublishOutcome, Option<Result<Ticket, StoreError>>)) -> Handover {
+    Handover {
+        deliveries: delivery.receivers as u64,
+        ticket,
+    }
+}

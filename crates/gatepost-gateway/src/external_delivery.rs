@@ -1,0 +1,50 @@
+//! Messages that another server delivers: a mail server that only asks (milter), or the next hop.
+//! Gatepost journals them and keeps its own copy of a quarantined one.
+
+use gatepost_message::{Action, Verdict};
+use gatepost_store::{JournalEntry, StoreError};
+
+use crate::gateway::{Gateway, STORE_FAILED, journal_entry};
+use crate::judged_mail::JudgedMail;
+use crate::mail_payload;
+
+impl Gateway {
+    /// Journals a mail that its mail server handles as the verdict says.
+    pub fn journal_mail(&self, mail: &JudgedMail) {
+        let judgement = &mail.judgement;
+        self.journal(&mail.message, &judgement.verdict, judgement.duration);
+    }
+
+    /// Puts a copy of a mail into quarantine and journals it, whatever the mail server does with its
+    /// own copy. Returns when the copy is on disk, with the verdict that holds then: `defer` where
+    /// the disk failed.
+    pub async fn quarantine_copy(&self, mail: &JudgedMail) -> Verdict {
+        let (message, judgement) = (&mail.message, &mail.judgement);
+        let entry = JournalEntry {
+            subject: mail_payload::subject(message),
+            topics: mail.topics.clone(),
+            ..journal_entry(message, &judgement.verdict, judgement.duration)
+        };
+        self.announce(&entry);
+        let kept = match self.quarantine(message, entry) {
+            Ok(ticket) => ticket.committed().await,
+            Err(error) => Err(error),
+        };
+        let mut verdict = judgement.verdict.clone();
+        if let Err(error) = kept {
+            tracing::error!(target: "gateway", message = %message.id, "not stored: {error}");
+            verdict = Verdict::new(Action::Defer, STORE_FAILED);
+        }
+        let listener = message.envelope.listener;
+        self.counters().count(listener, verdict.action);
+        verdict
+    }
+
+    /// The bytes that a user's mailbox holds. Reads on a thread that may wait.
+    pub async fn mailbox_bytes(&self, user: String) -> Result<u64, StoreError> {
+        let store = self.store().clone();
+        let read = tokio::task::spawn_blocking(move || store.mailbox(&user)).await;
+        let entries = read.unwrap_or(Err(StoreError::Closed))?;
+        Ok(entries.iter().map(|entry| entry.size).sum())
+    }
+}

@@ -1,0 +1,320 @@
+//! The order in which a message is processed.
+//!
+//! Every listener whose protocol promises something (SMTP's 250, HTTP's 200) submits here and
+//! answers afterwards. The order is fixed: the verdict first, then the publication or the
+//! quarantine, then the journal, then the wait. A successful answer therefore means that the
+//! quarantine and whatever the broker keeps are on disk. If the disk fails, the sender is asked to
+//! try again; the message may be delivered twice but is never lost. Nobody waits for the journal: it
+//! is written with the next commit.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use gatepost_message::{Action, Format, Message, MessageId, Publication, Topic, Verdict, edit};
+use gatepost_procedures::Procedures;
+use gatepost_store::{Change, JournalEntry, QuarantineEntry, Store, StoreError, Ticket};
+
+use crate::allowed_senders::AllowedSenders;
+use crate::counters::Counters;
+use crate::journal;
+use crate::mail_payload::{self, RenderedPayload};
+use crate::publication::publication;
+use crate::publication_sink::{OtherDestination, PublicationSink};
+
+/// The reason of a `defer` after the store failed.
+pub(crate) const STORE_FAILED: &str = "the message could not be stored; try again later";
+
+/// The result of a submission.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// The verdict of the procedures; `defer` as well where the disk failed.
+    pub verdict: Verdict,
+    /// Subscribers that got the message.
+    pub deliveries: u64,
+    /// Whether the verdict is `defer` since the disk is full, or nearly so: some protocols have a
+    /// reply of its own for it.
+    pub is_disk_full: bool,
+}
+
+/// The path from the listeners to procedures, broker and store. Cheap to clone.
+#[derive(Clone)]
+pub struct Gateway(Arc<Shared>);
+
+struct Shared {
+    procedures: Procedures,
+    sink: Arc<dyn PublicationSink>,
+    store: Store,
+    counters: Counters,
+    journal_topic: Topic,
+    journals_unjudged: AtomicBool,
+    allowed_senders: AllowedSenders,
+}
+
+/// A message between its arrival and its delivery.
+pub(crate) struct Submission<'a> {
+    /// As it arrived; quarantine keeps this form.
+    pub(crate) arrived: &'a Message,
+    /// As procedures changed it; subscribers get this form.
+    pub(crate) edited: &'a Message,
+    pub(crate) topics: &'a [Topic],
+    pub(crate) is_journaled: bool,
+}
+
+/// A verdict, and how long the procedures took for it.
+pub(crate) struct Judgement {
+    pub(crate) verdict: Verdict,
+    pub(crate) duration: Duration,
+}
+
+impl Gateway {
+    /// A gateway that publishes to `sink`.
+    pub fn new(procedures: Procedures, sink: Arc<dyn PublicationSink>, store: Store) -> Self {
+        Self(Arc::new(Shared {
+            procedures,
+            sink,
+            allowed_senders: AllowedSenders::load(&store),
+            store,
+            counters: Counters::default(),
+            journal_topic: journal::topic(),
+            journals_unjudged: AtomicBool::new(false),
+        }))
+    }
+
+    /// The procedures, for listeners that call one without publishing.
+    pub fn procedures(&self) -> &Procedures {
+        &self.0.procedures
+    }
+
+    /// Messages and their verdicts since the start.
+    pub fn counters(&self) -> &Counters {
+        &self.0.counters
+    }
+
+    pub(crate) fn store(&self) -> &Store {
+        &self.0.store
+    }
+
+    pub(crate) fn sink(&self) -> &dyn PublicationSink {
+        &*self.0.sink
+    }
+
+    /// Adds a sender to those whose mail passes, or removes it; returns when that is on disk.
+    pub async fn allow_sender(&self, address: &str, allowed: bool) -> Result<(), StoreError> {
+        let shared = &self.0;
+        shared
+            .allowed_senders
+            .change(&shared.store, address, allowed)
+            .await
+    }
+
+    /// The senders whose mail passes, sorted.
+    pub fn allowed_senders(&self) -> Vec<String> {
+        self.0.allowed_senders.addresses()
+    }
+
+    /// Takes a message whose body is the payload, to be published under its own topic.
+    pub async fn submit(&self, message: Message) -> Outcome {
+        let message = Arc::new(message);
+        let is_journaled = self.is_journaled(&message);
+        let judgement = self.judge(&message).await;
+        let edited = match judgement.verdict.edits.as_slice() {
+            [] => Arc::clone(&message),
+            edits => Arc::new(edit::applied(&message, edits)),
+        };
+        let rendered = RenderedPayload::of_body(&edited);
+        let submission = Submission {
+            arrived: &message,
+            edited: &edited,
+            topics: message.topic.as_slice(),
+            is_journaled,
+        };
+        self.finish(submission, Vec::new(), judgement, &rendered)
+            .await
+    }
+
+    /// Whether the journal records a message. A payload that no procedure judged (a sensor's reading
+    /// that came by a web request) is not recorded: such entries would displace the others.
+    fn is_journaled(&self, message: &Message) -> bool {
+        let topic = message.topic.as_ref().map(Topic::as_str);
+        let (procedures, envelope) = (&self.0.procedures, &message.envelope);
+        message.format == Format::Mail
+            || self.0.journals_unjudged.load(Ordering::Relaxed)
+            || procedures
+                .scope_for(envelope.listener, topic, &envelope.recipients)
+                .is_some()
+    }
+
+    /// Makes the journal record every submission, or only mail and what was judged.
+    pub fn set_journal_unjudged(&self, unjudged: bool) {
+        self.0.journals_unjudged.store(unjudged, Ordering::Relaxed);
+    }
+
+    /// Adds the delivery of `message` to a destination that is no subscriber to its trace.
+    pub fn trace_delivery(&self, message: MessageId, destination: OtherDestination<'_>) {
+        self.0.sink.trace_delivery(message, destination);
+    }
+
+    pub(crate) async fn judge(&self, message: &Arc<Message>) -> Judgement {
+        let started = Instant::now();
+        let verdict = self.0.procedures.judge(message).await;
+        let verdict = self.0.allowed_senders.apply(message, verdict);
+        Judgement {
+            verdict,
+            duration: started.elapsed(),
+        }
+    }
+
+    /// Publishes or quarantines, journals, and waits until it is durable.
+    pub(crate) async fn finish(
+        &self,
+        submission: Submission<'_>,
+        mailbox_changes: Vec<Change>,
+        judgement: Judgement,
+        rendered: &RenderedPayload,
+    ) -> Outcome {
+        let Submission {
+            arrived: message,
+            edited,
+            topics,
+            is_journaled,
+        } = submission;
+        let Judgement { verdict, duration } = judgement;
+        let mut tickets = Vec::new();
+        let mut deliveries = 0;
+        if verdict.action.delivers() {
+            for topic in topics {
+                let publication = publication(edited, topic.clone(), rendered, &verdict);
+                let handover = self.0.sink.publish_traced(publication, message.id);
+                deliveries += handover.deliveries;
+                tickets.extend(handover.ticket);
+            }
+            if !mailbox_changes.is_empty() {
+                tickets.push(self.0.store.submit(mailbox_changes));
+            }
+        }
+        if is_journaled {
+            let entry = JournalEntry {
+                subject: rendered.subject.clone(),
+                deliveries,
+                topics: if topics.len() > 1 {
+                    topics.to_vec()
+                } else {
+                    Vec::new()
+                },
+                ..journal_entry(message, &verdict, duration)
+            };
+            self.announce(&entry);
+            if entry.action == Action::Quarantine {
+                tickets.push(self.quarantine(message, entry));
+            } else if let Err(error) = self.write_journal(entry) {
+                // An entry is no promise to the sender, and nobody waits for its commit. A store
+                // that accepts no more changes is a reason to defer, though.
+                tickets.push(Err(error));
+            }
+        }
+        let mut outcome = Outcome {
+            verdict,
+            deliveries,
+            is_disk_full: false,
+        };
+        if let Err(error) = all_committed(tickets).await {
+            // The store logs why it fails, once a second.
+            tracing::debug!(target: "gateway", message = %message.id, "not stored: {error}");
+            outcome.verdict = Verdict::new(Action::Defer, STORE_FAILED);
+            outcome.is_disk_full = error.is_disk_full();
+        }
+        let listener = message.envelope.listener;
+        self.0.counters.count(listener, outcome.verdict.action);
+        outcome
+    }
+
+    /// Journals and announces a message that was judged for another server, which decides what
+    /// becomes of it. Does not wait for the disk.
+    pub fn journal(&self, message: &Message, verdict: &Verdict, duration: Duration) {
+        let entry = JournalEntry {
+            subject: mail_payload::subject(message),
+            ..journal_entry(message, verdict, duration)
+        };
+        self.announce(&entry);
+        self.0
+            .counters
+            .count(message.envelope.listener, verdict.action);
+        if let Err(error) = self.write_journal(entry) {
+            tracing::warn!(target: "gateway", message = %message.id, "not journaled: {error}");
+        }
+    }
+
+    /// Writes an entry to the log and publishes it to the subscribers of the journal's topic.
+    pub(crate) fn announce(&self, entry: &JournalEntry) {
+        tracing::info!(
+            target: "gateway",
+            message = %entry.id,
+            listener = entry.envelope.listener.name(),
+            peer = %entry.envelope.peer,
+            verdict = entry.action.name(),
+            procedure = entry.procedure,
+            size = entry.size,
+            deliveries = entry.deliveries,
+            "{}", entry.reason
+        );
+        self.0.counters.count_hits(&entry.hits);
+        let text = journal::to_text(entry);
+        let publication = Publication::new(self.0.journal_topic.clone(), text);
+        self.0.sink.publish(publication);
+    }
+
+    /// Puts the message into quarantine, with its journal entry.
+    pub(crate) fn quarantine(
+        &self,
+        message: &Message,
+        entry: JournalEntry,
+    ) -> Result<Ticket, StoreError> {
+        let entry = QuarantineEntry {
+            journal: entry,
+            body: message.body.clone(),
+            properties: message.properties.clone(),
+            retain: message.retain,
+        };
+        self.0.store.submit([Change::Quarantine(Box::new(entry))])
+    }
+
+    /// Writes the entry with the next commit.
+    fn write_journal(&self, entry: JournalEntry) -> Result<(), StoreError> {
+        let change = Change::Journal(Box::new(entry));
+        self.0.store.submit_deferred([change])
+    }
+}
+
+/// The entry of a judged message before it is delivered.
+pub(crate) fn journal_entry(
+    message: &Message,
+    verdict: &Verdict,
+    duration: Duration,
+) -> JournalEntry {
+    JournalEntry {
+        id: message.id,
+        envelope: message.envelope.clone(),
+        topic: message.topic.clone(),
+        topics: Vec::new(),
+        subject: None,
+        size: message.size,
+        action: verdict.action,
+        score: verdict.score,
+        hits: verdict.hits.clone(),
+        reason: verdict.reason.clone(),
+        procedure: verdict.procedure.clone(),
+        duration,
+        deliveries: 0,
+    }
+}
+
+/// Waits for every commit; a ticket that shares its group with the last costs nothing.
+pub(crate) async fn all_committed(
+    tickets: Vec<Result<Ticket, StoreError>>,
+) -> Result<(), StoreError> {
+    for ticket in tickets {
+        ticket?.committed().await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,83 @@
+//! Mail in two steps: judged first, carried out afterwards.
+//!
+//! A sender gets one answer for recipients that several scopes judge, so every verdict must be
+//! known before anything is delivered.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use gatepost_message::{Message, Topic, Verdict};
+use gatepost_store::Change;
+
+use crate::gateway::{Gateway, Judgement, Outcome, Submission};
+use crate::mail_payload::{self, MailPayload};
+
+/// A mail whose verdict is known and which has not been delivered.
+#[must_use = "a mail that is not carried out is lost"]
+pub struct JudgedMail {
+    pub(crate) message: Arc<Message>,
+    pub(crate) topics: Vec<Topic>,
+    mailbox_changes: Vec<Change>,
+    pub(crate) judgement: Judgement,
+}
+
+impl JudgedMail {
+    /// Adds delivery of `mail` to the mailboxes of these users, for when it is carried out.
+    pub fn deliver_to_mailboxes(&mut self, users: &[String], mail: &Bytes) {
+        let id = self.message.id;
+        let changes = users
+            .iter()
+            .map(|user| Change::deliver(user, id, mail.clone()));
+        self.mailbox_changes.extend(changes);
+    }
+
+    /// The mail as it arrived.
+    pub fn message(&self) -> &Message {
+        &self.message
+    }
+
+    /// The verdict of the procedures.
+    pub fn verdict(&self) -> &Verdict {
+        &self.judgement.verdict
+    }
+
+    /// Replaces the verdict of the procedures.
+    pub fn overrule(&mut self, verdict: Verdict) {
+        self.judgement.verdict = verdict;
+    }
+}
+
+impl Gateway {
+    /// Has a mail judged and does nothing else. The first topic is the one that scopes see.
+    pub async fn judge_mail(&self, mut message: Message, topics: Vec<Topic>) -> JudgedMail {
+        message.topic = topics.first().cloned();
+        let message = Arc::new(message);
+        let judgement = self.judge(&message).await;
+        JudgedMail {
+            message,
+            topics,
+            mailbox_changes: Vec::new(),
+            judgement,
+        }
+    }
+
+    /// Does what the verdict of a mail says: publishes it under each of its topics in the form
+    /// `payload` and puts it into mailboxes, or quarantines it.
+    pub async fn carry_out(&self, mail: JudgedMail, payload: MailPayload) -> Outcome {
+        let JudgedMail {
+            message,
+            topics,
+            mailbox_changes,
+            judgement,
+        } = mail;
+        let rendered = mail_payload::render(&message, payload, &judgement.verdict).await;
+        let submission = Submission {
+            arrived: &message,
+            edited: &message,
+            topics: &topics,
+            is_journaled: true,
+        };
+        self.finish(submission, mailbox_changes, judgement, &rendered)
+            .await
+    }
+}

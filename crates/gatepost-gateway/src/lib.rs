@@ -1,0 +1,24 @@
+//! From a message to its outcome: judge, publish or quarantine, journal, wait until durable.
+//!
+//! This is the middle of the flow. Listeners turn bytes into a message and submit it to the
+//! [`Gateway`]; the gateway asks the procedures for a verdict, hands publications to the broker and
+//! changes to the store, and returns an [`Outcome`] that the listener turns into its protocol's
+//! answer. The gateway knows no protocol.
+
+mod allowed_senders;
+mod broker_sink;
+mod counters;
+mod external_delivery;
+mod gateway;
+pub mod journal;
+mod judged_mail;
+mod mail_payload;
+mod publication;
+mod publication_sink;
+mod release;
+
+pub use counters::{Counters, ListenerCounts, RuleHits};
+pub use gateway::{Gateway, Outcome};
+pub use judged_mail::JudgedMail;
+pub use mail_payload::MailPayload;
+pub use publication_sink::{Handover, OtherDestination, PublicationSink};

@@ -1,0 +1,46 @@
+//! Where publications go: the broker in the server, a recorder in tests.
+
+use gatepost_message::{MessageId, Publication};
+use gatepost_store::{StoreError, Ticket};
+
+/// The result of handing over one publication.
+#[derive(Debug, Default)]
+pub struct Handover {
+    /// Subscribers that got it.
+    pub deliveries: u64,
+    /// The commit that success to the sender waits for.
+    pub ticket: Option<Result<Ticket, StoreError>>,
+}
+
+/// A destination of a message that is no subscriber.
+#[derive(Debug, Clone, Copy)]
+pub enum OtherDestination<'a> {
+    /// The mailbox of this user.
+    Mailbox(&'a str),
+    /// The next hop.
+    NextHop {
+        /// The recipient's address there.
+        recipient: &'a str,
+        /// Whether the next hop accepted the message.
+        is_accepted: bool,
+        /// The next hop's reply, or the reason why there was none.
+        reply: &'a str,
+    },
+}
+
+/// Takes publications, without waiting.
+pub trait PublicationSink: Send + Sync {
+    /// Hands `publication` to the subscribers of its topic.
+    fn publish(&self, publication: Publication) -> Handover;
+
+    /// The same, and records each delivery for a while under the id of `message`.
+    fn publish_traced(&self, publication: Publication, message: MessageId) -> Handover {
+        let _ = message;
+        self.publish(publication)
+    }
+
+    /// Adds the delivery of `message` to another destination to that record.
+    fn trace_delivery(&self, message: MessageId, destination: OtherDestination<'_>) {
+        let _ = (message, destination);
+    }
+}

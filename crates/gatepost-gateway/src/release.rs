@@ -1,0 +1,92 @@
+//! Releases from quarantine.
+
+use std::sync::Arc;
+
+use gatepost_message::{Action, Format, Listener, Message, MessageId, Qos, Verdict};
+use gatepost_store::{Change, QuarantineEntry};
+
+use crate::gateway::{Gateway, Outcome, all_committed};
+use crate::mail_payload::{self, MailPayload, RenderedPayload};
+use crate::publication::publication;
+
+impl Gateway {
+    /// Publishes a quarantined message under its topics, as if it had been accepted, and removes it
+    /// from quarantine. `payload` is the form for mail.
+    ///
+    /// The publication has an id of its own, so that subscribers that resume after the last id they
+    /// saw get it; the user property `message` holds the id of the message.
+    pub async fn release(&self, quarantined: QuarantineEntry, payload: MailPayload) -> Outcome {
+        let QuarantineEntry {
+            journal: mut entry,
+            body,
+            properties,
+            retain,
+        } = quarantined;
+        let is_mail = matches!(
+            entry.envelope.listener,
+            Listener::Smtp | Listener::Lmtp | Listener::Milter
+        );
+        let message = Arc::new(Message {
+            id: entry.id,
+            envelope: entry.envelope.clone(),
+            topic: entry.topic.clone(),
+            format: if is_mail {
+                Format::Mail
+            } else {
+                Format::Payload
+            },
+            body,
+            size: entry.size,
+            qos: Qos::AtLeastOnce,
+            retain,
+            properties,
+        });
+        let verdict = Verdict {
+            action: Action::Accept,
+            score: entry.score,
+            reason: format!(
+                "released from quarantine; it was kept because: {}",
+                entry.reason
+            ),
+            procedure: entry.procedure.clone(),
+            ..Verdict::default()
+        };
+        let rendered = if is_mail {
+            mail_payload::render(&message, payload, &verdict).await
+        } else {
+            RenderedPayload::of_body(&message)
+        };
+        let id = MessageId::next();
+        let mut tickets = Vec::new();
+        entry.deliveries = 0;
+        for topic in entry.all_topics().to_vec() {
+            let mut publication = publication(&message, topic, &rendered, &verdict);
+            publication.id = id;
+            let name = ("message".to_owned(), message.id.to_string());
+            let properties = publication.properties.get_or_insert_default();
+            properties.user.push(name);
+            let handover = self.sink().publish_traced(publication, message.id);
+            entry.deliveries += handover.deliveries;
+            tickets.extend(handover.ticket);
+        }
+        let deliveries = entry.deliveries;
+        entry.action = verdict.action;
+        entry.reason.clone_from(&verdict.reason);
+        self.announce(&entry);
+        let changes = [
+            Change::Unquarantine(message.id),
+            Change::ReplaceJournal(Box::new(entry)),
+        ];
+        tickets.push(self.store().submit(changes));
+        let mut outcome = Outcome {
+            verdict,
+            deliveries,
+            is_disk_full: false,
+        };
+        if let Err(error) = all_committed(tickets).await {
+            tracing::error!(target: "gateway", message = %message.id, "not stored: {error}");
+            outcome.verdict = Verdict::new(Action::Defer, "the release could not be stored");
+        }
+        outcome
+    }
+}

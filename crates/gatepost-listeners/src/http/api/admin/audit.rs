@@ -1,0 +1,52 @@
+//! The audit log: every change through `/admin` is recorded in one place, and `/admin/changes` shows
+//! the last ones.
+
+use serde_json::{Value, json};
+
+use super::count_of;
+use crate::http::error::HttpError;
+use crate::http::operations::{AdminChange, Operations};
+use crate::http::request::{Request, expect_method};
+use crate::http::response::Response;
+
+/// Longer details say nothing more about a change.
+const DETAILS_BYTES_MAX: usize = 4_096;
+
+/// Records a request that was carried out and may have changed something.
+pub(super) async fn record(operations: &dyn Operations, request: &Request) {
+    if matches!(request.method(), "GET" | "HEAD" | "OPTIONS") {
+        return;
+    }
+    let change = AdminChange {
+        user: request.user().map(str::to_owned),
+        peer: request.peer,
+        action: format!("{} {}", request.method(), request.path),
+        details: details(request),
+    };
+    if let Err(error) = operations.audit(change).await {
+        tracing::error!(target: "audit", %error, "the change is missing in the audit log");
+    }
+}
+
+/// `/admin/changes`
+pub(super) async fn respond(
+    operations: &dyn Operations,
+    request: &Request,
+) -> Result<Response, HttpError> {
+    expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
+    let changes = operations.changes(count_of(request)?).await?;
+    Ok(Response::json(200, &json!({ "changes": changes })))
+}
+
+/// The members of the body and of the query, but no password.
+fn details(request: &Request) -> Value {
+    let mut details = match serde_json::from_slice(&request.body) {
+        Ok(Value::Object(members)) if request.body.len() <= DETAILS_BYTES_MAX => members,
+        _ => serde_json::Map::new(),
+    };
+    for (name, value) in request.query_values() {
+        details.entry(name).or_insert(Value::String(value));
+    }
+    details.retain(|name, _| !matches!(name.as_str(), "password" | "auth"));
+    Value::Object(details)
+}

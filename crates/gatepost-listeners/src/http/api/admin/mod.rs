@@ -1,0 +1,141 @@
+//! What operators and their tools read: health, metrics, the state that the dashboard shows.
+
+use std::sync::Arc;
+
+mod audit;
+mod quarantine;
+mod rules;
+mod senders;
+mod users;
+
+use crate::http::access;
+use crate::http::context::HttpContext;
+use crate::http::error::HttpError;
+use crate::http::parameters;
+use crate::http::request::{Request, expect_method};
+use crate::http::response::Response;
+
+const COUNT_DEFAULT: usize = 100;
+const COUNT_MAX: usize = 1_000;
+
+/// `/admin/…`
+pub(in crate::http) async fn respond(
+    context: &Arc<HttpContext>,
+    request: &Request,
+) -> Result<Response, HttpError> {
+    access::expect_admin(context, request)?;
+    let response = dispatch(context, request).await?;
+    if let Some(operations) = context.operations.as_deref() {
+        audit::record(operations, request).await;
+    }
+    Ok(response)
+}
+
+async fn dispatch(context: &Arc<HttpContext>, request: &Request) -> Result<Response, HttpError> {
+    let operations = context.operations.as_deref();
+    if let Some(operations) = operations {
+        let path = request.path.as_str();
+        if let Some(rest) = below(path, "/admin/quarantine") {
+            return quarantine::respond(context, operations, request, rest).await;
+        }
+        if let Some(id) = below(path, "/admin/messages") {
+            let id = (!id.is_empty()).then_some(id);
+            return quarantine::messages(operations, request, id).await;
+        }
+        if let Some(address) = below(path, "/admin/senders") {
+            return senders::respond(operations, request, address).await;
+        }
+        match path {
+            "/admin/rules" => return rules::rules(operations, request).await,
+            "/admin/rules/slowest" => return rules::slowest(operations, request).await,
+            "/admin/changes" => return audit::respond(operations, request).await,
+            "/admin/reload" => return rules::reload(operations, request).await,
+            _ => {}
+        }
+    }
+    if let Some(rest) = below(&request.path, "/admin/users") {
+        return users::respond(context, request, rest).await;
+    }
+    if let Some(id) = below(&request.path, "/admin/tokens").filter(|id| !id.is_empty()) {
+        return users::revoke(context, request, id).await;
+    }
+    match request.path.as_str() {
+        "/admin/state" => {
+            expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
+            Ok(Response::json(200, &context.services.stats.state().await))
+        }
+        "/admin/procedures" => procedures(context, request),
+        other => Err(HttpError::NotFound(other.to_owned())),
+    }
+}
+
+/// What follows `folder` and a slash; empty for the folder itself.
+fn below<'a>(path: &'a str, folder: &str) -> Option<&'a str> {
+    let rest = path.strip_prefix(folder)?;
+    if rest.is_empty() {
+        return Some(rest);
+    }
+    rest.strip_prefix('/').filter(|rest| !rest.is_empty())
+}
+
+/// A request's body, which must be a JSON object of this form.
+fn body<T: serde::de::DeserializeOwned>(request: &Request) -> Result<T, HttpError> {
+    let kind = request.field("content-type").unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    // A form of another origin cannot have this type without asking first.
+    if !kind.eq_ignore_ascii_case("application/json") {
+        return Err(HttpError::MediaType("application/json"));
+    }
+    crate::http::request::json_object(&request.body)
+}
+
+/// How many are asked for by `count=`.
+fn count_of(request: &Request) -> Result<usize, HttpError> {
+    parameters::count_of(request, COUNT_DEFAULT, COUNT_MAX)
+}
+
+/// `/healthz`: the process answers. `/readyz`: it is not about to end, and can store messages.
+pub(in crate::http) fn health(
+    context: &HttpContext,
+    request: &Request,
+) -> Result<Response, HttpError> {
+    expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
+    if request.path == "/readyz" && context.drain.is_draining() {
+        return Err(HttpError::Busy("the server is about to end"));
+    }
+    if request.path == "/readyz"
+        && let Err(error) = context.services.store.readiness()
+    {
+        tracing::debug!(target: "http", %error, "not ready");
+        return Err(HttpError::Busy(
+            "no message can be stored; the log says why",
+        ));
+    }
+    Ok(Response::new(200, "text/plain; charset=utf-8", "ok\n").with("Cache-Control", "no-store"))
+}
+
+/// `/metrics`, in Prometheus' text format.
+pub(in crate::http) fn metrics(
+    context: &HttpContext,
+    request: &Request,
+) -> Result<Response, HttpError> {
+    expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
+    access::expect_admin(context, request)?;
+    let mut text = String::with_capacity(8 << 10);
+    context.push_metrics(&mut text);
+    Ok(Response::new(
+        200,
+        "text/plain; version=0.0.4; charset=utf-8",
+        text,
+    ))
+}
+
+/// `/status`: the procedures' counters.
+pub(in crate::http) fn procedures(
+    context: &HttpContext,
+    request: &Request,
+) -> Result<Response, HttpError> {
+    expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
+    let status = context.services.gateway.procedures().status();
+    Ok(Response::json(200, &status))
+}

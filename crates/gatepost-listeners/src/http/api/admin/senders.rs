@@ -1,0 +1,62 @@
+//! `/admin/senders`: whose mail passes, whatever the rules' score or the quarantine would say.
+
+use serde_json::json;
+
+use crate::http::error::HttpError;
+use crate::http::operations::Operations;
+use crate::http::request::{Request, expect_method};
+use crate::http::response::Response;
+
+/// The longest address of a mailbox (RFC 5321 § 4.5.3.1.3, without the angle brackets).
+const ADDRESS_CHARACTERS_MAX: usize = 254;
+
+/// `/admin/senders`, `/admin/senders/ADDRESS`
+pub(super) async fn respond(
+    operations: &dyn Operations,
+    request: &Request,
+    address: &str,
+) -> Result<Response, HttpError> {
+    if address.is_empty() {
+        expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
+        let senders = operations.allowed_senders();
+        return Ok(Response::json(200, &json!({ "senders": senders })));
+    }
+    expect_method(request, &["PUT", "DELETE"], "PUT, DELETE")?;
+    let adds = request.method() == "PUT";
+    if adds && !is_address(address) {
+        return Err(HttpError::Parameter {
+            name: "address",
+            detail: "write an address, as in anna@example.org".to_owned(),
+        });
+    }
+    operations.allow_sender(address.to_owned(), adds).await?;
+    Ok(Response::empty(204))
+}
+
+fn is_address(text: &str) -> bool {
+    let is_plain = |character: char| !character.is_whitespace() && !character.is_control();
+    text.chars().count() <= ADDRESS_CHARACTERS_MAX
+        && text.chars().all(is_plain)
+        && text
+            .rsplit_once('@')
+            .is_some_and(|(local, domain)| !local.is_empty() && !domain.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_address;
+
+    #[test]
+    fn an_address_has_two_parts_and_no_space() {
+        assert!(is_address("anna@example.org"));
+        for text in [
+            "anna",
+            "@example.org",
+            "anna@",
+            "a b@example.org",
+            "a\r\n@b",
+        ] {
+            assert!(!is_address(text), "{text}");
+        }
+    }
+}

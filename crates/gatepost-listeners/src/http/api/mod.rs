@@ -1,0 +1,7 @@
+//! The handlers of the API: topics, calls of procedures, administration, and ntfy's shapes.
+
+pub(super) mod admin;
+pub(super) mod call;
+pub(super) mod ntfy;
+pub(super) mod openapi;
+pub(super) mod topics;

@@ -1,0 +1,224 @@
+//! What an ntfy publisher gives beside the text: by header fields, by the query, or in one JSON
+//! object.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::http::error::HttpError;
+use crate::http::event_stream::check_actions;
+use crate::http::parameters::{first_parameter, is_yes};
+use crate::http::request::{Request, json_object};
+
+/// The user properties, each with the header fields and query parameters that set it.
+const PROPERTIES: [(&str, &[&str]); 10] = [
+    ("title", &["x-title", "title", "ti", "t"]),
+    ("priority", &["x-priority", "priority", "prio", "p"]),
+    ("tags", &["x-tags", "tags", "tag", "ta"]),
+    ("click", &["x-click", "click"]),
+    ("icon", &["x-icon", "icon"]),
+    ("actions", &["x-actions", "actions", "action"]),
+    ("attach", &["x-attach", "attach", "a"]),
+    ("filename", &["x-filename", "filename", "file", "f"]),
+    ("markdown", &["x-markdown", "markdown", "md"]),
+    ("sequence_id", &["x-sequence-id", "sequence-id", "sid"]),
+];
+/// The text itself, where the body is not it.
+const MESSAGE: [&str; 3] = ["x-message", "message", "m"];
+/// What ntfy's own server can do and this one cannot.
+const REFUSED: [(&str, &[&str]); 3] = [
+    ("delay", &["x-delay", "delay", "x-at", "at", "x-in", "in"]),
+    (
+        "email",
+        &["x-email", "x-e-mail", "email", "e-mail", "mail", "e"],
+    ),
+    ("call", &["x-call", "call"]),
+];
+/// What ntfy's server makes of a message without text.
+const EMPTY: &str = "triggered";
+
+/// What is published.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Fields {
+    /// The text, where the request's body is not it.
+    pub text: Option<String>,
+    /// Whether it came as a JSON object.
+    pub is_json: bool,
+    /// The user properties.
+    pub properties: Vec<(String, String)>,
+}
+
+/// ntfy's object for publishing.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Object {
+    topic: String,
+    message: Option<String>,
+    title: Option<String>,
+    /// A number of JSON: 4.0 is 4.
+    priority: Option<f64>,
+    tags: Vec<String>,
+    click: Option<String>,
+    icon: Option<String>,
+    attach: Option<String>,
+    filename: Option<String>,
+    markdown: bool,
+    sequence_id: Option<String>,
+    actions: Vec<serde_json::Map<String, Value>>,
+    delay: Option<String>,
+    email: Option<String>,
+    call: Option<String>,
+}
+
+impl Fields {
+    pub(super) fn of_request(request: &Request) -> Result<Self, HttpError> {
+        let value = |names: &[&str]| first_parameter(request, names);
+        for (name, aliases) in REFUSED {
+            if value(aliases).is_some() {
+                return Err(refused(name));
+            }
+        }
+        let mut fields = Self {
+            text: value(&MESSAGE),
+            ..Self::default()
+        };
+        if fields.text.is_none() && request.body.is_empty() {
+            fields.text = Some(EMPTY.to_owned());
+        }
+        for (name, aliases) in PROPERTIES {
+            let Some(text) = value(aliases) else { continue };
+            let text = match name {
+                "priority" => priority(&text)?.to_owned(),
+                "actions" => checked_actions(text)?,
+                "markdown" if !is_yes(&text) => continue,
+                "markdown" => "1".to_owned(),
+                _ => text,
+            };
+            fields.properties.push((name.to_owned(), text));
+        }
+        Ok(fields)
+    }
+
+    /// These, with the properties of `others` that these do not name.
+    pub(super) fn or(mut self, others: Self) -> Self {
+        for (name, value) in others.properties {
+            if self.properties.iter().all(|(known, _)| *known != name) {
+                self.properties.push((name, value));
+            }
+        }
+        self
+    }
+
+    /// The topic and the rest of an object.
+    pub(super) fn of_json(body: &[u8]) -> Result<(String, Self), HttpError> {
+        let object: Object = json_object(body)?;
+        for (name, value) in [
+            ("delay", &object.delay),
+            ("email", &object.email),
+            ("call", &object.call),
+        ] {
+            if value.as_ref().is_some_and(|value| !value.is_empty()) {
+                return Err(refused(name));
+            }
+        }
+        let actions = (!object.actions.is_empty()).then(|| Value::from(object.actions).to_string());
+        let priority = object.priority.filter(|&priority| priority != 0.0);
+        let priority = priority
+            .map(|number| Ok::<_, HttpError>(self::priority(&number.to_string())?.to_owned()));
+        let tags = (!object.tags.is_empty()).then(|| object.tags.join(","));
+        let given = [
+            ("title", object.title),
+            ("priority", priority.transpose()?),
+            ("tags", tags),
+            ("click", object.click),
+            ("icon", object.icon),
+            ("actions", actions),
+            ("attach", object.attach),
+            ("filename", object.filename),
+            ("markdown", object.markdown.then(|| "1".to_owned())),
+            ("sequence_id", object.sequence_id),
+        ];
+        let properties = given.into_iter().filter_map(|(name, value)| {
+            let value = value.filter(|value| !value.is_empty())?;
+            Some((name.to_owned(), value))
+        });
+        let text = object.message.filter(|text| !text.is_empty());
+        let fields = Self {
+            text: Some(text.unwrap_or_else(|| EMPTY.to_owned())),
+            is_json: true,
+            properties: properties.collect(),
+        };
+        Ok((object.topic, fields))
+    }
+}
+
+/// The text of `actions` as it was given, if it can be understood.
+fn checked_actions(text: String) -> Result<String, HttpError> {
+    match check_actions(&text) {
+        Ok(()) => Ok(text),
+        Err(detail) => Err(HttpError::Parameter {
+            name: "actions",
+            detail: detail.to_owned(),
+        }),
+    }
+}
+
+fn refused(name: &'static str) -> HttpError {
+    HttpError::Parameter {
+        name,
+        detail: "this server cannot do that; leave it out".to_owned(),
+    }
+}
+
+pub(super) fn priority(text: &str) -> Result<&'static str, HttpError> {
+    Ok(match text {
+        "1" | "min" => "1",
+        "2" | "low" => "2",
+        "3" | "default" => "3",
+        "4" | "high" => "4",
+        "5" | "max" | "urgent" => "5",
+        _ => {
+            return Err(HttpError::Parameter {
+                name: "priority",
+                detail: "write 1 to 5, or min, low, default, high, max".to_owned(),
+            });
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn priorities_have_names() {
+        assert_eq!(priority("urgent"), Ok("5"));
+        assert!(priority("6").is_err());
+    }
+
+    #[test]
+    fn an_object_says_everything_at_once() {
+        let body = br#"{"topic":"alarms","message":"Smoke","title":"Hall","tags":["fire","hall"],
+            "priority":5,"markdown":true,"actions":[{"action":"view","label":"See","url":"https://x"}]}"#;
+        let (topic, fields) = Fields::of_json(body).expect("an object");
+        assert_eq!(topic, "alarms");
+        assert_eq!(fields.text.as_deref(), Some("Smoke"));
+        let property = |name: &str| {
+            let mut all = fields.properties.iter();
+            all.find(|(known, _)| known == name)
+                .map(|(_, value)| value.as_str())
+        };
+        assert_eq!(property("tags"), Some("fire,hall"));
+        assert_eq!(property("priority"), Some("5"));
+        assert!(property("actions").is_some_and(|text| text.contains("view")));
+        let (_, empty) = Fields::of_json(br#"{"topic":"alarms"}"#).expect("an object");
+        assert_eq!(empty.text.as_deref(), Some(EMPTY));
+        for body in [
+            &b"{"[..],
+            b"[]",
+            br#"{"topic":1}"#,
+            br#"{"topic":"a","delay":"1h"}"#,
+        ] {
+            assert!(Fields::of_json(body).is_err());
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! Readers that want some messages only: `?priority=high,urgent&tags=fire&title=…&message=…&id=…`.
+
+use crate::http::error::HttpError;
+use crate::http::event_stream::Filter;
+use crate::http::parameters::first_parameter;
+use crate::http::request::Request;
+
+use super::fields::priority;
+
+/// The filter of a request, if it has one.
+pub(super) fn filter_of(request: &Request) -> Result<Option<Filter>, HttpError> {
+    let value = |names: &[&str]| first_parameter(request, names);
+    let list = |text: Option<String>| -> Vec<String> {
+        let text = text.unwrap_or_default();
+        let parts = text
+            .split(',')
+            .map(str::trim)
+            .filter(|part| !part.is_empty());
+        parts.map(str::to_owned).collect()
+    };
+    let mut filter = Filter {
+        id: value(&["x-id", "id"]),
+        message: value(&["x-message", "message", "m"]),
+        title: value(&["x-title", "title", "t"]),
+        priorities: list(value(&["x-priority", "priority", "prio", "p"])),
+        tags: list(value(&["x-tags", "tags", "tag", "ta"])),
+    };
+    for text in &mut filter.priorities {
+        *text = priority(text)?.to_owned();
+    }
+    Ok((filter != Filter::default()).then_some(filter))
+}

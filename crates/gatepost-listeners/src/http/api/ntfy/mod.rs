@@ -1,0 +1,206 @@
+//! ntfy's shapes: `POST /alarms`, JSON to `/`, `GET /alarms/publish?message=…`, and for readers
+//! `GET /alarms/json`, `/alarms/sse`, `/alarms/raw`, `/alarms/ws`.
+//!
+//! A topic is one level of letters, digits, `-` and `_`, and several are joined by commas. What
+//! ntfy's fields say (title, priority, tags, …) becomes user properties: `fields.rs`. What Gatepost
+//! cannot do for them (delay, mail, phone calls) is refused rather than forgotten.
+
+mod fields;
+mod filter;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use gatepost_broker::Since;
+use gatepost_message::{Topic, TopicFilter};
+use serde_json::json;
+
+use crate::http::access;
+use crate::http::context::HttpContext;
+use crate::http::error::HttpError;
+use crate::http::event_stream::{Shape, to_ntfy};
+use crate::http::origin;
+use crate::http::parameters::{flag, parameter, since_of};
+use crate::http::request::{Request, Version};
+use crate::http::response::{Body, Response};
+use crate::http::verdict::{status_of_outcome, verdict_json};
+use crate::http::websocket_handshake;
+
+use super::topics::{message_of, stream};
+use fields::Fields;
+
+/// ntfy's bound on a topic.
+const TOPIC_CHARACTERS_MAX: usize = 64;
+
+/// Answers, if the request has one of ntfy's shapes.
+pub(in crate::http) async fn respond(
+    context: &Arc<HttpContext>,
+    request: &Request,
+) -> Option<Result<Response, HttpError>> {
+    let path = request.path.strip_prefix('/')?;
+    if request.path == "/v1/health" && matches!(request.method(), "GET" | "HEAD") {
+        return Some(Ok(Response::json(200, &json!({ "healthy": true }))));
+    }
+    match (request.method(), path.split_once('/')) {
+        ("POST" | "PUT", None) if is_topic(path) => Some(publish(context, request, path).await),
+        ("GET" | "HEAD", Some((topics, kind))) if topics.split(',').all(is_topic) => {
+            let shape = match kind {
+                "json" => Shape::NtfyJson,
+                "sse" => Shape::NtfySse,
+                "raw" => Shape::NtfyRaw,
+                "ws" => Shape::NtfyWs,
+                "auth" => return Some(may_read(context, request, topics)),
+                "publish" | "send" | "trigger" if request.method() == "GET" => {
+                    return Some(publish_by_link(context, request, topics).await);
+                }
+                _ => return None,
+            };
+            Some(subscribe(context, request, topics, shape))
+        }
+        _ => None,
+    }
+}
+
+fn is_topic(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    !name.is_empty() && name.len() <= TOPIC_CHARACTERS_MAX && name.bytes().all(plain)
+}
+
+/// `POST /alarms` with the message as the body.
+async fn publish(
+    context: &Arc<HttpContext>,
+    request: &Request,
+    topic: &str,
+) -> Result<Response, HttpError> {
+    let fields = Fields::of_request(request)?;
+    send(context, request, topic, fields).await
+}
+
+/// `POST /` with topic, message and all else in a JSON object.
+pub(in crate::http) async fn publish_json(
+    context: &Arc<HttpContext>,
+    request: &Request,
+) -> Result<Response, HttpError> {
+    let (topic, fields) = Fields::of_json(&request.body)?;
+    // What the object leaves open, header fields may say.
+    let fields = fields.or(Fields::of_request(request)?);
+    if !is_topic(&topic) {
+        let detail = format!("topic: {topic:?} is none; letters, digits, '-' and '_' make one");
+        return Err(HttpError::Body(detail));
+    }
+    send(context, request, &topic, fields).await
+}
+
+/// `GET /alarms/publish?message=…`: for what can only follow a link. A page of another site that
+/// makes a visitor's browser follow one is refused.
+async fn publish_by_link(
+    context: &Arc<HttpContext>,
+    request: &Request,
+    topic: &str,
+) -> Result<Response, HttpError> {
+    origin::expect_own_link(context, request)?;
+    if !is_topic(topic) {
+        return Err(HttpError::NotFound(request.path.clone()));
+    }
+    publish(context, request, topic).await
+}
+
+async fn send(
+    context: &Arc<HttpContext>,
+    request: &Request,
+    topic: &str,
+    fields: Fields,
+) -> Result<Response, HttpError> {
+    let mut message = message_of(request, Topic::new(topic)?)?;
+    if let Some(text) = fields.text {
+        message.size = text.len() as u64;
+        message.body = Bytes::from(text);
+    }
+    let properties = message.properties.get_or_insert_default();
+    if fields.is_json {
+        // The type was that of the request, not of the message in it.
+        properties.content_type = None;
+        properties.payload_is_text = Some(true);
+    }
+    properties.user.extend(fields.properties);
+    if properties.is_empty() {
+        message.properties = None;
+    }
+    access::expect_publish(request, topic, message.retain)?;
+    let id = message.id;
+    let publication = message.publication();
+    let outcome = context.services.gateway.submit(message).await;
+    let action = outcome.verdict.action;
+    let Some(publication) = publication.filter(|_| action.delivers()) else {
+        let body = verdict_json(id, &outcome.verdict);
+        return Ok(Response::json(status_of_outcome(&outcome), &body));
+    };
+    let mut response = Response::json(200, &to_ntfy(&publication));
+    response.message = Some(id);
+    Ok(response)
+}
+
+fn filters(names: &str) -> Result<Vec<TopicFilter>, HttpError> {
+    let filters = names.split(',').map(TopicFilter::new);
+    Ok(filters.collect::<Result<_, _>>()?)
+}
+
+/// `GET /alarms/auth`: whether the login may read the topic.
+fn may_read(context: &HttpContext, request: &Request, names: &str) -> Result<Response, HttpError> {
+    access::expect_subscribe(context, request, &filters(names)?)?;
+    Ok(Response::json(200, &json!({ "success": true })))
+}
+
+fn subscribe(
+    context: &HttpContext,
+    request: &Request,
+    names: &str,
+    shape: Shape,
+) -> Result<Response, HttpError> {
+    let filters = filters(names)?;
+    let polls = ["poll", "x-poll", "po"]
+        .iter()
+        .find_map(|name| parameter(request, name));
+    let polls = flag("poll", polls)?;
+    access::expect_subscribe(context, request, &filters)?;
+    // A poll without a start wants what is there.
+    let default = if polls { Since::Everything } else { Since::Now };
+    let since = since_of(request, default)?;
+    let accept = match shape {
+        Shape::NtfyWs if request.version == Version::Http2 => {
+            return Err(HttpError::Upgrade("WebSockets are opened by HTTP/1.1 here"));
+        }
+        Shape::NtfyWs => Some(websocket_handshake::accept(
+            request,
+            "this path is a WebSocket",
+        )?),
+        _ => None,
+    };
+    let names = names.to_owned();
+    let mut response = stream(context, request, &filters, since, shape, names);
+    if let Body::Stream { format, .. } = &mut response.body {
+        format.ends = polls;
+        format.filter = filter::filter_of(request)?.map(Arc::new);
+    }
+    if let Some(accept) = accept {
+        response.status = 101;
+        response.fields.clear();
+        response.field("Upgrade", "websocket");
+        response.field("Connection", "Upgrade");
+        response.field("Sec-WebSocket-Accept", accept);
+    }
+    Ok(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn topics_are_ntfys() {
+        assert!(is_topic("my-alerts_1"));
+        for name in ["", "a/b", "a b", "é", &"a".repeat(65)] {
+            assert!(!is_topic(name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! `/topics/NAME`: publish by POST or PUT, read and subscribe by GET.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use bytes::Bytes;
+use gatepost_broker::{ReaderOptions, Since};
+use gatepost_message::{Format, Message, MessageId, Properties, Qos, Topic, TopicFilter};
+use gatepost_settings::Period;
+use serde_json::Value;
+use std::sync::Arc;
+
+use crate::http::access;
+use crate::http::context::HttpContext;
+use crate::http::error::HttpError;
+use crate::http::event_stream::{Shape, StreamFormat, to_json};
+use crate::http::parameters::{count_of, flag, parameter, since_of};
+use crate::http::request::{Request, expect_method};
+use crate::http::response::{Body, Response};
+use crate::http::verdict::{add_retry_after, status_of_outcome, verdict_json};
+use gatepost_gateway::Outcome;
+
+/// The publications that a plain GET shows, unless `count=` says otherwise.
+const COUNT_DEFAULT: usize = 100;
+/// The most that it shows.
+const COUNT_MAX: usize = 10_000;
+/// The most filters of one subscription.
+const FILTERS_MAX: usize = 100;
+
+/// Answers a request to `/topics/NAME`, or to `/topics?filter=…&filter=…`.
+pub(in crate::http) async fn respond(
+    context: &Arc<HttpContext>,
+    request: &Request,
+    name: Option<&str>,
+) -> Result<Response, HttpError> {
+    match name {
+        Some(_) => expect_method(
+            request,
+            &["GET", "HEAD", "POST", "PUT"],
+            "GET, HEAD, POST, PUT",
+        ),
+        // What is published has a topic in its path.
+        None => expect_method(request, &["GET", "HEAD"], "GET, HEAD"),
+    }?;
+    match (request.method(), name) {
+        ("POST" | "PUT", Some(name)) => {
+            let message = message_of(request, Topic::new(name)?)?;
+            access::expect_publish(request, name, message.retain)?;
+            let id = message.id;
+            let outcome = context.services.gateway.submit(message).await;
+            Ok(answer(context, id, &outcome))
+        }
+        _ => read(context, request, name),
+    }
+}
+
+fn read(
+    context: &Arc<HttpContext>,
+    request: &Request,
+    name: Option<&str>,
+) -> Result<Response, HttpError> {
+    let mut names: Vec<String> = name.map(str::to_owned).into_iter().collect();
+    let parameters = request.query_values();
+    let given = parameters.iter().filter(|(name, _)| name == "filter");
+    names.extend(given.map(|(_, filter)| filter.clone()));
+    if names.is_empty() || names.len() > FILTERS_MAX {
+        return Err(HttpError::Parameter {
+            name: "filter",
+            detail: format!("one to {FILTERS_MAX} filters are needed"),
+        });
+    }
+    let filters = names
+        .iter()
+        .map(|name| TopicFilter::new(name))
+        .collect::<Result<Vec<_>, _>>()?;
+    access::expect_subscribe(context, request, &filters)?;
+    let payload_only = match request.query_value("data").as_deref() {
+        None | Some("json") => false,
+        Some("payload") => true,
+        Some(_) => {
+            return Err(HttpError::Parameter {
+                name: "data",
+                detail: "write json or payload".to_owned(),
+            });
+        }
+    };
+    // Checked also where the response does not need it, so that a mistake does not go unnoticed.
+    let since = since_of(request, Since::Now)?;
+    let ends = flag("poll", request.query_value("poll"))?;
+    let shape = if request.accepts("text/event-stream") {
+        if payload_only {
+            Shape::SsePayload
+        } else {
+            Shape::Sse
+        }
+    } else if request.accepts("application/x-ndjson") {
+        Shape::JsonLines
+    } else {
+        return recent(context, request, &filters);
+    };
+    let mut response = stream(context, request, &filters, since, shape, names.join(","));
+    if let Body::Stream { format, .. } = &mut response.body {
+        format.ends = ends;
+    }
+    Ok(response)
+}
+
+/// A response that goes on.
+pub(super) fn stream(
+    context: &HttpContext,
+    request: &Request,
+    filters: &[TopicFilter],
+    since: Since,
+    shape: Shape,
+    topics: String,
+) -> Response {
+    let reader = ReaderOptions {
+        since,
+        kind: shape.kind(),
+        name: request
+            .user()
+            .map_or_else(|| request.peer.to_string(), str::to_owned),
+    };
+    let mut response = Response::empty(200)
+        .with("Content-Type", shape.content_type())
+        .with("Cache-Control", "no-store")
+        // For nginx: each event must pass at once.
+        .with("X-Accel-Buffering", "no");
+    response.body = Body::Stream {
+        reader: Box::new(context.services.broker.subscribe_stream(filters, reader)),
+        format: StreamFormat {
+            shape,
+            ends: false,
+            topics,
+            filter: None,
+        },
+        rights: Box::new(access::stream_rights(request, filters)),
+    };
+    response
+}
+
+/// What is remembered, newest last, as one JSON array.
+fn recent(
+    context: &HttpContext,
+    request: &Request,
+    filters: &[TopicFilter],
+) -> Result<Response, HttpError> {
+    let count = count_of(request, COUNT_DEFAULT, COUNT_MAX)?;
+    let publications = context.services.broker.history_of(filters, count);
+    let shown: Vec<Value> = publications.iter().map(|one| to_json(one)).collect();
+    Ok(Response::json(200, &shown))
+}
+
+/// The message that a request publishes. What MQTT has properties for may be given as header
+/// fields or in the query: `Content-Type`; `Expiry` / `expiry=` (`60s`); `Retain` / `retain=`;
+/// `Response-Topic`; `Correlation-Data` (base64); `Property: name=value` / `property=`, repeated.
+pub(super) fn message_of(request: &Request, topic: Topic) -> Result<Message, HttpError> {
+    let envelope = request.envelope();
+    let body: Bytes = request.body.clone();
+    let properties = properties_of(request)?;
+    let mut message = Message::new(envelope, Some(topic), Format::Payload, body);
+    message.envelope.client = request.field("user-agent").map(str::to_owned);
+    message.qos = Qos::AtLeastOnce;
+    message.retain = flag("retain", parameter(request, "retain"))?;
+    message.properties = (!properties.is_empty()).then(|| Box::new(properties));
+    Ok(message)
+}
+
+fn properties_of(request: &Request) -> Result<Properties, HttpError> {
+    // curl's default type, which no publisher means.
+    let is_meant = |kind: &&str| !kind.starts_with("application/x-www-form-urlencoded");
+    let content_type = request
+        .field("content-type")
+        .filter(is_meant)
+        .map(str::to_owned);
+    let is_text = content_type
+        .as_deref()
+        .is_some_and(|kind| kind.starts_with("text/") || kind.starts_with("application/json"));
+    let expiry_seconds = parameter(request, "expiry")
+        .map(|expiry| {
+            let period: Period = expiry.parse()?;
+            Ok::<_, HttpError>(u32::try_from(period.duration().as_secs()).unwrap_or(u32::MAX))
+        })
+        .transpose()?;
+    let correlation_data = parameter(request, "correlation-data")
+        .map(|data| {
+            BASE64.decode(data).map_err(|error| HttpError::Parameter {
+                name: "correlation-data",
+                detail: format!("not base64: {error}"),
+            })
+        })
+        .transpose()?
+        .map(Bytes::from);
+    let response_topic = parameter(request, "response-topic");
+    if let Some(topic) = &response_topic {
+        Topic::check(topic)?;
+    }
+    Ok(Properties {
+        payload_is_text: (is_text && std::str::from_utf8(&request.body).is_ok()).then_some(true),
+        content_type,
+        expiry_seconds,
+        response_topic,
+        correlation_data,
+        user: user_properties(request)?,
+    })
+}
+
+fn user_properties(request: &Request) -> Result<Vec<(String, String)>, HttpError> {
+    let in_fields = request
+        .field_bytes("property")
+        .map(|value| String::from_utf8_lossy(value).into_owned());
+    let in_query = request
+        .query_values()
+        .into_iter()
+        .filter(|(name, _)| name == "property")
+        .map(|(_, value)| value);
+    in_fields
+        .chain(in_query)
+        .map(|pair| {
+            let (name, value) = pair.split_once('=').ok_or(HttpError::Parameter {
+                name: "property",
+                detail: "write name=value".to_owned(),
+            })?;
+            Ok((name.trim().to_owned(), value.trim().to_owned()))
+        })
+        .collect()
+}
+
+/// The answer to a publisher, sent when everything promised is durable.
+fn answer(context: &HttpContext, id: MessageId, outcome: &Outcome) -> Response {
+    let action = outcome.verdict.action;
+    let mut body = verdict_json(id, &outcome.verdict);
+    body["subscribers"] = outcome.deliveries.into();
+    let mut response = Response::json(status_of_outcome(outcome), &body);
+    add_retry_after(context, action, &mut response);
+    response.message = Some(id);
+    response
+}

@@ -1,0 +1,204 @@
+//! What all connections of the listener share.
+
+use std::fmt::Write as _;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use gatepost_broker::Broker;
+use gatepost_message::Peer;
+use gatepost_pages::{AccessLog, AccessLogSettings, Pages, PagesSettings};
+use gatepost_store::Store;
+use gatepost_users::ListenerAuth;
+
+use crate::admission::Admission;
+use crate::in_flight::InFlight;
+use crate::monitoring::{StatsKeeper, metrics};
+use crate::stream::Stream;
+use gatepost_gateway::Gateway;
+
+use super::counters::Requests;
+use super::drain::Drain;
+use super::operations::Operations;
+use super::page_values::PageValues;
+use super::rate_limits::RateLimits;
+use super::settings::HttpSettings;
+
+/// The parts of the gateway that requests are answered from.
+#[derive(Clone)]
+pub struct HttpServices {
+    /// Judges and publishes what is sent.
+    pub gateway: Gateway,
+    /// Has what was published.
+    pub broker: Broker,
+    /// Counted in the metrics.
+    pub store: Store,
+    /// Makes the snapshot that the dashboard starts from.
+    pub stats: Arc<StatsKeeper>,
+    /// Bounds the bodies that are being received and handled.
+    pub in_flight: InFlight,
+}
+
+/// What all connections share.
+pub struct HttpContext {
+    pub(super) settings: HttpSettings,
+    pub(super) services: HttpServices,
+    pub(super) pages: Pages,
+    pub(super) access_log: AccessLog,
+    pub(super) admission: Admission,
+    pub(super) drain: Drain,
+    pub(super) rate_limits: RateLimits,
+    /// Whether the read buffer's requests may be answered from memory: no setting asks for more
+    /// than their path.
+    pub(super) answers_from_memory: bool,
+    pub(super) requests: Requests,
+    pub(super) websocket: Option<WebSocketHandler>,
+    pub(super) auth: Option<ListenerAuth>,
+    pub(super) operations: Option<Arc<dyn Operations>>,
+}
+
+/// Serves a connection whose WebSocket handshake at `/mqtt` is done.
+pub type WebSocketHandler =
+    Arc<dyn Fn(Upgraded) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+
+/// A connection that has become a WebSocket.
+pub struct Upgraded {
+    /// The socket.
+    pub stream: Stream,
+    /// The client; behind a trusted proxy, the one that the proxy names.
+    pub peer: Peer,
+    /// Whether the handshake certainly came from a program on this machine.
+    pub is_local: bool,
+    /// What the client sent behind the handshake.
+    pub received: Vec<u8>,
+}
+
+impl HttpContext {
+    /// Opens pages and access log.
+    pub fn new(
+        settings: HttpSettings,
+        pages: &PagesSettings,
+        access_log: &AccessLogSettings,
+        services: HttpServices,
+    ) -> io::Result<Self> {
+        if let Some(name) = settings.malformed_header() {
+            let detail = format!("listeners.http.headers.{name:?} cannot be sent as it stands");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, detail));
+        }
+        let values = PageValues::new(services.gateway.clone(), services.broker.clone());
+        let rate_limits = RateLimits::new(&settings);
+        let admission = Admission::new(
+            settings.connections_max,
+            settings.connections_per_address_max,
+        );
+        let answers_from_memory = settings.origins.is_empty()
+            && settings.trusted_proxies.is_empty()
+            && !settings.https_redirect
+            && !rate_limits.any();
+        Ok(Self {
+            rate_limits,
+            answers_from_memory,
+            settings,
+            pages: Pages::new(pages.clone(), Arc::new(values)),
+            access_log: AccessLog::start(access_log)?,
+            services,
+            admission,
+            drain: Drain::default(),
+            requests: Requests::default(),
+            websocket: None,
+            auth: None,
+            operations: None,
+        })
+    }
+
+    /// Hands WebSocket connections at `/mqtt` to `handler`; without one there is no `/mqtt`.
+    #[must_use]
+    pub fn with_websocket(mut self, handler: WebSocketHandler) -> Self {
+        self.websocket = Some(handler);
+        self
+    }
+
+    /// Asks for logins as `auth` says; without it no request needs one.
+    #[must_use]
+    pub fn with_auth(mut self, auth: ListenerAuth) -> Self {
+        self.auth = Some(auth);
+        self
+    }
+
+    /// What an operator can do by `/admin`; without it `/admin` only reads.
+    #[must_use]
+    pub fn with_operations(mut self, operations: Arc<dyn Operations>) -> Self {
+        self.operations = Some(operations);
+        self
+    }
+
+    /// Rereads pages and reopens the access log, as a reload does.
+    pub fn reload(&self) {
+        self.pages.reload();
+        self.access_log.reopen();
+    }
+
+    /// The connections that are open, without those whose only request was answered at once.
+    pub fn connections(&self) -> u32 {
+        self.admission.open()
+    }
+
+    /// The requests answered since the start.
+    pub fn requests(&self) -> u64 {
+        self.requests.total()
+    }
+
+    /// Appends the metrics of the gateway and of this listener in Prometheus' text format.
+    pub(super) fn push_metrics(&self, text: &mut String) {
+        let HttpServices {
+            gateway,
+            broker,
+            store,
+            ..
+        } = &self.services;
+        let users = self.auth.as_ref().map(ListenerAuth::users);
+        metrics::push(text, gateway, broker, store, users);
+        self.requests.push_metrics(text);
+        let (dropped, failures) = self.access_log.losses();
+        let rows = [
+            (
+                "gatepost_http_connections",
+                "gauge",
+                "HTTP connections that are open.",
+                u64::from(self.connections()),
+            ),
+            (
+                "gatepost_page_workers_replaced_total",
+                "counter",
+                "Page workers replaced: worn, failed, or behind.",
+                self.pages.workers_replaced(),
+            ),
+            (
+                "gatepost_page_threads_set_aside",
+                "gauge",
+                "Threads lost for good to pages whose values grew far over memory_max.",
+                self.pages.threads_set_aside(),
+            ),
+            (
+                "gatepost_access_log_lines_dropped_total",
+                "counter",
+                "Access log lines lost because the disk was too slow.",
+                dropped,
+            ),
+            (
+                "gatepost_access_log_write_failures_total",
+                "counter",
+                "Access log writes that failed.",
+                failures,
+            ),
+        ];
+        for (name, kind, help, value) in rows {
+            // Writing to a string cannot fail.
+            let _ = writeln!(
+                text,
+                "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}"
+            );
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! What a worker lends to the connection that it polls: a connection that waits owns no buffer.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::time::Duration;
+
+use super::output::Output;
+
+/// The most that one read takes; must be larger than any head.
+pub(super) const READ_BYTES: usize = 64 << 10;
+
+/// The buffers of one worker.
+pub(super) struct WorkerBuffers {
+    pub(super) input: Box<[u8]>,
+    pub(super) output: Output,
+    pub(super) peer_text: String,
+}
+
+thread_local! {
+    static BUFFERS: RefCell<WorkerBuffers> = RefCell::new(WorkerBuffers {
+        input: vec![0; READ_BYTES].into_boxed_slice(),
+        output: Output::default(),
+        peer_text: String::new(),
+    });
+}
+
+/// Lends the present worker's buffers.
+pub(super) fn with_buffers<T>(use_them: impl FnOnce(&mut WorkerBuffers) -> T) -> T {
+    BUFFERS.with_borrow_mut(use_them)
+}
+
+/// The result of `future`, or `None` where it takes longer than `limit`.
+pub(super) async fn timeout<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
+    tokio::time::timeout(limit, future).await.ok()
+}

@@ -1,0 +1,431 @@
+//! One HTTP/1.1 connection: read, answer, write, in as few system calls as there are.
+//!
+//! A read goes into a buffer of the worker; every whole request in it is parsed in place, and
+//! those that memory can answer (pages and files of the cache) are answered at once; all the
+//! answers leave in one `writev`. Only a request that must wait (for its body, for the disk, for
+//! a verdict) is copied out of the buffer. An idle connection owns no buffer.
+//!
+//! Invariants: responses leave in the order of their requests; bytes that came after a request
+//! are kept in `tail` until that request is answered; after an error that leaves the wire in
+//! doubt nothing more is read.
+
+use std::fmt::Write as _;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use gatepost_message::Peer;
+use tokio::io::{AsyncRead, ReadBuf};
+use tokio::time::{Instant, Sleep};
+
+use crate::http::context::HttpContext;
+use crate::http::error::HttpError;
+use crate::http::log;
+use crate::http::rate_limits::PACED_BYTES;
+use crate::http::request::Request;
+use crate::stream::Stream;
+
+use super::buffers::{READ_BYTES, WorkerBuffers, timeout, with_buffers};
+use super::encode;
+use super::from_memory;
+use super::head::{self, Framing};
+use super::output::Output;
+use super::sending::{Chunk, Unsent, send_unsent};
+use super::socket::Polled;
+use super::worker_page::WorkerPage;
+
+/// A batch of answers larger than this is written before more requests are parsed.
+const BATCH_BYTES: usize = 256 << 10;
+
+/// One connection.
+pub(super) struct Connection {
+    pub(super) stream: Stream,
+    pub(super) context: Arc<HttpContext>,
+    pub(super) peer: Peer,
+    pub(super) peer_text: String,
+    /// Bytes read and not yet parsed.
+    pub(super) tail: Vec<u8>,
+    /// Whether `tail` may hold a whole request.
+    tail_unparsed: bool,
+    /// Bytes that the socket did not take yet.
+    pub(super) unsent: Unsent,
+    /// Nothing was parsed yet: it may still become HTTP/2.
+    is_new: bool,
+    /// Nothing more is read; the connection ends when everything is written.
+    closing: bool,
+    /// Whether the client announced its last request, and nothing came after it: then closing
+    /// at once loses no response.
+    pub(super) orderly: bool,
+    timer: Pin<Box<Sleep>>,
+    /// When the present wait began.
+    since: Instant,
+    /// When the first byte of the unfinished head in `tail` arrived.
+    head_began: Option<Instant>,
+}
+
+/// What ends a wait for a request.
+pub(super) enum Next {
+    /// A request that cannot be answered at once.
+    Request(Box<Pending>),
+    /// A page that a page worker has a part in.
+    WorkerPage(Box<WorkerPage>),
+    /// HTTP/2 from here on; its preface is in `tail`.
+    Http2,
+    /// The end of the connection.
+    Close,
+}
+
+/// A request whose body is still to be read.
+pub(super) struct Pending {
+    pub(super) request: Request,
+    pub(super) framing: Framing,
+    pub(super) keep_alive: bool,
+    pub(super) expects_continue: bool,
+}
+
+/// What a batch came to.
+enum Batch {
+    /// The socket has nothing to read.
+    Idle,
+    /// Something was answered; there may be more.
+    Answered,
+    Next(Next),
+    Close,
+}
+
+impl Connection {
+    pub(super) fn new(stream: Stream, peer: Peer, context: Arc<HttpContext>) -> Self {
+        let now = Instant::now();
+        let idle = context.settings.idle_timeout.duration();
+        let mut peer_text = String::new();
+        push_peer(&mut peer_text, peer);
+        Self {
+            stream,
+            peer,
+            peer_text,
+            context,
+            tail: Vec::new(),
+            tail_unparsed: false,
+            unsent: Unsent::new(),
+            is_new: true,
+            closing: false,
+            orderly: false,
+            timer: Box::pin(tokio::time::sleep_until(now + idle)),
+            since: now,
+            head_began: None,
+        }
+    }
+
+    /// Goes on after [`answer_at_once`](super::answer_at_once): with bytes to parse, or with an answer to write that is
+    /// the last.
+    pub(super) fn continuing(mut self, received: Vec<u8>, unsent: Unsent) -> Self {
+        self.closing = !unsent.is_empty();
+        self.orderly = self.closing;
+        self.tail_unparsed = !received.is_empty();
+        self.tail = received;
+        self.unsent = unsent;
+        self
+    }
+
+    /// Answers whatever can be answered at once, until there is more to do or the end.
+    pub(super) async fn next(&mut self) -> Next {
+        self.since = Instant::now();
+        self.head_began = None;
+        poll_fn(|task| self.poll_next(task)).await
+    }
+
+    fn poll_next(&mut self, task: &mut Context<'_>) -> Poll<Next> {
+        loop {
+            match self.poll_flush(task) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(_)) => return Poll::Ready(Next::Close),
+                Poll::Pending => return self.poll_timer(task),
+            }
+            if self.closing {
+                return Poll::Ready(Next::Close);
+            }
+            let batch = with_buffers(|buffers| self.batch(task, buffers));
+            match batch {
+                Batch::Idle if self.context.drain.is_draining() && self.tail.is_empty() => {
+                    return Poll::Ready(Next::Close);
+                }
+                Batch::Idle => return self.poll_timer(task),
+                Batch::Answered => self.since = Instant::now(),
+                Batch::Next(next) => return Poll::Ready(next),
+                Batch::Close => self.closing = true,
+            }
+        }
+    }
+
+    /// Reads once, answers what it can, writes once.
+    fn batch(&mut self, task: &mut Context<'_>, buffers: &mut WorkerBuffers) -> Batch {
+        let WorkerBuffers { input, output, .. } = buffers;
+        let kept = self.tail.len().min(input.len());
+        if let (Some(start), Some(tail)) = (input.get_mut(..kept), self.tail.get(..kept)) {
+            start.copy_from_slice(tail);
+        }
+        let mut filled = kept;
+        if !self.tail_unparsed {
+            let mut buffer = ReadBuf::new(input.get_mut(kept..).unwrap_or_default());
+            match Pin::new(&mut self.stream).poll_read(task, &mut buffer) {
+                Poll::Pending => return Batch::Idle,
+                Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
+                    filled += buffer.filled().len();
+                }
+                Poll::Ready(_) => return Batch::Close,
+            }
+        }
+        self.tail_unparsed = false;
+        if self.is_new {
+            match preface(input.get(..filled).unwrap_or_default()) {
+                Preface::Whole => {
+                    self.keep_tail(input.get(..filled).unwrap_or_default());
+                    return Batch::Next(Next::Http2);
+                }
+                Preface::Begun => {
+                    self.start_head_timer();
+                    self.keep_tail(input.get(..filled).unwrap_or_default());
+                    return Batch::Answered;
+                }
+                Preface::None => self.is_new = false,
+            }
+        }
+        let (used, result) = self.answer(input.get(..filled).unwrap_or_default(), output);
+        self.keep_tail(input.get(used..filled).unwrap_or_default());
+        if used > 0 || self.tail.is_empty() {
+            self.head_began = None;
+        }
+        if !self.tail.is_empty() {
+            self.start_head_timer();
+        }
+        if output.len() > 0
+            && output
+                .poll_write(&mut self.stream, task, &mut self.unsent)
+                .is_err()
+        {
+            return Batch::Close;
+        }
+        match result {
+            Ok(Some(next)) => Batch::Next(next),
+            Ok(None) => Batch::Answered,
+            Err(()) => Batch::Close,
+        }
+    }
+
+    /// Answers the whole requests at the start of `input`; returns how much of it was used and
+    /// the request that must wait. An error ends the connection.
+    fn answer(&mut self, input: &[u8], output: &mut Output) -> (usize, Result<Option<Next>, ()>) {
+        let mut used = 0;
+        let head_max = self.context.settings.head_max.as_usize().min(READ_BYTES);
+        while used < input.len() {
+            if output.len() > BATCH_BYTES {
+                self.tail_unparsed = true;
+                break;
+            }
+            let mut storage = head::field_storage();
+            let rest = input.get(used..).unwrap_or_default();
+            let (head, length) = match head::parse(rest, &mut storage, head_max) {
+                Ok(Some(parsed)) => parsed,
+                Ok(None) => break,
+                Err(error) => {
+                    self.refuse(&error, output);
+                    return (input.len(), Err(()));
+                }
+            };
+            used += length;
+            if let Some(entry) = from_memory::cached_entry(&self.context, &head) {
+                if from_memory::answer(&self.context, &self.peer_text, &head, &entry, output) {
+                    if !head.keep_alive {
+                        self.orderly = used == input.len();
+                        return (input.len(), Err(()));
+                    }
+                    continue;
+                }
+                if let Some(page) = WorkerPage::of(self.peer, &head, entry) {
+                    self.tail_unparsed = true;
+                    return (used, Ok(Some(Next::WorkerPage(Box::new(page)))));
+                }
+            }
+            let request = match head.to_request(self.peer) {
+                Ok(request) => request,
+                Err(error) => {
+                    self.refuse(&error, output);
+                    return (input.len(), Err(()));
+                }
+            };
+            self.tail_unparsed = true;
+            let pending = Pending {
+                request,
+                framing: head.framing,
+                keep_alive: head.keep_alive,
+                expects_continue: head.expects_continue,
+            };
+            return (used, Ok(Some(Next::Request(Box::new(pending)))));
+        }
+        (used, Ok(None))
+    }
+
+    /// Answers a head that could not be understood.
+    fn refuse(&self, error: &HttpError, output: &mut Output) {
+        let response = error.response();
+        log::refused(&self.context, &self.peer_text, response.status);
+        encode::push_response(output, &response, false, false);
+    }
+
+    fn keep_tail(&mut self, rest: &[u8]) {
+        self.tail.clear();
+        if rest.is_empty() {
+            self.tail_unparsed = false;
+            self.tail.shrink_to(0);
+        } else {
+            self.tail.extend_from_slice(rest);
+        }
+    }
+
+    /// Bytes of a head have arrived: all of it must arrive within `head_timeout` of the first,
+    /// however many reads it takes.
+    fn start_head_timer(&mut self) {
+        if self.head_began.is_none() {
+            let now = Instant::now();
+            self.head_began = Some(now);
+            let due = now + self.context.settings.head_timeout.duration();
+            self.timer.as_mut().reset(due);
+        }
+    }
+
+    /// Whether the present wait has lasted too long. The timer is not moved at every request;
+    /// when it fires early it is set to the time that is right by then.
+    fn poll_timer(&mut self, task: &mut Context<'_>) -> Poll<Next> {
+        loop {
+            ready!(self.timer.as_mut().poll(task));
+            let settings = &self.context.settings;
+            let in_head = self.unsent.is_empty() && !self.tail.is_empty();
+            let (limit, began) = if !self.unsent.is_empty() {
+                (settings.write_timeout, self.since)
+            } else if in_head {
+                (settings.head_timeout, self.head_began.unwrap_or(self.since))
+            } else {
+                (settings.idle_timeout, self.since)
+            };
+            let due = began + limit.duration();
+            if due > Instant::now() {
+                self.timer.as_mut().reset(due);
+                continue;
+            }
+            if in_head {
+                let error = HttpError::RequestTimeout("the request's head took too long");
+                self.queue_refusal(&error);
+                let _ = self.poll_flush(task);
+            }
+            return Poll::Ready(Next::Close);
+        }
+    }
+
+    fn queue_refusal(&mut self, error: &HttpError) {
+        let response = error.response();
+        log::refused(&self.context, &self.peer_text, response.status);
+        self.queue(encode::response_bytes(&response, false, false));
+    }
+
+    fn poll_flush(&mut self, task: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.unsent.is_empty() {
+            let mut outlet = Polled::new(&mut self.stream, task);
+            match send_unsent(&mut self.unsent, &mut outlet) {
+                Ok(()) => self.since = Instant::now(),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Poll::Pending,
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Queues bytes; [`Connection::flush`] writes them.
+    pub(super) fn queue(&mut self, bytes: impl IntoIterator<Item = Bytes>) {
+        let bytes = bytes.into_iter().filter(|bytes| !bytes.is_empty());
+        self.unsent.extend(bytes.map(Chunk::from));
+    }
+
+    /// Writes what is queued; a reader that takes nothing for `write_timeout` is an error.
+    pub(super) async fn flush(&mut self) -> io::Result<()> {
+        if !self.context.rate_limits.caps_bandwidth() {
+            return self.flush_all().await;
+        }
+        for chunk in std::mem::take(&mut self.unsent) {
+            let mut bytes = chunk.bytes;
+            while !bytes.is_empty() {
+                let part = bytes.split_to(bytes.len().min(PACED_BYTES));
+                let context = Arc::clone(&self.context);
+                context.rate_limits.pace(self.peer, part.len()).await;
+                self.unsent.push_back(part.into());
+                self.flush_all().await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn flush_all(&mut self) -> io::Result<()> {
+        let limit = self.context.settings.write_timeout.duration();
+        loop {
+            let before = self.unsent.len();
+            let front = self.unsent.front().map(|chunk| chunk.bytes.len());
+            match timeout(limit, poll_fn(|task| self.poll_flush(task))).await {
+                Some(result) => return result,
+                None if before == self.unsent.len()
+                    && front == self.unsent.front().map(|chunk| chunk.bytes.len()) =>
+                {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Reads some bytes behind `tail`; 0 at the end of the stream.
+    pub(super) async fn read_more(&mut self) -> io::Result<usize> {
+        poll_fn(|task| {
+            with_buffers(|buffers| {
+                let mut buffer = ReadBuf::new(&mut buffers.input);
+                ready!(Pin::new(&mut self.stream).poll_read(task, &mut buffer))?;
+                self.tail.extend_from_slice(buffer.filled());
+                Poll::Ready(Ok(buffer.filled().len()))
+            })
+        })
+        .await
+    }
+
+    /// From here on bytes in `tail` are to be parsed as requests again.
+    pub(super) fn resume(&mut self) {
+        self.tail_unparsed = !self.tail.is_empty();
+    }
+}
+
+/// How HTTP/2 begins (RFC 9113 § 3.4). No HTTP/1 request does: there is no method PRI.
+pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+enum Preface {
+    Whole,
+    Begun,
+    None,
+}
+
+fn preface(input: &[u8]) -> Preface {
+    if input.starts_with(PREFACE) {
+        Preface::Whole
+    } else if PREFACE.starts_with(input) {
+        Preface::Begun
+    } else {
+        Preface::None
+    }
+}
+
+/// The peer as access logs name it.
+pub(super) fn push_peer(text: &mut String, peer: Peer) {
+    match peer {
+        // Writing to a string cannot fail.
+        Peer::Address(address) => drop(write!(text, "{}", address.ip())),
+        Peer::Local => text.push_str("unix:"),
+    }
+}

@@ -1,0 +1,272 @@
+//! One request that must wait: its body is read, a handler answers, the answer is written.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::io::AsyncWriteExt;
+
+use crate::http::access;
+use crate::http::context::Upgraded;
+use crate::http::log;
+use crate::http::request::{Request, Version};
+use crate::http::response::{Body, Response};
+use crate::http::router;
+use crate::http::websocket_handshake::subprotocol;
+use crate::tls::TlsSession;
+
+use super::buffers::timeout;
+use super::connection::{Connection, Next, Pending};
+use super::encode::{self, Length};
+use super::file_chunks::FileChunks;
+use super::head::Framing;
+use super::http2;
+use super::live_stream::LiveStream;
+
+/// How much of what a refused client still sends is read away, so that it gets to read why.
+const LINGER_BYTES_MAX: usize = 1 << 20;
+
+/// What becomes of the connection after an exchange.
+pub(super) enum After {
+    Continue,
+    Close,
+    /// The bytes are another protocol's from here on, as this request asked.
+    HandOver(Box<Request>),
+    /// The rest of the connection is events.
+    Live(Box<LiveStream>),
+}
+
+impl After {
+    pub(super) const fn from_keep_alive(keep_alive: bool) -> Self {
+        if keep_alive {
+            Self::Continue
+        } else {
+            Self::Close
+        }
+    }
+}
+
+impl Connection {
+    /// Serves the connection to its end.
+    pub(super) async fn run(mut self) {
+        let context = Arc::clone(&self.context);
+        let waker = std::future::poll_fn(|task| std::task::Poll::Ready(task.waker().clone())).await;
+        let registered = context.drain.register(&waker);
+        if self.stream.tls().is_some_and(TlsSession::speaks_http2) {
+            return http2::serve(self).await;
+        }
+        loop {
+            let after = match self.next().await {
+                Next::Request(pending) => Box::pin(self.exchange(*pending)).await,
+                Next::WorkerPage(page) => Box::pin(self.serve_worker_page(*page)).await,
+                Next::Http2 => return http2::serve(self).await,
+                Next::Close => break,
+            };
+            match after {
+                Ok(After::Continue) => self.resume(),
+                Ok(After::Close) => break,
+                Ok(After::Live(live)) => {
+                    if let Err(error) = self.serve_live(*live).await {
+                        tracing::debug!(target: "http", %error, "a reader is gone");
+                    }
+                    drop(registered);
+                    return;
+                }
+                Ok(After::HandOver(request)) => {
+                    drop(registered);
+                    return self.hand_over(&request).await;
+                }
+                Err(_) => return,
+            }
+        }
+        if !self.orderly {
+            self.linger().await;
+        }
+    }
+
+    async fn exchange(&mut self, mut pending: Pending) -> io::Result<After> {
+        let context = Arc::clone(&self.context);
+        let request = &mut pending.request;
+        request.secure = self.stream.tls().is_some();
+        request.certified = self.stream.tls().and_then(TlsSession::user);
+        let has_body = pending.framing != Framing::Length(0);
+        let mut keep_alive = pending.keep_alive;
+        let mut is_whole = true;
+        let response = match router::admit(&context, request, has_body).await {
+            Err(refusal) => {
+                is_whole = self.discard_body(&pending).await?;
+                *refusal
+            }
+            Ok(()) => match self.read_body(&pending).await? {
+                Ok(body) => {
+                    pending.request.body = body.bytes.clone();
+                    router::respond(&context, &mut pending.request).await
+                }
+                Err(error) => {
+                    is_whole = false;
+                    error.response()
+                }
+            },
+        };
+        keep_alive &= is_whole && !context.drain.is_draining();
+        if let Body::WebSocket { accept } = &response.body {
+            let accept = accept.clone();
+            self.become_websocket(&pending.request, &accept).await?;
+            return Ok(After::HandOver(Box::new(pending.request)));
+        }
+        self.orderly = is_whole && !pending.keep_alive && self.tail.is_empty();
+        self.answer_with(&pending.request, response, keep_alive)
+            .await
+    }
+
+    /// Logs a response and writes it.
+    pub(super) async fn answer_with(
+        &mut self,
+        request: &Request,
+        response: Response,
+        keep_alive: bool,
+    ) -> io::Result<After> {
+        let is_head = request.method() == "HEAD";
+        let body_bytes = match encode::body_length(&response) {
+            Length::Known(length) if !is_head => length,
+            _ => 0,
+        };
+        log::answered(
+            &self.context,
+            (self.peer, &self.peer_text),
+            request,
+            &response,
+            body_bytes,
+        );
+        let chunked = request.version == Version::Http11;
+        self.write_response(response, is_head, keep_alive, chunked)
+            .await
+    }
+
+    async fn write_response(
+        &mut self,
+        mut response: Response,
+        is_head: bool,
+        keep_alive: bool,
+        chunked: bool,
+    ) -> io::Result<After> {
+        let body = std::mem::replace(&mut response.body, Body::Pieces(Vec::new()));
+        let after = After::from_keep_alive(keep_alive);
+        match body {
+            Body::Stream {
+                reader,
+                format,
+                rights,
+            } => {
+                let chunked = chunked && response.status != 101;
+                let length = if response.status == 101 {
+                    Length::None
+                } else if chunked {
+                    Length::Chunked
+                } else {
+                    Length::UntilClose
+                };
+                let goes_on = response.status == 101 || (keep_alive && chunked);
+                self.queue([encode::head_bytes(&response, length, goes_on)]);
+                if is_head {
+                    self.flush().await?;
+                    return Ok(after);
+                }
+                let is_paced = self.context.rate_limits.caps_bandwidth();
+                if !format.ends && !is_paced {
+                    let live = LiveStream {
+                        reader,
+                        format,
+                        rights,
+                        chunked,
+                    };
+                    return Ok(After::Live(Box::new(live)));
+                }
+                let finished = self.write_stream(reader, format, &rights, chunked).await?;
+                return Ok(if finished && chunked {
+                    after
+                } else {
+                    After::Close
+                });
+            }
+            Body::File {
+                file,
+                start,
+                length,
+            } => {
+                self.queue([encode::head_bytes(
+                    &response,
+                    Length::Known(length),
+                    keep_alive,
+                )]);
+                self.flush().await?;
+                if !is_head {
+                    self.write_file(FileChunks::new(file, start, length))
+                        .await?;
+                }
+            }
+            pieces => {
+                response.body = pieces;
+                self.queue(encode::response_bytes(&response, is_head, keep_alive));
+                self.flush().await?;
+            }
+        }
+        Ok(after)
+    }
+
+    async fn write_file(&mut self, mut chunks: FileChunks) -> io::Result<()> {
+        while let Some(chunk) = chunks.next().await? {
+            self.queue([chunk]);
+            self.flush().await?;
+        }
+        Ok(())
+    }
+
+    /// Answers the handshake; from here on the bytes are MQTT's.
+    pub(super) async fn become_websocket(
+        &mut self,
+        request: &Request,
+        accept: &str,
+    ) -> io::Result<()> {
+        let subprotocol = subprotocol(request).unwrap_or("mqtt");
+        let head = format!(
+            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+             Sec-WebSocket-Accept: {accept}\r\nSec-WebSocket-Protocol: {subprotocol}\r\n\r\n"
+        );
+        self.queue([Bytes::from(head)]);
+        self.flush().await
+    }
+
+    /// Gives the connection, with what was read behind the handshake, to the handler of WebSockets.
+    async fn hand_over(self, request: &Request) {
+        if let Some(handler) = self.context.websocket.clone() {
+            handler(Upgraded {
+                stream: self.stream,
+                peer: request.peer,
+                is_local: access::is_local(request),
+                received: self.tail,
+            })
+            .await;
+        }
+    }
+
+    /// Closes in the order that lets the peer read the last answer: a socket closed with unread
+    /// input sends a reset, which would discard it (RFC 9112 § 9.6).
+    async fn linger(mut self) {
+        if self.stream.shutdown().await.is_err() {
+            return;
+        }
+        let mut read = 0;
+        let limit = std::time::Duration::from_secs(2);
+        let reading = async {
+            while read < LINGER_BYTES_MAX {
+                self.tail.clear();
+                match self.read_more().await {
+                    Ok(0) | Err(_) => break,
+                    Ok(bytes) => read += bytes,
+                }
+            }
+        };
+        let _ = timeout(limit, reading).await;
+    }
+}

@@ -1,0 +1,148 @@
+//! Responses that need nothing but memory: cached pages and files, straight from the read buffer.
+
+use std::sync::Arc;
+
+use gatepost_pages::access_log::Line;
+use gatepost_pages::{Content, Entry, Needs, Page, StaticFile, push_static, takes_gzip};
+use smallvec::SmallVec;
+
+use crate::http::context::HttpContext;
+use crate::http::request::Version;
+use crate::http::site::representation::{coding_fields, file_fields, page_fields};
+
+use super::encode::{Length, push_head};
+use super::head::{Framing, Head};
+use super::output::{Mark, Output};
+
+/// The cached entry that a GET or HEAD request names, where neither the settings nor the head ask
+/// for more than the path. Cached pages and worker pages share this condition.
+pub(super) fn cached_entry(context: &HttpContext, head: &Head<'_, '_>) -> Option<Arc<Entry>> {
+    let is_simple = context.answers_from_memory
+        && (head.method == "GET" || head.method == "HEAD")
+        && head.framing == Framing::Length(0)
+        && !head.upgrade
+        && !head.expects_continue
+        && !context.drain.is_draining()
+        && !head.path.contains('%');
+    if !is_simple {
+        return None;
+    }
+    context.pages.site(head.host).fresh(head.path)
+}
+
+/// Answers `head` with `entry` into `output` and returns true, or returns false and leaves `output`
+/// as it was: where the entry needs a page worker, the disk or the head's conditions.
+pub(super) fn answer(
+    context: &HttpContext,
+    peer: &str,
+    head: &Head<'_, '_>,
+    entry: &Entry,
+    output: &mut Output,
+) -> bool {
+    let mark = output.mark();
+    let body_bytes = match &entry.content {
+        Content::Page(page) => push_page(context, head, page, output, mark),
+        Content::File(file) if !head.conditional => push_file(context, head, file, output, mark),
+        _ => None,
+    };
+    let Some(body_bytes) = body_bytes else {
+        return false;
+    };
+    context.requests.count(200);
+    context.access_log.append(&Line {
+        peer,
+        user: None,
+        method: head.method,
+        target: head.target,
+        version: Version::from(head).name(),
+        status: 200,
+        body_bytes: if head.method == "HEAD" { 0 } else { body_bytes },
+        referer: head.referer,
+        user_agent: head.user_agent,
+        message: None,
+    });
+    true
+}
+
+fn push_page(
+    context: &HttpContext,
+    head: &Head<'_, '_>,
+    page: &Page,
+    output: &mut Output,
+    mark: Mark,
+) -> Option<u64> {
+    let Page::Pieces(pieces) = page else {
+        return None;
+    };
+    if pieces.needs() != Needs::default() {
+        return None;
+    }
+    let varies = pieces.is_compressed();
+    let with_gzip = varies && takes_gzip(head.accept_encoding);
+    pieces.render_at_once(context.pages.values(), with_gzip, output);
+    Some(finish(
+        context,
+        head,
+        output,
+        mark,
+        page_fields(varies, with_gzip),
+    ))
+}
+
+fn push_file(
+    context: &HttpContext,
+    head: &Head<'_, '_>,
+    file: &StaticFile,
+    output: &mut Output,
+    mark: Mark,
+) -> Option<u64> {
+    let (encoding, chosen) = file.choose(head.accept_encoding);
+    push_static(chosen.content.as_ref()?, chosen.file.as_ref(), output);
+    let mut fields: SmallVec<[(&str, &str); 6]> = file_fields(chosen).into_iter().collect();
+    for (name, value) in coding_fields(file, encoding) {
+        fields.push((name, value));
+    }
+    Some(finish(context, head, output, mark, fields.into_iter()))
+}
+
+/// Puts the head before the body; returns the body's length.
+fn finish<'a>(
+    context: &'a HttpContext,
+    head: &Head<'_, '_>,
+    output: &mut Output,
+    mark: Mark,
+    fields: impl Iterator<Item = (&'a str, &'a str)>,
+) -> u64 {
+    let body_bytes = output.since(mark) as u64;
+    let length = Length::Known(body_bytes);
+    if head.method == "HEAD" {
+        output.truncate(mark);
+    }
+    insert_head(context, output, mark, fields, (length, head.keep_alive));
+    body_bytes
+}
+
+/// Puts the head before a body that is all there.
+pub(super) fn push_head_before<'a>(
+    context: &'a HttpContext,
+    output: &mut Output,
+    mark: Mark,
+    fields: impl Iterator<Item = (&'a str, &'a str)>,
+    keep_alive: bool,
+) {
+    let length = Length::Known(output.since(mark) as u64);
+    insert_head(context, output, mark, fields, (length, keep_alive));
+}
+
+fn insert_head<'a>(
+    context: &'a HttpContext,
+    output: &mut Output,
+    mark: Mark,
+    fields: impl Iterator<Item = (&'a str, &'a str)>,
+    (length, keep_alive): (Length, bool),
+) {
+    output.insert_text(mark, |text| {
+        let extra = context.settings.extra_fields();
+        push_head(text, 200, fields.chain(extra), length, keep_alive);
+    });
+}

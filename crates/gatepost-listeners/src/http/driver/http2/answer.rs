@@ -1,0 +1,155 @@
+//! Writing a response to a stream, as its windows allow.
+
+use std::future::poll_fn;
+use std::io;
+use std::sync::Arc;
+use std::task::Poll;
+
+use bytes::Bytes;
+use gatepost_broker::{Event, Reader};
+use h2::SendStream;
+use h2::server::SendResponse;
+use tokio::time::{Instant, sleep_until};
+
+use crate::http::driver::buffers::timeout;
+use crate::http::driver::encode::{self, Length};
+use crate::http::driver::file_chunks::FileChunks;
+use crate::http::event_stream::{StreamFormat, encode_shared};
+use crate::http::rate_limits::PACED_BYTES;
+use crate::http::response::{Body, Response};
+use crate::http::stream_rights::StreamRights;
+
+use super::{Client, broken, head_of};
+
+/// Writes a response, or only its head.
+pub(super) async fn write(
+    client: &Client,
+    mut response: Response,
+    is_head: bool,
+    respond: &mut SendResponse<Bytes>,
+) -> io::Result<()> {
+    let body = std::mem::replace(&mut response.body, Body::Pieces(Vec::new()));
+    let length = match &body {
+        Body::File { length, .. } => Length::Known(*length),
+        Body::Stream { .. } | Body::WebSocket { .. } => Length::None,
+        Body::Pieces(pieces) => match encode::body_length(&response) {
+            Length::None => Length::None,
+            _ => Length::Known(pieces.iter().map(|piece| piece.len() as u64).sum()),
+        },
+    };
+    let is_empty = match &body {
+        Body::Stream { .. } => false,
+        _ => matches!(length, Length::None | Length::Known(0)),
+    };
+    let ends = is_head || is_empty;
+    let head = head_of(&response, length).map_err(broken)?;
+    let stream = respond.send_response(head, ends).map_err(broken)?;
+    if ends {
+        return Ok(());
+    }
+    let mut output = Output { client, stream };
+    match body {
+        Body::Pieces(pieces) => {
+            for piece in pieces {
+                output.send(piece).await?;
+            }
+        }
+        Body::File {
+            file,
+            start,
+            length,
+        } => {
+            output
+                .send_file(FileChunks::new(file, start, length))
+                .await?;
+        }
+        Body::Stream {
+            reader,
+            format,
+            rights,
+        } => output.send_stream(reader, &format, &rights).await?,
+        Body::WebSocket { .. } => {}
+    }
+    output.stream.send_data(Bytes::new(), true).map_err(broken)
+}
+
+struct Output<'a> {
+    client: &'a Client,
+    stream: SendStream<Bytes>,
+}
+
+impl Output<'_> {
+    /// Sends bytes as the windows open; a reader that takes nothing for `write_timeout` is an
+    /// error.
+    async fn send(&mut self, mut bytes: Bytes) -> io::Result<()> {
+        let limit = self.client.context.settings.write_timeout.duration();
+        while !bytes.is_empty() {
+            let limits = &self.client.context.rate_limits;
+            let wanted = if limits.caps_bandwidth() {
+                let part = bytes.len().min(PACED_BYTES);
+                limits.pace(self.client.peer, part).await;
+                part
+            } else {
+                bytes.len()
+            };
+            self.stream.reserve_capacity(wanted);
+            let room = timeout(limit, poll_fn(|task| self.stream.poll_capacity(task))).await;
+            let room = match room {
+                None => return Err(io::ErrorKind::TimedOut.into()),
+                Some(None) => return Err(io::ErrorKind::BrokenPipe.into()),
+                Some(Some(room)) => room.map_err(broken)?,
+            };
+            let part = bytes.split_to(room.min(wanted));
+            if !part.is_empty() {
+                self.stream.send_data(part, false).map_err(broken)?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn send_file(&mut self, mut chunks: FileChunks) -> io::Result<()> {
+        while let Some(chunk) = chunks.next().await? {
+            self.send(chunk).await?;
+        }
+        Ok(())
+    }
+
+    /// Sends events until the broker ends, the client goes or a drain begins.
+    async fn send_stream(
+        &mut self,
+        mut reader: Box<Reader>,
+        format: &StreamFormat,
+        rights: &StreamRights,
+    ) -> io::Result<()> {
+        let shape = format.shape;
+        self.send(shape.opening(&format.topics).into()).await?;
+        let context = Arc::clone(&self.client.context);
+        let waker = poll_fn(|task| Poll::Ready(task.waker().clone())).await;
+        let _woken_to_drain = context.drain.register(&waker);
+        let keepalive = context.settings.keepalive.duration();
+        loop {
+            let event: Option<Event> = if format.ends {
+                reader.try_next()
+            } else {
+                tokio::select! {
+                    biased;
+                    () = rights.lost() => return Ok(()),
+                    event = reader.next() => event,
+                    reset = poll_fn(|task| self.stream.poll_reset(task)) => {
+                        return reset.map(drop).map_err(broken);
+                    }
+                    () = sleep_until(Instant::now() + keepalive) => {
+                        self.send(shape.keepalive(&format.topics).into()).await?;
+                        continue;
+                    }
+                    () = context.drain.begun() => return Ok(()),
+                }
+            };
+            match event {
+                Some(event) if !format.wants(&event) => {}
+                Some(event) => self.send(encode_shared(&event, shape, false)).await?,
+                None => return Ok(()),
+            }
+        }
+    }
+}

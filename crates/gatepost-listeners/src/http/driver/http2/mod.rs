@@ -1,0 +1,301 @@
+//! HTTP/2 (RFC 9113): the driver beside `connection`, for the same requests and responses.
+//!
+//! Frames, header compression and flow control are the `h2` crate's; each stream is a task of the
+//! connection's worker. A stream's answer is written as the reader's windows allow, so a slow
+//! reader holds one chunk of ours and no more.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use h2::server::SendResponse;
+use h2::{Reason, RecvStream};
+use tokio::time::{Instant, timeout_at};
+
+use crate::http::context::HttpContext;
+use crate::http::error::HttpError;
+use crate::http::host::is_host;
+use crate::http::log;
+use crate::http::request::{Request, Version};
+use crate::http::response::{Body, Response};
+use crate::http::router;
+use crate::in_flight::Lease;
+use crate::minimum_rate::MinimumRate;
+use crate::tls::TlsSession;
+
+use super::buffers::timeout;
+use super::connection::Connection;
+use super::encode::{self, Length};
+use super::request_body::{BODY_TIMEOUT, IN_FLIGHT};
+
+mod answer;
+mod frame_budget;
+mod guarded_stream;
+
+use guarded_stream::GuardedStream;
+
+/// Streams that a client may have open at once (RFC 9113 § 6.5.2 recommends at least 100).
+const STREAMS_MAX: u32 = 128;
+/// What a client may send on a stream before the handler has taken it.
+const STREAM_WINDOW_BYTES: u32 = 256 << 10;
+/// The same for all streams together.
+const CONNECTION_WINDOW_BYTES: u32 = 1 << 20;
+/// What we hold of answers that a reader has not taken, by stream.
+const SEND_BUFFER_BYTES: usize = 256 << 10;
+
+/// Speaks HTTP/2 on a connection until it ends; its preface may be in `tail`.
+pub(super) async fn serve(connection: Connection) {
+    let Connection {
+        stream,
+        context,
+        peer,
+        peer_text,
+        tail,
+        ..
+    } = connection;
+    let secure = stream.tls().is_some();
+    let certified = stream.tls().and_then(TlsSession::user);
+    let client = Arc::new(Client {
+        context,
+        peer,
+        peer_text,
+        secure,
+        certified,
+        streams: AtomicUsize::new(0),
+    });
+    let stream = GuardedStream::new(stream, tail);
+    match run(&client, stream).await {
+        Ok(()) => {}
+        Err(error) => tracing::debug!(target: "http", peer = client.peer_text, "HTTP/2: {error}"),
+    }
+}
+
+/// What all streams of a connection share.
+struct Client {
+    context: Arc<HttpContext>,
+    peer: gatepost_message::Peer,
+    peer_text: String,
+    secure: bool,
+    /// Whom the connection's certificate names.
+    certified: Option<String>,
+    /// Streams that are being answered.
+    streams: AtomicUsize,
+}
+
+async fn run(client: &Arc<Client>, stream: GuardedStream) -> Result<(), h2::Error> {
+    let settings = &client.context.settings;
+    let mut builder = h2::server::Builder::new();
+    builder
+        .max_concurrent_streams(STREAMS_MAX)
+        .initial_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_send_buffer_size(SEND_BUFFER_BYTES)
+        .max_header_list_size(settings.head_max.bytes().min(u64::from(u32::MAX)) as u32);
+    let limit = settings.head_timeout.duration();
+    let Some(connection) = timeout(limit, builder.handshake(stream)).await else {
+        return Ok(());
+    };
+    let mut connection = connection?;
+    let idle = settings.idle_timeout.duration();
+    let mut draining = false;
+    let mut since = Instant::now();
+    loop {
+        tokio::select! {
+            biased;
+            accepted = connection.accept() => match accepted {
+                None => return Ok(()),
+                Some(Err(error)) => return Err(error),
+                Some(Ok((request, respond))) => {
+                    since = Instant::now();
+                    let answering = Answering::begin(client);
+                    tokio::spawn(async move { answer(answering, request, respond).await });
+                }
+            },
+            () = client.context.drain.begun(), if !draining => {
+                draining = true;
+                connection.graceful_shutdown();
+            }
+            () = tokio::time::sleep_until(since + idle) => {
+                if draining {
+                    return Ok(());
+                }
+                if client.streams.load(Ordering::Relaxed) == 0 {
+                    draining = true;
+                    connection.graceful_shutdown();
+                }
+                since = Instant::now();
+            }
+        }
+    }
+}
+
+/// A stream that is being answered.
+struct Answering(Arc<Client>);
+
+impl Answering {
+    fn begin(client: &Arc<Client>) -> Self {
+        client.streams.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(client))
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.0.streams.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+async fn answer(
+    answering: Answering,
+    request: http::Request<RecvStream>,
+    mut respond: SendResponse<Bytes>,
+) {
+    let client = &answering.0;
+    let (parts, body) = request.into_parts();
+    let mut request = match request_of(client, &parts) {
+        Ok(request) => request,
+        Err(error) => {
+            let response = error.response();
+            log::refused(&client.context, &client.peer_text, response.status);
+            let _ = answer::write(client, response, true, &mut respond).await;
+            return;
+        }
+    };
+    let has_body = !body.is_end_stream();
+    let admitted = router::admit(&client.context, &mut request, has_body).await;
+    let response = if let Err(refusal) = admitted {
+        *refusal
+    } else {
+        let mut lease = client.context.services.in_flight.lease(request.peer);
+        match read_body(client, body, &mut lease).await {
+            Ok(Ok(body)) => {
+                request.body = body;
+                router::respond(&client.context, &mut request).await
+            }
+            Ok(Err(error)) => error.response(),
+            // The client reset the stream.
+            Err(_) => return,
+        }
+    };
+    if matches!(response.body, Body::WebSocket { .. }) {
+        // RFC 9113 § 8.6: there is no Upgrade in HTTP/2.
+        respond.send_reset(Reason::HTTP_1_1_REQUIRED);
+        return;
+    }
+    let is_head = request.method() == "HEAD";
+    let body_bytes = match encode::body_length(&response) {
+        Length::Known(length) if !is_head => length,
+        _ => 0,
+    };
+    log::answered(
+        &client.context,
+        (client.peer, &client.peer_text),
+        &request,
+        &response,
+        body_bytes,
+    );
+    if let Err(error) = answer::write(client, response, is_head, &mut respond).await {
+        tracing::debug!(target: "http", peer = client.peer_text, "a stream broke off: {error}");
+    }
+}
+
+fn request_of(client: &Client, parts: &http::request::Parts) -> Result<Request, HttpError> {
+    let uri = &parts.uri;
+    let target = uri.path_and_query().map_or("/", |target| target.as_str());
+    let path = if uri.path().is_empty() {
+        "/"
+    } else {
+        uri.path()
+    };
+    // RFC 9113 § 8.3.1: `:authority` is what Host is in HTTP/1.1.
+    let authority = uri.authority().map(http::uri::Authority::as_str);
+    let host_field = parts.headers.get("host").map(http::HeaderValue::as_bytes);
+    // RFC 9113 section 8.3.1: no user information, and a Host field says the same.
+    let is_consistent = match (authority, host_field) {
+        (Some(authority), Some(host)) => {
+            is_host(authority.as_bytes()) && authority.as_bytes().eq_ignore_ascii_case(host)
+        }
+        (Some(named), None) => is_host(named.as_bytes()),
+        (None, Some(named)) => is_host(named),
+        (None, None) => true,
+    };
+    if !is_consistent {
+        return Err(HttpError::MalformedHead(
+            "the request names no host, or two different ones",
+        ));
+    }
+    let host = authority.map(|authority| ("host", authority.as_bytes()));
+    let fields = parts
+        .headers
+        .iter()
+        .map(|(name, value)| (name.as_str(), value.as_bytes()))
+        .filter(|(name, _)| host.is_none() || *name != "host");
+    let mut request = Request::new(
+        (parts.method.as_str(), target),
+        (path, uri.query().unwrap_or_default()),
+        host.into_iter().chain(fields),
+        Version::Http2,
+        client.peer,
+    )?;
+    request.secure = client.secure;
+    request.certified.clone_from(&client.certified);
+    Ok(request)
+}
+
+/// Reads the body. The outer error is the stream's, the inner one the client's.
+async fn read_body(
+    client: &Client,
+    mut body: RecvStream,
+    lease: &mut Lease,
+) -> Result<Result<Bytes, HttpError>, h2::Error> {
+    let settings = &client.context.settings;
+    let mut rate = MinimumRate::new(
+        Instant::now(),
+        settings.body_timeout.duration(),
+        settings.body_rate_min.bytes(),
+    );
+    let mut whole = Vec::new();
+    loop {
+        let data = match timeout_at(rate.deadline(Instant::now()), body.data()).await {
+            Err(_) => return Ok(Err(HttpError::RequestTimeout(BODY_TIMEOUT))),
+            Ok(None) => return Ok(Ok(whole.into())),
+            Ok(Some(data)) => data?,
+        };
+        let length = (whole.len() + data.len()) as u64;
+        if length > settings.body_max.bytes() {
+            return Ok(Err(HttpError::BodyTooLarge(settings.body_max.bytes())));
+        }
+        if lease.reserve(length).is_err() {
+            return Ok(Err(HttpError::Busy(IN_FLIGHT)));
+        }
+        rate.add(data.len());
+        whole.extend_from_slice(&data);
+        body.flow_control().release_capacity(data.len())?;
+    }
+}
+
+/// The response's head, whose field names HTTP/2 has in lower case.
+fn head_of(response: &Response, length: Length) -> Result<http::Response<()>, http::Error> {
+    let mut date = Vec::with_capacity(32);
+    gatepost_pages::clock::push_http_date(&mut date);
+    let mut builder = http::Response::builder()
+        .status(response.status)
+        .header("server", "gatepost")
+        .header("date", date)
+        .header("x-content-type-options", "nosniff");
+    for (name, value) in &response.fields {
+        // RFC 9113 § 8.2.2: fields of the connection are HTTP/1.1's.
+        if !name.eq_ignore_ascii_case("upgrade") {
+            builder = builder.header(name.as_ref(), value.as_ref());
+        }
+    }
+    if let Length::Known(bytes) = length {
+        builder = builder.header("content-length", bytes);
+    }
+    builder.body(())
+}
+
+fn broken(error: impl std::error::Error + Send + Sync + 'static) -> io::Error {
+    io::Error::other(error)
+}

@@ -1,0 +1,129 @@
+//! A connection that is answered before a reactor knows its socket.
+//!
+//! A client that asks for one page with a connection of its own costs five system calls here:
+//! accept, read, write, close, and the wait. Registering the socket, a task and timers are for
+//! connections that stay: those whose first request memory cannot answer, or that keep alive.
+
+use std::io;
+use std::sync::Arc;
+
+use gatepost_message::Peer;
+
+use crate::acceptor::Accepted;
+use crate::admission::{Admitted, Refusal};
+use crate::http::context::HttpContext;
+use crate::lazy_stream::LazyStream;
+
+use super::buffers::{READ_BYTES, WorkerBuffers, with_buffers};
+use super::connection::{Connection, push_peer};
+use super::from_memory;
+use super::head;
+use super::sending::Unsent;
+
+/// A connection that no reactor knows yet, with what it has received and answered so far.
+pub(in crate::http) struct LazyConnection {
+    stream: LazyStream,
+    /// Read, and not answered yet.
+    received: Vec<u8>,
+    /// The answer to the only request, as far as the socket did not take it.
+    unsent: Unsent,
+}
+
+impl LazyConnection {
+    /// Registers the connection with the reactor of the present worker and serves it to its end.
+    /// One that was not admitted is closed without a word: it has spoken no protocol yet that
+    /// could be answered.
+    pub(in crate::http) async fn serve(
+        self,
+        peer: Peer,
+        context: Arc<HttpContext>,
+        admitted: Result<Admitted, Refusal>,
+    ) -> io::Result<()> {
+        let (stream, client) = self.stream.into_stream().await?;
+        let _place = context
+            .admission
+            .behind(admitted, peer, client)
+            .map_err(io::Error::other)?;
+        Connection::new(stream, client, context)
+            .continuing(self.received, self.unsent)
+            .run()
+            .await;
+        Ok(())
+    }
+}
+
+/// What became of the first bytes.
+enum FirstBytes {
+    /// The only request is answered, or the client is gone.
+    Done,
+    /// These bytes are to be parsed by the connection.
+    Received(Vec<u8>),
+    /// The answer is longer than what the socket takes at once.
+    Unsent(Unsent),
+}
+
+/// Answers the first request where it is the only one and can be answered at once. Gives the
+/// connection that is to be served on.
+pub(in crate::http) fn answer_at_once(
+    context: &HttpContext,
+    accepted: Accepted,
+    peer: Peer,
+) -> Option<LazyConnection> {
+    let stream = LazyStream::new(accepted, peer);
+    let first = if stream.is_plain() {
+        with_buffers(|buffers| read_and_answer(context, &stream, peer, buffers))
+    } else {
+        FirstBytes::Received(Vec::new())
+    };
+    let (received, unsent) = match first {
+        FirstBytes::Done => return None,
+        FirstBytes::Received(bytes) => (bytes, Unsent::new()),
+        FirstBytes::Unsent(unsent) => (Vec::new(), unsent),
+    };
+    Some(LazyConnection {
+        stream,
+        received,
+        unsent,
+    })
+}
+
+fn read_and_answer(
+    context: &HttpContext,
+    stream: &LazyStream,
+    peer: Peer,
+    buffers: &mut WorkerBuffers,
+) -> FirstBytes {
+    let WorkerBuffers {
+        input,
+        output,
+        peer_text,
+    } = buffers;
+    let received = match stream.try_read(input) {
+        Ok(0) => return FirstBytes::Done,
+        Ok(count) => input.get(..count).unwrap_or_default(),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+            return FirstBytes::Received(Vec::new());
+        }
+        Err(_) => return FirstBytes::Done,
+    };
+    let mut storage = head::field_storage();
+    let head_max = context.settings.head_max.as_usize().min(READ_BYTES);
+    let head = match head::parse(received, &mut storage, head_max) {
+        // Bytes behind it would make the kernel reset the connection when it is closed, which can
+        // cost the client the answer: that connection lingers.
+        Ok(Some((head, length))) if length == received.len() && !head.keep_alive => head,
+        _ => return FirstBytes::Received(received.to_vec()),
+    };
+    peer_text.clear();
+    push_peer(peer_text, peer);
+    let is_answered = from_memory::cached_entry(context, &head)
+        .is_some_and(|entry| from_memory::answer(context, peer_text, &head, &entry, output));
+    if !is_answered {
+        return FirstBytes::Received(received.to_vec());
+    }
+    let mut unsent = Unsent::new();
+    match output.write(&mut unsent, &mut &*stream) {
+        Ok(()) if !unsent.is_empty() => FirstBytes::Unsent(unsent),
+        Ok(()) | Err(_) => FirstBytes::Done,
+    }
+}

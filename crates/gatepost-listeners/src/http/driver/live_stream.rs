@@ -1,0 +1,425 @@
+//! A stream of events to one reader over HTTP/1.1, for as long as both live.
+//!
+//! Events are encoded and written by the thread that publishes, with one system call for each
+//! reader and batch: the bytes are made once and shared by all readers of that kind, and no
+//! reader's task is woken for them. The task writes only what the socket refused, hears the client
+//! and keeps the connection from falling silent.
+//!
+//! When the broker ends or a drain begins, the task has what waits in the broker's queue taken too,
+//! and ends the stream in form behind it. How long that may take is bounded by the drain.
+//!
+//! Invariants: bytes reach the socket only under `state`'s lock, in the order of the events, and
+//! none behind the end; while something waits in `unsent` nothing more is taken, so what waits for
+//! a slow reader is bounded by the broker, which tells it what it missed; after a change of users
+//! or rules nothing is taken before the task has checked that the reader may still read it.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::io::{self, IoSlice};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, Bytes};
+use gatepost_broker::{Event, Reader, Taker};
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use crate::http::context::HttpContext;
+use crate::http::event_stream::{Shape, StreamFormat, encode_shared, framed};
+use crate::http::stream_rights::StreamRights;
+use crate::stream::Stream;
+use crate::websocket::{Closed, Opcode, ReadingClient, whole_frame};
+
+use super::buffers::{timeout, with_buffers};
+use super::connection::Connection;
+use super::paced_stream::{EVENTS_PER_WRITE, SENT_MEANWHILE_BYTES_MAX};
+
+/// What a connection is to write from here on.
+pub(super) struct LiveStream {
+    pub(super) reader: Box<Reader>,
+    pub(super) format: StreamFormat,
+    pub(super) rights: Box<StreamRights>,
+    pub(super) chunked: bool,
+}
+
+impl Connection {
+    /// Writes events until the client goes, or the broker ends or a drain begins and all is
+    /// written. The head has been queued.
+    pub(super) async fn serve_live(mut self, live: LiveStream) -> io::Result<()> {
+        let LiveStream {
+            mut reader,
+            format,
+            rights,
+            chunked,
+        } = live;
+        let opening = format.shape.opening(&format.topics);
+        self.queue([framed(opening, chunked)]);
+        // What is remembered comes first; what is published meanwhile joins its end.
+        let mut next = reader.try_next();
+        while next.is_some() && rights.still_hold() {
+            for _ in 0..EVENTS_PER_WRITE {
+                let Some(event) = next.take() else { break };
+                if format.wants(&event) {
+                    self.queue([encode_shared(&event, format.shape, chunked)]);
+                }
+                next = reader.try_next();
+            }
+            self.flush().await?;
+        }
+        self.flush().await?;
+        let Self {
+            stream,
+            context,
+            tail,
+            ..
+        } = self;
+        let socket = Arc::new(Socket {
+            stream,
+            format,
+            rights,
+            chunked,
+            state: Mutex::new(State {
+                unsent: VecDeque::new(),
+                wrote_at: Instant::now(),
+                error: None,
+                ended: false,
+            }),
+        });
+        reader.attach(socket.clone());
+        let limit = context.settings.write_timeout.duration();
+        let keepalive = context.settings.keepalive.duration();
+        let task = StreamTask {
+            socket: &socket,
+            reader,
+            context: &context,
+            sent: ClientBytes::new(&socket.format),
+            timer: pin!(sleep_until(Instant::now() + keepalive)),
+        };
+        if let Some(close_code) = task.serve(&tail).await? {
+            socket.push_end(close_code);
+            let ended = std::future::poll_fn(|task| {
+                ready!(socket.poll_flush(task))?;
+                socket.stream.poll_finish(task)
+            });
+            return timeout(limit, ended).await.unwrap_or(Ok(()));
+        }
+        Ok(())
+    }
+}
+
+/// The socket, as the publishing threads and the reader's task share it.
+struct Socket {
+    stream: Stream,
+    format: StreamFormat,
+    rights: Box<StreamRights>,
+    chunked: bool,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// What the socket refused.
+    unsent: VecDeque<Bytes>,
+    /// When it last took something.
+    wrote_at: Instant,
+    /// Why it takes nothing any more; for the task, which ends the connection.
+    error: Option<io::Error>,
+    /// The end has been said.
+    ended: bool,
+}
+
+impl Taker for Socket {
+    fn take(&self, next: &mut dyn FnMut() -> Option<Event>) -> bool {
+        // The task checks them, and ends the stream where they are gone.
+        if self.rights.are_stale() {
+            return false;
+        }
+        let mut state = self.state.lock();
+        while state.has_room() {
+            let mut taken = 0;
+            let mut batch: SmallVec<[Bytes; 4]> = SmallVec::new();
+            while taken < EVENTS_PER_WRITE {
+                let Some(event) = next() else { break };
+                taken += 1;
+                if self.format.wants(&event) {
+                    batch.push(encode_shared(&event, self.format.shape, self.chunked));
+                }
+            }
+            if taken == 0 {
+                return true;
+            }
+            self.write_batch(&mut state, batch);
+        }
+        false
+    }
+}
+
+impl State {
+    fn has_room(&self) -> bool {
+        self.unsent.is_empty() && self.error.is_none() && !self.ended
+    }
+}
+
+impl Socket {
+    /// Writes what nothing waits before, and keeps what the socket refuses.
+    fn write_batch(&self, state: &mut State, batch: SmallVec<[Bytes; 4]>) {
+        let written = match batch.as_slice() {
+            [] => return,
+            [bytes] if bytes.is_empty() => return,
+            [bytes] => self.stream.try_write(&[IoSlice::new(bytes)]),
+            all => {
+                let slices: SmallVec<[IoSlice<'_>; EVENTS_PER_WRITE]> =
+                    all.iter().map(|bytes| IoSlice::new(bytes)).collect();
+                self.stream.try_write(&slices)
+            }
+        };
+        match written {
+            Ok(0) => state.error = Some(io::ErrorKind::WriteZero.into()),
+            Ok(written) => {
+                state.wrote_at = Instant::now();
+                if written < batch.iter().map(Bytes::len).sum() {
+                    state.unsent.extend(batch);
+                    state.advance(written);
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => state.unsent.extend(batch),
+            Err(error) => state.error = Some(error),
+        }
+    }
+
+    /// Appends bytes of the task's own.
+    fn push(&self, bytes: Bytes) {
+        if !bytes.is_empty() {
+            self.state.lock().unsent.push_back(bytes);
+        }
+    }
+
+    fn push_end(&self, close_code: u16) {
+        self.state.lock().ended = true;
+        if self.format.shape == Shape::NtfyWs {
+            self.push(whole_frame(Opcode::Close, &close_code.to_be_bytes()).into());
+        }
+        if self.chunked {
+            self.push(Bytes::from_static(b"0\r\n\r\n"));
+        }
+    }
+
+    /// Writes what waits.
+    fn poll_flush(&self, task: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            {
+                let mut state = self.state.lock();
+                if let Some(error) = state.error.take() {
+                    return Poll::Ready(Err(error));
+                }
+                if state.unsent.is_empty() {
+                    return Poll::Ready(Ok(()));
+                }
+                let slices: SmallVec<[IoSlice<'_>; EVENTS_PER_WRITE]> = state
+                    .unsent
+                    .iter()
+                    .take(EVENTS_PER_WRITE)
+                    .map(|bytes| IoSlice::new(bytes))
+                    .collect();
+                let written = self.stream.try_write(&slices);
+                drop(slices);
+                match written {
+                    Ok(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                    Ok(written) => {
+                        state.wrote_at = Instant::now();
+                        state.advance(written);
+                        continue;
+                    }
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(error) => return Poll::Ready(Err(error)),
+                }
+            }
+            ready!(self.stream.poll_write_ready(task))?;
+        }
+    }
+}
+
+impl State {
+    fn advance(&mut self, mut written: usize) {
+        while let Some(front) = self.unsent.front_mut() {
+            if written < front.len() {
+                front.advance(written);
+                return;
+            }
+            written -= front.len();
+            self.unsent.pop_front();
+        }
+    }
+}
+
+/// The connection's own task.
+struct StreamTask<'a> {
+    socket: &'a Socket,
+    reader: Box<Reader>,
+    context: &'a HttpContext,
+    sent: ClientBytes,
+    timer: Pin<&'a mut Sleep>,
+}
+
+/// What the client sends while it only reads.
+enum ClientBytes {
+    /// Of a WebSocket.
+    Frames(Box<ReadingClient>),
+    /// So many bytes of later requests, which are never answered.
+    Requests(usize),
+}
+
+impl ClientBytes {
+    fn new(format: &StreamFormat) -> Self {
+        if format.shape == Shape::NtfyWs {
+            Self::Frames(Box::new(ReadingClient::new()))
+        } else {
+            Self::Requests(0)
+        }
+    }
+
+    /// Takes the next bytes; the error ends the stream.
+    fn take(&mut self, bytes: &[u8], socket: &Socket) -> Result<(), Ended> {
+        match self {
+            Self::Frames(client) => client
+                .take(bytes, |reply| socket.push(reply.into()))
+                .map_err(|Closed(code)| Ended::InForm(code)),
+            Self::Requests(count) => {
+                *count += bytes.len();
+                if bytes.is_empty() || *count > SENT_MEANWHILE_BYTES_MAX {
+                    return Err(Ended::Gone);
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// How a stream ends.
+enum Ended {
+    /// With an end that the client can tell from a break; a WebSocket's has this code.
+    InForm(u16),
+    /// The client is gone.
+    Gone,
+}
+
+impl Ended {
+    /// The code of the close frame, where there is to be one.
+    const fn close_code(&self) -> Option<u16> {
+        match self {
+            Self::InForm(code) => Some(*code),
+            Self::Gone => None,
+        }
+    }
+}
+
+/// RFC 6455 section 7.4.1: the server goes down.
+const GOING_AWAY: u16 = 1001;
+/// The same: what the reader may read has changed.
+const POLICY_VIOLATION: u16 = 1008;
+
+impl StreamTask<'_> {
+    /// Returns the code of the close where the stream is to be ended in form, `None` where the
+    /// client is gone. `received` came with the request.
+    async fn serve(mut self, received: &[u8]) -> io::Result<Option<u16>> {
+        if !received.is_empty()
+            && let Err(ended) = self.sent.take(received, self.socket)
+        {
+            return Ok(ended.close_code());
+        }
+        std::future::poll_fn(|task| self.poll(task)).await
+    }
+
+    fn poll(&mut self, task: &mut Context<'_>) -> Poll<io::Result<Option<u16>>> {
+        // First of all: a publisher that finds the socket full from here on wakes this task.
+        let ended = self.reader.poll_ended(task).is_ready();
+        if !self.socket.rights.still_hold() {
+            return Poll::Ready(Ok(Some(POLICY_VIOLATION)));
+        }
+        let ends = ended || self.context.drain.is_draining();
+        if let Poll::Ready(ended) = self.poll_read(task) {
+            return Poll::Ready(ended.map(|ended| ended.close_code()));
+        }
+        loop {
+            let is_written = loop {
+                if self.socket.poll_flush(task)?.is_pending() {
+                    break false;
+                }
+                if self.takes_nothing() {
+                    break true;
+                }
+            };
+            if ends && is_written {
+                return Poll::Ready(Ok(Some(GOING_AWAY)));
+            }
+            ready!(self.poll_time(task))?;
+        }
+    }
+
+    /// Takes what waits in the broker's queue; tells whether nothing is left to be written.
+    fn takes_nothing(&mut self) -> bool {
+        self.reader.pump();
+        self.socket.state.lock().unsent.is_empty()
+    }
+
+    /// Reads what the client sends; ready when that ends the stream.
+    fn poll_read(&mut self, task: &mut Context<'_>) -> Poll<io::Result<Ended>> {
+        loop {
+            ready!(self.socket.stream.poll_read_ready(task))?;
+            let sent = &mut self.sent;
+            let socket = self.socket;
+            let taken = with_buffers(|buffers| {
+                let count = socket.stream.try_read(&mut buffers.input)?;
+                if count == 0 {
+                    return Ok(Err(Ended::Gone));
+                }
+                let bytes = buffers.input.get(..count).unwrap_or_default();
+                Ok::<_, io::Error>(sent.take(bytes, socket))
+            });
+            match taken {
+                Ok(Ok(())) => {}
+                Ok(Err(ended)) => return Poll::Ready(Ok(ended)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
+
+    /// Ready when the silence has been long enough to be broken, which the caller is to write, or
+    /// with an error when the socket took nothing for too long.
+    fn poll_time(&mut self, task: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let settings = &self.context.settings;
+        loop {
+            let (is_full, wrote_at) = {
+                let state = self.socket.state.lock();
+                (!state.unsent.is_empty(), state.wrote_at)
+            };
+            let limit = if is_full {
+                settings.write_timeout
+            } else {
+                settings.keepalive
+            };
+            let due = wrote_at + limit.duration();
+            // Moved when it fires, not at each event; before that only where the socket is full.
+            if is_full && self.timer.deadline() > due {
+                self.timer.as_mut().reset(due);
+            }
+            ready!(self.timer.as_mut().poll(task));
+            let now = Instant::now();
+            if due > now {
+                self.timer.as_mut().reset(due);
+                continue;
+            }
+            if is_full {
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+            let format = &self.socket.format;
+            let keepalive = format.shape.keepalive(&format.topics);
+            self.socket.push(framed(keepalive, self.socket.chunked));
+            self.socket.state.lock().wrote_at = now;
+            self.timer.as_mut().reset(now + limit.duration());
+            return Poll::Ready(Ok(()));
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Writing a subscription to a connection by the connection's own task: what is remembered and ends
+//! there, and streams whose bandwidth is capped, which have to wait. All others are written by
+//! `live_stream.rs`.
+
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use gatepost_broker::{Event, Reader};
+use tokio::time::{Instant, sleep_until};
+
+use crate::http::event_stream::{Shape, StreamFormat, encode_shared, framed};
+use crate::http::stream_rights::StreamRights;
+use crate::websocket::{Closed, Opcode, ReadingClient, whole_frame};
+
+use super::connection::Connection;
+
+/// Events that may share one write.
+pub(super) const EVENTS_PER_WRITE: usize = 64;
+/// What a client may send while it only reads.
+pub(super) const SENT_MEANWHILE_BYTES_MAX: usize = 64 << 10;
+
+/// RFC 6455 section 7.4.1.
+const NORMAL_CLOSURE: [u8; 2] = 1000_u16.to_be_bytes();
+
+/// What ended a wait.
+enum Happened {
+    Event(Option<Event>),
+    Silence,
+    Sent(io::Result<usize>),
+}
+
+impl Connection {
+    /// Writes events until the broker ends or a drain begins (true), or the client goes (false).
+    pub(super) async fn write_stream(
+        &mut self,
+        mut reader: Box<Reader>,
+        format: StreamFormat,
+        rights: &StreamRights,
+        chunked: bool,
+    ) -> io::Result<bool> {
+        let shape = format.shape;
+        let is_websocket = shape == Shape::NtfyWs;
+        self.queue([framed(shape.opening(&format.topics), chunked)]);
+        self.flush().await?;
+        let context = Arc::clone(&self.context);
+        let keepalive = self.context.settings.keepalive.duration();
+        // One timer for all waits: it fires late where something was written meanwhile, and is
+        // set again then, instead of once for each event.
+        let mut client = ReadingClient::new();
+        let mut silence = pin!(sleep_until(Instant::now() + keepalive));
+        let mut silent_since = Instant::now();
+        loop {
+            let event = if format.ends {
+                match reader.try_next() {
+                    Some(event) => Happened::Event(Some(event)),
+                    None => Happened::Event(None),
+                }
+            } else {
+                tokio::select! {
+                    biased;
+                    () = rights.lost() => Happened::Event(None),
+                    event = reader.next() => Happened::Event(event),
+                    sent = self.read_more() => Happened::Sent(sent),
+                    () = &mut silence => Happened::Silence,
+                    // Asked last: what waits is written before.
+                    () = context.drain.begun() => Happened::Event(None),
+                }
+            };
+            match event {
+                Happened::Event(Some(event)) => {
+                    let mut next = Some(event);
+                    for _ in 0..EVENTS_PER_WRITE {
+                        let Some(event) = next.take() else { break };
+                        if format.wants(&event) {
+                            self.queue([encode_shared(&event, shape, chunked)]);
+                        }
+                        next = reader.try_next();
+                    }
+                    // Taken, so it must leave too.
+                    if let Some(event) = next.filter(|event| format.wants(event)) {
+                        self.queue([encode_shared(&event, shape, chunked)]);
+                    }
+                }
+                Happened::Event(None) => {
+                    if chunked {
+                        self.queue([Bytes::from_static(b"0\r\n\r\n")]);
+                    }
+                    if is_websocket {
+                        self.queue([whole_frame(Opcode::Close, &NORMAL_CLOSURE).into()]);
+                    }
+                    self.flush().await?;
+                    return Ok(true);
+                }
+                Happened::Silence => {
+                    let due = silent_since + keepalive;
+                    if due > Instant::now() {
+                        silence.as_mut().reset(due);
+                        continue;
+                    }
+                    silence.as_mut().reset(Instant::now() + keepalive);
+                    self.queue([framed(shape.keepalive(&format.topics), chunked)]);
+                }
+                Happened::Sent(sent) => {
+                    if sent? == 0 || self.tail.len() > SENT_MEANWHILE_BYTES_MAX {
+                        return Ok(false);
+                    }
+                    let (unsent, tail) = (&mut self.unsent, &mut self.tail);
+                    if is_websocket {
+                        let reply = |frame: Vec<u8>| unsent.push_back(Bytes::from(frame).into());
+                        let taken = client.take(tail, reply);
+                        tail.clear();
+                        if let Err(Closed(code)) = taken {
+                            let close = whole_frame(Opcode::Close, &code.to_be_bytes());
+                            self.queue([close.into()]);
+                            self.flush().await?;
+                            return Ok(false);
+                        }
+                    }
+                }
+            }
+            self.flush().await?;
+            silent_since = Instant::now();
+        }
+    }
+}

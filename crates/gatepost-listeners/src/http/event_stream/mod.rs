@@ -1,0 +1,330 @@
+//! Publications as text: server-sent events, JSON lines, and the shapes of ntfy.
+//!
+//! The text of an event depends on the publication and the format only, never on the reader, so
+//! each thread keeps the last texts it made: of a publication that goes to thousands of readers,
+//! the thread that publishes it encodes it once and all share the bytes, also where readers are
+//! several events behind and each takes them all at once.
+
+mod actions;
+mod filter;
+mod ntfy_json;
+mod publication_json;
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use gatepost_broker::{Event, Remembered};
+use gatepost_message::MessageId;
+use serde_json::json;
+
+pub(super) use actions::check_actions;
+pub(super) use filter::Filter;
+pub(super) use ntfy_json::to_ntfy;
+pub(super) use publication_json::to_json;
+
+use crate::websocket::{Opcode, whole_frame};
+use ntfy_json::ntfy_event;
+
+/// How publications are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// `text/event-stream`: `id:` is the position, `data:` a JSON object.
+    Sse,
+    /// `text/event-stream` whose `data:` is the payload itself.
+    SsePayload,
+    /// `application/x-ndjson`: one JSON object a line.
+    JsonLines,
+    /// ntfy's `/sse`
+    NtfySse,
+    /// ntfy's `/json`
+    NtfyJson,
+    /// ntfy's `/raw`: the payload, one line each.
+    NtfyRaw,
+    /// ntfy's `/ws`: the objects of `/json`, one a WebSocket frame.
+    NtfyWs,
+}
+
+/// How a stream is written.
+#[derive(Debug, Clone)]
+pub(super) struct StreamFormat {
+    /// The texts.
+    pub shape: Shape,
+    /// Whether the stream ends when everything remembered has been written.
+    pub ends: bool,
+    /// What ntfy's clients want to hear first: the topics as they named them.
+    pub topics: String,
+    /// Which publications the reader wants, if not all.
+    pub filter: Option<Arc<Filter>>,
+}
+
+impl StreamFormat {
+    /// Whether the reader is to see this.
+    pub(super) fn wants(&self, event: &Event) -> bool {
+        match (&self.filter, event) {
+            (Some(filter), Event::Publication(publication)) => filter.wants(publication),
+            _ => true,
+        }
+    }
+}
+
+impl Shape {
+    /// What the reader is called among the sessions.
+    pub(super) const fn kind(self) -> &'static str {
+        match self {
+            Self::Sse | Self::SsePayload | Self::NtfySse => "sse",
+            Self::JsonLines | Self::NtfyJson => "json",
+            Self::NtfyRaw => "raw",
+            Self::NtfyWs => "websocket",
+        }
+    }
+
+    /// The response's type.
+    pub(super) const fn content_type(self) -> &'static str {
+        match self {
+            Self::Sse | Self::SsePayload | Self::NtfySse => "text/event-stream",
+            Self::JsonLines | Self::NtfyJson | Self::NtfyWs => "application/x-ndjson",
+            Self::NtfyRaw => "text/plain; charset=utf-8",
+        }
+    }
+
+    /// What is written before the first event.
+    pub(super) fn opening(self, topics: &str) -> Vec<u8> {
+        match self {
+            // The browser's own pause of some seconds is long for a page that shows live values.
+            Self::Sse | Self::SsePayload => b"retry: 1000\n\n".to_vec(),
+            Self::NtfySse => {
+                format!("event: open\ndata: {}\n\n", ntfy_event("open", topics)).into()
+            }
+            Self::NtfyJson => format!("{}\n", ntfy_event("open", topics)).into(),
+            Self::JsonLines => Vec::new(),
+            Self::NtfyRaw => b"\n".to_vec(),
+            Self::NtfyWs => text_frame(&ntfy_event("open", topics)),
+        }
+    }
+
+    /// What keeps the connection open through proxies.
+    pub(super) fn keepalive(self, topics: &str) -> Vec<u8> {
+        match self {
+            Self::Sse | Self::SsePayload => b": keepalive\n\n".to_vec(),
+            Self::NtfySse => format!(
+                "event: keepalive\ndata: {}\n\n",
+                ntfy_event("keepalive", topics)
+            )
+            .into(),
+            Self::NtfyJson => format!("{}\n", ntfy_event("keepalive", topics)).into(),
+            Self::JsonLines | Self::NtfyRaw => b"\n".to_vec(),
+            Self::NtfyWs => text_frame(&ntfy_event("keepalive", topics)),
+        }
+    }
+
+    /// The text of an event; empty where the shape has no word for it.
+    pub(super) fn encode(self, event: &Event) -> Vec<u8> {
+        let publication = match event {
+            Event::Gap { missed } => return self.encode_gap(*missed),
+            Event::Publication(publication) => publication,
+        };
+        // What a reader resumes after.
+        let id = publication.position;
+        match self {
+            Self::Sse => format!("id: {id}\ndata: {}\n\n", to_json(publication)).into(),
+            Self::SsePayload => sse_payload(publication),
+            Self::JsonLines => format!("{}\n", to_json(publication)).into(),
+            Self::NtfySse => format!("data: {}\n\n", to_ntfy(publication)).into(),
+            Self::NtfyJson => format!("{}\n", to_ntfy(publication)).into(),
+            Self::NtfyWs => text_frame(&to_ntfy(publication)),
+            Self::NtfyRaw => {
+                let payload = String::from_utf8_lossy(&publication.payload);
+                format!("{}\n", payload.replace(['\r', '\n'], " ")).into()
+            }
+        }
+    }
+
+    fn encode_gap(self, missed: Option<u64>) -> Vec<u8> {
+        let gap = json!({ "missed": missed });
+        match self {
+            Self::Sse | Self::SsePayload => format!("event: gap\ndata: {gap}\n\n").into(),
+            Self::JsonLines => format!("{}\n", json!({ "gap": gap })).into(),
+            Self::NtfySse | Self::NtfyJson | Self::NtfyRaw | Self::NtfyWs => Vec::new(),
+        }
+    }
+}
+
+fn text_frame(value: &serde_json::Value) -> Vec<u8> {
+    whole_frame(Opcode::Text, value.to_string().as_bytes())
+}
+
+/// The payload as `data:` lines. SSE ends lines at CR, LF and CR LF alike, so each becomes a
+/// line of its own (HTML living standard § 9.2.5).
+fn sse_payload(publication: &Remembered) -> Vec<u8> {
+    let payload = String::from_utf8_lossy(&publication.payload).replace("\r\n", "\n");
+    let mut text = format!("id: {}\n", publication.position).into_bytes();
+    for line in payload.split(['\r', '\n']) {
+        text.extend_from_slice(b"data: ");
+        text.extend_from_slice(line.as_bytes());
+        text.push(b'\n');
+    }
+    text.push(b'\n');
+    text
+}
+
+/// Puts the chunked coding's frame around `text` (RFC 9112 § 7.1).
+fn chunk(text: &[u8]) -> Bytes {
+    let mut chunk = Vec::with_capacity(text.len() + 16);
+    chunk.extend_from_slice(format!("{:x}\r\n", text.len()).as_bytes());
+    chunk.extend_from_slice(text);
+    chunk.extend_from_slice(b"\r\n");
+    chunk.into()
+}
+
+/// A text as the connection carries it.
+pub(super) fn framed(text: Vec<u8>, chunked: bool) -> Bytes {
+    match (text.is_empty(), chunked) {
+        // An empty chunk would end the body.
+        (true, _) => Bytes::new(),
+        (false, true) => chunk(&text),
+        (false, false) => text.into(),
+    }
+}
+
+/// Events that a thread remembers the bytes of.
+const ENCODED_EVENTS: usize = 64;
+/// Of longer ones only the last is remembered.
+const ENCODED_BYTES_MAX: usize = 16 * 1024;
+
+/// An event that this thread has encoded.
+struct Encoded {
+    id: MessageId,
+    shape: Shape,
+    chunked: bool,
+    bytes: Bytes,
+}
+
+impl Encoded {
+    fn is_of(&self, id: MessageId, shape: Shape, chunked: bool) -> bool {
+        self.id == id && self.shape == shape && self.chunked == chunked
+    }
+}
+
+/// The last events that a thread encoded, and the last long one, so that what lies here stays
+/// within a megabyte and one event.
+#[derive(Default)]
+struct LastEncoded {
+    short: VecDeque<Encoded>,
+    long: Option<Encoded>,
+}
+
+impl LastEncoded {
+    /// Looks at the newest first: it is what most readers want.
+    fn find(&self, id: MessageId, shape: Shape, chunked: bool) -> Option<Bytes> {
+        let mut all = self.short.iter().rev().chain(&self.long);
+        let encoded = all.find(|encoded| encoded.is_of(id, shape, chunked))?;
+        Some(encoded.bytes.clone())
+    }
+
+    fn keep(&mut self, encoded: Encoded) {
+        if encoded.bytes.len() > ENCODED_BYTES_MAX {
+            self.long = Some(encoded);
+            return;
+        }
+        if self.short.len() == ENCODED_EVENTS {
+            self.short.pop_front();
+        }
+        self.short.push_back(encoded);
+    }
+}
+
+thread_local! {
+    static LAST: RefCell<LastEncoded> = RefCell::default();
+}
+
+/// The bytes of an event, shared between the readers on this thread.
+pub(super) fn encode_shared(event: &Event, shape: Shape, chunked: bool) -> Bytes {
+    let Event::Publication(publication) = event else {
+        return framed(shape.encode(event), chunked);
+    };
+    // Not the message id: one message may be published to several topics.
+    let id = publication.position;
+    LAST.with_borrow_mut(|last| {
+        if let Some(bytes) = last.find(id, shape, chunked) {
+            return bytes;
+        }
+        let bytes = framed(shape.encode(event), chunked);
+        last.keep(Encoded {
+            id,
+            shape,
+            chunked,
+            bytes: bytes.clone(),
+        });
+        bytes
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gatepost_message::{Publication, Topic};
+
+    fn event(payload: &'static [u8]) -> Event {
+        let topic = Topic::new("alarms/fire").expect("a topic");
+        let publication = Arc::new(Publication::new(topic, payload));
+        Event::Publication(Remembered {
+            position: publication.id,
+            publication,
+        })
+    }
+
+    #[test]
+    fn a_payload_cannot_forge_an_event() {
+        for payload in [&b"a\n\nid: 9"[..], b"a\r\rid: 9", b"a\r\n\r\nid: 9"] {
+            let text = String::from_utf8(Shape::SsePayload.encode(&event(payload))).expect("UTF-8");
+            let (first, rest) = text.split_once('\n').expect("lines");
+            assert!(first.starts_with("id: "));
+            assert_eq!(rest, "data: a\ndata: \ndata: id: 9\n\n");
+            let json = String::from_utf8(Shape::Sse.encode(&event(payload))).expect("UTF-8");
+            assert_eq!(json.lines().count(), 3, "{json}");
+            let raw = String::from_utf8(Shape::NtfyRaw.encode(&event(payload))).expect("UTF-8");
+            assert_eq!(raw.lines().count(), 1);
+        }
+    }
+
+    #[test]
+    fn readers_of_one_thread_share_the_bytes() {
+        let event = event(b"x");
+        let first = encode_shared(&event, Shape::Sse, true);
+        let second = encode_shared(&event, Shape::Sse, true);
+        assert_eq!(first.as_ptr(), second.as_ptr());
+        assert_ne!(encode_shared(&event, Shape::JsonLines, true), first);
+    }
+
+    #[test]
+    fn readers_that_are_events_behind_share_the_bytes_too() {
+        let events: Vec<Event> = (0..ENCODED_EVENTS).map(|_| event(b"x")).collect();
+        let encode = || -> Vec<Bytes> {
+            let encoded = events
+                .iter()
+                .map(|event| encode_shared(event, Shape::Sse, true));
+            encoded.collect()
+        };
+        let (first, second) = (encode(), encode());
+        let shared = first.iter().zip(&second);
+        let shared = shared.filter(|(first, second)| first.as_ptr() == second.as_ptr());
+        assert_eq!(shared.count(), ENCODED_EVENTS);
+    }
+
+    #[test]
+    fn of_long_events_the_last_is_shared() {
+        let long: &'static [u8] = vec![b'x'; ENCODED_BYTES_MAX].leak();
+        let (one, other) = (event(long), event(long));
+        let first = encode_shared(&one, Shape::Sse, true);
+        assert_eq!(
+            encode_shared(&one, Shape::Sse, true).as_ptr(),
+            first.as_ptr()
+        );
+        encode_shared(&other, Shape::Sse, true);
+        let again = encode_shared(&one, Shape::Sse, true);
+        assert_ne!(again.as_ptr(), first.as_ptr());
+        assert_eq!(again, first);
+    }
+}

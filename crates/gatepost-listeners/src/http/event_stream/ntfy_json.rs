@@ -1,0 +1,71 @@
+//! A publication as one JSON object in ntfy's shape, and ntfy's events about the stream itself.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use gatepost_message::{MessageId, Publication};
+use serde_json::{Value, json};
+
+use super::actions;
+use super::publication_json::unix_ms;
+
+/// ntfy's message object.
+pub(in crate::http) fn to_ntfy(publication: &Publication) -> Value {
+    let mut object = json!({
+        "id": publication.id.to_string(),
+        "time": unix_ms(publication.id) / 1_000,
+        "event": "message",
+        "topic": publication.topic.as_str(),
+    });
+    if let Ok(text) = std::str::from_utf8(&publication.payload) {
+        object["message"] = text.into();
+    } else {
+        object["message"] = BASE64.encode(&publication.payload).into();
+        object["encoding"] = "base64".into();
+    }
+    let Some(properties) = &publication.properties else {
+        return object;
+    };
+    if let Some(seconds) = properties.expiry_seconds {
+        object["expires"] = (unix_ms(publication.id) / 1_000 + u64::from(seconds)).into();
+    }
+    if let Some(actions) = properties.user_property("actions") {
+        object["actions"] = actions::to_json(actions).unwrap_or_default();
+    }
+    if let Some(url) = properties.user_property("attach") {
+        let name = properties.user_property("filename");
+        let name = name
+            .or_else(|| url.rsplit('/').next())
+            .unwrap_or("attachment");
+        object["attachment"] = json!({ "name": name, "url": url });
+    }
+    for name in ["title", "click", "icon", "sequence_id"] {
+        if let Some(value) = properties.user_property(name) {
+            object[name] = value.into();
+        }
+    }
+    if let Some(title) = properties.user_property("subject") {
+        object["title"] = title.into();
+    }
+    if let Some(priority) = properties
+        .user_property("priority")
+        .and_then(|p| p.parse::<u8>().ok())
+    {
+        object["priority"] = priority.into();
+    }
+    if let Some(tags) = properties.user_property("tags") {
+        object["tags"] = tags.split(',').map(str::trim).collect();
+    }
+    let markdown = properties
+        .user_property("markdown")
+        .map(|_| "text/markdown");
+    if let Some(content_type) = markdown.or(properties.content_type.as_deref()) {
+        object["content_type"] = content_type.into();
+    }
+    object
+}
+
+/// An event about the stream: `open` or `keepalive`.
+pub(super) fn ntfy_event(event: &str, topics: &str) -> Value {
+    let id = MessageId::next();
+    json!({ "id": id.to_string(), "time": unix_ms(id) / 1_000, "event": event, "topic": topics })
+}

@@ -1,0 +1,111 @@
+//! What a request says beside its body: header fields and values of the query that mean the same,
+//! and the forms in which they are written.
+
+use std::time::{Duration, SystemTime};
+
+use gatepost_broker::Since;
+use gatepost_message::MessageId;
+use gatepost_settings::Period;
+
+use super::error::HttpError;
+use super::request::Request;
+
+/// A header field, or the query's value of the same name.
+pub(super) fn parameter(request: &Request, name: &str) -> Option<String> {
+    request
+        .field(name)
+        .map(str::to_owned)
+        .or_else(|| request.query_value(name))
+}
+
+/// The first of these names that has a value which is not empty.
+pub(super) fn first_parameter(request: &Request, names: &[&str]) -> Option<String> {
+    let mut values = names.iter().filter_map(|name| parameter(request, name));
+    values.find(|value| !value.is_empty())
+}
+
+/// Yes or no, given as text; no where the text is missing.
+pub(super) fn flag(name: &'static str, text: Option<String>) -> Result<bool, HttpError> {
+    match text.as_deref() {
+        None | Some("0" | "false" | "no" | "off") => Ok(false),
+        Some(text) if is_yes(text) => Ok(true),
+        Some(_) => Err(HttpError::Parameter {
+            name,
+            detail: "write 1 or 0".to_owned(),
+        }),
+    }
+}
+
+pub(super) fn is_yes(text: &str) -> bool {
+    matches!(text, "" | "1" | "true" | "yes" | "on")
+}
+
+/// `count=`, from 1 to `most`.
+pub(super) fn count_of(request: &Request, default: usize, most: usize) -> Result<usize, HttpError> {
+    let Some(text) = request.query_value("count") else {
+        return Ok(default);
+    };
+    let count = text.parse().ok();
+    count
+        .filter(|count| (1..=most).contains(count))
+        .ok_or_else(|| HttpError::Parameter {
+            name: "count",
+            detail: format!("write a number from 1 to {most}"),
+        })
+}
+
+/// Where a subscription starts: `Last-Event-ID` (a reconnect) outranks `since=`.
+pub(super) fn since_of(request: &Request, default: Since) -> Result<Since, HttpError> {
+    let resumed = request
+        .field("last-event-id")
+        .map(str::to_owned)
+        .or_else(|| request.query_value("last-event-id"));
+    if let Some(id) = resumed.as_deref().and_then(|id| id.parse().ok()) {
+        return Ok(Since::After(id));
+    }
+    match request.query_value("since").as_deref() {
+        None | Some("") => Ok(default),
+        Some(text) => parse_since(text),
+    }
+}
+
+fn parse_since(text: &str) -> Result<Since, HttpError> {
+    match text {
+        "all" => return Ok(Since::Everything),
+        "none" => return Ok(Since::Now),
+        "latest" => return Ok(Since::Latest),
+        _ => {}
+    }
+    if let Ok(id) = text.parse::<MessageId>() {
+        return Ok(Since::After(id));
+    }
+    if let Ok(seconds) = text.parse::<u32>() {
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(u64::from(seconds));
+        return Ok(Since::From(time));
+    }
+    let period: Period = text.parse().map_err(|_| HttpError::Parameter {
+        name: "since",
+        detail: "write all, none, latest, a message id, Unix seconds, or a period such as 10m"
+            .to_owned(),
+    })?;
+    let time = SystemTime::now()
+        .checked_sub(period.duration())
+        .unwrap_or(SystemTime::UNIX_EPOCH);
+    Ok(Since::From(time))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn starts_are_read_in_every_form() {
+        let id = MessageId::next();
+        assert_eq!(parse_since("all"), Ok(Since::Everything));
+        assert_eq!(parse_since("latest"), Ok(Since::Latest));
+        assert_eq!(parse_since(&id.to_string()), Ok(Since::After(id)));
+        assert!(matches!(parse_since("1700000000"), Ok(Since::From(_))));
+        assert!(matches!(parse_since("10m"), Ok(Since::From(_))));
+        assert!(parse_since("yesterday").is_err());
+    }
+}

@@ -1,0 +1,163 @@
+//! Which handler answers which request.
+//!
+//! A user's own pages come before our pages of the same name (the dashboard at `/`, `/status`),
+//! and after the API, whose prefixes are few and fixed.
+
+use std::sync::Arc;
+
+use super::api::{admin, call, ntfy, openapi, topics};
+use super::context::HttpContext;
+use super::error::HttpError;
+use super::request::Request;
+use super::response::Response;
+use super::site::{assets, error_page, files};
+use super::{access, forwarded, https_redirect, origin, websocket_handshake};
+
+/// The methods that some path takes, or that are refused by name.
+const METHODS: [&str; 9] = [
+    "GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "QUERY",
+];
+
+/// Decides before the body is read whether the request is served at all: proxies, rates, https,
+/// origin, and who asks wherever a body or the path needs a login. The error is the response.
+pub(super) async fn admit(
+    context: &Arc<HttpContext>,
+    request: &mut Request,
+    has_body: bool,
+) -> Result<(), Box<Response>> {
+    forwarded::apply(&context.settings.trusted_proxies, request);
+    let response = match check(context, request, has_body).await {
+        Ok(None) => return Ok(()),
+        Ok(Some(response)) => response,
+        Err(error) => error_response(context, request, &error).await,
+    };
+    Err(Box::new(with_common_fields(context, request, response)))
+}
+
+/// Answers an admitted request.
+pub(super) async fn respond(context: &Arc<HttpContext>, request: &mut Request) -> Response {
+    let response = match route(context, request).await {
+        Ok(response) => response,
+        Err(error) => error_response(context, request, &error).await,
+    };
+    with_common_fields(context, request, response)
+}
+
+/// The one place where errors become responses.
+async fn error_response(
+    context: &Arc<HttpContext>,
+    request: &Request,
+    error: &HttpError,
+) -> Response {
+    error_page::respond(context, request, error)
+        .await
+        .unwrap_or_else(|| error.response())
+}
+
+/// Adds the fields that every response has.
+pub(super) fn with_common_fields(
+    context: &HttpContext,
+    request: &Request,
+    mut response: Response,
+) -> Response {
+    let settings = &context.settings;
+    origin::mark(context, request, &mut response);
+    for (name, value) in settings.extra_fields() {
+        let mut set = response.fields.iter().map(|(set, _)| set);
+        if !set.any(|set| set.eq_ignore_ascii_case(name)) {
+            response.field(name.to_owned(), value.to_owned());
+        }
+    }
+    response
+}
+
+/// The checks of [`admit`]; a response where the request is answered already.
+async fn check(
+    context: &HttpContext,
+    request: &mut Request,
+    has_body: bool,
+) -> Result<Option<Response>, HttpError> {
+    if let Err(wait) = context.rate_limits.admit(request.peer) {
+        return Err(HttpError::TooManyRequests(wait.as_secs() + 1));
+    }
+    // Probes of an orchestrator come unencrypted, from this machine or pod.
+    let is_probe = matches!(request.path.as_str(), "/healthz" | "/readyz");
+    if context.settings.https_redirect && !request.secure && !is_probe {
+        return https_redirect::to_https(request, context.settings.https_port).map(Some);
+    }
+    let method = request.method();
+    if !METHODS.contains(&method) {
+        return Err(HttpError::UnknownMethod(method.chars().take(20).collect()));
+    }
+    origin::check(context, request)?;
+    if let Some(preflight) = origin::preflight(context, request) {
+        return Ok(Some(preflight));
+    }
+    if has_body || needs_identity(&request.path) {
+        access::identify(context, request).await?;
+    }
+    Ok(None)
+}
+
+async fn route(context: &Arc<HttpContext>, request: &mut Request) -> Result<Response, HttpError> {
+    let method = request.method().to_owned();
+    let method = method.as_str();
+    let path = request.path.clone();
+    let path = path.as_str();
+    match path {
+        "/openapi.json" => return openapi::respond(request),
+        "/healthz" | "/readyz" => return admin::health(context, request),
+        "/metrics" => return admin::metrics(context, request),
+        "/mqtt" if context.websocket.is_some() => return websocket_handshake::upgrade(request),
+        "/topics" => return topics::respond(context, request, None).await,
+        _ => {}
+    }
+    if let Some(topic) = path.strip_prefix("/topics/") {
+        return topics::respond(context, request, Some(topic)).await;
+    }
+    if let Some(procedure) = path.strip_prefix("/call/") {
+        return call::respond(context, request, procedure).await;
+    }
+    if path.starts_with("/admin/") {
+        return admin::respond(context, request).await;
+    }
+    if let Some(name) = path.strip_prefix("/gatepost/") {
+        return assets::respond(request, name);
+    }
+    if matches!(method, "GET" | "HEAD" | "POST")
+        && let Some(response) = files::respond(context, request).await?
+    {
+        return Ok(response);
+    }
+    match path {
+        // ntfy's clients publish to the root in JSON.
+        "/" if matches!(method, "POST" | "PUT") => {
+            access::identify(context, request).await?;
+            ntfy::publish_json(context, request).await
+        }
+        "/" | "/dashboard" | "/status" => {
+            access::identify(context, request).await?;
+            access::expect_admin(context, request)?;
+            if request.path == "/status" {
+                admin::procedures(context, request)
+            } else {
+                assets::dashboard(request)
+            }
+        }
+        _ => {
+            access::identify(context, request).await?;
+            match ntfy::respond(context, request).await {
+                Some(answered) => answered,
+                None => Err(files::refusal(context, request).await),
+            }
+        }
+    }
+}
+
+/// Whether only some may have what is there. Of what is left, pages are for everyone, and the
+/// dashboard and ntfy's shapes ask when no page stands in their place.
+fn needs_identity(path: &str) -> bool {
+    ["/topics", "/call/", "/admin/", "/metrics"]
+        .iter()
+        .any(|prefix| path.starts_with(prefix))
+}

@@ -1,0 +1,54 @@
+//! The dashboard and the script of live values, built into the binary: they need neither a folder
+//! nor another server.
+
+use gatepost_pages::mime_type;
+
+use crate::http::error::HttpError;
+use crate::http::request::{Request, expect_method};
+use crate::http::response::Response;
+
+use super::representation::HTML;
+
+/// The files under `/gatepost/`.
+const ASSETS: [(&str, &[u8]); 10] = [
+    ("live.js", include_bytes!("../assets/live.js")),
+    ("dashboard.js", include_bytes!("../assets/dashboard.js")),
+    ("access.js", include_bytes!("../assets/access.js")),
+    ("charts.js", include_bytes!("../assets/charts.js")),
+    ("messages.js", include_bytes!("../assets/messages.js")),
+    ("page.js", include_bytes!("../assets/page.js")),
+    ("quarantine.js", include_bytes!("../assets/quarantine.js")),
+    ("rules.js", include_bytes!("../assets/rules.js")),
+    ("dashboard.css", include_bytes!("../assets/dashboard.css")),
+    ("icon.svg", include_bytes!("../assets/icon.svg")),
+];
+
+/// Everything from ourselves, nothing inline: what a message holds can never run.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+     connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+
+/// A file under `/gatepost/`.
+pub(in crate::http) fn respond(request: &Request, name: &str) -> Result<Response, HttpError> {
+    expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;
+    let (_, content) = ASSETS
+        .iter()
+        .find(|(asset, _)| *asset == name)
+        .ok_or_else(|| HttpError::NotFound(request.path.clone()))?;
+    Ok(Response::new(200, mime_type(name), *content).with("Cache-Control", "no-cache"))
+}
+
+/// The welcome page.
+pub(in crate::http) fn dashboard(request: &Request) -> Result<Response, HttpError> {
+    // Publishing to the root as ntfy's clients do is another handler's.
+    let allow = if request.path == "/" {
+        "GET, HEAD, POST, PUT"
+    } else {
+        "GET, HEAD"
+    };
+    expect_method(request, &["GET", "HEAD"], allow)?;
+    let page: &'static [u8] = include_bytes!("../assets/dashboard.html");
+    Ok(Response::new(200, HTML, page)
+        .with("Cache-Control", "no-cache")
+        .with("Content-Security-Policy", POLICY)
+        .with("Referrer-Policy", "same-origin"))
+}

@@ -1,0 +1,85 @@
+//! Error pages: the user's own (`404.html`), or a built-in one.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use gatepost_pages::{Content, PageError, Rendered, Sink};
+
+use crate::http::context::HttpContext;
+use crate::http::error::HttpError;
+use crate::http::request::Request;
+use crate::http::response::{Body, Response};
+
+use super::lookup::load;
+use super::pages::{page_request, render};
+use super::representation::HTML;
+
+/// The user's own page for an error (`404.html`), or ours, where the client is a browser; `None`
+/// where JSON serves it better.
+pub(in crate::http) async fn respond(
+    context: &Arc<HttpContext>,
+    request: &Request,
+    error: &HttpError,
+) -> Option<Response> {
+    if !request.accepts("text/html") {
+        return None;
+    }
+    let mut response = match own_error_page(context, request, error).await {
+        Some(response) => response,
+        None => built_in(error),
+    };
+    // The fields of the error itself, for browsers too: Allow, Retry-After, a challenge.
+    let own = error.response().fields.into_iter();
+    for (name, value) in own.filter(|(name, _)| name != "Content-Type" && name != "Cache-Control") {
+        response.field(name, value);
+    }
+    Some(response)
+}
+
+async fn own_error_page(
+    context: &Arc<HttpContext>,
+    request: &Request,
+    error: &HttpError,
+) -> Option<Response> {
+    let row = error.row();
+    let entry = load(context, request, &format!("/{}.html", row.status)).await?;
+    if !matches!(entry.content, Content::Page(_)) {
+        return None;
+    }
+    let mut page_request = page_request(request);
+    page_request.error = Some(PageError {
+        status: row.status,
+        text: row.text.to_owned(),
+        detail: error.to_string(),
+        id: match error {
+            HttpError::Internal(id) => id.clone(),
+            _ => String::new(),
+        },
+    });
+    render(context, request, entry, page_request, row.status)
+        .await
+        .ok()
+}
+
+fn built_in(error: &HttpError) -> Response {
+    let row = error.row();
+    let mut page = Rendered::default();
+    page.shared(&Bytes::from_static(ERROR_PAGE_START));
+    page.text(|text| {
+        let (what, status) = (row.text, row.status);
+        let title = format!("<title>{what}</title><h1>{what} <small>{status}</small></h1><p>");
+        text.extend_from_slice(title.as_bytes());
+        gatepost_pages::push_escaped(text, &error.to_string());
+        text.extend_from_slice(b"</p>");
+    });
+    let mut response = Response::empty(row.status)
+        .with("Content-Type", HTML)
+        .with("Cache-Control", "no-store");
+    response.body = Body::Pieces(page.pieces);
+    response
+}
+
+const ERROR_PAGE_START: &[u8] = b"<!doctype html><html lang=en><meta charset=utf-8>\
+<meta name=viewport content=\"width=device-width\"><style>:root{color-scheme:light dark}\
+body{font:1rem/1.5 system-ui,sans-serif;max-width:40rem;margin:15vh auto;padding:0 1rem}\
+small{opacity:.6}h1::first-letter{text-transform:uppercase}</style>";

@@ -1,0 +1,157 @@
+//! What lies at a path of the site: files, and the way to pages and forms.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use gatepost_pages::{Conditions, Content, Encoding, Entry, Selection, StaticFile};
+
+use crate::http::context::HttpContext;
+use crate::http::error::HttpError;
+use crate::http::request::Request;
+use crate::http::response::{Body, Response};
+
+use super::lookup::{load, own_path};
+use super::representation::{HTML, coding_fields, file_fields};
+use super::{forms, pages};
+
+/// Answers with what lies at the request's path; `None` where nothing does. A form goes to the
+/// page that it was sent to; other POST requests do not.
+pub(in crate::http) async fn respond(
+    context: &Arc<HttpContext>,
+    request: &mut Request,
+) -> Result<Option<Response>, HttpError> {
+    let is_form = request.method() == "POST";
+    if is_form && !forms::is_form(request) {
+        return Ok(None);
+    }
+    let path = request.path.clone();
+    let Some(entry) = load(context, request, &path).await else {
+        return Ok(None);
+    };
+    Ok(match &entry.content {
+        Content::Page(_) if is_form => Some(forms::respond(context, request, entry).await?),
+        _ if is_form => None,
+        Content::Page(_) => Some(pages::respond(context, request, entry).await?),
+        Content::File(file) => Some(file_response(request, file, &entry).await?),
+        Content::Listing(html) => Some(listing(html)),
+        Content::Folder => Some(with_slash(request)),
+    })
+}
+
+/// Why a request has no answer: nothing lies at its path, or what does takes other methods.
+pub(in crate::http) async fn refusal(context: &Arc<HttpContext>, request: &Request) -> HttpError {
+    let path = request.path.clone();
+    let allow = match load(context, request, &path)
+        .await
+        .map(|entry| is_page(&entry))
+    {
+        None => return HttpError::NotFound(path),
+        Some(true) => "GET, HEAD, POST",
+        Some(false) => "GET, HEAD",
+    };
+    if matches!(request.method(), "GET" | "HEAD") {
+        return HttpError::NotFound(path);
+    }
+    HttpError::Method { path, allow }
+}
+
+fn is_page(entry: &Entry) -> bool {
+    matches!(entry.content, Content::Page(_))
+}
+
+fn listing(html: &Bytes) -> Response {
+    let mut response = Response::empty(200)
+        .with("Content-Type", HTML)
+        .with("Cache-Control", "no-cache");
+    response.body = Body::Pieces(vec![html.clone()]);
+    response
+}
+
+/// To a folder's own address.
+fn with_slash(request: &Request) -> Response {
+    let query = if request.query.is_empty() { "" } else { "?" };
+    let location = format!("{}/{query}{}", own_path(request), request.query);
+    Response::empty(301).with("Location", location)
+}
+
+async fn file_response(
+    request: &Request,
+    original: &StaticFile,
+    entry: &Arc<Entry>,
+) -> Result<Response, HttpError> {
+    let accept = request.field("accept-encoding").map(str::as_bytes);
+    let (encoding, file) = original.choose(accept);
+    let selection = file.select(&Conditions {
+        if_match: request.field("if-match"),
+        if_none_match: request.field("if-none-match"),
+        if_modified_since: request.field("if-modified-since"),
+        if_unmodified_since: request.field("if-unmodified-since"),
+        if_range: request.field("if-range"),
+        range: request.field("range"),
+    });
+    let (status, range) = match selection {
+        Selection::Whole => (200, 0..file.length),
+        Selection::Part(range) => (206, range),
+        Selection::NotModified => (304, 0..0),
+        Selection::PreconditionFailed => return Err(HttpError::PreconditionFailed),
+        Selection::Unsatisfiable => return Err(HttpError::Range(file.length)),
+    };
+    let mut response = Response::empty(status);
+    for (name, value) in file_fields(file) {
+        response.field(name, value.to_owned());
+    }
+    for (name, value) in coding_fields(original, encoding) {
+        response.field(name, value);
+    }
+    if status == 304 {
+        return Ok(response);
+    }
+    if status == 206 {
+        let last = range.end.saturating_sub(1);
+        response.field(
+            "Content-Range",
+            format!("bytes {}-{last}/{}", range.start, file.length),
+        );
+    }
+    response.body = body(request, entry, encoding, range).await?;
+    Ok(response)
+}
+
+async fn body(
+    request: &Request,
+    entry: &Arc<Entry>,
+    encoding: Option<Encoding>,
+    range: std::ops::Range<u64>,
+) -> Result<Body, HttpError> {
+    let gone = || HttpError::NotFound(request.path.clone());
+    let file = variant(entry, encoding).ok_or_else(gone)?;
+    if let Some(content) = &file.content {
+        let end = (range.end as usize).min(content.len());
+        let start = (range.start as usize).min(end);
+        return Ok(Body::Pieces(vec![content.slice(start..end)]));
+    }
+    let entry = Arc::clone(entry);
+    let opened = tokio::task::spawn_blocking(move || {
+        variant(&entry, encoding).and_then(|file| entry.open(file))
+    });
+    Ok(Body::File {
+        file: opened.await.ok().flatten().ok_or_else(gone)?,
+        start: range.start,
+        length: range.end - range.start,
+    })
+}
+
+fn variant(entry: &Entry, encoding: Option<Encoding>) -> Option<&StaticFile> {
+    let Content::File(file) = &entry.content else {
+        return None;
+    };
+    match encoding {
+        None => Some(file),
+        Some(encoding) => {
+            let mut variants = file.variants.iter();
+            variants
+                .find(|variant| variant.encoding == encoding)
+                .map(|variant| &variant.file)
+        }
+    }
+}

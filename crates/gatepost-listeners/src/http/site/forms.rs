@@ -1,0 +1,180 @@
+//! Forms that are sent to a page: what they may do is signed in a hidden field of theirs.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use gatepost_message::{Format, Message, Properties, Qos, Topic};
+use gatepost_pages::forms::FormAction;
+use gatepost_pages::{CallError, Entry, FormResult, PageRequest, Rendered};
+
+use crate::http::access;
+use crate::http::context::HttpContext;
+use crate::http::error::HttpError;
+use crate::http::origin;
+use crate::http::request::{Request, parse_form};
+use crate::http::response::Response;
+use crate::http::verdict::status_of;
+
+use super::lookup::own_path;
+use super::multipart;
+use super::pages::{page_request, render, response_of};
+
+const URLENCODED: &str = "application/x-www-form-urlencoded";
+const MULTIPART: &str = "multipart/form-data";
+/// The reason shown for a refused form.
+const FORMS: &str = "application/x-www-form-urlencoded or multipart/form-data";
+
+/// Whether a browser's form may have made the body.
+pub(super) fn is_form(request: &Request) -> bool {
+    let kind = media_type(request);
+    kind.eq_ignore_ascii_case(URLENCODED) || kind.eq_ignore_ascii_case(MULTIPART)
+}
+
+fn media_type(request: &Request) -> &str {
+    let field = request.field("content-type").unwrap_or_default();
+    field.split(';').next().unwrap_or_default().trim()
+}
+
+/// Does what a form asks for, and answers with a redirect or with the page.
+pub(super) async fn respond(
+    context: &Arc<HttpContext>,
+    request: &mut Request,
+    entry: Arc<Entry>,
+) -> Result<Response, HttpError> {
+    origin::expect_own(request)?;
+    access::identify(context, request).await?;
+    let mut page_request = page_request(request);
+    page_request.form = fields(request)?.into_iter().collect();
+    let form = context.pages.take_form(&mut page_request)?;
+    page_request.body = serde_json::to_vec(&page_request.form)
+        .unwrap_or_default()
+        .into();
+    match form.action {
+        FormAction::Show => render(context, request, entry, page_request, 200).await,
+        FormAction::Publish(topic) => {
+            publish(context, request, entry, page_request, (&topic, form.then)).await
+        }
+        FormAction::Call(path) => {
+            call(context, request, entry, page_request, (&path, form.then)).await
+        }
+    }
+}
+
+fn fields(request: &Request) -> Result<Vec<(String, String)>, HttpError> {
+    if media_type(request).eq_ignore_ascii_case(URLENCODED) {
+        return Ok(parse_form(&String::from_utf8_lossy(&request.body)));
+    }
+    let kind = request.field("content-type").unwrap_or_default();
+    multipart::fields(kind, &request.body).ok_or(HttpError::MediaType(FORMS))
+}
+
+/// Publishes the field `payload`, or all fields as JSON.
+async fn publish(
+    context: &Arc<HttpContext>,
+    request: &Request,
+    entry: Arc<Entry>,
+    mut page_request: PageRequest,
+    (topic, then): (&str, Option<String>),
+) -> Result<Response, HttpError> {
+    access::expect_publish(request, topic, false)?;
+    let (payload, kind) = match page_request.form.get("payload") {
+        Some(payload) => (Bytes::from(payload.clone()), "text/plain; charset=utf-8"),
+        None => (page_request.body.clone(), "application/json"),
+    };
+    let topic = Topic::new(topic)?;
+    let mut message = Message::new(request.envelope(), Some(topic), Format::Payload, payload);
+    message.qos = Qos::AtLeastOnce;
+    message.properties = Some(Box::new(Properties {
+        payload_is_text: Some(true),
+        content_type: Some(kind.to_owned()),
+        ..Properties::default()
+    }));
+    let id = message.id;
+    let verdict = context.services.gateway.submit(message).await.verdict;
+    let status = status_of(verdict.action);
+    let mut response = if status < 400 {
+        see_other(then.unwrap_or_else(|| with_query(request)))
+    } else {
+        page_request.result = Some(FormResult {
+            verdict: verdict.action.name().to_owned(),
+            reason: verdict.reason,
+            id: id.to_string(),
+            text: String::new(),
+        });
+        render(context, request, entry, page_request, status).await?
+    };
+    response.message = Some(id);
+    Ok(response)
+}
+
+/// Has a procedure do what the form is for.
+async fn call(
+    context: &Arc<HttpContext>,
+    request: &Request,
+    entry: Arc<Entry>,
+    mut page_request: PageRequest,
+    (path, then): (&str, Option<String>),
+) -> Result<Response, HttpError> {
+    let (called, back) = context.pages.call(path, page_request).await?;
+    page_request = back;
+    match called {
+        Ok(called) => {
+            let mut reply = called.reply.map(|reply| *reply).unwrap_or_default();
+            if reply.redirect().is_none()
+                && let Some(then) = then
+            {
+                // The address is the page's: a malformed one is the page's error.
+                let set = reply.set_redirect(then);
+                set.map_err(|error| HttpError::page_failed(&error))?;
+            }
+            if reply.redirect().is_some() {
+                let rendered = Rendered {
+                    reply,
+                    personal: true,
+                    ..Rendered::default()
+                };
+                let mut response = response_of(request, rendered, 303);
+                // A browser may repeat the form with 302, never with 303 (RFC 9110 § 15.4.4).
+                if response.status == 302 {
+                    response.status = 303;
+                }
+                return Ok(response);
+            }
+            page_request.result = Some(FormResult {
+                verdict: "accept".to_owned(),
+                text: called.text,
+                ..FormResult::default()
+            });
+            let accept = request.field("accept-encoding").map(str::as_bytes);
+            let mut rendered = context.pages.render(entry, page_request, accept).await?;
+            rendered.reply.merge(reply);
+            Ok(response_of(request, rendered, 200))
+        }
+        Err(CallError::Refused { action, reason, .. }) => {
+            page_request.result = Some(FormResult {
+                verdict: action.name().to_owned(),
+                reason,
+                ..FormResult::default()
+            });
+            render(context, request, entry, page_request, status_of(action)).await
+        }
+        Err(error) => Err(HttpError::page_failed(&error)),
+    }
+}
+
+fn see_other(place: String) -> Response {
+    Response::empty(303)
+        .with("Location", place)
+        .with("Cache-Control", "no-store")
+}
+
+/// The address of the page itself.
+fn with_query(request: &Request) -> String {
+    let slash = if request.path.len() > 1 && request.path.ends_with('/') {
+        "/"
+    } else {
+        ""
+    };
+    let query = if request.query.is_empty() { "" } else { "?" };
+    format!("{}{slash}{query}{}", own_path(request), request.query)
+}

@@ -1,0 +1,139 @@
+//! Pages: what a page gets of the request, and the response that it becomes.
+
+use std::sync::Arc;
+
+use gatepost_message::{Cookie, Peer};
+use gatepost_pages::{Content, Entry, Page, PageRequest, Pairs, Rendered, Session};
+
+use crate::http::access;
+use crate::http::context::HttpContext;
+use crate::http::error::HttpError;
+use crate::http::request::Request;
+use crate::http::response::{Body, Response};
+
+use super::representation::HTML;
+
+/// Answers with a page.
+pub(super) async fn respond(
+    context: &Arc<HttpContext>,
+    request: &mut Request,
+    entry: Arc<Entry>,
+) -> Result<Response, HttpError> {
+    let page_request = if needs_request(&entry) {
+        access::identify_if_given(context, request).await?;
+        page_request(request)
+    } else {
+        PageRequest::default()
+    };
+    render(context, request, entry, page_request, 200).await
+}
+
+/// Renders a page and makes a response of it.
+pub(super) async fn render(
+    context: &HttpContext,
+    request: &Request,
+    entry: Arc<Entry>,
+    page_request: PageRequest,
+    status: u16,
+) -> Result<Response, HttpError> {
+    let accept = request.field("accept-encoding").map(str::as_bytes);
+    let rendered = context.pages.render(entry, page_request, accept).await?;
+    Ok(response_of(request, rendered, status))
+}
+
+/// Whether a page reads the request: one that calls a procedure does.
+fn needs_request(entry: &Entry) -> bool {
+    match &entry.content {
+        Content::Page(Page::Pieces(pieces)) => {
+            let needs = pieces.needs();
+            needs.request || needs.worker
+        }
+        _ => true,
+    }
+}
+
+/// What a page gets of the request.
+pub(super) fn page_request(request: &Request) -> PageRequest {
+    let cookies = cookies(request);
+    PageRequest {
+        method: request.method().to_owned(),
+        path: request.path.clone(),
+        query: request.query_values().into_iter().collect(),
+        headers: request
+            .fields()
+            .map(|(name, value)| (name, value.to_owned()))
+            .collect(),
+        user: request.user().map(str::to_owned),
+        address: match request.peer {
+            Peer::Address(address) => Some(address.ip().to_canonical().to_string()),
+            Peer::Local => None,
+        },
+        peer: Some(request.peer),
+        secure: request.secure,
+        session: Session::of(cookies.get(Session::COOKIE)),
+        cookies,
+        ..PageRequest::default()
+    }
+}
+
+/// The cookies of a request (RFC 6265 § 5.4); HTTP/2 may split them over several fields.
+fn cookies(request: &Request) -> Pairs {
+    let fields = request.field_bytes("cookie");
+    let mut pairs = Pairs::new();
+    for field in fields.filter_map(|field| std::str::from_utf8(field).ok()) {
+        for (name, value) in field.split(';').filter_map(|pair| pair.split_once('=')) {
+            let value = value.trim().trim_matches('"');
+            pairs.insert(name.trim().to_owned(), value.to_owned());
+        }
+    }
+    pairs
+}
+
+/// A rendered page as a response, with what its procedures set.
+pub(in crate::http) fn response_of(request: &Request, rendered: Rendered, status: u16) -> Response {
+    let reply = &rendered.reply;
+    let status = reply.status(status);
+    let mut response = Response::empty(status);
+    for (name, value) in reply.headers() {
+        response.field(name.clone(), value.clone());
+    }
+    for cookie in reply.cookies() {
+        response.field("Set-Cookie", cookie.field(request.secure));
+    }
+    if let Some(session) = &rendered.session {
+        // Lax, its default: with Strict, a visitor who follows a link to the page would be given a
+        // new one, and forms in other tabs would be refused.
+        let cookie = Cookie::new(Session::COOKIE, Some(session.clone()));
+        response.field("Set-Cookie", cookie.field(request.secure));
+    }
+    // A form is signed for one browser; what is made for one visitor is not another's.
+    let caching = match (rendered.session.is_some(), rendered.personal) {
+        (true, _) => "no-store",
+        (false, true) => "private, no-cache",
+        (false, false) => "no-cache",
+    };
+    default_field(&mut response, "Cache-Control", caching);
+    if let Some(place) = reply.redirect() {
+        response.field("Location", place.to_owned());
+        return response;
+    }
+    default_field(&mut response, "Content-Type", HTML);
+    if rendered.varies {
+        response.field("Vary", "Accept-Encoding");
+    }
+    if rendered.with_gzip {
+        response.field("Content-Encoding", "gzip");
+    }
+    // RFC 9110 § 15.3.5, § 15.3.6, § 15.4.5: these have no content.
+    if !matches!(status, 204 | 205 | 304) {
+        response.body = Body::Pieces(rendered.pieces);
+    }
+    response
+}
+
+fn default_field(response: &mut Response, name: &'static str, value: &'static str) {
+    let mut set = response.fields.iter().map(|(set, _)| set);
+    if !set.any(|set| set.eq_ignore_ascii_case(name)) {
+        response.field(name, value);
+    }
+}

@@ -1,0 +1,37 @@
+//! The header fields that describe a representation: of a page, or of a file.
+
+use gatepost_pages::{Encoding, StaticFile};
+
+/// The media type of an HTML page.
+pub(in crate::http) const HTML: &str = "text/html; charset=utf-8";
+
+/// The fields of every response with a page that is the same for all visitors.
+pub(in crate::http) fn page_fields<'a>(
+    varies: bool,
+    with_gzip: bool,
+) -> impl Iterator<Item = (&'a str, &'a str)> {
+    let fields = [("Content-Type", HTML), ("Cache-Control", "no-cache")];
+    let vary = varies.then_some(("Vary", "Accept-Encoding"));
+    let coding = with_gzip.then_some(("Content-Encoding", "gzip"));
+    fields.into_iter().chain(vary).chain(coding)
+}
+
+/// The fields of every response with a file.
+pub(in crate::http) fn file_fields(file: &StaticFile) -> [(&'static str, &str); 4] {
+    [
+        ("Content-Type", file.mime),
+        ("ETag", &file.etag),
+        ("Last-Modified", &file.last_modified),
+        ("Accept-Ranges", "bytes"),
+    ]
+}
+
+/// The fields that tell caches and clients of content codings.
+pub(in crate::http) fn coding_fields(
+    original: &StaticFile,
+    encoding: Option<Encoding>,
+) -> impl Iterator<Item = (&'static str, &'static str)> + use<> {
+    let varies = (!original.variants.is_empty()).then_some(("Vary", "Accept-Encoding"));
+    let coded = encoding.map(|encoding| ("Content-Encoding", encoding.name()));
+    varies.into_iter().chain(coded)
+}

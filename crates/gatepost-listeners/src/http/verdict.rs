@@ -1,0 +1,83 @@
+//! A verdict as a response: its status, and its JSON form.
+
+use gatepost_gateway::Outcome;
+use gatepost_message::{Action, MessageId, Verdict};
+use serde_json::{Value, json};
+
+use super::context::HttpContext;
+use super::response::Response;
+
+/// The status that stands for a verdict.
+pub(super) const fn status_of(action: Action) -> u16 {
+    match action {
+        Action::Accept | Action::Tag => 200,
+        Action::Quarantine | Action::Drop => 202,
+        Action::Reject => 422,
+        Action::Defer => 503,
+    }
+}
+
+/// The status that stands for the outcome of a submission.
+pub(super) const fn status_of_outcome(outcome: &Outcome) -> u16 {
+    if outcome.is_disk_full {
+        return 507;
+    }
+    status_of(outcome.verdict.action)
+}
+
+/// Adds when a deferred sender is to try again, where the verdict defers.
+pub(super) fn add_retry_after(context: &HttpContext, action: Action, response: &mut Response) {
+    if action == Action::Defer {
+        let seconds = context.settings.retry_after.duration().as_secs();
+        response.field("Retry-After", seconds.to_string());
+    }
+}
+
+/// A verdict as JSON.
+pub(super) fn verdict_json(id: MessageId, verdict: &Verdict) -> Value {
+    let mut object = json!({
+        "id": id.to_string(),
+        "verdict": verdict.action.name(),
+    });
+    if let Some(score) = verdict.score {
+        object["score"] = rounded(score.value);
+        object["required"] = rounded(score.required);
+    }
+    if !verdict.hits.is_empty() {
+        object["hits"] = verdict
+            .hits
+            .iter()
+            .map(|hit| json!({ "name": hit.name, "score": rounded(hit.score) }))
+            .collect();
+    }
+    if !verdict.reason.is_empty() {
+        object["reason"] = verdict.reason.as_str().into();
+    }
+    if !verdict.procedure.is_empty() {
+        object["procedure"] = verdict.procedure.as_str().into();
+    }
+    if !verdict.tags.is_empty() {
+        object["tags"] = verdict
+            .tags
+            .iter()
+            .map(|(name, value)| json!([name, value]))
+            .collect();
+    }
+    object
+}
+
+/// Scores have three decimals in the rules; their sums show no more.
+fn rounded(score: f64) -> Value {
+    ((score * 1_000.0).round() / 1_000.0).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_verdict_has_its_status() {
+        let statuses = Action::ALL.map(status_of);
+        assert_eq!(statuses, [200, 200, 202, 202, 422, 503]);
+    }
+}

@@ -1,0 +1,193 @@
+//! One budget in bytes for what peers have sent and nobody has finished handling: unfinished
+//! bodies, mails and packets, over all listeners.
+//!
+//! Each address gets a fair share: it may hold as much as is still free for the others. So one
+//! address alone can use half of the budget, two a third each, and a newcomer always finds room.
+//! IPv6 addresses are counted by /64, since one host has as many of them as it likes.
+//!
+//! Invariant: what a [`Lease`] reserved is returned when it is dropped.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use gatepost_message::Peer;
+use gatepost_settings::ByteSize;
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+use crate::admission::client_network;
+
+/// What each unfinished message may hold without a reservation: what one read can bring, so that
+/// short messages take no lock.
+const UNRESERVED_BYTES: u64 = 64 << 10;
+/// Reservations grow in steps of this size.
+const STEP_BYTES: u64 = 256 << 10;
+
+/// `[in_flight]`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct InFlightSettings {
+    /// Bytes of unfinished bodies over all listeners. One address holds at most as much as is
+    /// still free.
+    pub bytes_max: ByteSize,
+}
+
+impl Default for InFlightSettings {
+    fn default() -> Self {
+        Self {
+            bytes_max: ByteSize::mebibytes(256),
+        }
+    }
+}
+
+/// The budget of the process. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct InFlight(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    bytes_max: u64,
+    held: Mutex<Held>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    total: u64,
+    /// By address; peers of Unix sockets have none.
+    by_address: HashMap<Option<IpAddr>, u64>,
+}
+
+/// There is no room for more from this address now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("too many bytes are in flight; try again later")]
+pub struct NoRoom;
+
+impl InFlight {
+    /// A budget of this size.
+    pub fn new(settings: &InFlightSettings) -> Self {
+        Self(Arc::new(Inner {
+            bytes_max: settings.bytes_max.bytes(),
+            held: Mutex::default(),
+        }))
+    }
+
+    /// A lease for one message of `peer`, which holds nothing yet.
+    pub fn lease(&self, peer: Peer) -> Lease {
+        Lease {
+            budget: self.clone(),
+            address: peer.ip().map(client_network),
+            bytes: 0,
+        }
+    }
+
+    /// Bytes reserved now.
+    pub fn bytes(&self) -> u64 {
+        self.0.held.lock().total
+    }
+}
+
+impl Default for InFlight {
+    fn default() -> Self {
+        Self::new(&InFlightSettings::default())
+    }
+}
+
+/// The part of the budget that one message holds.
+#[derive(Debug)]
+pub struct Lease {
+    budget: InFlight,
+    address: Option<IpAddr>,
+    bytes: u64,
+}
+
+impl Lease {
+    /// Makes sure that the message may be `length` bytes long by now.
+    pub fn reserve(&mut self, length: u64) -> Result<(), NoRoom> {
+        if length <= self.bytes + UNRESERVED_BYTES {
+            return Ok(());
+        }
+        let missing = length - self.bytes;
+        let step = missing.next_multiple_of(STEP_BYTES);
+        let inner = &self.budget.0;
+        let mut held = inner.held.lock();
+        let mine = held.by_address.get(&self.address).copied().unwrap_or(0);
+        let free = inner.bytes_max.saturating_sub(held.total + step);
+        if mine + step > free {
+            return Err(NoRoom);
+        }
+        held.total += step;
+        held.by_address.insert(self.address, mine + step);
+        self.bytes += step;
+        Ok(())
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if self.bytes == 0 {
+            return;
+        }
+        let mut held = self.budget.0.held.lock();
+        held.total -= self.bytes;
+        if let Some(mine) = held.by_address.get_mut(&self.address) {
+            *mine -= self.bytes;
+            if *mine == 0 {
+                held.by_address.remove(&self.address);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn budget(mebibytes: u32) -> InFlight {
+        InFlight::new(&InFlightSettings {
+            bytes_max: ByteSize::mebibytes(mebibytes.into()),
+        })
+    }
+
+    fn peer(text: &str) -> Peer {
+        Peer::Address(text.parse().expect("an address"))
+    }
+
+    /// How many messages of a mebibyte there is room for.
+    fn fill(budget: &InFlight, peer: Peer, leases: &mut Vec<Lease>) -> usize {
+        let before = leases.len();
+        loop {
+            let mut lease = budget.lease(peer);
+            if lease.reserve(1 << 20).is_err() {
+                return leases.len() - before;
+            }
+            leases.push(lease);
+        }
+    }
+
+    #[test]
+    fn one_address_leaves_room_for_others() {
+        let budget = budget(64);
+        let mut leases = Vec::new();
+        assert_eq!(fill(&budget, peer("192.0.2.1:1"), &mut leases), 32);
+        assert_eq!(fill(&budget, peer("192.0.2.2:1"), &mut leases), 16);
+        assert!(fill(&budget, peer("[2001:db8::1]:1"), &mut leases) > 0);
+        assert_eq!(
+            fill(&budget, peer("[2001:db8::2]:1"), &mut leases),
+            0,
+            "of the same /64"
+        );
+        leases.clear();
+        assert_eq!(budget.bytes(), 0);
+        assert_eq!(fill(&budget, peer("192.0.2.2:1"), &mut leases), 32);
+    }
+
+    #[test]
+    fn short_messages_reserve_nothing() {
+        let budget = budget(1);
+        let mut lease = budget.lease(Peer::Local);
+        assert_eq!(lease.reserve(UNRESERVED_BYTES), Ok(()));
+        assert_eq!(budget.bytes(), 0);
+        assert_eq!(lease.reserve(2 << 20), Err(NoRoom));
+    }
+}

@@ -1,0 +1,72 @@
+//! How slowly a peer may send something that it has begun.
+//!
+//! A pause alone is no bound: a peer that sends one byte within each pause holds a connection for
+//! as long as it likes. So what is begun also has an absolute deadline, which moves only as fast
+//! as bytes arrive at the minimum rate.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// The progress of one body.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MinimumRate {
+    began: Instant,
+    pause_max: Duration,
+    bytes_per_second_min: u64,
+    received: u64,
+}
+
+impl MinimumRate {
+    /// Of a body that began then; 0 bytes per second leaves only the pause.
+    pub(crate) const fn new(
+        began: Instant,
+        pause_max: Duration,
+        bytes_per_second_min: u64,
+    ) -> Self {
+        Self {
+            began,
+            pause_max,
+            bytes_per_second_min,
+            received: 0,
+        }
+    }
+
+    /// Notes that bytes have arrived.
+    pub(crate) const fn add(&mut self, bytes: usize) {
+        self.received += bytes as u64;
+    }
+
+    /// Until when more must arrive, as it stands at `now`.
+    pub(crate) fn deadline(&self, now: Instant) -> Instant {
+        let pause_ends = now + self.pause_max;
+        match self.received.checked_mul(1_000) {
+            Some(thousandths) if self.bytes_per_second_min > 0 => {
+                let earned = Duration::from_millis(thousandths / self.bytes_per_second_min);
+                pause_ends.min(self.began + self.pause_max + earned)
+            }
+            _ => pause_ends,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trickle_ends_at_the_deadline_and_a_steady_flow_does_not() {
+        let pause = Duration::from_secs(30);
+        let began = Instant::now();
+        let mut trickle = MinimumRate::new(began, pause, 1_000);
+        let mut steady = MinimumRate::new(began, pause, 1_000);
+        let mut now = began;
+        for _ in 0..20 {
+            now += Duration::from_secs(10);
+            trickle.add(1);
+            steady.add(10_000);
+        }
+        assert!(trickle.deadline(now) < began + Duration::from_secs(31));
+        assert_eq!(steady.deadline(now), now + pause);
+    }
+}

@@ -1,0 +1,13 @@
+//! What the gateway says of itself: the figures of each second, the snapshot that the dashboard
+//! starts from, and `/metrics`.
+//!
+//! Everything here reads counters that others keep; nothing here is on the path of a message.
+
+pub(crate) mod metrics;
+mod state;
+mod stats;
+
+pub use state::{
+    ListenerState, ProcedureStats, STATS_TOPIC, SessionStats, State, Stats, TopicStats, Verdicts,
+};
+pub use stats::{OpenAddress, StatsKeeper};

@@ -1,0 +1,138 @@
+//! The JSON that the dashboard reads: one snapshot (`GET /admin/state`) to start from, then a
+//! [`Stats`] each second on `$SYS/gatepost/stats` and a journal entry for each judged message on
+//! `$SYS/gatepost/journal`.
+
+use serde::Serialize;
+
+/// The topic of the [`Stats`] published each second.
+pub const STATS_TOPIC: &str = "$SYS/gatepost/stats";
+
+/// Everything the dashboard shows, at one moment.
+#[derive(Serialize, Debug, Clone, Default)]
+pub struct State {
+    /// The version of Gatepost.
+    pub version: String,
+    /// Unix time of the start, in milliseconds.
+    pub started_unix_ms: u64,
+    /// The listeners that are configured.
+    pub listeners: Vec<ListenerState>,
+    /// The stats of the last seconds, oldest first.
+    pub stats: Vec<Stats>,
+    /// The last judged messages, newest first; each as the journal publishes it.
+    pub journal: Vec<serde_json::Value>,
+}
+
+/// One listener's state.
+#[derive(Serialize, Debug, Clone, Default)]
+pub struct ListenerState {
+    /// Its name in the config.
+    pub name: String,
+    /// The address.
+    pub bind: String,
+    /// Whether it accepts connections.
+    pub open: bool,
+    /// Why not, where it does not.
+    pub error: Option<String>,
+    /// Connections open now.
+    pub connections: u64,
+    /// Messages taken in since the start.
+    pub messages: u64,
+}
+
+/// The gateway's figures at one second.
+#[derive(Serialize, Debug, Clone, Default)]
+pub struct Stats {
+    /// Unix time in milliseconds.
+    pub unix_ms: u64,
+    /// Messages that came in during the last second.
+    pub messages_in_per_second: f64,
+    /// Deliveries to subscribers during the last second.
+    pub deliveries_per_second: f64,
+    /// Messages in since the start.
+    pub messages_in: u64,
+    /// Deliveries since the start.
+    pub deliveries: u64,
+    /// Deliveries dropped since the start, because a subscriber was too slow.
+    pub dropped: u64,
+    /// Verdicts since the start, by action.
+    pub verdicts: Verdicts,
+    /// Subscriptions held now.
+    pub subscriptions: u64,
+    /// Sessions connected now, with the readers of streams, as the list of sessions has them.
+    pub sessions_connected: u64,
+    /// Retained messages held now.
+    pub retained: u64,
+    /// Messages in quarantine.
+    pub quarantined: u64,
+    /// Resident memory of the process, in bytes.
+    pub memory_bytes: u64,
+    /// CPU time used during the last second, in cores.
+    pub cpu_cores: f64,
+    /// The busiest topics.
+    pub topics: Vec<TopicStats>,
+    /// The sessions with the longest queues.
+    pub sessions: Vec<SessionStats>,
+    /// The procedures.
+    pub procedures: Vec<ProcedureStats>,
+    /// Connections and messages by listener.
+    pub listeners: Vec<ListenerState>,
+}
+
+/// How many messages got which verdict.
+#[derive(Serialize, Debug, Clone, Copy, Default)]
+#[allow(missing_docs)] // the names are the actions'
+pub struct Verdicts {
+    pub accept: u64,
+    pub tag: u64,
+    pub quarantine: u64,
+    pub drop: u64,
+    pub reject: u64,
+    pub defer: u64,
+}
+
+/// One topic's traffic.
+#[derive(Serialize, Debug, Clone, Default)]
+pub struct TopicStats {
+    /// Its name.
+    pub topic: String,
+    /// Publications per second, lately.
+    pub per_second: f64,
+    /// Publications since the start.
+    pub messages: u64,
+    /// Payload bytes since the start.
+    pub bytes: u64,
+}
+
+/// One subscriber.
+#[derive(Serialize, Debug, Clone, Default)]
+pub struct SessionStats {
+    /// The client id, or the address for those who have none.
+    pub client: String,
+    /// `mqtt`, `websocket`, `sse` or `jsonl`.
+    pub kind: String,
+    /// Whether it is connected.
+    pub connected: bool,
+    /// Its subscriptions.
+    pub subscriptions: u64,
+    /// Publications waiting for it.
+    pub queued: u64,
+    /// Publications that it missed.
+    pub dropped: u64,
+    /// Of these, how many for which cause.
+    pub dropped_by: std::collections::BTreeMap<String, u64>,
+}
+
+/// One procedure's counters.
+#[derive(Serialize, Debug, Clone, Default)]
+pub struct ProcedureStats {
+    /// Its path.
+    pub path: String,
+    /// Messages judged.
+    pub requests: u64,
+    /// Of these, how many ended in an error.
+    pub errors: u64,
+    /// CPU time used, in seconds.
+    pub cpu_seconds: f64,
+    /// Its verdicts.
+    pub verdicts: Verdicts,
+}

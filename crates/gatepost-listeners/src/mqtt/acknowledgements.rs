@@ -1,0 +1,273 @@
+//! Acknowledgements that may not go out yet.
+//!
+//! An acknowledgement is a promise: it waits for the commit of what it promises, or for a verdict.
+//! Acknowledgements leave in the order of what they answer, so one that waits holds back those
+//! behind it; answers that promise nothing do not pass through here.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use gatepost_broker::{Receipt, SubscribeOptions};
+use gatepost_message::Publication;
+use gatepost_mqtt::{PacketId, Reason};
+use gatepost_store::{StoreError, Ticket};
+use smallvec::SmallVec;
+
+/// PUBACK or PUBREC.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct PublishAcknowledgement {
+    pub(super) packet_id: PacketId,
+    pub(super) reason: Reason,
+    /// For people; empty where there is nothing to say.
+    pub(super) text: String,
+    /// PUBREC instead of PUBACK.
+    pub(super) exactly_once: bool,
+}
+
+/// What topics kept for new subscriptions.
+pub(super) type Retained = Vec<(Vec<Arc<Publication>>, SubscribeOptions)>;
+
+/// What else is a promise, where the session outlives the server.
+pub(super) enum SessionAcknowledgement {
+    /// PUBREL.
+    Release(PacketId, Reason),
+    /// PUBCOMP.
+    Complete(PacketId, Reason),
+    /// SUBACK, and what follows it.
+    Subscribed(PacketId, SmallVec<[Reason; 8]>, Retained),
+    /// UNSUBACK.
+    Unsubscribed(PacketId, SmallVec<[Reason; 8]>),
+}
+
+/// An answer whose time has come.
+pub(super) enum DueAcknowledgement {
+    Publication(PublishAcknowledgement),
+    Session(SessionAcknowledgement),
+}
+
+impl DueAcknowledgement {
+    /// See [`Acknowledgements::unacknowledged`].
+    const fn counts(&self) -> bool {
+        match self {
+            Self::Publication(answer) => !answer.exactly_once,
+            Self::Session(step) => matches!(step, SessionAcknowledgement::Complete(..)),
+        }
+    }
+}
+
+enum Condition {
+    /// The commit of the present batch's publications, whose ticket is not known yet.
+    Batch,
+    /// The commit of the present batch's changes of the session.
+    Session,
+    /// The commit of an earlier batch.
+    Commit(Ticket),
+    /// A verdict.
+    Verdict,
+    /// The same publication, which an earlier packet brought.
+    Repetition,
+    /// Nothing any more.
+    Open,
+    /// Nothing: it cannot go out.
+    Failed,
+}
+
+impl Condition {
+    const fn is_without_ticket(&self) -> bool {
+        matches!(self, Self::Batch | Self::Session)
+    }
+}
+
+type Commit = Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>>;
+
+/// A change of the session could not be stored.
+pub(super) struct Unstored;
+
+/// Acknowledgements in the order of what they answer.
+#[derive(Default)]
+pub(super) struct Acknowledgements {
+    waiting: VecDeque<(Condition, DueAcknowledgement)>,
+    unacknowledged: usize,
+    /// How many wait for a ticket that is not known yet.
+    without_ticket: usize,
+    commit: Option<Commit>,
+}
+
+impl Acknowledgements {
+    pub(super) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Of these, the ones that count against the client's quota and that no received packet
+    /// identifier stands for (section 4.9): a PUBREC's identifier is received already.
+    pub(super) const fn unacknowledged(&self) -> usize {
+        self.unacknowledged
+    }
+
+    /// For a publication that was handed to the broker.
+    pub(super) fn push(&mut self, answer: PublishAcknowledgement) {
+        self.put(Condition::Batch, DueAcknowledgement::Publication(answer));
+    }
+
+    /// For a publication whose fate is known.
+    pub(super) fn push_decided(&mut self, answer: PublishAcknowledgement) {
+        self.put(Condition::Open, DueAcknowledgement::Publication(answer));
+    }
+
+    /// For a publication that is being judged; see [`Acknowledgements::decide`].
+    pub(super) fn push_undecided(&mut self, packet_id: PacketId, exactly_once: bool) {
+        let answer = PublishAcknowledgement {
+            packet_id,
+            reason: Reason::SUCCESS,
+            text: String::new(),
+            exactly_once,
+        };
+        self.put(Condition::Verdict, DueAcknowledgement::Publication(answer));
+    }
+
+    /// For the repetition of a publication whose own acknowledgement is not decided yet.
+    pub(super) fn push_repetition(&mut self, packet_id: PacketId) {
+        let answer = PublishAcknowledgement {
+            packet_id,
+            reason: Reason::SUCCESS,
+            text: String::new(),
+            exactly_once: true,
+        };
+        self.put(
+            Condition::Repetition,
+            DueAcknowledgement::Publication(answer),
+        );
+    }
+
+    /// The packet identifier of the repetition that is the next to be acknowledged.
+    pub(super) fn awaited_repetition(&self) -> Option<PacketId> {
+        match self.waiting.front() {
+            Some((Condition::Repetition, DueAcknowledgement::Publication(answer))) => {
+                Some(answer.packet_id)
+            }
+            _ => None,
+        }
+    }
+
+    /// What is known of the publication that the next acknowledgement repeats.
+    pub(super) fn decide_repetition(&mut self, receipt: Receipt) {
+        let Some((condition, DueAcknowledgement::Publication(answer))) = self.waiting.front_mut()
+        else {
+            return;
+        };
+        *condition = match receipt {
+            Receipt::Undecided => return,
+            Receipt::Submitted(ticket) => Condition::Commit(ticket),
+            Receipt::Received => Condition::Open,
+            Receipt::Unknown => {
+                refuse(answer);
+                Condition::Open
+            }
+        };
+    }
+
+    /// For a change of the session.
+    pub(super) fn push_step(&mut self, step: SessionAcknowledgement) {
+        self.put(Condition::Session, DueAcknowledgement::Session(step));
+    }
+
+    fn put(&mut self, condition: Condition, acknowledgement: DueAcknowledgement) {
+        self.unacknowledged += usize::from(acknowledgement.counts());
+        self.without_ticket += usize::from(condition.is_without_ticket());
+        self.waiting.push_back((condition, acknowledgement));
+    }
+
+    /// The verdict on the first publication that is still being judged. What it changed in the
+    /// session is part of the present batch.
+    pub(super) fn decide(&mut self, reason: Reason, text: String) {
+        let undecided = |(condition, _): &&mut (Condition, DueAcknowledgement)| {
+            matches!(condition, Condition::Verdict)
+        };
+        if let Some((condition, DueAcknowledgement::Publication(answer))) =
+            self.waiting.iter_mut().find(undecided)
+        {
+            *condition = Condition::Session;
+            self.without_ticket += 1;
+            answer.reason = reason;
+            answer.text = text;
+        }
+    }
+
+    /// Broker and session were flushed, and this is what the present batch waits for.
+    pub(super) fn batch_flushed(
+        &mut self,
+        publications: Option<&Result<Ticket, StoreError>>,
+        session: Option<&Result<Ticket, StoreError>>,
+    ) {
+        // Nearly always the last ones; a verdict may come after later batches.
+        for (condition, acknowledgement) in self.waiting.iter_mut().rev() {
+            if self.without_ticket == 0 {
+                return;
+            }
+            let ticket = match condition {
+                Condition::Batch => publications,
+                Condition::Session => session,
+                _ => continue,
+            };
+            self.without_ticket -= 1;
+            *condition = match (ticket, acknowledgement) {
+                (None, _) => Condition::Open,
+                (Some(Ok(ticket)), _) => Condition::Commit(ticket.clone()),
+                (Some(Err(_)), DueAcknowledgement::Publication(answer)) => {
+                    refuse(answer);
+                    Condition::Open
+                }
+                (Some(Err(_)), DueAcknowledgement::Session(_)) => Condition::Failed,
+            };
+        }
+    }
+
+    /// The next answer that may go out. An error where a change of the session could not be
+    /// stored: what the two sides know of each other is no longer the same.
+    pub(super) fn pop_ready(&mut self) -> Option<Result<DueAcknowledgement, Unstored>> {
+        let (condition, acknowledgement) = self.waiting.front_mut()?;
+        match condition {
+            Condition::Open => {}
+            Condition::Commit(ticket) => match (ticket.outcome()?, acknowledgement) {
+                (Ok(()), _) => {}
+                (Err(_), DueAcknowledgement::Publication(answer)) => refuse(answer),
+                (Err(_), DueAcknowledgement::Session(_)) => return Some(Err(Unstored)),
+            },
+            Condition::Failed => return Some(Err(Unstored)),
+            Condition::Batch | Condition::Session | Condition::Verdict | Condition::Repetition => {
+                return None;
+            }
+        }
+        let (_, acknowledgement) = self.waiting.pop_front()?;
+        self.unacknowledged -= usize::from(acknowledgement.counts());
+        if self.waiting.is_empty() {
+            self.waiting = VecDeque::new();
+        }
+        Some(Ok(acknowledgement))
+    }
+
+    /// Waits for the commit that the first acknowledgement waits for.
+    pub(super) fn poll_commit(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let Some((Condition::Commit(ticket), _)) = self.waiting.front() else {
+            return Poll::Pending;
+        };
+        let commit = self.commit.get_or_insert_with(|| {
+            let ticket = ticket.clone();
+            Box::pin(async move { ticket.committed().await })
+        });
+        let done = commit.as_mut().poll(context).map(|_| ());
+        if done.is_ready() {
+            self.commit = None;
+        }
+        done
+    }
+}
+
+/// What could not be stored was not taken: the sender may try again.
+fn refuse(answer: &mut PublishAcknowledgement) {
+    answer.reason = Reason::QUOTA_EXCEEDED;
+    answer.text = String::from("the message could not be stored; try again later");
+}

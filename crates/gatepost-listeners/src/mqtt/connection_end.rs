@@ -1,0 +1,83 @@
+//! Why a connection ends, and the DISCONNECT that says so: the one place where errors become
+//! DISCONNECT.
+
+use bytes::BytesMut;
+use gatepost_broker::DisconnectCause;
+use gatepost_mqtt::{DecodeError, Outcome, PropertiesBuffer, Property, Reason, Version};
+
+/// The end of a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum ConnectionEnd {
+    /// The client sent DISCONNECT, with or without its will, perhaps with another expiry.
+    Client {
+        with_will: bool,
+        expiry_seconds: Option<u32>,
+    },
+    /// The client is gone.
+    Lost,
+    /// The server ends it for this reason; the text is for people.
+    Server(Reason, &'static str),
+    /// A verdict refused a publication, and the settings want the connection to end with it.
+    Refused(String),
+}
+
+impl From<DecodeError> for ConnectionEnd {
+    fn from(error: DecodeError) -> Self {
+        Self::Server(error.reason, error.what)
+    }
+}
+
+impl From<DisconnectCause> for ConnectionEnd {
+    fn from(ended: DisconnectCause) -> Self {
+        let (reason, text) = match ended {
+            DisconnectCause::TakenOver => (
+                Reason::SESSION_TAKEN_OVER,
+                "another connection uses this client id",
+            ),
+            DisconnectCause::KeepAliveTimeout => (
+                Reason::KEEP_ALIVE_TIMEOUT,
+                "nothing was heard for one and a half times the keep alive",
+            ),
+            DisconnectCause::TooSlow => (
+                Reason::QUOTA_EXCEEDED,
+                "more is published than this connection takes",
+            ),
+            DisconnectCause::Administrative => {
+                (Reason::ADMINISTRATIVE_ACTION, "ended by an operator")
+            }
+            DisconnectCause::ShuttingDown => (Reason::SERVER_SHUTTING_DOWN, "the server goes down"),
+            DisconnectCause::Broken => return Self::Lost,
+        };
+        Self::Server(reason, text)
+    }
+}
+
+impl ConnectionEnd {
+    /// The text for people; empty where there is none.
+    pub(super) fn text(&self) -> &str {
+        match self {
+            Self::Server(_, text) => text,
+            Self::Refused(text) => text,
+            Self::Client { .. } | Self::Lost => "",
+        }
+    }
+
+    /// Appends the DISCONNECT, if there is one. MQTT 3 servers send none.
+    pub(super) fn encode(&self, version: Version, wants_reasons: bool, out: &mut BytesMut) {
+        let (reason, text) = match self {
+            Self::Server(reason, text) => (*reason, *text),
+            Self::Refused(text) => (Reason::NOT_AUTHORIZED, text.as_str()),
+            Self::Client { .. } | Self::Lost => return,
+        };
+        if !version.has_properties() {
+            return;
+        }
+        let mut properties = PropertiesBuffer::new();
+        if wants_reasons {
+            // A text that is too long for a property stays away.
+            let _ = properties.push(&Property::ReasonString(text));
+        }
+        let outcome = Outcome::new(reason, properties.as_properties());
+        let _ = outcome.encode_disconnect(version, out);
+    }
+}

@@ -1,0 +1,276 @@
+//! The header fields that state a mail's verdict: those that procedures ask for (`X-Spam-Status`
+//! and its like), `Authentication-Results` (RFC 8601), and a rewritten subject.
+//!
+//! A listener that hands mail on gets the edits here and applies them in its own way: a milter
+//! sends them to the mail server, forwarding writes them. Fields of the same names that arrived with
+//! the mail are removed first, since anyone could have written them.
+
+pub(crate) mod head;
+
+use bytes::Bytes;
+use gatepost_message::{Action, Edit, Field, Verdict, edit};
+use serde::{Deserialize, Serialize};
+
+use head::Field as Present;
+
+/// SpamAssassin's prefix, which every spam filter's verdict uses.
+const SPAM_FIELDS: &str = "X-Spam-";
+/// These fields record what an earlier filter changed in the message, not its verdict.
+const KEPT_SPAM_FIELDS: &str = "X-Spam-Prev-";
+
+/// `listeners.NAME.verdict_headers`: the header fields that state the verdict of a mail.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct VerdictHeaderSettings {
+    /// Whether the fields that procedures ask for are added, `X-Spam-Status` and its like.
+    pub fields: bool,
+    /// Whether `Authentication-Results` is added: the login, and the results of SPF and DKIM.
+    pub authentication_results: bool,
+    /// The prefix for the subject of tagged mail, such as `"[SPAM]"`; empty changes no subject.
+    pub subject: String,
+}
+
+impl Default for VerdictHeaderSettings {
+    fn default() -> Self {
+        Self {
+            fields: true,
+            authentication_results: true,
+            subject: String::new(),
+        }
+    }
+}
+
+/// Facts about a mail that its content does not state.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DeliveryFacts<'a> {
+    /// Our name, the "authentication service identifier".
+    pub(crate) hostname: &'a str,
+    /// The user that sent it.
+    pub(crate) user: Option<&'a str>,
+}
+
+/// The edits of the procedures, followed by those that state the verdict.
+pub(crate) fn edits(
+    settings: &VerdictHeaderSettings,
+    mail: &Bytes,
+    verdict: &Verdict,
+    facts: DeliveryFacts<'_>,
+) -> Vec<Edit> {
+    let mut edits = verdict.edits.clone();
+    let edited = edit::apply(mail, &edits);
+    edits.extend(header_edits(
+        settings,
+        &head::fields(&edited),
+        verdict,
+        facts,
+    ));
+    edits
+}
+
+fn header_edits(
+    settings: &VerdictHeaderSettings,
+    present: &[Present<'_>],
+    verdict: &Verdict,
+    facts: DeliveryFacts<'_>,
+) -> Vec<Edit> {
+    let tags: Vec<_> = verdict.tags.iter().filter_map(field).collect();
+    let with_tags = settings.fields && !tags.is_empty();
+    let mut edits = remove(present, |field| {
+        let replaced = tags.iter().any(|tag| field.is(tag.name()));
+        (with_tags && (replaced || is_spam_field(field)))
+            || (settings.authentication_results && is_our_result(field, facts))
+    });
+    if !settings.subject.is_empty() && verdict.action == Action::Tag {
+        edits.extend(subject(&settings.subject, present));
+    }
+    // Each edit prepends, so the topmost field comes last.
+    if settings.fields {
+        edits.extend(tags.into_iter().rev().map(Edit::PrependField));
+    }
+    if settings.authentication_results {
+        let results = authentication_results(verdict, facts);
+        let field = Field::new("Authentication-Results", &results);
+        edits.extend(field.ok().map(Edit::PrependField));
+    }
+    edits
+}
+
+/// `None` where a procedure asks for a field with a malformed name.
+fn field((name, value): &(String, String)) -> Option<Field> {
+    Field::new(name, value).ok()
+}
+
+/// Removes the fields that are `unwanted`, the last first, so that occurrence numbers stay valid.
+fn remove(present: &[Present<'_>], unwanted: impl Fn(&Present<'_>) -> bool) -> Vec<Edit> {
+    let mut edits = Vec::new();
+    for (place, field) in present.iter().enumerate().rev() {
+        if !unwanted(field) {
+            continue;
+        }
+        let name = String::from_utf8_lossy(field.name).into_owned();
+        let before = present.get(..place).unwrap_or_default();
+        let occurrence = before.iter().filter(|other| other.is(&name)).count() as u32 + 1;
+        edits.push(Edit::RemoveField { name, occurrence });
+    }
+    edits
+}
+
+fn is_spam_field(field: &Present<'_>) -> bool {
+    let begins = |prefix: &str| {
+        field
+            .name
+            .get(..prefix.len())
+            .is_some_and(|start| start.eq_ignore_ascii_case(prefix.as_bytes()))
+    };
+    begins(SPAM_FIELDS) && !begins(KEPT_SPAM_FIELDS)
+}
+
+/// RFC 8601 section 5: a field that claims to be ours and came from outside is removed.
+fn is_our_result(field: &Present<'_>, facts: DeliveryFacts<'_>) -> bool {
+    let text = String::from_utf8_lossy(field.value);
+    let service = text.trim_start().split([';', ' ', '\t', '\r', '\n']).next();
+    field.is("Authentication-Results")
+        && service.is_some_and(|service| service.eq_ignore_ascii_case(facts.hostname))
+}
+
+/// RFC 8601 section 2.2: our name, then what each method gave.
+fn authentication_results(verdict: &Verdict, facts: DeliveryFacts<'_>) -> String {
+    let mut text = facts.hostname.to_owned();
+    if facts.user.is_none() && verdict.authentication.is_empty() {
+        return text + "; none";
+    }
+    if let Some(user) = facts.user {
+        text += "; auth=pass smtp.auth=";
+        text += &value(user);
+    }
+    for one in &verdict.authentication {
+        for word in ["; ", one.method, "=", one.result] {
+            text += word;
+        }
+        for (name, of_whom) in &one.properties {
+            for word in [" ", name, "=", &value(of_whom)] {
+                text += word;
+            }
+        }
+    }
+    text
+}
+
+/// RFC 8601 section 2.2 `pvalue`: a token, an address, or a quoted string.
+fn value(text: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-^_`{|}~.@".contains(&byte);
+    if !text.is_empty() && text.bytes().all(plain) {
+        return text.to_owned();
+    }
+    let escaped: String = text
+        .chars()
+        .filter(|character| !character.is_control())
+        .flat_map(|character| {
+            let escape = matches!(character, '"' | '\\').then_some('\\');
+            escape.into_iter().chain([character])
+        })
+        .collect();
+    format!("\"{escaped}\"")
+}
+
+fn subject(prefix: &str, present: &[Present<'_>]) -> Option<Edit> {
+    let Some(old) = present.iter().find(|field| field.is("Subject")) else {
+        return Field::new("Subject", prefix).ok().map(Edit::PrependField);
+    };
+    let old = String::from_utf8_lossy(old.value.trim_ascii());
+    if old.starts_with(prefix) {
+        return None;
+    }
+    let field = Field::new("Subject", &format!("{prefix} {old}")).ok()?;
+    Some(Edit::ReplaceField {
+        field,
+        occurrence: 1,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gatepost_message::Authentication;
+
+    const FACTS: DeliveryFacts<'_> = DeliveryFacts {
+        hostname: "gate.example",
+        user: Some("anna b"),
+    };
+
+    fn marked(settings: &VerdictHeaderSettings, mail: &str, verdict: &Verdict) -> String {
+        let mail = Bytes::copy_from_slice(mail.as_bytes());
+        let edits = edits(settings, &mail, verdict, FACTS);
+        String::from_utf8(edit::apply(&mail, &edits).to_vec()).expect("text")
+    }
+
+    fn tagged() -> Verdict {
+        let mut verdict = Verdict::new(Action::Tag, "");
+        verdict.tags = vec![
+            ("X-Spam-Flag".to_owned(), "YES".to_owned()),
+            ("X-Odd Name".to_owned(), "left out".to_owned()),
+            ("X-Tag".to_owned(), "a\r\nBcc: b\n\n\tc\0".to_owned()),
+        ];
+        let found = |method, result, properties| Authentication {
+            method,
+            result,
+            properties,
+        };
+        verdict.authentication = vec![
+            found(
+                "spf",
+                "pass",
+                vec![("smtp.mailfrom", "anna@example.org".to_owned())],
+            ),
+            found("dkim", "none", Vec::new()),
+        ];
+        verdict
+    }
+
+    #[test]
+    fn forged_fields_are_replaced() {
+        let mail = "X-Spam-Status: No\r\nX-Spam-Prev-Subject: a\r\n\
+            Authentication-Results: GATE.example; dkim=pass\r\n\
+            Authentication-Results: other.example; dkim=pass\r\nx-tag: z\r\nSubject: y\r\n\r\nz\r\n";
+        let settings = VerdictHeaderSettings {
+            subject: "[SPAM]".to_owned(),
+            ..VerdictHeaderSettings::default()
+        };
+        let expected = "Authentication-Results: gate.example; auth=pass smtp.auth=\"anna b\"; spf=pass\r\n \
+            smtp.mailfrom=anna@example.org; dkim=none\r\nX-Spam-Flag: YES\r\n\
+            X-Tag: a  Bcc: b   c\r\nX-Spam-Prev-Subject: a\r\n\
+            Authentication-Results: other.example; dkim=pass\r\nSubject: [SPAM] y\r\n\r\nz\r\n";
+        assert_eq!(marked(&settings, mail, &tagged()), expected);
+    }
+
+    #[test]
+    fn what_is_switched_off_leaves_no_trace() {
+        let settings = VerdictHeaderSettings {
+            fields: false,
+            authentication_results: false,
+            subject: String::new(),
+        };
+        let mail = "X-Spam-Status: No\r\nSubject: y\r\n\r\nz\r\n";
+        assert_eq!(marked(&settings, mail, &tagged()), mail);
+    }
+
+    #[test]
+    fn a_subject_is_prefixed_once_and_added_where_there_is_none() {
+        let settings = VerdictHeaderSettings {
+            fields: false,
+            authentication_results: false,
+            subject: "[SPAM]".to_owned(),
+        };
+        for (mail, expected) in [
+            ("Subject: [SPAM] y\r\n\r\n", "Subject: [SPAM] y\r\n\r\n"),
+            ("From: a\r\n\r\n", "Subject: [SPAM]\r\nFrom: a\r\n\r\n"),
+        ] {
+            assert_eq!(marked(&settings, mail, &tagged()), expected);
+        }
+        let accepted = Verdict::accept();
+        assert_eq!(
+            marked(&settings, "Subject: y\r\n\r\n", &accepted),
+            "Subject: y\r\n\r\n"
+        );
+    }
+}

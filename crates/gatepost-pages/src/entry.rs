@@ -1,0 +1,136 @@
+//! The content of one path, as the cache of a site holds it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+
+use crate::file::StaticFile;
+use crate::memory_file::MemoryFile;
+use crate::page::Page;
+use crate::resolve::{Root, Stamp};
+
+/// What a path holds.
+#[derive(Debug)]
+pub enum Content {
+    /// A template.
+    Page(Page),
+    /// A file served as it is.
+    File(StaticFile),
+    /// What is in a folder, as HTML.
+    Listing(Bytes),
+    /// A folder, whose address ends in a slash.
+    Folder,
+}
+
+/// A path's content as it was when last read.
+#[derive(Debug)]
+pub struct Entry {
+    /// The content.
+    pub content: Content,
+    /// What page workers know the page by.
+    pub(crate) name: Arc<str>,
+    pub(crate) root: Arc<Root>,
+    pub(crate) file: PathBuf,
+    pub(crate) stamp: Stamp,
+    /// The files in other codings beside it, as they were then.
+    pub(crate) beside: Vec<(PathBuf, Option<Stamp>)>,
+    pub(crate) checked: Arc<Checked>,
+}
+
+impl Entry {
+    /// Opens a file that is not kept in memory: the entry's own or one of its variants. Blocks
+    /// on the disk.
+    pub fn open(&self, file: &StaticFile) -> Option<std::fs::File> {
+        self.root.open(&file.path).map(|(file, _)| file)
+    }
+
+    pub(crate) fn is_unchanged(&self) -> bool {
+        let same = |file: &Path, stamp: Option<Stamp>| self.root.stamp(file) == stamp;
+        let beside = || self.beside.iter().all(|(file, stamp)| same(file, *stamp));
+        same(&self.file, Some(self.stamp))
+            && beside()
+            && match &self.content {
+                Content::Page(Page::Engine(engine)) => !engine.is_stale(&self.root),
+                // What was missing may be there now.
+                Content::Page(Page::Broken(_)) | Content::Folder => false,
+                _ => true,
+            }
+    }
+
+    /// The same with counts of references of its own; `None` for what is made anew at each request.
+    pub(crate) fn apart(&self) -> Option<Self> {
+        let content = match &self.content {
+            Content::Page(Page::Pieces(pieces)) => Content::Page(Page::Pieces(pieces.apart())),
+            Content::File(file) => Content::File(file.apart()),
+            _ => return None,
+        };
+        Some(Self {
+            content,
+            name: self.name.as_ref().into(),
+            root: Arc::clone(&self.root),
+            file: self.file.clone(),
+            stamp: self.stamp,
+            beside: self.beside.clone(),
+            checked: Arc::clone(&self.checked),
+        })
+    }
+
+    /// The memory that it takes, more or less.
+    pub(crate) fn weight(&self, path: &str) -> usize {
+        let content = match &self.content {
+            Content::File(file) => {
+                let variants = file.variants.iter().map(|variant| &variant.file);
+                let all = std::iter::once(file).chain(variants);
+                all.map(|file| {
+                    let content = file.content.as_ref().map_or(0, Bytes::len);
+                    content + file.file.as_deref().map_or(0, MemoryFile::length)
+                })
+                .sum()
+            }
+            Content::Listing(html) => html.len(),
+            Content::Page(Page::Pieces(pieces)) => {
+                self.stamp.length as usize + pieces.filed_bytes()
+            }
+            _ => self.stamp.length as usize,
+        };
+        content + path.len()
+    }
+}
+
+/// When an entry was last compared with the disk. Shared by all copies of it.
+#[derive(Debug)]
+pub(crate) struct Checked(AtomicU64);
+
+impl Checked {
+    /// No time, but a sign that the entry is not its path's any more.
+    const RETIRED: u64 = u64::MAX;
+
+    pub(crate) const fn at(now_ms: u64) -> Self {
+        Self(AtomicU64::new(now_ms))
+    }
+
+    /// It was compared now, and had not changed.
+    pub(crate) fn again(&self, now_ms: u64) {
+        // What was retired meanwhile stays so.
+        let _ = self
+            .0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |checked| {
+                (checked != Self::RETIRED).then_some(now_ms)
+            });
+    }
+
+    pub(crate) fn retire(&self) {
+        self.0.store(Self::RETIRED, Ordering::Release);
+    }
+
+    pub(crate) fn is_retired(&self) -> bool {
+        self.0.load(Ordering::Acquire) == Self::RETIRED
+    }
+
+    /// How old the last comparison is.
+    pub(crate) fn age_ms(&self, now_ms: u64) -> u64 {
+        now_ms.saturating_sub(self.0.load(Ordering::Relaxed))
+    }
+}

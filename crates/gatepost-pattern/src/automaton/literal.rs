@@ -1,0 +1,46 @@
+//! What a search reports of literals.
+
+/// The distance from the start of a match to the end of a required literal in it, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Window {
+    /// The least distance.
+    pub min: u32,
+    /// The greatest distance.
+    pub max: u32,
+}
+
+/// What is known of a required literal when it occurs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LiteralInfo {
+    /// The index of the pattern that requires the literal.
+    pub pattern: u32,
+    /// Where a match that contains the literal starts; `None` if the distance has no bound.
+    pub window: Option<Window>,
+    /// How many occurrences of the pattern's literals every match contains at least.
+    pub rounds: u32,
+}
+
+/// An occurrence of a required literal in one of several texts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LiteralMatch {
+    /// The index of the text.
+    pub text: u32,
+    /// The offset after the last byte of the literal.
+    pub end: u32,
+    /// The literal.
+    pub literal: LiteralInfo,
+}
+
+/// Receives the occurrences of literals while a text is searched.
+pub(crate) trait LiteralVisitor {
+    /// A literal occurs; `end` is the offset after its last byte.
+    fn literal_matched(&mut self, literal: LiteralInfo, end: usize);
+
+    /// Asked before a transition is computed; `false` stops the search.
+    fn keep_going(&mut self) -> bool;
+}
+
+/// The search was stopped by its visitor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the search was stopped")]
+pub struct SearchStopped;

@@ -1,0 +1,16 @@
+//! Searches for many literals at once, in one pass over a text.
+//!
+//! The literals of many patterns become one Glushkov NFA ([`nfa`]), which a lazy DFA makes deterministic
+//! state by state as texts lead there ([`dfa`]). A literal is what Hyperscan calls by that name, in a wider
+//! sense: each byte may be a class, and it may contain alternatives, optional parts and short loops.
+//!
+//! Invariant: every occurrence of a literal is reported, in the order of their ends.
+
+mod dfa;
+mod literal;
+mod nfa;
+
+pub(crate) use dfa::{AnchoredSearcher, LazyDfa};
+pub(crate) use literal::LiteralVisitor;
+pub use literal::{LiteralInfo, LiteralMatch, SearchStopped, Window};
+pub(crate) use nfa::{ANCHORED_START, ByteClasses, Nfa, NfaBuilder, Position, sorted};

@@ -1,0 +1,163 @@
+//! Which patterns of a list can match a text at all.
+
+use smallvec::SmallVec;
+
+use super::byte_run::{ByteRun, rare_byte_run, required_byte_run};
+use super::required::{RequiredLiteral, required_literals};
+use crate::automaton::{
+    LazyDfa, LiteralInfo, LiteralMatch, LiteralVisitor, NfaBuilder, SearchStopped,
+};
+use crate::pattern::Pattern;
+use crate::syntax::widen;
+
+/// Literals with more active positions than this on average go into a DFA of their own, which is another
+/// pass over every text: together with others they would multiply the states, and each state would then
+/// rarely recur.
+const ACTIVE_TOGETHER_MAX: f32 = 0.3;
+
+/// Finds the patterns of a list that can match a text, in one pass over it or two.
+///
+/// Every pattern is known by its index in the list.
+#[derive(Debug, Default)]
+pub struct Prefilter {
+    dfas: Vec<LazyDfa>,
+    /// Patterns without a required literal, which run on every text, or on those with such a byte run.
+    unfiltered: Vec<(u32, Option<ByteRun>)>,
+}
+
+/// When a prefilter pays for its pass over a text.
+#[derive(Debug, Clone, Copy)]
+pub struct PrefilterThresholds {
+    /// Fewer patterns run faster without a prefilter.
+    pub patterns_min: usize,
+    /// How rare a literal must be: it occurs once in 2 to this power of bytes, or less often. The longer
+    /// the texts, the rarer it must be.
+    pub bits_min: f32,
+    /// The greatest probability of a byte set that a literal may repeat without a bound: in short texts
+    /// such a loop ends soon.
+    pub loop_probability_max: f32,
+}
+
+impl Prefilter {
+    /// Builds the prefilter of a list of patterns, each with whether it has to run on every text. Takes
+    /// their trees.
+    pub fn new<'p>(
+        patterns: impl ExactSizeIterator<Item = (&'p mut Pattern, bool)>,
+        thresholds: PrefilterThresholds,
+    ) -> Self {
+        let (mut builder, mut busy_builder) = (NfaBuilder::new(), NfaBuilder::new());
+        let mut unfiltered = Vec::new();
+        let pays = patterns.len() >= thresholds.patterns_min;
+        for (index, (pattern, runs_always)) in (0u32..).zip(patterns) {
+            let tree = widen(pattern.take_tree());
+            if runs_always {
+                unfiltered.push((index, None));
+                continue;
+            }
+            let (bits_min, loop_max) = (thresholds.bits_min, thresholds.loop_probability_max);
+            let literals = required_literals(&tree, bits_min, loop_max).filter(|_| pays);
+            let Some(literals) = literals else {
+                unfiltered.push((index, required_byte_run(&tree)));
+                continue;
+            };
+            // All literals of a pattern go into one DFA, so that they are reported in order.
+            let is_busy = |literal: &RequiredLiteral<'_>| literal.active > ACTIVE_TOGETHER_MAX;
+            let builder = if !literals.iter().any(is_busy) {
+                &mut builder
+            } else if let Some(run) = rare_byte_run(&tree) {
+                unfiltered.push((index, Some(run)));
+                continue;
+            } else {
+                &mut busy_builder
+            };
+            for literal in &literals {
+                builder.add(&literal.parts, literal.is_anchored, literal.info(index));
+            }
+        }
+        let builders = [builder, busy_builder].into_iter();
+        let builders = builders.filter(|builder| !builder.is_empty());
+        Self {
+            dfas: builders.map(LazyDfa::new).collect(),
+            unfiltered,
+        }
+    }
+
+    /// A prefilter that rules out none of so many patterns.
+    pub fn disabled(patterns: u32) -> Self {
+        Self {
+            dfas: Vec::new(),
+            unfiltered: (0..patterns).map(|index| (index, None)).collect(),
+        }
+    }
+
+    /// The patterns without a required literal.
+    pub fn unfiltered(&self) -> impl Iterator<Item = u32> {
+        self.unfiltered.iter().map(|(index, _)| *index)
+    }
+
+    /// The patterns without a required literal that can match this text.
+    pub fn unfiltered_candidates(&self, text: &[u8]) -> impl Iterator<Item = u32> {
+        let may_match = |run: &Option<ByteRun>| run.is_none_or(|run| run.is_in(text));
+        let candidates = self
+            .unfiltered
+            .iter()
+            .filter(move |(_, run)| may_match(run));
+        candidates.map(|(index, _)| *index)
+    }
+
+    /// Reports each required literal in a text, with the offset after it: its pattern is a candidate in
+    /// the literal's window. `context` is lent to both functions; `keep_going` is asked before
+    /// transitions are computed, and stops the search with `false`.
+    pub fn search<C>(
+        &self,
+        text: &[u8],
+        context: &mut C,
+        keep_going: impl FnMut(&mut C) -> bool,
+        candidate: impl FnMut(&mut C, LiteralInfo, usize),
+    ) -> Result<(), SearchStopped> {
+        let mut visitor = Visitor {
+            context,
+            keep_going,
+            candidate,
+        };
+        let mut dfas = self.dfas.iter();
+        dfas.try_for_each(|dfa| dfa.search(text, &mut visitor))
+    }
+
+    /// Searches several texts at once, which is faster where they are long enough. Returns a list for each
+    /// pass, in the order of the texts and then of the ends of literals; `None` where each text has to be
+    /// searched by itself.
+    pub fn search_batch(
+        &self,
+        texts: &[&[u8]],
+        keep_going: &mut dyn FnMut() -> bool,
+    ) -> Result<Option<SmallVec<[Vec<LiteralMatch>; 2]>>, SearchStopped> {
+        let bytes = texts.iter().map(|text| text.len()).sum();
+        if !LazyDfa::batch_pays(bytes) {
+            return Ok(None);
+        }
+        let dfas = self.dfas.iter();
+        dfas.map(|dfa| dfa.search_batch(texts, keep_going))
+            .collect()
+    }
+}
+
+struct Visitor<'c, C, K, F> {
+    context: &'c mut C,
+    keep_going: K,
+    candidate: F,
+}
+
+impl<C, K, F> LiteralVisitor for Visitor<'_, C, K, F>
+where
+    K: FnMut(&mut C) -> bool,
+    F: FnMut(&mut C, LiteralInfo, usize),
+{
+    fn literal_matched(&mut self, literal: LiteralInfo, end: usize) {
+        (self.candidate)(self.context, literal, end);
+    }
+
+    fn keep_going(&mut self) -> bool {
+        (self.keep_going)(self.context)
+    }
+}

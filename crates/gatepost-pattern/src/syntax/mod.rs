@@ -1,0 +1,26 @@
+//! Perl's syntax of regular expressions, read into a tree.
+//!
+//! [`delimiters`] splits `/viagra/i` into body and modifiers, [`parser`] and [`escapes`] read the body into
+//! [`Node`]s, and [`mod@widen`] over-approximates a tree for prefilters. What the parser does not know becomes
+//! an [`mod@opaque`] node.
+
+mod delimiters;
+mod escapes;
+mod node;
+mod opaque;
+mod parser;
+mod widen;
+
+pub(crate) use delimiters::split;
+pub(crate) use node::{Assertion, Greed, Group, Node};
+pub(crate) use opaque::opaque;
+pub use parser::Modifiers;
+pub(crate) use parser::parse;
+pub(crate) use widen::widen;
+
+/// The tree of a pattern with delimiters.
+#[cfg(test)]
+pub(crate) fn parse_delimited(pattern: &str) -> Node {
+    let (body, modifiers) = split(pattern.as_bytes()).expect(pattern);
+    parse(body, modifiers).expect(pattern)
+}

@@ -1,0 +1,454 @@
+//! Parses Perl's regular expressions into [`Node`]s.
+//!
+//! All modifiers are applied here: `/i` extends byte sets by the other case, `/s` and `/m` decide the meaning
+//! of `.`, `^` and `$`, `/x` ignores blanks. SpamAssassin compiles every pattern under `/aa` and matches it
+//! against byte strings, so classes are ASCII and code points above 255 match nothing.
+
+use super::escapes;
+use super::node::{Assertion, Greed, Group, Node};
+use crate::byte_set::ByteSet;
+
+/// Groups within groups beyond which a pattern is refused: the parser recurses.
+const NESTING_MAX: u32 = 200;
+/// The largest count of a quantifier that both Perl and PCRE2 take.
+const REPEAT_MAX: u32 = 65_534;
+
+/// Why a pattern was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{reason} at byte {position}")]
+pub(crate) struct SyntaxError {
+    pub(crate) reason: String,
+    pub(crate) position: usize,
+}
+
+/// The modifiers of a pattern, as after its closing delimiter.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Modifiers {
+    /// `/i`.
+    pub fold_case: bool,
+    /// `/m`.
+    pub multi_line: bool,
+    /// `/s`.
+    pub dot_all: bool,
+    /// `/x`.
+    pub extended: bool,
+    /// `/xx`.
+    pub extended_classes: bool,
+    /// `/n`.
+    pub no_capture: bool,
+}
+
+impl Modifiers {
+    /// Switches the modifier `letter` on or off; returns whether there is such a modifier.
+    pub(crate) fn set(&mut self, letter: u8, on: bool) -> bool {
+        match letter {
+            b'i' => self.fold_case = on,
+            b'm' => self.multi_line = on,
+            b's' => self.dot_all = on,
+            b'x' => {
+                self.extended_classes = on && self.extended;
+                self.extended = on;
+            }
+            b'n' => self.no_capture = on,
+            // Character set and copying modifiers have no effect: all patterns run under /aa.
+            b'a' | b'd' | b'l' | b'u' | b'p' | b'o' | b'g' | b'c' => {}
+            _ => return false,
+        }
+        true
+    }
+}
+
+/// Parses a pattern without its delimiters.
+pub(crate) fn parse(pattern: &[u8], modifiers: Modifiers) -> Result<Node, SyntaxError> {
+    let mut parser = Parser {
+        pattern,
+        position: 0,
+        modifiers,
+        depth: 0,
+        groups_total: escapes::count_groups(pattern),
+    };
+    let node = parser.alternation()?;
+    if parser.position < pattern.len() {
+        return Err(parser.error("unmatched )"));
+    }
+    Ok(node)
+}
+
+pub(super) struct Parser<'p> {
+    pub(super) pattern: &'p [u8],
+    pub(super) position: usize,
+    pub(super) modifiers: Modifiers,
+    depth: u32,
+    /// An estimate of the groups in the whole pattern: it decides what `\10` means.
+    groups_total: u32,
+}
+
+impl Parser<'_> {
+    pub(super) fn error(&self, reason: impl Into<String>) -> SyntaxError {
+        SyntaxError {
+            reason: reason.into(),
+            position: self.position,
+        }
+    }
+
+    pub(super) fn peek(&self) -> Option<u8> {
+        self.pattern.get(self.position).copied()
+    }
+
+    pub(super) fn rest(&self) -> &[u8] {
+        self.pattern.get(self.position..).unwrap_or_default()
+    }
+
+    pub(super) fn next(&mut self) -> Option<u8> {
+        let byte = self.peek()?;
+        self.position += 1;
+        Some(byte)
+    }
+
+    pub(super) fn take(&mut self, text: &[u8]) -> bool {
+        let found = self.rest().starts_with(text);
+        if found {
+            self.position += text.len();
+        }
+        found
+    }
+
+    /// The text up to `end`, which is consumed too.
+    pub(super) fn until(&mut self, end: u8) -> Result<String, SyntaxError> {
+        let length = memchr::memchr(end, self.rest())
+            .ok_or_else(|| self.error(format!("missing {}", char::from(end))))?;
+        let text = String::from_utf8_lossy(self.rest().get(..length).unwrap_or_default());
+        let text = text.into_owned();
+        self.position += length + 1;
+        Ok(text)
+    }
+
+    fn alternation(&mut self) -> Result<Node, SyntaxError> {
+        self.depth += 1;
+        if self.depth > NESTING_MAX {
+            return Err(self.error("groups are nested too deeply"));
+        }
+        // An inline modifier such as (?i) holds to the end of its group.
+        let modifiers = self.modifiers;
+        let mut branches = vec![self.concatenation()?];
+        while self.take(b"|") {
+            branches.push(self.concatenation()?);
+        }
+        self.modifiers = modifiers;
+        self.depth -= 1;
+        Ok(match branches.len() {
+            1 => branches.remove(0),
+            _ => Node::Alternate(branches),
+        })
+    }
+
+    fn concatenation(&mut self) -> Result<Node, SyntaxError> {
+        let mut parts = Vec::new();
+        loop {
+            self.skip_blanks()?;
+            if matches!(self.peek(), None | Some(b'|' | b')')) {
+                break;
+            }
+            let Some(atom) = self.atom()? else { continue };
+            let part = self.quantified(atom)?;
+            if part != Node::Empty {
+                parts.push(part);
+            }
+        }
+        Ok(match parts.len() {
+            0 => Node::Empty,
+            1 => parts.remove(0),
+            _ => Node::Concat(parts),
+        })
+    }
+
+    /// Skips what `/x` allows between atoms, and `(?#…)`.
+    fn skip_blanks(&mut self) -> Result<(), SyntaxError> {
+        loop {
+            if self.take(b"(?#") {
+                self.until(b')')?;
+            } else if !self.modifiers.extended {
+                return Ok(());
+            } else if self.take(b"#") {
+                let rest = self.rest();
+                self.position += memchr::memchr(b'\n', rest).map_or(rest.len(), |at| at + 1);
+            } else if self.peek().is_some_and(is_blank) {
+                self.position += 1;
+            } else {
+                return Ok(());
+            }
+        }
+    }
+
+    /// `None` for a group that only switches modifiers.
+    fn atom(&mut self) -> Result<Option<Node>, SyntaxError> {
+        let Some(byte) = self.next() else {
+            return Ok(None);
+        };
+        Ok(Some(match byte {
+            b'(' => return self.group(),
+            b'[' => self.bracketed_class()?,
+            b'\\' => self.escape()?,
+            b'.' if self.modifiers.dot_all => Node::Byte(ByteSet::ALL),
+            b'.' => Node::Byte(ByteSet::one(b'\n').complement()),
+            b'^' if self.modifiers.multi_line => Node::Assertion(Assertion::LineStart),
+            b'^' => Node::Assertion(Assertion::TextStart),
+            b'$' if self.modifiers.multi_line => Node::Assertion(Assertion::LineEnd),
+            b'$' => Node::Assertion(Assertion::TextEndOrLastLineFeed),
+            b'*' | b'+' | b'?' => {
+                self.position -= 1;
+                return Err(self.error("quantifier follows nothing"));
+            }
+            _ => self.literal(byte),
+        }))
+    }
+
+    pub(super) fn literal(&self, byte: u8) -> Node {
+        let set = ByteSet::one(byte);
+        Node::Byte(if self.modifiers.fold_case {
+            set.fold_case()
+        } else {
+            set
+        })
+    }
+
+    fn quantified(&mut self, atom: Node) -> Result<Node, SyntaxError> {
+        self.skip_blanks()?;
+        let Some((min, max)) = self.quantifier()? else {
+            return Ok(atom);
+        };
+        let greed = if self.take(b"?") {
+            Greed::Lazy
+        } else if self.take(b"+") {
+            Greed::Possessive
+        } else {
+            Greed::Greedy
+        };
+        self.skip_blanks()?;
+        let again = self.position;
+        if self.quantifier()?.is_some() {
+            self.position = again;
+            return Err(self.error("nested quantifiers"));
+        }
+        Ok(Node::Repeat {
+            inner: Box::new(atom),
+            min,
+            max,
+            greed,
+        })
+    }
+
+    fn quantifier(&mut self) -> Result<Option<(u32, Option<u32>)>, SyntaxError> {
+        Ok(match self.peek() {
+            Some(b'*') => {
+                self.position += 1;
+                Some((0, None))
+            }
+            Some(b'+') => {
+                self.position += 1;
+                Some((1, None))
+            }
+            Some(b'?') => {
+                self.position += 1;
+                Some((0, Some(1)))
+            }
+            Some(b'{') => self.braces()?,
+            _ => None,
+        })
+    }
+
+    /// `{2}`, `{2,}`, `{,3}`, `{2,3}`; anything else is a literal brace.
+    fn braces(&mut self) -> Result<Option<(u32, Option<u32>)>, SyntaxError> {
+        let Some(length) = memchr::memchr(b'}', self.rest()) else {
+            return Ok(None);
+        };
+        let text = self.rest().get(1..length).unwrap_or_default();
+        let Ok(text) = std::str::from_utf8(text) else {
+            return Ok(None);
+        };
+        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        let (min, max) = match text.split_once(',') {
+            None => (text.trim(), Some(text.trim())),
+            Some((min, max)) if max.trim().is_empty() => (min.trim(), None),
+            Some((min, max)) if min.trim().is_empty() => ("0", Some(max.trim())),
+            Some((min, max)) => (min.trim(), Some(max.trim())),
+        };
+        if !is_number(min) || max.is_some_and(|max| !is_number(max)) {
+            return Ok(None);
+        }
+        let bound = |text: &str| {
+            text.parse()
+                .ok()
+                .filter(|&count: &u32| count <= REPEAT_MAX)
+                .ok_or_else(|| self.error("quantifier is too big"))
+        };
+        let (min, max) = (bound(min)?, max.map(bound).transpose()?);
+        if max.is_some_and(|max| max < min) {
+            return Err(self.error("quantifier can never match"));
+        }
+        self.position += length + 1;
+        Ok(Some((min, max)))
+    }
+
+    /// After the opening parenthesis.
+    fn group(&mut self) -> Result<Option<Node>, SyntaxError> {
+        if self.peek() == Some(b'*') {
+            return Err(self.error("control verbs are not supported"));
+        }
+        if !self.take(b"?") {
+            let inner = Box::new(self.alternation()?);
+            self.close()?;
+            return Ok(Some(if self.modifiers.no_capture {
+                *inner
+            } else {
+                Node::Capture { name: None, inner }
+            }));
+        }
+        let looks: [(&[u8], bool, bool); 4] = [
+            (b"=", false, false),
+            (b"!", false, true),
+            (b"<=", true, false),
+            (b"<!", true, true),
+        ];
+        for (opening, behind, negated) in looks {
+            if self.take(opening) {
+                let inner = Box::new(self.alternation()?);
+                self.close()?;
+                return Ok(Some(Node::Look {
+                    behind,
+                    negated,
+                    inner,
+                }));
+            }
+        }
+        self.special_group()
+    }
+
+    fn special_group(&mut self) -> Result<Option<Node>, SyntaxError> {
+        if self.take(b">") {
+            let inner = Box::new(self.alternation()?);
+            self.close()?;
+            return Ok(Some(Node::Atomic(inner)));
+        }
+        if self.take(b"|") {
+            let inner = self.alternation()?;
+            self.close()?;
+            return Ok(Some(Node::BranchReset(match inner {
+                Node::Alternate(branches) => branches,
+                other => vec![other],
+            })));
+        }
+        for (opening, end) in [(&b"P<"[..], b'>'), (b"<", b'>'), (b"'", b'\'')] {
+            if self.take(opening) {
+                let name = Some(self.group_name(end)?);
+                let inner = Box::new(self.alternation()?);
+                self.close()?;
+                return Ok(Some(Node::Capture { name, inner }));
+            }
+        }
+        if self.take(b"P=") {
+            let group = Group::Name(self.group_name(b')')?);
+            let folded = self.modifiers.fold_case;
+            return Ok(Some(Node::BackReference { group, folded }));
+        }
+        if self.take(b"P>") || self.take(b"&") {
+            return Ok(Some(Node::Recurse(Group::Name(self.group_name(b')')?))));
+        }
+        if self.take(b"R)") {
+            return Ok(Some(Node::Recurse(Group::Number(0))));
+        }
+        if self.peek().is_some_and(|byte| byte.is_ascii_digit()) {
+            let number = self.until(b')')?;
+            let number = number.parse().map_err(|_| self.error("bad recursion"))?;
+            return Ok(Some(Node::Recurse(Group::Number(number))));
+        }
+        if self.take(b"(") {
+            return self.conditional().map(Some);
+        }
+        self.modifier_group()
+    }
+
+    fn conditional(&mut self) -> Result<Node, SyntaxError> {
+        let group = if self.take(b"<") {
+            let name = self.group_name(b'>')?;
+            self.close()?;
+            Group::Name(name)
+        } else {
+            let number = self.until(b')')?;
+            Group::Number(
+                number
+                    .parse()
+                    .map_err(|_| self.error("only groups are supported as conditions"))?,
+            )
+        };
+        let (yes, no) = match self.alternation()? {
+            Node::Alternate(mut branches) if branches.len() == 2 => {
+                let no = branches.pop().unwrap_or(Node::Empty);
+                (branches.pop().unwrap_or(Node::Empty), no)
+            }
+            Node::Alternate(_) => return Err(self.error("a condition has two branches at most")),
+            yes => (yes, Node::Empty),
+        };
+        self.close()?;
+        Ok(Node::Conditional {
+            group,
+            yes: Box::new(yes),
+            no: Box::new(no),
+        })
+    }
+
+    /// `(?i)`, `(?i-s)`, `(?i:…)`, `(?^:…)`.
+    fn modifier_group(&mut self) -> Result<Option<Node>, SyntaxError> {
+        let outer = self.modifiers;
+        let mut modifiers = outer;
+        let mut on = true;
+        if self.take(b"^") {
+            modifiers = Modifiers::default();
+        }
+        loop {
+            match self.next() {
+                Some(b'-') => on = false,
+                Some(b')') => {
+                    self.modifiers = modifiers;
+                    return Ok(None);
+                }
+                Some(b':') => break,
+                Some(letter) if modifiers.set(letter, on) => {}
+                _ => return Err(self.error("unknown kind of group (?…)")),
+            }
+        }
+        self.modifiers = modifiers;
+        let inner = self.alternation()?;
+        self.close()?;
+        self.modifiers = outer;
+        // A group of its own, so that a quantifier after it repeats all of it.
+        Ok(Some(inner))
+    }
+
+    fn close(&mut self) -> Result<(), SyntaxError> {
+        if self.take(b")") {
+            Ok(())
+        } else {
+            Err(self.error("missing )"))
+        }
+    }
+
+    pub(super) fn group_name(&mut self, end: u8) -> Result<String, SyntaxError> {
+        let name = self.until(end)?;
+        let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+        let starts_well = name.bytes().next().is_some_and(|b| !b.is_ascii_digit());
+        if starts_well && name.bytes().all(is_word) {
+            Ok(name)
+        } else {
+            Err(self.error("bad group name"))
+        }
+    }
+
+    pub(super) fn groups_total(&self) -> u32 {
+        self.groups_total
+    }
+}
+
+pub(super) fn is_blank(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t'..=b'\r')
+}

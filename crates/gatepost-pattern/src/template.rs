@@ -1,0 +1,257 @@
+//! Patterns with captured texts: `%{NAME}` stands for the texts that a group `(?<NAME>…)` of another pattern
+//! captured.
+
+use std::collections::HashMap;
+
+use crate::engine;
+use crate::pattern::Pattern;
+use crate::syntax::Modifiers;
+
+/// A pattern in place of a value that matches more bytes than any other text of a pattern, and their number.
+const LONGEST_VALUE: (&[u8], usize) = (b"(?:x{65000}){65000}", 65_000 * 65_000);
+
+/// The captured texts, by group.
+pub type Captured = HashMap<String, Vec<Vec<u8>>>;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum TemplatePart {
+    Text(Vec<u8>),
+    Tag(String),
+}
+
+/// A pattern with `%{NAME}`, compiled when all its values are captured.
+#[derive(Debug)]
+pub struct Template {
+    parts: Vec<TemplatePart>,
+    modifiers: Modifiers,
+    /// Every match contains one of the values.
+    needs_value: bool,
+}
+
+impl Template {
+    /// Parses a pattern without delimiters; `None` if it contains no `%{NAME}`. The error says why the pattern
+    /// is refused with any value.
+    pub fn parse(body: &[u8], modifiers: Modifiers) -> Option<Result<Self, String>> {
+        let parts = parts(body);
+        if !parts
+            .iter()
+            .any(|part| matches!(part, TemplatePart::Tag(_)))
+        {
+            return None;
+        }
+        let mut template = Self {
+            parts,
+            modifiers,
+            needs_value: false,
+        };
+        let (longest, length) = LONGEST_VALUE;
+        let body = template.body_with(|_, body| body.extend_from_slice(longest));
+        Some(Pattern::parse_bare(&body, modifiers).map(|pattern| {
+            // Only a match with a value is so long.
+            template.needs_value = pattern.min_len() >= length;
+            template
+        }))
+    }
+
+    /// The groups that the pattern refers to.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().filter_map(|part| match part {
+            TemplatePart::Tag(name) => Some(name.as_str()),
+            TemplatePart::Text(_) => None,
+        })
+    }
+
+    /// The pattern with its values; `None` if one of them was not captured.
+    pub fn fill(&self, captured: &Captured) -> Option<Result<Pattern, String>> {
+        let values = |name: &str| captured.get(name).filter(|values| !values.is_empty());
+        if !self.names().all(|name| values(name).is_some()) {
+            return None;
+        }
+        let body = self.body_with(|name, body| {
+            for (index, value) in values(name).into_iter().flatten().enumerate() {
+                if index > 0 {
+                    body.push(b'|');
+                }
+                quote(value, body);
+            }
+        });
+        let pattern = Pattern::parse_bare(&body, self.modifiers);
+        Some(pattern.map(Pattern::single_use))
+    }
+
+    /// The pattern with what `add_value` adds for each name.
+    fn body_with(&self, mut add_value: impl FnMut(&str, &mut Vec<u8>)) -> Vec<u8> {
+        let mut body = Vec::new();
+        for part in &self.parts {
+            match part {
+                TemplatePart::Text(text) => body.extend_from_slice(text),
+                TemplatePart::Tag(name) => {
+                    body.extend_from_slice(b"(?:");
+                    add_value(name, &mut body);
+                    body.push(b')');
+                }
+            }
+        }
+        body
+    }
+
+    /// Whether a text can match at all: cheap beside compiling the pattern, and mostly false.
+    pub fn may_match(&self, text: &[u8], captured: &Captured) -> bool {
+        if !self.needs_value {
+            return true;
+        }
+        let mut values = self.names().filter_map(|name| captured.get(name)).flatten();
+        values.any(|value| !value.is_ascii() || contains(text, value))
+    }
+}
+
+/// Whether a text contains another, ignoring case.
+fn contains(text: &[u8], value: &[u8]) -> bool {
+    let Some(&first) = value.first() else {
+        return true;
+    };
+    let starts = memchr::memchr2_iter(first.to_ascii_lowercase(), first.to_ascii_uppercase(), text);
+    let mut starts = starts.filter_map(|start| text.get(start..start + value.len()));
+    starts.any(|part| part.eq_ignore_ascii_case(value))
+}
+
+/// A text as a pattern that matches just it.
+fn quote(text: &[u8], out: &mut Vec<u8>) {
+    for &byte in text {
+        if byte.is_ascii_alphanumeric() || byte == b'_' {
+            out.push(byte);
+        } else {
+            out.extend_from_slice(format!("\\x{byte:02x}").as_bytes());
+        }
+    }
+}
+
+fn parts(body: &[u8]) -> Vec<TemplatePart> {
+    let mut parts = Vec::new();
+    let mut text = Vec::new();
+    let mut rest = body;
+    while let Some((&byte, after)) = rest.split_first() {
+        if byte == b'\\' {
+            // An escaped `\%{NAME}` is no reference.
+            text.extend(rest.iter().take(2));
+            rest = rest.get(2..).unwrap_or_default();
+        } else if byte == b'%'
+            && let Some((name, after)) = tag(after)
+        {
+            parts.push(TemplatePart::Text(std::mem::take(&mut text)));
+            parts.push(TemplatePart::Tag(name));
+            rest = after;
+        } else {
+            text.push(byte);
+            rest = after;
+        }
+    }
+    parts.push(TemplatePart::Text(text));
+    parts
+}
+
+/// `{NAME}` at the beginning of a text, and what follows.
+fn tag(text: &[u8]) -> Option<(String, &[u8])> {
+    let inner = text.strip_prefix(b"{")?;
+    let end = memchr::memchr(b'}', inner)?;
+    let name = inner.get(..end)?;
+    let is_name = name.first().is_some_and(u8::is_ascii_uppercase)
+        && name
+            .iter()
+            .all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || *byte == b'_');
+    let name = String::from_utf8(name.to_vec()).ok().filter(|_| is_name)?;
+    Some((name, inner.get(end + 1..)?))
+}
+
+/// The named capture groups of a pattern.
+#[derive(Debug)]
+pub struct Groups(pcre2::bytes::Regex);
+
+impl Groups {
+    /// The groups of a pattern, if one of them is wanted and the pattern compiles.
+    pub fn of(pattern: &Pattern, is_wanted: impl Fn(&str) -> bool) -> Option<Self> {
+        let tree = pattern.tree();
+        let mut names = Vec::new();
+        tree.group_names(&mut names);
+        if !names.iter().any(|name| is_wanted(name)) {
+            return None;
+        }
+        engine::compile_with_groups(&tree).ok().map(Self)
+    }
+
+    /// Adds the texts that the groups capture in the first matches; returns the number of matches.
+    pub fn capture(&self, text: &[u8], hits_max: u32, captured: &mut Captured) -> u32 {
+        let mut hits = 0;
+        // A search that runs into its limit captures nothing more.
+        for found in self
+            .0
+            .captures_iter(text)
+            .map_while(Result::ok)
+            .take(hits_max as usize)
+        {
+            hits += 1;
+            for name in self.0.capture_names().iter().flatten() {
+                let Some(value) = found.name(name).map(|value| value.as_bytes()) else {
+                    continue;
+                };
+                let values = captured.entry(name.clone()).or_default();
+                if !value.is_empty() && values.iter().all(|known| known != value) {
+                    values.push(value.to_vec());
+                }
+            }
+        }
+        hits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_stand_for_themselves() {
+        let modifiers = Modifiers::default();
+        let template = Template::parse(br"^\%{A}%{NAME}\#%{lower}$", modifiers);
+        let template = template.unwrap().unwrap();
+        assert!(template.needs_value);
+        let captured =
+            Captured::from([("NAME".to_owned(), vec![b"a.b@c".to_vec(), b"d|e".to_vec()])]);
+        let pattern = template.fill(&captured).unwrap().unwrap();
+        for (text, expected) in [
+            ("%{A}a.b@c#%{lower}", true),
+            ("%{A}d|e#%{lower}", true),
+            ("%{A}axb@c#%{lower}", false),
+        ] {
+            let found = pattern
+                .find(text.as_bytes(), 0, |_| true)
+                .unwrap()
+                .is_some();
+            assert_eq!(found, expected, "{text}");
+        }
+        assert!(template.fill(&Captured::new()).is_none());
+        assert!(template.may_match(b"x A.B@C", &captured));
+        assert!(!template.may_match(b"x a.b", &captured));
+        for (pattern, expected) in [
+            (&b"^https?://.{9,}#%{NAME}"[..], true),
+            (b"%{NAME}x?|y%{NAME}", true),
+            (b"%{NAME}|y{60000}", false),
+            (b"(?:%{NAME})?y", false),
+            (b"(?=%{NAME})y", false),
+        ] {
+            let template = Template::parse(pattern, modifiers).unwrap().unwrap();
+            assert_eq!(template.needs_value, expected, "{}", pattern.escape_ascii());
+        }
+        assert!(Template::parse(b"no tag", modifiers).is_none());
+        assert!(Template::parse(b"%{A}(", modifiers).unwrap().is_err());
+    }
+
+    #[test]
+    fn groups_capture_by_name() {
+        let pattern = Pattern::parse(br"/(?<WHO>\w+)@(?:(\w+)|(?<WHERE>\d))/").unwrap();
+        let groups = Groups::of(&pattern, |name| name == "WHO").unwrap();
+        let mut captured = Captured::new();
+        assert_eq!(groups.capture(b"a@b c@d a@e", 9, &mut captured), 3);
+        assert_eq!(captured["WHO"], [b"a".to_vec(), b"c".to_vec()]);
+        assert!(Groups::of(&pattern, |name| name == "OTHER").is_none());
+    }
+}

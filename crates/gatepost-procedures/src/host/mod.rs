@@ -1,0 +1,90 @@
+//! What procedures may reach beside the message: values that last, the broker, the domain name
+//! system, other servers, outgoing mail. Nothing here knows a protocol of the listeners.
+
+use std::sync::Arc;
+
+use gatepost_message::Publication;
+use gatepost_store::{Originals, Values};
+
+mod dns;
+mod http;
+mod mailer;
+mod memory;
+mod repetitions;
+mod token_buckets;
+
+pub(crate) use dns::Dns;
+pub use dns::DnsSettings;
+pub use http::ProcedureHttpSettings;
+pub(crate) use http::{Http, OutgoingRequest, malformed_hosts};
+pub use mailer::MailerSettings;
+pub(crate) use mailer::{Letter, Mailer};
+pub(crate) use memory::SharedMemory;
+pub(crate) use repetitions::RepetitionLimits;
+
+/// Where publications of procedures go: the broker, or a trial's notes.
+pub trait PublicationSink: Send + Sync {
+    /// Hands it to everyone who subscribed to its topic. It is not judged again.
+    fn publish(&self, publication: Publication);
+}
+
+/// What a server lends to its procedures.
+#[derive(Clone)]
+pub struct ProcedureHost {
+    pub(crate) values: Values,
+    pub(crate) publications: Option<Arc<dyn PublicationSink>>,
+    pub(crate) memory: Arc<SharedMemory>,
+    pub(crate) originals: Option<Originals>,
+}
+
+impl ProcedureHost {
+    /// Values that last, and a way out for publications.
+    pub fn new(values: Values, publications: Option<Arc<dyn PublicationSink>>) -> Self {
+        Self {
+            values,
+            publications,
+            memory: Arc::default(),
+            originals: None,
+        }
+    }
+
+    /// Has what scopes judge kept as it arrived, for trials of other rules.
+    #[must_use]
+    pub fn keeping(self, originals: Originals) -> Self {
+        Self {
+            originals: Some(originals),
+            ..self
+        }
+    }
+
+    /// For trials: values end with the process, and publications go nowhere.
+    pub fn apart() -> Self {
+        Self::new(Values::in_memory(VALUES_APART_MAX), None)
+    }
+}
+
+const VALUES_APART_MAX: usize = 100_000;
+
+/// The host, and what the settings add to it.
+pub(crate) struct Resources {
+    pub(crate) host: ProcedureHost,
+    pub(crate) dns: Dns,
+    pub(crate) http: Http,
+    pub(crate) mailer: Mailer,
+}
+
+impl Resources {
+    pub(crate) fn new(
+        host: &ProcedureHost,
+        dns: &DnsSettings,
+        http: &ProcedureHttpSettings,
+        mail: &MailerSettings,
+    ) -> Self {
+        Self {
+            host: host.clone(),
+            dns: Dns::new(dns, &host.memory),
+            http: Http::new(http),
+            mailer: Mailer::new(mail),
+        }
+    }
+}

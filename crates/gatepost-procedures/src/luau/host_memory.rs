@@ -1,0 +1,51 @@
+//! Memory that a call holds outside of its virtual machine: publications and changes of the message.
+//!
+//! The machine's own limit does not see it, so it has a limit of its own, of the same size. Everything
+//! that outlives the function that made it is charged here before it is copied.
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use mlua::Error;
+
+/// The account of one machine.
+pub(super) struct HostMemory {
+    bytes_held: AtomicUsize,
+    bytes_max: usize,
+}
+
+impl HostMemory {
+    pub(super) const fn new(bytes_max: usize) -> Self {
+        Self {
+            bytes_held: AtomicUsize::new(0),
+            bytes_max,
+        }
+    }
+
+    /// The most that a call may hold.
+    pub(super) const fn bytes_max(&self) -> usize {
+        self.bytes_max
+    }
+
+    /// Counts `bytes` towards the limit.
+    ///
+    /// # Errors
+    /// The limit would be exceeded; nothing was counted.
+    pub(super) fn charge(&self, bytes: usize) -> mlua::Result<()> {
+        // A machine runs on one thread at a time, so no other change comes between.
+        let held = self.bytes_held.load(Relaxed).saturating_add(bytes);
+        if held > self.bytes_max {
+            return Err(Error::runtime(format!(
+                "the procedure used more memory than it may: what it publishes and changes has more \
+                 than {} bytes",
+                self.bytes_max
+            )));
+        }
+        self.bytes_held.store(held, Relaxed);
+        Ok(())
+    }
+
+    /// Begins a call: what the last one held is free again.
+    pub(super) fn clear(&self) {
+        self.bytes_held.store(0, Relaxed);
+    }
+}

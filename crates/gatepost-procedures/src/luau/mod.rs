@@ -1,0 +1,134 @@
+//! The host of the users' own procedures, written in Luau.
+//!
+//! A file `procedures/mail/greylist.luau` is the procedure `/mail/greylist`. It returns a
+//! function of the message and a table of arguments, which answers with an action and a reason,
+//! with a table `{action, reason, score, tags, text}`, or with nothing, which means accept. What it
+//! changes of the message goes along as edits; `library.rs` has what else it may call:
+//!
+//! ```lua
+//! return function(message, arguments)
+//!     if message.size > 1000 and message:header("List-Id") == nil then
+//!         return "quarantine", "large and not from a list"
+//!     end
+//! end
+//! ```
+//!
+//! Invariants: code is compiled once, when the file is read. Each procedure has virtual machines
+//! of its own, one for each thread that happens to run it at the same time, so none sees the
+//! globals of another and a memory limit hits the one that earned it. A machine that failed is
+//! thrown away.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use gatepost_message::Action;
+use parking_lot::Mutex;
+
+use crate::host::Resources;
+use crate::procedure::{Needs, Procedure, ProcedureAnswer, ProcedureCall, ProcedureFailure};
+use crate::{ConfigurationProblem, LuauSettings, ProceduresConfiguration};
+
+mod answer;
+mod deadline;
+mod folder;
+mod host_memory;
+mod json;
+mod library;
+mod machine;
+mod view;
+mod working;
+
+pub(crate) use folder::ProcedureFolder;
+use machine::{LuauMachine, LuauProgram};
+
+/// A procedure from a file.
+struct LuauProcedure {
+    program: LuauProgram,
+    settings: LuauSettings,
+    /// Machines that no thread is using.
+    idle: Mutex<Vec<LuauMachine>>,
+}
+
+/// Compiles every file of the folder. A file that does not compile, or does not return a
+/// function, is an error with its line.
+pub(crate) fn compile(
+    folder: &ProcedureFolder,
+    configuration: &ProceduresConfiguration,
+    resources: &Arc<Resources>,
+    problems: &mut Vec<ConfigurationProblem>,
+) -> Vec<(String, Arc<dyn Procedure>)> {
+    let mut procedures: Vec<(String, Arc<dyn Procedure>)> = Vec::new();
+    for (path, file) in folder.procedures() {
+        let table = configuration.table.luau.get(path);
+        let settings = table.unwrap_or(&configuration.procedures.luau).clone();
+        match LuauProcedure::compile(path, file, settings, resources) {
+            Ok(procedure) => procedures.push((path.to_owned(), Arc::new(procedure))),
+            Err(failure) => {
+                let (place, text) = located(file, &failure.0);
+                problems.push(ConfigurationProblem::error(place, text));
+            }
+        }
+    }
+    for (file, text) in folder.complaints() {
+        problems.push(ConfigurationProblem::warning(
+            file.display().to_string(),
+            text,
+        ));
+    }
+    procedures
+}
+
+/// Splits `FILE:LINE: text`, as the machine says it, or `LINE: text`, as the compiler does, into
+/// the place and the text.
+fn located<'a>(file: &Path, text: &'a str) -> (String, &'a str) {
+    let file = file.display().to_string();
+    let rest = text.strip_prefix(file.as_str()).unwrap_or(text);
+    let rest = rest.strip_prefix(':').unwrap_or(rest);
+    match rest.split_once(':') {
+        Some((line, rest)) if line.parse::<u32>().is_ok() => {
+            (format!("{file}:{line}"), rest.trim_start())
+        }
+        _ => (file, text),
+    }
+}
+
+impl LuauProcedure {
+    fn compile(
+        path: &str,
+        file: &Path,
+        settings: LuauSettings,
+        resources: &Arc<Resources>,
+    ) -> Result<Self, ProcedureFailure> {
+        let program = LuauProgram::compile(path, file, resources)?;
+        // The first machine shows whether the file returns a function at all.
+        let first = LuauMachine::new(&program, &settings)?;
+        Ok(Self {
+            program,
+            settings,
+            idle: Mutex::new(vec![first]),
+        })
+    }
+}
+
+impl Procedure for LuauProcedure {
+    fn needs(&self) -> Needs {
+        Needs::Whole
+    }
+
+    fn judge(&self, call: &ProcedureCall<'_>) -> Result<ProcedureAnswer, ProcedureFailure> {
+        let idle = self.idle.lock().pop();
+        let mut machine = match idle {
+            Some(machine) => machine,
+            None => LuauMachine::new(&self.program, &self.settings)?,
+        };
+        let answer = machine.call(call, &self.settings)?;
+        if !machine.is_worn(&self.settings) {
+            self.idle.lock().push(machine);
+        }
+        Ok(answer)
+    }
+
+    fn on_failure(&self) -> Action {
+        self.settings.on_error
+    }
+}

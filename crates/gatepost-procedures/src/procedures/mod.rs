@@ -1,0 +1,403 @@
+//! [`Procedures`]: the handle that listeners hold to judge messages and to call procedures.
+
+mod folder_watch;
+mod judging;
+mod rebuild;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use arc_swap::ArcSwap;
+use gatepost_message::{Listener, Message, Verdict};
+use gatepost_rules::{Report, RuleSet, TeachError, Teaching};
+use tokio::sync::oneshot;
+
+use crate::builtin::verdict;
+use crate::chain::{ChainProgress, ChainRun, RunPlace};
+use crate::host::ProcedureHost;
+use crate::luau::ProcedureFolder;
+use crate::pool::JudgePool;
+use crate::procedure::{Needs, ProcedureAnswer};
+use crate::scope::ScopeId;
+use crate::set::{ProcedureListing, ProcedureSet, usable};
+use crate::status::{ProcedureStatistics, Status};
+use crate::{Arguments, ConfigurationProblem, ProceduresConfiguration};
+use folder_watch::FolderWatch;
+use judging::{ChainJob, ScanJob, WaitingRuns};
+
+const BUSY: &str = "the judges are busy; try again later";
+const BROKEN: &str = "a judge broke off; try again later";
+
+/// All procedures and scopes. Cheap to clone; every clone sees a reload at once.
+#[derive(Clone)]
+pub struct Procedures(Arc<ProceduresCore>);
+
+pub(crate) struct ProceduresCore {
+    set: ArcSwap<ProcedureSet>,
+    /// Counts the sets, so that others know when their cached [`ScopeId`] has aged.
+    generation: AtomicU64,
+    pool: JudgePool,
+    waiting: WaitingRuns,
+    pub(crate) statistics: ProcedureStatistics,
+    pub(crate) host: ProcedureHost,
+    /// One rebuild at a time: a reload of the config and a changed Luau file may meet.
+    rebuilding: parking_lot::Mutex<()>,
+}
+
+impl ProceduresCore {
+    fn new(
+        set: ProcedureSet,
+        pool: JudgePool,
+        waiting_max: usize,
+        statistics: ProcedureStatistics,
+        host: ProcedureHost,
+    ) -> Self {
+        Self {
+            set: ArcSwap::from_pointee(set),
+            generation: AtomicU64::new(0),
+            pool,
+            waiting: WaitingRuns::new(waiting_max),
+            statistics,
+            host,
+            rebuilding: parking_lot::Mutex::default(),
+        }
+    }
+}
+
+/// Why a call could not be made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ProcedureCallError {
+    /// Neither a procedure nor a scope.
+    #[error("there is no procedure of this name")]
+    NoSuchProcedure,
+    /// Too many messages wait for a judge.
+    #[error("{BUSY}")]
+    Busy,
+}
+
+impl Procedures {
+    /// Compiles the configuration and starts the judge threads. The problems of a start that
+    /// succeeds are warnings.
+    pub fn start(
+        configuration: ProceduresConfiguration,
+        rules: Arc<RuleSet>,
+    ) -> Result<(Self, Vec<ConfigurationProblem>), Vec<ConfigurationProblem>> {
+        Self::start_in(configuration, rules, ProcedureHost::apart())
+    }
+
+    /// As [`Procedures::start`], with what a server lends to its procedures.
+    pub fn start_in(
+        configuration: ProceduresConfiguration,
+        rules: Arc<RuleSet>,
+        host: ProcedureHost,
+    ) -> Result<(Self, Vec<ConfigurationProblem>), Vec<ConfigurationProblem>> {
+        let statistics = ProcedureStatistics::new();
+        let folder = ProcedureFolder::read(&configuration.procedures.path);
+        let settings = configuration.procedures.clone();
+        let (set, problems) =
+            ProcedureSet::build(Arc::new(configuration), rules, folder, &statistics, &host);
+        if !usable(&problems) {
+            return Err(problems);
+        }
+        let pool = JudgePool::start(settings.judges, settings.queue_max);
+        let inner = Arc::new(ProceduresCore::new(
+            set,
+            pool,
+            settings.waiting_max,
+            statistics,
+            host,
+        ));
+        FolderWatch::start(&inner, settings.recheck.duration());
+        Ok((Self(inner), problems))
+    }
+
+    /// One procedure from a file anywhere, to try it out: its path is the file's name. Scopes and
+    /// the folder are left out, and nothing is looked after.
+    pub fn start_file(
+        mut configuration: ProceduresConfiguration,
+        rules: Arc<RuleSet>,
+        host: ProcedureHost,
+        file: &Path,
+    ) -> Result<(Self, String), Vec<ConfigurationProblem>> {
+        configuration.scopes.clear();
+        let (folder, path) = ProcedureFolder::of_file(file);
+        let luau = configuration.table.luau.remove(&path);
+        configuration.table.luau.clear();
+        configuration
+            .table
+            .luau
+            .extend(luau.map(|settings| (path.clone(), settings)));
+        let statistics = ProcedureStatistics::new();
+        let configuration = Arc::new(configuration);
+        let (set, problems) = ProcedureSet::build(configuration, rules, folder, &statistics, &host);
+        if !usable(&problems) {
+            return Err(problems);
+        }
+        let inner = ProceduresCore::new(set, JudgePool::start(1, 1), 1, statistics, host);
+        Ok((Self(Arc::new(inner)), path))
+    }
+
+    /// Every procedure, with its file if it has one, and the scopes that run it.
+    pub fn listing(&self) -> Vec<ProcedureListing> {
+        self.0.set.load().listing()
+    }
+
+    /// Everything that is wrong with a configuration, without starting anything.
+    pub fn check(
+        configuration: ProceduresConfiguration,
+        rules: Arc<RuleSet>,
+    ) -> Vec<ConfigurationProblem> {
+        let folder = ProcedureFolder::read(&configuration.procedures.path);
+        let (statistics, host) = (ProcedureStatistics::new(), ProcedureHost::apart());
+        ProcedureSet::build(Arc::new(configuration), rules, folder, &statistics, &host).1
+    }
+
+    /// The rules that `/spamcheck` runs.
+    pub fn rules(&self) -> Arc<RuleSet> {
+        Arc::clone(&self.0.set.load().rules)
+    }
+
+    /// The scope that judges messages of this listener, topic and recipients, if there is one.
+    /// Takes no lock and waits for nothing.
+    pub fn scope_for(
+        &self,
+        listener: Listener,
+        topic: Option<&str>,
+        recipients: &[String],
+    ) -> Option<ScopeId> {
+        self.0.set.load().scope_for(listener, topic, recipients)
+    }
+
+    /// Rises with each reload; a [`ScopeId`], or the knowledge that there is no scope, may be kept
+    /// as long as this stays the same.
+    pub fn generation(&self) -> u64 {
+        self.0.generation.load(Ordering::Acquire)
+    }
+
+    /// Has the scope that fits the message judge it; without one it is accepted.
+    pub async fn judge(&self, message: &Arc<Message>) -> Verdict {
+        self.judge_and_report(message).await.verdict
+    }
+
+    /// The same, with what the rules found if the scope asked them.
+    pub async fn judge_and_report(&self, message: &Arc<Message>) -> ProcedureAnswer {
+        let set = self.0.set.load_full();
+        let envelope = &message.envelope;
+        let topic = message.topic.as_ref().map(gatepost_message::Topic::as_str);
+        let scope = set.scope_for(envelope.listener, topic, &envelope.recipients);
+        let Some(scope) = scope.and_then(|id| set.scope(id)) else {
+            return Verdict::accept().into();
+        };
+        let run = scope.chain.clone().start();
+        let answer = self.run(run, message, Arguments::none()).await;
+        if let Some(originals) = &self.0.host.originals {
+            originals.keep(message);
+        }
+        answer
+    }
+
+    /// Has the procedure or scope at `path` judge the message.
+    pub async fn call(
+        &self,
+        path: &str,
+        message: Arc<Message>,
+        arguments: Arguments,
+    ) -> Result<ProcedureAnswer, ProcedureCallError> {
+        let chain = self.0.set.load().chain(path);
+        let run = chain.ok_or(ProcedureCallError::NoSuchProcedure)?.start();
+        Ok(self.run(run, &message, arguments).await)
+    }
+
+    /// As [`Procedures::call`], on the present thread, which must be one that may block. What is
+    /// not done by `deadline` counts as failed.
+    pub fn call_here(
+        &self,
+        path: &str,
+        message: &Arc<Message>,
+        arguments: &Arguments,
+        deadline: Instant,
+    ) -> Result<ProcedureAnswer, ProcedureCallError> {
+        let chain = self.0.set.load().chain(path);
+        let mut run = chain
+            .ok_or(ProcedureCallError::NoSuchProcedure)?
+            .start()
+            .until(deadline);
+        run.advance(message, arguments, &self.0.statistics, RunPlace::Blocking);
+        Ok(run.finish())
+    }
+
+    /// As [`Procedures::call`], where all members of the chain are cheap; otherwise gives the
+    /// message back for a call that waits.
+    pub fn call_at_once(
+        &self,
+        path: &str,
+        message: Arc<Message>,
+        arguments: Arguments,
+    ) -> Result<Result<ProcedureAnswer, Unready>, ProcedureCallError> {
+        let chain = self.0.set.load().chain(path);
+        let mut run = chain.ok_or(ProcedureCallError::NoSuchProcedure)?.start();
+        let progress = run.advance(&message, &arguments, &self.0.statistics, RunPlace::Anywhere);
+        if progress == ChainProgress::Ended {
+            return Ok(Ok(run.finish()));
+        }
+        Ok(Err(Unready {
+            run,
+            message,
+            arguments,
+        }))
+    }
+
+    /// Ends on the judge threads what [`Procedures::call_at_once`] began.
+    pub async fn resume(&self, unready: Unready) -> ProcedureAnswer {
+        self.run(unready.run, &unready.message, unready.arguments)
+            .await
+    }
+
+    /// What a caller must hand over for the procedure or scope at `path`; `None` without one.
+    pub fn needs(&self, path: &str) -> Option<Needs> {
+        Some(self.0.set.load().chain(path)?.needs())
+    }
+
+    /// Runs the rules alone, for a report of all that they found.
+    pub async fn scan(&self, message: Arc<Message>) -> Result<Report, ProcedureCallError> {
+        let (reply, answer) = oneshot::channel();
+        let rules = Arc::clone(&self.0.set.load().rules);
+        let core = Arc::clone(&self.0);
+        let job = Box::new(move || {
+            if reply.is_closed() {
+                return;
+            }
+            // Fails where nobody waits any more.
+            let then = move |report| drop(reply.send(report));
+            let job = ScanJob {
+                core,
+                message,
+                then,
+            };
+            job.start(&rules);
+        });
+        self.0
+            .pool
+            .submit(job)
+            .map_err(|_| ProcedureCallError::Busy)?;
+        answer.await.map_err(|_| ProcedureCallError::Busy)
+    }
+
+    /// Runs the rules alone and calls `then` with the report on the judge thread, which saves
+    /// waking another thread. If the queue is full, `then` is called at once on this thread with an
+    /// error.
+    pub fn scan_then(
+        &self,
+        message: Arc<Message>,
+        then: impl FnOnce(Result<Report, ProcedureCallError>) + Send + 'static,
+    ) {
+        let rules = Arc::clone(&self.0.set.load().rules);
+        let then = Unanswered(Some(then));
+        let job = ScanJob {
+            core: Arc::clone(&self.0),
+            message,
+            then: move |report| then.answer(Ok(report)),
+        };
+        let job = Box::new(move || job.start(&rules));
+        // A refused job is dropped, and dropping `then` reports the error.
+        let _ = self.0.pool.submit(job);
+    }
+
+    /// Has the rules learn or forget a message; true if that changed anything, and it is on disk.
+    pub async fn teach(
+        &self,
+        message: Arc<Message>,
+        teaching: Teaching,
+    ) -> Result<Result<bool, TeachError>, ProcedureCallError> {
+        let (reply, answer) = oneshot::channel();
+        let rules = Arc::clone(&self.0.set.load().rules);
+        let job = Box::new(move || {
+            // Done even where nobody waits any more: it was asked for.
+            let _ = reply.send(rules.teach(&message.body, teaching));
+        });
+        self.0
+            .pool
+            .submit(job)
+            .map_err(|_| ProcedureCallError::Busy)?;
+        answer.await.map_err(|_| ProcedureCallError::Busy)
+    }
+
+    /// What `/spamcheck` says of a report that [`Procedures::scan`] made, without the report's
+    /// fields.
+    pub fn verdict_of(&self, report: &Report) -> Verdict {
+        verdict(&self.0.set.load().configuration.table.spamcheck, report)
+    }
+
+    /// What all procedures did since the start.
+    pub fn status(&self) -> Status {
+        let silent = self.rules().silent_lists().into_iter();
+        Status {
+            waiting_for_network: self.0.waiting.count(),
+            silent_lists: silent.map(|list| (list.list, list.skipped)).collect(),
+            ..self.0.statistics.status()
+        }
+    }
+
+    /// The paths of all procedures, sorted.
+    pub fn paths(&self) -> Vec<String> {
+        self.0.set.load().paths().map(str::to_owned).collect()
+    }
+
+    /// Runs the cheap beginning of a chain here and the rest on a judge thread.
+    async fn run(
+        &self,
+        mut run: ChainRun,
+        message: &Arc<Message>,
+        arguments: Arguments,
+    ) -> ProcedureAnswer {
+        let progress = run.advance(message, &arguments, &self.0.statistics, RunPlace::Anywhere);
+        if progress == ChainProgress::Ended {
+            return run.finish();
+        }
+        let (reply, answer) = oneshot::channel();
+        let job = ChainJob {
+            core: Arc::clone(&self.0),
+            run,
+            message: Arc::clone(message),
+            arguments,
+            reply,
+        };
+        let job = Box::new(move || job.run());
+        let failed = |reason: &str| {
+            ProcedureAnswer::from(Verdict::new(gatepost_message::Action::Defer, reason))
+        };
+        if self.0.pool.submit(job).is_err() {
+            return failed(BUSY);
+        }
+        answer.await.unwrap_or_else(|_| failed(BROKEN))
+    }
+}
+
+/// The continuation of a scan. If it is dropped without an answer, because the queue is full or a
+/// judge panicked, it receives `Busy`.
+struct Unanswered<F: FnOnce(Result<Report, ProcedureCallError>)>(Option<F>);
+
+impl<F: FnOnce(Result<Report, ProcedureCallError>)> Unanswered<F> {
+    fn answer(mut self, report: Result<Report, ProcedureCallError>) {
+        if let Some(then) = self.0.take() {
+            then(report);
+        }
+    }
+}
+
+impl<F: FnOnce(Result<Report, ProcedureCallError>)> Drop for Unanswered<F> {
+    fn drop(&mut self) {
+        if let Some(then) = self.0.take() {
+            then(Err(ProcedureCallError::Busy));
+        }
+    }
+}
+
+/// A call whose chain has come to a member that belongs on a judge thread.
+pub struct Unready {
+    run: ChainRun,
+    message: Arc<Message>,
+    arguments: Arguments,
+}

@@ -1,0 +1,132 @@
+//! The settings under `[procedures]`, `[[scope]]` and `[procedure."/path"]`.
+
+use std::path::PathBuf;
+
+use gatepost_message::{Action, Listener, TopicFilter};
+use gatepost_settings::{ByteSize, Period};
+use serde::{Deserialize, Serialize};
+
+use crate::host::{DnsSettings, MailerSettings, ProcedureHttpSettings};
+
+mod procedure_table;
+
+pub use procedure_table::ProcedureTable;
+
+/// Everything that this crate reads from the config.
+#[derive(Clone, Debug, Default)]
+pub struct ProceduresConfiguration {
+    /// `[procedures]`
+    pub procedures: ProceduresSettings,
+    /// `[[scope]]`, in the order of the file: the first that fits a message judges it.
+    pub scopes: Vec<ScopeSettings>,
+    /// `[procedure."/path"]`
+    pub table: ProcedureTable,
+}
+
+/// `[procedures]`: where the user's own are, and how judges run.
+#[derive(Deserialize, Serialize, Clone, Debug, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+pub struct ProceduresSettings {
+    /// The folder of Luau files: `procedures/mail/greylist.luau` is `/mail/greylist`. A folder
+    /// that does not exist has no procedures.
+    pub path: PathBuf,
+    /// How often the folder is looked at for new, changed and removed files.
+    pub recheck: Period,
+    /// Judge threads; 0 means one per core.
+    pub judges: usize,
+    /// Messages that may wait for a judge; one more is answered with `defer`.
+    pub queue_max: usize,
+    /// Messages that may wait for answers of the network without a judge; beyond, a judge waits along.
+    pub waiting_max: usize,
+    /// Values that procedures may keep with `store` and `shared`, all together.
+    pub values_max: usize,
+    /// Judged messages that are kept as they arrived, the last ones, for `gatepost check --replay`;
+    /// 0 keeps none.
+    pub originals_max: usize,
+    /// Larger messages are not kept for that.
+    pub original_max: ByteSize,
+    /// No more are kept for that in a second.
+    pub originals_per_second: u32,
+    /// What holds for a Luau procedure that has no table of its own.
+    pub luau: LuauSettings,
+    /// What `dns` of Luau procedures asks.
+    pub dns: DnsSettings,
+    /// Which servers `http` of Luau procedures may ask.
+    pub http: ProcedureHttpSettings,
+    /// How mail that procedures write leaves.
+    pub mail: MailerSettings,
+}
+
+impl Default for ProceduresSettings {
+    fn default() -> Self {
+        Self {
+            path: PathBuf::from("procedures"),
+            recheck: Period::seconds(2),
+            judges: 0,
+            queue_max: 1024,
+            waiting_max: 10_000,
+            values_max: 100_000,
+            originals_max: 1000,
+            original_max: ByteSize::kibibytes(256),
+            originals_per_second: 10,
+            luau: LuauSettings::default(),
+            dns: DnsSettings::default(),
+            http: ProcedureHttpSettings::default(),
+            mail: MailerSettings::default(),
+        }
+    }
+}
+
+/// The bounds of a Luau procedure; under `[procedures.luau]` for all, under
+/// `[procedure."/path"]` for one.
+#[derive(Deserialize, Serialize, Clone, Debug, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+pub struct LuauSettings {
+    /// The longest that one call may run, waiting for `dns` and `http` included.
+    pub time_max: Period,
+    /// The most loops and calls of one call; 0 for any number.
+    pub steps_max: u64,
+    /// The most memory that the procedure may hold on one judge thread, strings included.
+    pub memory_max: ByteSize,
+    /// The calls after which a virtual machine is replaced by a new one; 0 for any number.
+    pub calls_max: u64,
+    /// What becomes of the message when the procedure fails or overruns.
+    #[serde(with = "crate::text_values")]
+    pub on_error: Action,
+    /// Arguments that every call gets unless the caller gives others of the same name.
+    pub arguments: std::collections::BTreeMap<String, String>,
+}
+
+impl Default for LuauSettings {
+    fn default() -> Self {
+        Self {
+            time_max: Period::milliseconds(250),
+            steps_max: 0,
+            memory_max: ByteSize::mebibytes(16),
+            calls_max: 10_000,
+            on_error: Action::Defer,
+            arguments: std::collections::BTreeMap::new(),
+        }
+    }
+}
+
+/// `[[scope]]`: a chain of procedures and the messages that it is for. A condition that is
+/// empty holds for every message.
+#[derive(Deserialize, Serialize, Clone, Debug, Default, PartialEq)]
+#[serde(default, deny_unknown_fields)]
+pub struct ScopeSettings {
+    /// Its name, by which the whole chain can be called like a procedure.
+    pub path: String,
+    /// The listeners: `["smtp", "mqtt"]`.
+    #[serde(with = "crate::text_values::list")]
+    pub listeners: Vec<Listener>,
+    /// Topic filters, of which one must match.
+    #[serde(with = "crate::text_values::filters")]
+    pub topics: Vec<TopicFilter>,
+    /// Recipients, of which one must match: whole addresses, or with `*` for any run of
+    /// characters (`"*@example.org"`). Letter case does not matter.
+    pub recipients: Vec<String>,
+    /// The procedures, in order. The chain ends at the first verdict other than accept and tag.
+    /// Arguments may follow a path: `"/sizecheck -max 1MB"`.
+    pub run: Vec<String>,
+}

@@ -1,0 +1,165 @@
+//! Mail whose rules wait for the network, and mail that asks nothing beside it.
+
+mod support;
+
+use std::net::UdpSocket;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::thread;
+
+use gatepost_message::Action;
+use gatepost_procedures::{Arguments, ProcedureHost, Procedures};
+use gatepost_rules::{RuleSet, RulesSettings};
+use gatepost_settings::Period;
+use support::{PATIENCE, World, mail};
+
+const RULES: &str = "header LISTED eval:check_rbl('list-lastexternal', 'list.example.')\n\
+    score LISTED 10\n\
+    header LOCAL Subject =~ /local/\n\
+    score LOCAL 10\n";
+
+/// Rules that ask the list, since the mail came over a relay.
+fn asking(number: usize) -> gatepost_message::Message {
+    mail(&format!(
+        "Received: from a.example (a.example [198.51.{}.{}]) by mx.example.org (Postfix) with ESMTP\r\n\
+         \tid 1; Sat, 21 Nov 2026 04:00:00 +0000 (UTC)\r\n\
+         Subject: listed?\r\n\r\ntext\r\n",
+        number / 250,
+        number % 250 + 1
+    ))
+}
+
+fn start(server: &UdpSocket, change: impl FnOnce(&mut World)) -> Procedures {
+    let settings = RulesSettings {
+        network: true,
+        dns_server: Some(server.local_addr().expect("an address").to_string()),
+        network_time_max: Period::seconds(50),
+        list_unanswered_max: 0,
+        ..RulesSettings::default()
+    };
+    let (rules, problems) = RuleSet::from_text("rules.cf", RULES.as_bytes(), &settings);
+    assert!(problems.is_empty(), "{problems:?}");
+    let mut world = World::new().run(&["/spamcheck"]);
+    change(&mut world);
+    let host = ProcedureHost::new(world.values.clone(), Some(world.notes.clone()));
+    Procedures::start_in(world.configuration, Arc::new(rules), host)
+        .expect("a configuration without errors")
+        .0
+}
+
+async fn until_waiting(procedures: &Procedures, count: usize) {
+    let waited = tokio::time::timeout(PATIENCE, async {
+        while procedures.status().waiting_for_network != count {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    });
+    waited.await.expect("all of them wait");
+}
+
+#[tokio::test]
+async fn a_thousand_mails_that_wait_for_a_silent_list_hold_no_judge() {
+    const MAILS: usize = 1000;
+    let silent = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let procedures = start(&silent, |_| {});
+    let mut waiting = Vec::new();
+    for number in 0..MAILS {
+        let procedures = procedures.clone();
+        waiting.push(tokio::spawn(async move {
+            procedures.judge(&Arc::new(asking(number))).await
+        }));
+    }
+    until_waiting(&procedures, MAILS).await;
+    // Both judges are free: with one of them held, this would end only with the others.
+    let local = mail("Subject: local\r\n\r\ntext\r\n");
+    let verdict = procedures.judge(&Arc::new(local)).await;
+    assert_eq!(verdict.action, Action::Reject, "{verdict:?}");
+    let report = procedures
+        .scan(Arc::new(mail("Subject: local\r\n\r\ntext\r\n")))
+        .await
+        .expect("a judge is free");
+    assert_eq!(report.hits.len(), 1);
+    assert_eq!(procedures.status().waiting_for_network, MAILS);
+    for waiting in waiting {
+        waiting.abort();
+    }
+}
+
+/// Answers that every address is listed, when it is told to; before, questions wait.
+fn answer_when_told(server: UdpSocket) -> mpsc::Sender<()> {
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || {
+        if told.recv().is_err() {
+            return;
+        }
+        let mut question = [0; 512];
+        while let Ok((length, from)) = server.recv_from(&mut question) {
+            let mut answer = question[..length - 11].to_vec(); // without the OPT record
+            answer[10..12].fill(0);
+            answer[2..4].copy_from_slice(&[0x81, 0x80]);
+            answer[7] = 1;
+            answer.extend_from_slice(&[0xC0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 127, 0, 0, 2]);
+            let _ = server.send_to(&answer, from);
+        }
+    });
+    tell
+}
+
+#[tokio::test]
+async fn a_mail_goes_on_when_the_answer_has_come() {
+    let server = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let procedures = start(&server, |_| {});
+    let tell = answer_when_told(server);
+    let judge = |number| {
+        let procedures = procedures.clone();
+        tokio::spawn(async move { procedures.judge(&Arc::new(asking(number))).await })
+    };
+    let scanned = {
+        let procedures = procedures.clone();
+        tokio::spawn(async move { procedures.scan(Arc::new(asking(7))).await })
+    };
+    let judged = [judge(1), judge(2)];
+    until_waiting(&procedures, 3).await;
+    tell.send(()).expect("the server runs");
+    for judged in judged {
+        let verdict = judged.await.expect("judged");
+        assert_eq!(verdict.action, Action::Reject);
+        assert_eq!(verdict.hits[0].name, "LISTED");
+    }
+    let report = scanned.await.expect("scanned").expect("a judge is free");
+    assert_eq!(&*report.hits[0].name, "LISTED");
+    assert_eq!(procedures.status().waiting_for_network, 0);
+}
+
+#[tokio::test]
+async fn beyond_its_bound_a_judge_waits_along() {
+    let server = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let procedures = start(&server, |world| {
+        world.configuration.procedures.waiting_max = 1;
+    });
+    let tell = answer_when_told(server);
+    let judge = |number| {
+        let procedures = procedures.clone();
+        tokio::spawn(async move { procedures.judge(&Arc::new(asking(number))).await })
+    };
+    let judged = [judge(1), judge(2), judge(3)];
+    until_waiting(&procedures, 1).await;
+    tell.send(()).expect("the server runs");
+    for judged in judged {
+        let verdict = judged.await.expect("judged");
+        assert_eq!(verdict.action, Action::Reject);
+    }
+}
+
+#[tokio::test]
+async fn a_caller_on_its_own_thread_waits_there() {
+    let server = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let procedures = start(&server, |_| {});
+    answer_when_told(server).send(()).expect("the server runs");
+    let message = Arc::new(asking(1));
+    let called = tokio::task::spawn_blocking(move || {
+        let deadline = std::time::Instant::now() + PATIENCE;
+        procedures.call_here("/spamcheck", &message, &Arguments::none(), deadline)
+    });
+    let answer = called.await.expect("called").expect("there is one");
+    assert_eq!(answer.verdict.action, Action::Reject);
+}

@@ -1,0 +1,251 @@
+//! Prepares the tests of single rules: parses their patterns and binds their eval functions.
+
+use gatepost_pattern::{Pattern, Template};
+
+use super::{Abilities, NotRunning, hits_max};
+use crate::Severity;
+use crate::bayes::Interval;
+use crate::eval::{self, EvalProblem, Evaluation};
+use crate::language::Definitions;
+use crate::language::definition::{Definition, FieldTest, Test, View};
+use crate::learning::Reputation;
+use crate::mail::HeaderSelector;
+use crate::network::{self, LinkList, NetworkTest};
+use crate::scan::{FieldRule, RuleId};
+
+/// A test that can run.
+pub(super) enum Prepared {
+    Exists(HeaderSelector),
+    Field(HeaderSelector, Field),
+    MimeField(HeaderSelector, Field),
+    Lines(View, Pattern),
+    /// A question to the network.
+    Network(NetworkTest),
+    /// A pattern that holds what another rule captured.
+    Template(TemplateTarget, Template),
+    Eval(View, Evaluation),
+    /// Which probabilities of Bayes hit.
+    Bayes(Interval),
+    /// The sender's average.
+    Reputation(Reputation),
+    /// The text of a meta's expression.
+    Meta(String),
+}
+
+/// What a template looks at.
+pub(super) enum TemplateTarget {
+    Field {
+        selector: HeaderSelector,
+        negated: bool,
+    },
+    Lines(View),
+}
+
+/// A pattern, perhaps with texts of others in it.
+enum Read {
+    Pattern(Pattern),
+    Template(Template),
+}
+
+/// A comparison with a field, before its rule has a number.
+pub(super) struct Field {
+    pattern: Pattern,
+    negated: bool,
+    if_unset: Option<Vec<u8>>,
+}
+
+impl Field {
+    pub(super) fn pattern(&self) -> &Pattern {
+        &self.pattern
+    }
+
+    pub(super) fn rule(self, rule: RuleId, definition: &Definition) -> FieldRule {
+        FieldRule {
+            rule,
+            pattern: self.pattern,
+            negated: self.negated,
+            if_unset: self.if_unset,
+            hits_max: hits_max(definition),
+        }
+    }
+}
+
+/// Prepares a rule's test, or says why it does not run.
+pub(super) fn prepare(
+    rule: &Definition,
+    test: &Test,
+    definitions: &Definitions,
+    abilities: Abilities,
+) -> Result<Prepared, NotRunning> {
+    Ok(match test {
+        Test::Meta { expression } => Prepared::Meta(expression.clone()),
+        Test::Exists { selector } => Prepared::Exists(HeaderSelector::parse(selector)),
+        Test::Header(test) => {
+            let selector = HeaderSelector::parse(&test.selector);
+            let senders = &definitions.configuration.network.senders;
+            let asks_origin = !senders.networks_v4.is_empty() || !senders.networks_v6.is_empty();
+            if abilities.network && asks_origin && selector.name.eq_ignore_ascii_case("X-ASN") {
+                let pattern = read_pattern(rule, &test.pattern, definitions)?;
+                let negated = test.negated;
+                return Ok(Prepared::Network(NetworkTest::OriginField {
+                    pattern,
+                    negated,
+                }));
+            }
+            match read(rule, &test.pattern, definitions)? {
+                Read::Pattern(pattern) => Prepared::Field(selector, field(test, pattern)),
+                Read::Template(template) => {
+                    let negated = test.negated;
+                    let place = TemplateTarget::Field { selector, negated };
+                    Prepared::Template(place, template)
+                }
+            }
+        }
+        Test::MimeHeader(test) => Prepared::MimeField(
+            HeaderSelector::parse(&test.selector),
+            field(test, read_pattern(rule, &test.pattern, definitions)?),
+        ),
+        Test::Pattern { view, pattern } => match read(rule, pattern, definitions)? {
+            Read::Pattern(pattern) => Prepared::Lines(*view, pattern),
+            Read::Template(template) => Prepared::Template(TemplateTarget::Lines(*view), template),
+        },
+        Test::UriDetail { conditions } => Prepared::Eval(
+            View::Uri,
+            eval::prepare_uri_detail(conditions).map_err(eval_problem)?,
+        ),
+        Test::Eval {
+            view,
+            function,
+            arguments,
+        } => {
+            if rule.flags.net && !abilities.network {
+                return Err(network_is_off());
+            }
+            if rule.flags.learn && !abilities.bayes {
+                return Err(needs_bayes());
+            }
+            if function == "check_bayes" {
+                let interval = Interval::parse(arguments).ok_or_else(bad_interval)?;
+                return Ok(Prepared::Bayes(interval));
+            }
+            if let Some(reputation) = Reputation::of_function(function) {
+                return Ok(Prepared::Reputation(reputation));
+            }
+            Prepared::Eval(
+                *view,
+                eval::prepare(function, arguments).map_err(eval_problem)?,
+            )
+        }
+        Test::Network(_) if !abilities.network => return Err(network_is_off()),
+        Test::Network(call) => {
+            let links = definitions.link_lists.get(&rule.name).cloned();
+            let links = links.map(|list| LinkList {
+                flags: rule.flags.link,
+                ..list
+            });
+            match network::prepare(call, rule.flags.nice, links.as_ref()) {
+                Some(Ok(test)) => Prepared::Network(test),
+                Some(Err(reason)) => {
+                    let name = call.function.clone();
+                    return Err(eval_problem(EvalProblem::Arguments { name, reason }));
+                }
+                None => {
+                    let name = call.function.clone();
+                    return Err(eval_problem(EvalProblem::Unknown { name }));
+                }
+            }
+        }
+    })
+}
+
+fn network_is_off() -> NotRunning {
+    NotRunning {
+        severity: Severity::Note,
+        cause: "network tests are off",
+        reason: "it asks the network".to_owned(),
+        mend: "rules.network = true has it run",
+        is_ours_to_miss: false,
+    }
+}
+
+fn needs_bayes() -> NotRunning {
+    NotRunning {
+        severity: Severity::Note,
+        cause: "Bayes",
+        reason: "it needs Bayes, which runs when it has learned enough".to_owned(),
+        mend: "gatepost learn teaches it",
+        is_ours_to_miss: false,
+    }
+}
+
+fn bad_interval() -> NotRunning {
+    eval_problem(EvalProblem::Arguments {
+        name: "check_bayes".to_owned(),
+        reason: "it takes two probabilities".to_owned(),
+    })
+}
+
+fn eval_problem(problem: EvalProblem) -> NotRunning {
+    let reason = problem.to_string();
+    let (severity, cause, mend) = match problem {
+        EvalProblem::Unknown { .. } => (
+            Severity::Warning,
+            "unknown eval function",
+            "mend the name, or live without the rule",
+        ),
+        EvalProblem::Off { .. } => (Severity::Note, "plugin not here", ""),
+        EvalProblem::Arguments { .. } => (Severity::Error, "bad arguments", "mend the arguments"),
+    };
+    NotRunning {
+        severity,
+        cause,
+        reason,
+        mend,
+        is_ours_to_miss: true,
+    }
+}
+
+fn field(test: &FieldTest, pattern: Pattern) -> Field {
+    Field {
+        pattern,
+        negated: test.negated,
+        if_unset: test.if_unset.clone(),
+    }
+}
+
+fn bad_pattern(reason: String) -> NotRunning {
+    NotRunning {
+        severity: Severity::Error,
+        cause: "bad pattern",
+        reason,
+        mend: "mend the pattern",
+        is_ours_to_miss: false,
+    }
+}
+
+fn read(rule: &Definition, text: &[u8], definitions: &Definitions) -> Result<Read, NotRunning> {
+    let (body, modifiers) = Pattern::split(text).map_err(bad_pattern)?;
+    let expanded = rule.replaces_tags.then(|| {
+        let has_modifiers = text.last().is_some_and(u8::is_ascii_lowercase);
+        definitions.replace_tags.expand(body, has_modifiers)
+    });
+    let body = expanded.as_deref().unwrap_or(body);
+    if let Some(template) = Template::parse(body, modifiers) {
+        return template.map(Read::Template).map_err(bad_pattern);
+    }
+    let pattern = Pattern::parse_bare(body, modifiers);
+    pattern.map(Read::Pattern).map_err(bad_pattern)
+}
+
+fn read_pattern(
+    rule: &Definition,
+    text: &[u8],
+    definitions: &Definitions,
+) -> Result<Pattern, NotRunning> {
+    match read(rule, text, definitions)? {
+        Read::Pattern(pattern) => Ok(pattern),
+        Read::Template(_) => Err(bad_pattern(
+            "a mimeheader rule cannot hold what others captured".to_owned(),
+        )),
+    }
+}

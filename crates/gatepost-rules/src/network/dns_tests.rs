@@ -1,0 +1,401 @@
+//! What network rules ask, and what they make of the answers.
+
+use std::net::IpAddr;
+
+use super::hashes::HashTest;
+use super::origin;
+use super::senders::SenderTest;
+use super::settings::NetworkSettings;
+use super::views::{LinkKey, Views};
+use gatepost_dns::{Answer, Kind, Question, Record};
+use gatepost_pattern::Pattern;
+
+/// Addresses of relays that one list is asked about, as SpamAssassin's `num_check_received`.
+const RELAYS_MAX: usize = 9;
+
+/// What of an answer counts.
+#[derive(Debug)]
+pub(crate) enum Subtest {
+    /// This very address or text.
+    Exactly(String),
+    /// An address with one of these bits.
+    Bits(u32),
+    /// An address from here to there.
+    Range(u32, u32),
+    /// An address that is the first under the mask that is the second.
+    Masked(u32, u32),
+    /// A text or address that matches.
+    Matches(Pattern),
+}
+
+impl Subtest {
+    /// As `check_rbl` writes it: an address, a number of bits, else a pattern.
+    pub(super) fn of_relays(text: &str) -> Result<Self, String> {
+        if let Ok(bits) = text.parse() {
+            return Ok(Self::Bits(bits));
+        }
+        if text.parse::<std::net::Ipv4Addr>().is_ok() {
+            return Ok(Self::Exactly(text.to_owned()));
+        }
+        Pattern::parse_bare(text.as_bytes(), gatepost_pattern::Modifiers::default())
+            .map(Self::Matches)
+    }
+
+    /// As `urirhssub` writes it: `n`, `n-m`, `n/mask`, each a number or an address.
+    pub(super) fn of_links(text: &str) -> Result<Self, String> {
+        let number = |text: &str| {
+            let hexadecimal = text.strip_prefix("0x");
+            let as_address = || text.parse::<std::net::Ipv4Addr>().ok().map(u32::from);
+            match hexadecimal {
+                Some(digits) => u32::from_str_radix(digits, 16).ok(),
+                None => text.parse().ok().or_else(as_address),
+            }
+            .ok_or_else(|| format!("{text:?} is neither a number nor an address"))
+        };
+        if let Some((low, high)) = text.split_once('-') {
+            return Ok(Self::Range(number(low)?, number(high)?));
+        }
+        if let Some((value, mask)) = text.split_once('/') {
+            return Ok(Self::Masked(number(value)?, number(mask)?));
+        }
+        let value = number(text)?;
+        Ok(if text.contains('.') {
+            Self::Range(value, value)
+        } else {
+            Self::Bits(value)
+        })
+    }
+
+    fn fits(&self, record: &Record) -> bool {
+        let (text, address) = match record {
+            Record::A(address) => (address.to_string().into_bytes(), Some(u32::from(*address))),
+            Record::Text(text) => (text.clone(), None),
+            Record::Aaaa(address) => (address.to_string().into_bytes(), None),
+            Record::Name(name) | Record::Exchanger { name, .. } => {
+                (name.clone().into_bytes(), None)
+            }
+        };
+        match self {
+            Self::Exactly(wanted) => text == wanted.as_bytes(),
+            Self::Bits(bits) => address.is_some_and(|address| address & bits != 0),
+            Self::Range(low, high) => {
+                address.is_some_and(|address| (*low..=*high).contains(&address))
+            }
+            Self::Masked(value, mask) => {
+                address.is_some_and(|address| address & mask == value & mask)
+            }
+            Self::Matches(pattern) => matches!(pattern.find(&text, 0, |_| true), Ok(Some(_))),
+        }
+    }
+}
+
+/// A test with the rule that it decides.
+#[derive(Debug)]
+pub(crate) struct NetworkRule {
+    /// The rule's number in its set; `None` for tests whose answers only others look at.
+    pub(crate) rule: Option<u32>,
+    pub(crate) test: NetworkTest,
+}
+
+impl LinkKey {
+    /// Whether other questions lead to the one to the list.
+    pub(super) const fn has_steps(self) -> bool {
+        !matches!(self, Self::Domain | Self::Host)
+    }
+}
+
+/// What a rule asks the network.
+#[derive(Debug)]
+pub(crate) enum NetworkTest {
+    /// Whether a list holds one of the message's relays; the set says which.
+    Relays {
+        set: String,
+        zone: String,
+        kind: Kind,
+        subtest: Option<Subtest>,
+        /// Trusted relays are asked about too: the rule speaks for the message.
+        is_nice: bool,
+    },
+    /// What the lists of a set that others ask answer.
+    RelaysAgain { set: String, subtest: Subtest },
+    /// Whether a list holds the host of a sender's address.
+    Senders {
+        zone: String,
+        subtest: Option<Subtest>,
+        /// The envelope's sender only.
+        of_envelope: bool,
+    },
+    /// Whether the sender's host has neither an address nor an exchanger.
+    NoSender,
+    /// Whether a list holds a link.
+    Links {
+        zone: String,
+        kind: Kind,
+        subtest: Option<Subtest>,
+        keys: Vec<LinkKey>,
+        ips_only: bool,
+        domains_only: bool,
+    },
+    /// A question of the rule's own making.
+    Ask {
+        template: String,
+        kind: Kind,
+        filter: Option<Subtest>,
+    },
+    /// Who really sent it.
+    Sender(SenderTest),
+    /// A question by hashes.
+    Hashes(HashTest),
+    /// A tag that names the network it came from; all of them asked, none looked at, without one.
+    Origin { tag: String, pattern: Pattern },
+    /// The field `X-ASN`.
+    OriginField { pattern: Pattern, negated: bool },
+    /// Asks for the network that templates name; hits never.
+    OriginOfTemplates,
+}
+
+fn is_match(pattern: &Pattern, text: &str) -> bool {
+    matches!(pattern.find(text.as_bytes(), 0, |_| true), Ok(Some(_)))
+}
+
+/// Whether an address may come from a list: others are somebody's search page.
+fn is_listing(record: &Record) -> bool {
+    match record {
+        Record::A(address) => address.octets()[0] == 127,
+        Record::Text(_) => true,
+        Record::Aaaa(_) | Record::Name(_) | Record::Exchanger { .. } => false,
+    }
+}
+
+/// Whether an answer is a listing that the subtest wants.
+fn lists(answer: Option<&Answer>, subtest: Option<&Subtest>) -> bool {
+    let Some(Answer::Records(records)) = answer else {
+        return false;
+    };
+    records
+        .iter()
+        .filter(|record| is_listing(record))
+        .any(|record| subtest.is_none_or(|subtest| subtest.fits(record)))
+}
+
+impl NetworkTest {
+    /// What it asks of the sender, if that is what it asks about.
+    pub(super) fn of_sender(&self) -> Option<&SenderTest> {
+        match self {
+            Self::Sender(test) => Some(test),
+            _ => None,
+        }
+    }
+
+    /// The questions that can be put now; `answer` gives what was answered so far.
+    pub(super) fn questions<'a>(
+        &self,
+        views: &Views<'_, '_>,
+        answer: &dyn Fn(&Question) -> Option<&'a Answer>,
+    ) -> Vec<Question> {
+        match self {
+            Self::Relays {
+                set,
+                zone,
+                kind,
+                is_nice,
+                ..
+            } => {
+                let relays = views.relays(set, *is_nice, RELAYS_MAX);
+                let listed = |address: &IpAddr| Question::new(&views.listed(*address, zone), *kind);
+                relays.iter().map(listed).collect()
+            }
+            Self::RelaysAgain { .. } => Vec::new(),
+            Self::Senders {
+                zone, of_envelope, ..
+            } => {
+                let hosts = views.sender_hosts(*of_envelope);
+                let listed = |host: &String| Question::new(&format!("{host}.{zone}"), Kind::A);
+                hosts.iter().map(listed).collect()
+            }
+            Self::NoSender => {
+                let host = views.sender_hosts(true).into_iter().next();
+                let both = [Kind::A, Kind::Mx];
+                host.iter()
+                    .flat_map(|host| both.map(|kind| Question::new(host, kind)))
+                    .collect()
+            }
+            Self::Links {
+                zone,
+                kind,
+                keys,
+                ips_only,
+                domains_only,
+                ..
+            } => {
+                let mut questions = Vec::new();
+                for key in keys {
+                    questions.extend(views.link_steps(*key, answer));
+                    for name in views.link_keys(*key, *ips_only, *domains_only, answer) {
+                        questions.push(Question::new(&format!("{name}.{zone}"), *kind));
+                    }
+                }
+                questions
+            }
+            Self::Sender(test) => test.questions(&views.senders, answer),
+            Self::Hashes(test) => test.questions(views),
+            Self::Origin { .. } | Self::OriginField { .. } | Self::OriginOfTemplates => {
+                origin::wanted(views.mail(), &views.settings().senders)
+            }
+            Self::Ask { template, kind, .. } => {
+                let names = views.fill(template, answer);
+                names
+                    .iter()
+                    .map(|name| Question::new(name, *kind))
+                    .collect()
+            }
+        }
+    }
+
+    /// Whether rule files switch tests of this kind off.
+    pub(super) fn is_switched_off(&self, settings: &NetworkSettings) -> bool {
+        match self {
+            Self::Relays { .. } | Self::Senders { .. } | Self::NoSender => {
+                settings.skips_relay_lists
+            }
+            Self::Links { .. } => settings.skips_link_lists,
+            _ => false,
+        }
+    }
+
+    /// The zone of the list that it asks, if it asks one.
+    pub(super) fn list(&self) -> Option<&str> {
+        let zone = match self {
+            Self::Relays { zone, .. } | Self::Senders { zone, .. } | Self::Links { zone, .. } => {
+                zone
+            }
+            Self::Hashes(test) => test.zone(),
+            Self::Ask { template, .. } => template.rsplit_once('_')?.1.trim_matches('.'),
+            _ => return None,
+        };
+        (!zone.is_empty()).then_some(zone)
+    }
+
+    /// Whether it puts further questions when earlier ones are answered.
+    pub(super) fn has_steps(&self) -> bool {
+        match self {
+            Self::Sender(_) => true,
+            Self::Links { keys, .. } => keys.iter().any(|key| key.has_steps()),
+            Self::Ask { template, .. } => ["_DKIMDOMAIN_", "_ASN_", "_ASNCIDR_"]
+                .iter()
+                .any(|tag| template.contains(tag)),
+            _ => false,
+        }
+    }
+
+    /// Whether the rule hits; `others` are all tests, for those that look at others' answers.
+    pub(super) fn hits<'a>(
+        &self,
+        views: &Views<'_, '_>,
+        others: &[NetworkRule],
+        answer: &dyn Fn(&Question) -> Option<&'a Answer>,
+    ) -> bool {
+        match self {
+            Self::RelaysAgain { set, subtest } => {
+                others.iter().any(|NetworkRule { test: other, .. }| {
+                    matches!(other, Self::Relays { set: asked, .. } if asked == set)
+                        && other
+                            .questions(views, answer)
+                            .iter()
+                            .any(|question| lists(answer(question), Some(subtest)))
+                })
+            }
+            Self::NoSender => {
+                let questions = self.questions(views, answer);
+                let is_missing = |question: &Question| {
+                    matches!(
+                        answer(question),
+                        Some(Answer::NoSuchName | Answer::Failed(_))
+                    )
+                };
+                !questions.is_empty() && questions.iter().all(is_missing)
+            }
+            Self::Ask { filter, .. } => self.questions(views, answer).iter().any(|question| {
+                let Some(Answer::Records(records)) = answer(question) else {
+                    return false;
+                };
+                let fits =
+                    |record: &Record| filter.as_ref().is_none_or(|filter| filter.fits(record));
+                records.iter().any(fits)
+            }),
+            Self::Sender(test) => test.hits(&views.senders, answer),
+            Self::Hashes(test) => self.questions(views, answer).iter().any(|question| {
+                let Some(Answer::Records(records)) = answer(question) else {
+                    return false;
+                };
+                records.iter().any(|record| test.fits(record))
+            }),
+            Self::Origin { tag, pattern } => {
+                let tags = origin::tags(views.mail(), &views.settings().senders, answer);
+                let mut of_name = tags.iter().filter(|(known, _)| known == tag);
+                of_name.any(|(_, text)| is_match(pattern, text))
+            }
+            Self::OriginField { pattern, negated } => {
+                let field = origin::field(views.mail(), &views.settings().senders, answer)
+                    .unwrap_or_default();
+                is_match(pattern, &field) != *negated
+            }
+            Self::OriginOfTemplates => false,
+            Self::Relays { subtest, .. } | Self::Senders { subtest, .. } => {
+                let questions = self.questions(views, answer);
+                let lists = |question: &Question| lists(answer(question), subtest.as_ref());
+                questions.iter().any(lists)
+            }
+            Self::Links { subtest, zone, .. } => {
+                // Steps on the way, such as a host's address, are no listings.
+                let of_zone = format!(".{}", zone.to_ascii_lowercase());
+                let questions = self.questions(views, answer);
+                questions.iter().any(|question| {
+                    question.name.ends_with(&of_zone) && lists(answer(question), subtest.as_ref())
+                })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn subtests_of_both_kinds() {
+        let listed = |text: &str| Record::A(text.parse().unwrap());
+        for (subtest, record, expected) in [
+            (Subtest::of_relays("127.0.0.2"), listed("127.0.0.2"), true),
+            (Subtest::of_relays("127.0.0.2"), listed("127.0.0.20"), false),
+            (Subtest::of_relays("4"), listed("127.0.0.6"), true),
+            (Subtest::of_relays("1"), listed("127.0.0.6"), false),
+            (
+                Subtest::of_relays(r"^127\.0\.0\.1[01]$"),
+                listed("127.0.0.11"),
+                true,
+            ),
+            (
+                Subtest::of_relays("(?i:spamcop)"),
+                Record::Text(b"SpamCop says".to_vec()),
+                true,
+            ),
+            (Subtest::of_links("127.0.1.2"), listed("127.0.1.2"), true),
+            (Subtest::of_links("64"), listed("127.0.0.72"), true),
+            (
+                Subtest::of_links("127.0.0.1-127.0.0.8"),
+                listed("127.0.0.9"),
+                false,
+            ),
+            (Subtest::of_links("0x2/0x3"), listed("127.0.0.6"), true),
+        ] {
+            let subtest = subtest.unwrap();
+            assert_eq!(subtest.fits(&record), expected, "{subtest:?} {record:?}");
+        }
+        assert!(Subtest::of_links("moon").is_err());
+        assert!(!lists(
+            Some(&Answer::Records(vec![listed("192.0.2.1")])),
+            None
+        ));
+    }
+}

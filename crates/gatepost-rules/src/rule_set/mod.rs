@@ -1,0 +1,271 @@
+//! All rules of some folders, compiled.
+
+mod ending;
+mod judging;
+mod near_miss;
+mod pending;
+mod self_test;
+mod tally;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use gatepost_dns::{SilenceLimits, SilentList};
+
+use crate::bayes::Learned;
+use crate::compile::{self, Abilities, Compiled};
+use crate::configuration::Configuration;
+use crate::language::options::Options;
+use crate::language::{self, Definitions, Language};
+use crate::learning::{Learning, LearningSettings, TeachError, Teaching};
+use crate::network::Network;
+use crate::report;
+use crate::users::Users;
+use crate::{Problem, RulesSettings, Severity};
+
+pub use near_miss::NearMiss;
+pub use pending::{PendingScan, ScanProgress};
+
+/// The rules that are part of the program, and the name that problems call their file.
+const EMBEDDED: (&str, &str) = (
+    "gatepost.cf",
+    include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/rules/gatepost.cf")),
+);
+/// Whose `lang` lines apply.
+const LOCALE: &str = "en_US";
+
+/// How many rules there are, by what became of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Statistics {
+    /// Rules that run, sub-rules included.
+    pub rules: usize,
+    /// Rules that were read and cannot run here; each has a [`Problem`].
+    pub not_running: usize,
+    /// Rules that could run, are not scored, and are asked for by no rule that runs.
+    pub unneeded: usize,
+    /// Rule files read.
+    pub files: usize,
+    /// Bytes of rule files read.
+    pub bytes: usize,
+}
+
+/// All rules of some folders, compiled; shared by all threads.
+pub struct RuleSet {
+    plain: Compiled,
+    /// The same rules with their scores beside Bayes, made when Bayes has first learned enough.
+    with_bayes: OnceLock<Compiled>,
+    definitions: Definitions,
+    options: Arc<Options>,
+    learning: Option<Learning>,
+    users: Option<Users>,
+    network: Option<Network>,
+    required: f64,
+    size_max: usize,
+    time_max: Duration,
+    statistics: Statistics,
+}
+
+impl fmt::Debug for RuleSet {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("RuleSet")
+            .field("statistics", &self.statistics)
+            .finish_non_exhaustive()
+    }
+}
+
+impl RuleSet {
+    /// Reads and compiles the rules of these folders and files, in this order. Never fails: what
+    /// cannot be used is told as a problem and skipped. Without any existing path the set is the
+    /// embedded one.
+    pub fn load(paths: &[PathBuf], settings: &RulesSettings) -> (Self, Vec<Problem>) {
+        let language = language(settings);
+        let preferences = settings.preferences.as_deref();
+        let definitions = language::read_paths(paths, preferences, &language)
+            .unwrap_or_else(|| embedded_definitions(preferences, &language));
+        Self::compile(definitions, settings)
+    }
+
+    /// Compiles rules that are at hand as text, as if they stood in a file called `name`.
+    pub fn from_text(name: &str, text: &[u8], settings: &RulesSettings) -> (Self, Vec<Problem>) {
+        let language = language(settings);
+        let mut definitions = Definitions::default();
+        let texts = [(PathBuf::from(name), text.to_vec())];
+        language::read_texts(&mut definitions, &texts, &language);
+        Self::compile(definitions, settings)
+    }
+
+    /// The small rule set that is part of the program.
+    pub fn embedded() -> Self {
+        Self::load(&[], &RulesSettings::default()).0
+    }
+
+    fn compile(mut definitions: Definitions, settings: &RulesSettings) -> (Self, Vec<Problem>) {
+        let network = network_of(settings, &mut definitions);
+        let abilities = Abilities {
+            network: network.is_some(),
+            bayes: false,
+        };
+        let compiled = compile::compile(&mut definitions, abilities);
+        definitions.configuration.views.limits = settings.mail;
+        definitions.learning.bayes.enabled &= settings.bayes;
+        definitions.learning.reputation.awl.enabled &= settings.auto_welcomelist;
+        definitions.learning.reputation.txrep.enabled &= settings.auto_welcomelist;
+        let problems = std::mem::take(&mut definitions.problems);
+        let required = settings
+            .required_score
+            .unwrap_or(definitions.options.required_score);
+        let set = Self {
+            statistics: Statistics {
+                rules: compiled.facts.len(),
+                not_running: compiled.not_running,
+                unneeded: compiled.unneeded,
+                ..definitions.statistics
+            },
+            plain: compiled,
+            with_bayes: OnceLock::new(),
+            options: Arc::new(definitions.options.clone()),
+            learning: None,
+            network,
+            users: settings
+                .user_preferences
+                .clone()
+                .map(|folder| Users::new(folder, language(settings))),
+            required,
+            size_max: settings.max_size.as_usize(),
+            time_max: settings.max_time.duration(),
+            definitions,
+        };
+        (set, problems)
+    }
+
+    /// Learns or forgets a message, without the marks that a filter put on it, and waits until
+    /// that is on disk; must not be called on an I/O runtime. False if there was nothing to change.
+    pub fn teach(&self, message: &[u8], teaching: Teaching) -> Result<bool, TeachError> {
+        let learning = self.learning.as_ref().ok_or(TeachError::Off)?;
+        let settings = self.learning_settings();
+        let message = message.get(..self.size_max).unwrap_or(message);
+        let message = report::unmark::unmark(message, &self.options);
+        let mail = self.configuration().scanned(&message, None);
+        let changed = match teaching {
+            Teaching::Learn(class) => match learning.learn(&mail, class, settings) {
+                Learned::New | Learned::Changed => true,
+                Learned::Before => false,
+                Learned::Off => return Err(TeachError::Off),
+            },
+            Teaching::Forget => learning.forget(&mail, settings),
+        };
+        learning.settle()?;
+        Ok(changed)
+    }
+
+    /// What users' files of preferences say in vain.
+    pub fn user_problems(&self) -> Vec<Problem> {
+        let problems = |users: &Users| users.problems(&self.definitions);
+        self.users.as_ref().map(problems).unwrap_or_default()
+    }
+
+    /// Joins what was learned: from now on scans ask it and add to it.
+    #[must_use]
+    pub fn with_learning(mut self, learning: Learning) -> Self {
+        self.learning = Some(learning);
+        self
+    }
+
+    /// What was joined.
+    pub fn learning(&self) -> Option<&Learning> {
+        self.learning.as_ref()
+    }
+
+    /// What the rule files say about learning.
+    pub fn learning_settings(&self) -> &LearningSettings {
+        &self.definitions.learning
+    }
+
+    /// What the rule files say beside their rules.
+    pub fn configuration(&self) -> &Configuration {
+        &self.definitions.configuration
+    }
+
+    pub(crate) const fn compiled(&self) -> &Compiled {
+        &self.plain
+    }
+
+    pub(crate) const fn definitions(&self) -> &Definitions {
+        &self.definitions
+    }
+
+    /// The DNS lists that do not answer, and are not asked at present.
+    pub fn silent_lists(&self) -> Vec<SilentList> {
+        let lists = self.network.as_ref().map(Network::silent_lists);
+        lists.unwrap_or_default()
+    }
+
+    /// How many rules there are.
+    pub fn statistics(&self) -> Statistics {
+        self.statistics
+    }
+
+    /// Compiles every pattern now instead of when it is first needed. Returns the names of rules
+    /// whose pattern turns out not to compile, with the reason.
+    pub fn compile_all(&self) -> Vec<(Arc<str>, String)> {
+        let compiled = &self.plain;
+        compiled
+            .program
+            .patterns()
+            .filter_map(|(rule, pattern)| {
+                let reason = pattern.compile().err()?;
+                let facts = compiled.facts.get(rule as usize)?;
+                Some((Arc::clone(&facts.name), reason))
+            })
+            .collect()
+    }
+}
+
+fn language(settings: &RulesSettings) -> Language {
+    Language {
+        locale: LOCALE.to_owned(),
+        local_only: !settings.network,
+    }
+}
+
+fn embedded_definitions(preferences: Option<&Path>, language: &Language) -> Definitions {
+    let mut definitions = Definitions::default();
+    let mut texts = vec![(PathBuf::from(EMBEDDED.0), EMBEDDED.1.as_bytes().to_vec())];
+    if let Some(path) = preferences {
+        match std::fs::read(path) {
+            Ok(text) => texts.push((path.to_path_buf(), text)),
+            Err(error) => definitions
+                .problems
+                .push(language::unreadable(path, &error)),
+        }
+    }
+    language::read_texts(&mut definitions, &texts, language);
+    definitions
+}
+
+/// What asks the network, if it is wanted and can be asked.
+fn network_of(settings: &RulesSettings, definitions: &mut Definitions) -> Option<Network> {
+    if !settings.network {
+        return None;
+    }
+    let time = settings.network_time_max.duration();
+    let silence = SilenceLimits {
+        unanswered_max: settings.list_unanswered_max,
+        pause: settings.list_pause.duration(),
+    };
+    let made = Network::new(settings.dns_server.as_deref(), time, silence);
+    let problem = |reason| Problem {
+        severity: Severity::Error,
+        file: Arc::default(),
+        line: 0,
+        rule: None,
+        cause: "no DNS server",
+        reason,
+        mend: "network tests stay off".to_owned(),
+    };
+    made.map_err(|reason| definitions.problems.push(problem(reason)))
+        .ok()
+}

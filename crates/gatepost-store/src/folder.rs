@@ -1,0 +1,148 @@
+//! The data folder: which files it holds, and how their names are made safe.
+//!
+//! | file | purpose |
+//! | --- | --- |
+//! | `gatepost.db` | the database, with its `-wal` and `-shm` |
+//! | `gatepost.lock` | locked by the server for its whole life ([`lock`](crate::lock)) |
+//! | `gatepost.db.lock` | locked by every process that has the database open |
+//! | `gatepost.db.recovering` | a recovery under way; worthless if its process has ended |
+//! | `gatepost.db.recovered` | a complete recovery that still has to take the database's name |
+//! | `gatepost.db.damaged-N` | a damaged database, kept for the operator; never overwritten |
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::StoreError;
+
+const DATABASE: &str = "gatepost.db";
+const WAL: &str = "-wal";
+const SHARED_MEMORY: &str = "-shm";
+/// A folder with more damaged databases than this needs an operator, not another copy.
+const DAMAGED_FILES_MAX: u32 = 10_000;
+
+/// The paths of one data folder.
+#[derive(Debug, Clone)]
+pub(crate) struct DataFolder {
+    path: PathBuf,
+}
+
+impl DataFolder {
+    /// Creates the folder if it is missing, for its owner only, since it holds mail and password
+    /// hashes.
+    pub(crate) fn create(path: &Path) -> Result<Self, StoreError> {
+        use std::os::unix::fs::DirBuilderExt;
+        let mut builder = fs::DirBuilder::new();
+        let created = builder.recursive(true).mode(0o700).create(path);
+        created.map_err(|cause| file_error(path, cause))?;
+        Ok(Self {
+            path: path.to_owned(),
+        })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn server_lock(&self) -> PathBuf {
+        self.path.join("gatepost.lock")
+    }
+
+    pub(crate) fn database(&self) -> PathBuf {
+        self.path.join(DATABASE)
+    }
+
+    pub(crate) fn database_lock(&self) -> PathBuf {
+        self.with_suffix(".lock")
+    }
+
+    pub(crate) fn recovering(&self) -> PathBuf {
+        self.with_suffix(".recovering")
+    }
+
+    pub(crate) fn recovered(&self) -> PathBuf {
+        self.with_suffix(".recovered")
+    }
+
+    pub(crate) fn wal(&self) -> PathBuf {
+        self.with_suffix(WAL)
+    }
+
+    pub(crate) fn shared_memory(&self) -> PathBuf {
+        self.with_suffix(SHARED_MEMORY)
+    }
+
+    fn with_suffix(&self, suffix: &str) -> PathBuf {
+        self.path.join(format!("{DATABASE}{suffix}"))
+    }
+
+    /// Gives the damaged database and its write-ahead log a second name that was free, and returns
+    /// it. Both names stand for the same bytes until the database's own name is taken by another.
+    pub(crate) fn keep_damaged(&self) -> Result<PathBuf, StoreError> {
+        for number in 1..=DAMAGED_FILES_MAX {
+            let target = self.with_suffix(&format!(".damaged-{number}"));
+            match link_or_copy(&self.database(), &target) {
+                Ok(()) => {
+                    let mut wal = OsString::from(&target);
+                    wal.push(WAL);
+                    let linked = match link_or_copy(&self.wal(), Path::new(&wal)) {
+                        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+                        linked => linked,
+                    };
+                    linked.map_err(|cause| file_error(&self.wal(), cause))?;
+                    self.sync()?;
+                    return Ok(target);
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                // Only the write-ahead log is left.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    File::create_new(&target).map_err(|cause| file_error(&target, cause))?;
+                }
+                Err(cause) => return Err(file_error(&target, cause)),
+            }
+        }
+        let cause = io::Error::other("too many damaged databases are kept here");
+        Err(file_error(&self.path, cause))
+    }
+
+    /// Makes created, renamed and removed names durable.
+    pub(crate) fn sync(&self) -> Result<(), StoreError> {
+        let synced = File::open(&self.path).and_then(|folder| folder.sync_all());
+        synced.map_err(|cause| file_error(&self.path, cause))
+    }
+}
+
+/// A second name for a file. File systems without hard links get a copy.
+fn link_or_copy(source: &Path, target: &Path) -> io::Result<()> {
+    match fs::hard_link(source, target) {
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported
+            ) =>
+        {
+            let mut from = File::open(source)?;
+            let mut to = File::create_new(target)?;
+            io::copy(&mut from, &mut to)?;
+            to.sync_all()
+        }
+        linked => linked,
+    }
+}
+
+/// Removes a file; no error if there is none.
+pub(crate) fn remove(path: &Path) -> Result<(), StoreError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed.map_err(|cause| file_error(path, cause)),
+    }
+}
+
+pub(crate) fn file_error(path: &Path, cause: io::Error) -> StoreError {
+    StoreError::File {
+        path: path.to_owned(),
+        cause: Arc::new(cause),
+    }
+}

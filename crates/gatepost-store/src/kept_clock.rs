@@ -1,0 +1,140 @@
+//! The row that keeps the highest message id and the age time.
+//!
+//! It is written with a commit, at most about once a second: the kept id is a second ahead of the
+//! highest, so that no committed row ever has a higher one. A clean stop keeps the exact id.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use gatepost_message::MessageId;
+use gatepost_settings::Period;
+use parking_lot::Mutex;
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::clock::{AgeTime, Clock, Drift};
+use crate::rows;
+
+/// How far ahead of the highest id the kept one is, in time of arrival.
+const LEAD: Duration = Duration::from_secs(1);
+/// How often the log says that the clock is off.
+const WARN_EVERY: Duration = Duration::from_hours(1);
+
+/// The age time, for all who remove by age. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct SharedAgeTime(Arc<Mutex<AgeTime>>);
+
+impl SharedAgeTime {
+    pub(crate) fn new(age: AgeTime) -> Self {
+        Self(Arc::new(Mutex::new(age)))
+    }
+
+    pub(crate) fn now(&self) -> (SystemTime, Drift) {
+        self.0.lock().now()
+    }
+}
+
+pub(crate) struct KeptClock {
+    age: SharedAgeTime,
+    /// The id in the row.
+    kept: MessageId,
+    warned: Option<Instant>,
+}
+
+impl KeptClock {
+    /// Reads the row, and makes new ids continue after the highest of earlier runs.
+    pub(crate) fn open(
+        connection: &Connection,
+        clock: Arc<dyn Clock>,
+        jump_max: Duration,
+    ) -> rusqlite::Result<Self> {
+        let row: Option<(i64, Option<i64>)> = connection
+            .query_row("SELECT highest_id, accepted_ms FROM clock", [], |row| {
+                row.try_into()
+            })
+            .optional()?;
+        let (highest, accepted_ms) = row.unwrap_or_default();
+        let highest = MessageId::from_number(u64::try_from(highest).unwrap_or_default());
+        if !MessageId::continue_after(highest) {
+            tracing::warn!(target: "store", "the highest message id that was kept is no id; ignored");
+        }
+        let accepted = accepted_ms
+            .and_then(|ms| u64::try_from(ms).ok())
+            .map(|ms| UNIX_EPOCH + Duration::from_millis(ms));
+        let mut kept_clock = Self {
+            age: SharedAgeTime::new(AgeTime::new(clock, accepted, jump_max)),
+            kept: highest,
+            warned: None,
+        };
+        kept_clock.time_for_ages();
+        Ok(kept_clock)
+    }
+
+    /// The clock's time since some moment.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.age.0.lock().elapsed()
+    }
+
+    pub(crate) fn age_time(&self) -> SharedAgeTime {
+        self.age.clone()
+    }
+
+    /// The time by which rows grow old. Says in the log if the clock is not believed.
+    pub(crate) fn time_for_ages(&mut self) -> SystemTime {
+        let (now, drift) = self.age.now();
+        let is_recent = |warned: Instant| warned.elapsed() < WARN_EVERY;
+        if drift == Drift::None {
+            self.warned = None;
+        } else if !self.warned.is_some_and(is_recent) {
+            self.warned = Some(Instant::now());
+            warn(drift);
+        }
+        now
+    }
+
+    /// Writes the row, unless its id is still higher than all ids so far.
+    pub(crate) fn keep(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        let highest = MessageId::highest();
+        if highest <= self.kept {
+            return Ok(());
+        }
+        self.write(connection, MessageId::floor_at(highest.time() + LEAD))
+    }
+
+    /// Writes the row with the highest id itself.
+    pub(crate) fn keep_exactly(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        self.write(connection, MessageId::highest())
+    }
+
+    fn write(&mut self, connection: &Connection, id: MessageId) -> rusqlite::Result<()> {
+        let accepted = self.age.0.lock().accepted();
+        let accepted_ms = accepted.duration_since(UNIX_EPOCH).unwrap_or_default();
+        connection
+            .prepare_cached(
+                "INSERT OR REPLACE INTO clock (number, highest_id, accepted_ms) VALUES (1, ?, ?)",
+            )?
+            .execute(params![
+                rows::id_to_row(id),
+                i64::try_from(accepted_ms.as_millis()).unwrap_or(i64::MAX)
+            ])?;
+        self.kept = id;
+        Ok(())
+    }
+}
+
+fn warn(drift: Drift) {
+    match drift {
+        Drift::None => {}
+        Drift::Ahead(by) => tracing::warn!(
+            target: "store",
+            "the clock is {} ahead of the last run: the server was off, or the clock is wrong. \
+             Nothing is removed for that time at once; to believe the clock now, start with \
+             store.clock_jump_max above it",
+            Period(Duration::from_secs(by.as_secs()))
+        ),
+        Drift::Behind(by) => tracing::warn!(
+            target: "store",
+            "the clock is {} behind an earlier run; message ids continue from there",
+            Period(Duration::from_secs(by.as_secs()))
+        ),
+    }
+}

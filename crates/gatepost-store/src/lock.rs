@@ -1,0 +1,77 @@
+//! Locks on the data folder, between processes.
+//!
+//! Both are `flock` locks: the system releases them when their process ends, however it ends. The
+//! *server lock* admits one server for each data folder. The *database lock* is shared by every
+//! process that has the database open; a recovery takes it alone, so that no process writes to a
+//! file that is being replaced. SQLite's own locks order everything else.
+
+use std::fs::{File, TryLockError};
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::StoreError;
+use crate::folder::{DataFolder, file_error};
+
+/// How long the database lock is waited for.
+const WAIT_MAX: Duration = Duration::from_secs(10);
+const WAIT_STEP: Duration = Duration::from_millis(20);
+
+/// A held lock.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    _file: File,
+}
+
+/// Takes the server lock; at once, or not at all.
+pub(crate) fn lock_server(folder: &DataFolder) -> Result<Lock, StoreError> {
+    let path = folder.server_lock();
+    let file = open(&path)?;
+    match file.try_lock() {
+        Ok(()) => Ok(Lock { _file: file }),
+        Err(TryLockError::WouldBlock) => Err(StoreError::AlreadyServing {
+            folder: folder.path().to_owned(),
+        }),
+        Err(TryLockError::Error(cause)) => Err(file_error(&path, cause)),
+    }
+}
+
+/// Takes the database lock together with other users of the database.
+pub(crate) fn share_database(folder: &DataFolder) -> Result<Lock, StoreError> {
+    lock_database(folder, File::try_lock_shared)
+}
+
+/// Takes the database lock alone: no other process has the database open.
+pub(crate) fn own_database(folder: &DataFolder) -> Result<Lock, StoreError> {
+    lock_database(folder, File::try_lock)
+}
+
+fn lock_database(
+    folder: &DataFolder,
+    try_lock: fn(&File) -> Result<(), TryLockError>,
+) -> Result<Lock, StoreError> {
+    let path = folder.database_lock();
+    let file = open(&path)?;
+    let deadline = Instant::now() + WAIT_MAX;
+    loop {
+        match try_lock(&file) {
+            Ok(()) => return Ok(Lock { _file: file }),
+            Err(TryLockError::WouldBlock) if Instant::now() < deadline => thread::sleep(WAIT_STEP),
+            Err(TryLockError::WouldBlock) => {
+                return Err(StoreError::InUse {
+                    file: folder.database(),
+                });
+            }
+            Err(TryLockError::Error(cause)) => return Err(file_error(&path, cause)),
+        }
+    }
+}
+
+fn open(path: &Path) -> Result<File, StoreError> {
+    let opened = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(path);
+    opened.map_err(|cause| file_error(path, cause))
+}

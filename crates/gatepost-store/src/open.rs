@@ -1,0 +1,159 @@
+//! Opening the database: lock first, then look, and change nothing unless asked to.
+//!
+//! Only `SQLITE_CORRUPT`, `SQLITE_NOTADB` and a failed check are damage. Every other error (a full
+//! disk, an I/O error, no descriptor left, no permission) ends the start with its reason, and the
+//! files stay as they were. Damage ends the start too, unless
+//! [`OnDamage::Recover`](crate::OnDamage) asks for a [recovery].
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, ErrorCode};
+
+use crate::folder::DataFolder;
+use crate::lock::{self, Lock};
+use crate::recovery::{self, Recovery};
+use crate::watch::Health;
+use crate::{OnDamage, StoreError, StoreSettings, schema};
+
+/// An open database, locked for as long as this lives.
+pub(crate) struct Opened {
+    pub(crate) folder: DataFolder,
+    pub(crate) writing: Connection,
+    pub(crate) reading: Connection,
+    pub(crate) locks: Vec<Lock>,
+    pub(crate) recovery: Recovery,
+}
+
+impl Opened {
+    /// A further connection for reading.
+    pub(crate) fn open_another(&self) -> Result<Connection, StoreError> {
+        open_reading(&self.folder)
+    }
+
+    pub(crate) fn health(&self, settings: &StoreSettings) -> Health {
+        Health::of(self.folder.database(), settings.reserve)
+    }
+}
+
+/// Opens for a server.
+pub(crate) fn open_server(path: &Path, settings: &StoreSettings) -> Result<Opened, StoreError> {
+    let folder = DataFolder::create(path)?;
+    let server_lock = lock::lock_server(&folder)?;
+    recovery::finish_interrupted(&folder)?;
+    let mut recovery = Recovery::default();
+    let mut database_lock = lock::share_database(&folder)?;
+    let writing = match open_checked(&folder) {
+        Err(StoreError::Damaged { reason, .. }) if settings.on_damage == OnDamage::Recover => {
+            tracing::warn!(target: "store", reason, "the database is damaged and is being recovered");
+            drop(database_lock);
+            let exclusive = lock::own_database(&folder)?;
+            recovery = recovery::recover(&folder)?;
+            // No connection is open here, so a process between the two locks does no harm.
+            drop(exclusive);
+            database_lock = lock::share_database(&folder)?;
+            open_checked(&folder)?
+        }
+        opened => opened?,
+    };
+    Ok(Opened {
+        reading: open_reading(&folder)?,
+        folder,
+        writing,
+        locks: vec![server_lock, database_lock],
+        recovery,
+    })
+}
+
+/// Opens for a command, while a server may have the database open too.
+pub(crate) fn open_secondary(path: &Path) -> Result<Opened, StoreError> {
+    let folder = DataFolder::create(path)?;
+    let database_lock = lock::share_database(&folder)?;
+    if recovery::was_interrupted(&folder)? {
+        return Err(StoreError::RecoveryInterrupted {
+            file: folder.database(),
+        });
+    }
+    Ok(Opened {
+        writing: open_writing(&folder)?,
+        reading: open_reading(&folder)?,
+        folder,
+        locks: vec![database_lock],
+        recovery: Recovery::default(),
+    })
+}
+
+/// Opens for writing, with the newest schema.
+fn open_writing(folder: &DataFolder) -> Result<Connection, StoreError> {
+    let file = folder.database();
+    if !exists(&file)? && exists(&folder.wal())? {
+        // SQLite would take this for a new database and delete the log.
+        let reason = "its write-ahead log is there without it".to_owned();
+        return Err(StoreError::Damaged { file, reason });
+    }
+    let failed = |error| open_error(folder, error);
+    let mut connection = Connection::open(&file).map_err(failed)?;
+    let version = schema::version(&connection).map_err(failed)?;
+    if version > schema::VERSION {
+        return Err(StoreError::LaterSchema {
+            file,
+            found: version,
+            known: schema::VERSION,
+        });
+    }
+    schema::prepare(&mut connection).map_err(failed)?;
+    Ok(connection)
+}
+
+/// As [`open_writing`], and looks at every page.
+fn open_checked(folder: &DataFolder) -> Result<Connection, StoreError> {
+    let connection = open_writing(folder)?;
+    let answer: String = connection
+        .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
+        .map_err(|error| open_error(folder, error))?;
+    if answer == "ok" {
+        return Ok(connection);
+    }
+    Err(StoreError::Damaged {
+        file: folder.database(),
+        reason: answer,
+    })
+}
+
+fn open_reading(folder: &DataFolder) -> Result<Connection, StoreError> {
+    let open = || {
+        let reading = Connection::open(folder.database())?;
+        reading.busy_timeout(schema::BUSY_TIME_MAX)?;
+        reading.pragma_update(None, "query_only", true)?;
+        // It may outlive the locks, and must not touch the write-ahead log then.
+        reading.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        Ok(reading)
+    };
+    open().map_err(|error| open_error(folder, error))
+}
+
+fn exists(path: &Path) -> Result<bool, StoreError> {
+    path.try_exists()
+        .map_err(|cause| crate::folder::file_error(path, cause))
+}
+
+fn open_error(folder: &DataFolder, error: rusqlite::Error) -> StoreError {
+    let file = folder.database();
+    if is_damage(&error) {
+        let reason = error.to_string();
+        return StoreError::Damaged { file, reason };
+    }
+    StoreError::Open {
+        file,
+        cause: Arc::new(error),
+    }
+}
+
+/// Whether the error means that the file's content is wrong, rather than that it cannot be had.
+pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
+    )
+}

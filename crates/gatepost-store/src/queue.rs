@@ -1,0 +1,186 @@
+//! The queue before the writer: changes that wait for the next commit, as one group.
+//!
+//! Invariants: changes leave in the order in which they came; a group that was taken is decided,
+//! whatever becomes of its writer; a closed queue accepts nothing more.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use parking_lot::{Condvar, Mutex};
+
+use crate::group::{Group, Ticket};
+use crate::{Change, StoreError};
+
+/// The longest time that deferred changes wait for the commit of others.
+const DEFERRED_TIME_MAX: Duration = Duration::from_millis(100);
+/// With this many changes, a commit begins even if all are deferred.
+const DEFERRED_CHANGES_MAX: usize = 4_096;
+/// The key space of the record that a trial commit writes.
+const PROBE_SPACE: &str = "probe";
+
+#[derive(Default)]
+pub(crate) struct Queue {
+    waiting: Mutex<Waiting>,
+    arrived: Condvar,
+}
+
+/// What waits for the writer.
+#[derive(Default)]
+struct Waiting {
+    changes: Vec<Change>,
+    bytes: usize,
+    group: Arc<Group>,
+    /// The group that the writer took last; its commit may still be under way.
+    taken: Option<Arc<Group>>,
+    /// Whether a caller waits for the commit.
+    urgent: bool,
+    /// When deferred changes are committed by themselves.
+    due: Option<Instant>,
+    closed: bool,
+}
+
+impl Waiting {
+    /// Whether a commit is to be made now.
+    fn is_due(&self, now: Instant) -> bool {
+        !self.changes.is_empty()
+            && (self.urgent || self.closed || self.due.is_some_and(|due| due <= now))
+    }
+}
+
+impl Queue {
+    /// Adds changes to the next group; `changes` is left empty, or, refused, as it was. Changes
+    /// that rest on an `earlier` commit are refused where that has failed.
+    pub(crate) fn push(
+        &self,
+        changes: &mut Vec<Change>,
+        urgent: bool,
+        earlier: Option<&Ticket>,
+        waiting_bytes_max: usize,
+    ) -> Result<Ticket, StoreError> {
+        let bytes: usize = changes.iter().map(Change::weight).sum();
+        let mut waiting = self.waiting.lock();
+        if waiting.closed {
+            return Err(StoreError::Closed);
+        }
+        // Under the lock that is held while a failure is made known.
+        if let Some(Err(error)) = earlier.and_then(Ticket::outcome) {
+            return Err(error);
+        }
+        if waiting.bytes > waiting_bytes_max {
+            return Err(StoreError::Overloaded {
+                waiting_bytes: waiting.bytes,
+            });
+        }
+        let was_empty = waiting.changes.is_empty();
+        let was_urgent = waiting.urgent;
+        waiting.bytes += bytes;
+        waiting.changes.append(changes);
+        waiting.urgent |= urgent || waiting.changes.len() >= DEFERRED_CHANGES_MAX;
+        if was_empty && !waiting.urgent {
+            waiting.due = Some(Instant::now() + DEFERRED_TIME_MAX);
+        }
+        let wakes = was_empty || waiting.urgent && !was_urgent;
+        let ticket = Ticket::new(waiting.group.clone());
+        drop(waiting);
+        if wakes {
+            self.arrived.notify_one();
+        }
+        Ok(ticket)
+    }
+
+    /// Makes all that waits urgent; the ticket of the last group, unless there was none yet.
+    pub(crate) fn flush(&self) -> Option<Ticket> {
+        let mut waiting = self.waiting.lock();
+        if waiting.changes.is_empty() {
+            return waiting.taken.clone().map(Ticket::new);
+        }
+        waiting.urgent = true;
+        self.arrived.notify_one();
+        Some(Ticket::new(waiting.group.clone()))
+    }
+
+    /// The bytes that wait.
+    pub(crate) fn bytes(&self) -> usize {
+        self.waiting.lock().bytes
+    }
+
+    /// Waits until changes are due and takes all there are; `None` when closed and empty.
+    pub(crate) fn take(&self) -> Option<(Vec<Change>, Arc<Group>)> {
+        let mut waiting = self.waiting.lock();
+        while !waiting.is_due(Instant::now()) {
+            if waiting.closed {
+                return None;
+            }
+            match waiting.due {
+                Some(due) => drop(self.arrived.wait_until(&mut waiting, due)),
+                None => self.arrived.wait(&mut waiting),
+            }
+        }
+        waiting.bytes = 0;
+        waiting.urgent = false;
+        waiting.due = None;
+        let changes = std::mem::take(&mut waiting.changes);
+        let group = std::mem::take(&mut waiting.group);
+        waiting.taken = Some(group.clone());
+        Some((changes, group))
+    }
+
+    /// Asks for a commit that changes nothing, to see whether the disk works.
+    pub(crate) fn probe(&self) {
+        let mut waiting = self.waiting.lock();
+        if !waiting.closed && waiting.changes.is_empty() {
+            waiting.changes.push(Change::PutRecord {
+                space: PROBE_SPACE,
+                key: Bytes::new(),
+                value: Bytes::new(),
+            });
+            waiting.urgent = true;
+            self.arrived.notify_one();
+        }
+    }
+
+    /// Makes the outcome of a group known. A failure is also that of all changes that were
+    /// submitted before it was known: they may rest on what was not stored, and a later message
+    /// of a sender must not be stored before an earlier one that the sender will repeat.
+    pub(crate) fn decide(&self, group: &Group, outcome: Result<(), StoreError>) {
+        let mut waiting = self.waiting.lock();
+        let mut failed = Vec::new();
+        if let Err(error) = &outcome {
+            waiting.bytes = 0;
+            waiting.urgent = false;
+            waiting.due = None;
+            failed = std::mem::take(&mut waiting.changes);
+            std::mem::take(&mut waiting.group).decide(Err(error.clone()));
+        }
+        group.decide(outcome);
+        drop(waiting);
+        // Outside the lock: there may be many.
+        drop(failed);
+    }
+
+    pub(crate) fn close(&self) {
+        self.waiting.lock().closed = true;
+        self.arrived.notify_one();
+    }
+}
+
+/// Fails the tickets of one group, unless it was decided.
+pub(crate) struct FailGroupOnDrop(pub(crate) Arc<Group>);
+
+impl Drop for FailGroupOnDrop {
+    fn drop(&mut self) {
+        self.0.decide(Err(StoreError::Closed));
+    }
+}
+
+/// Closes the queue and fails what still waits in it.
+pub(crate) struct FailWaitingOnDrop(pub(crate) Arc<Queue>);
+
+impl Drop for FailWaitingOnDrop {
+    fn drop(&mut self) {
+        let mut waiting = self.0.waiting.lock();
+        waiting.closed = true;
+        waiting.group.decide(Err(StoreError::Closed));
+    }
+}

@@ -1,0 +1,98 @@
+//! All that is kept of sessions, read once, at the start of a broker.
+
+use gatepost_message::{Publication, Qos, TopicFilter};
+use rusqlite::Row;
+
+use crate::session::columns::{duration, identifiers_from_row, time};
+use crate::session::{DeliveryRow, SessionRow, SubscriptionRow, WillRow};
+use crate::table::{DELIVERY, MESSAGE, RECEIVED, SESSION, SUBSCRIPTION};
+use crate::{Store, StoreError, rows};
+
+impl Store {
+    /// Visits every kept session.
+    pub fn each_session(&self, visit: impl FnMut(SessionRow)) -> Result<(), StoreError> {
+        self.each(&SESSION, "ORDER BY number", [], read_session, visit)
+    }
+
+    /// Visits every subscription of kept sessions.
+    pub fn each_subscription(&self, visit: impl FnMut(SubscriptionRow)) -> Result<(), StoreError> {
+        self.each(&SUBSCRIPTION, "", [], read_subscription, visit)
+    }
+
+    /// Visits every kept message with its number.
+    pub fn each_message(&self, visit: impl FnMut((u64, Publication))) -> Result<(), StoreError> {
+        self.each(&MESSAGE, "", [], read_message, visit)
+    }
+
+    /// Visits every delivery that is not over, of each session in its order.
+    pub fn each_delivery(&self, visit: impl FnMut(DeliveryRow)) -> Result<(), StoreError> {
+        self.each(
+            &DELIVERY,
+            "ORDER BY session, sequence",
+            [],
+            read_delivery,
+            visit,
+        )
+    }
+
+    /// Visits every packet identifier that a client has not released, with its session.
+    pub fn each_received(&self, visit: impl FnMut((u64, u16))) -> Result<(), StoreError> {
+        let read = |row: &Row<'_>| Ok(Some((row.get::<_, i64>(0)? as u64, row.get(1)?)));
+        self.each(&RECEIVED, "", [], read, visit)
+    }
+}
+
+fn read_session(row: &Row<'_>) -> rusqlite::Result<Option<SessionRow>> {
+    let will_message: Option<i64> = row.get(7)?;
+    let will_delay: Option<i64> = row.get(8)?;
+    Ok(Some(SessionRow {
+        number: row.get::<_, i64>(0)? as u64,
+        client: row.get(1)?,
+        user: row.get(2)?,
+        kind: row.get(3)?,
+        expiry: duration(row.get(4)?),
+        ended: row.get::<_, Option<i64>>(5)?.map(time),
+        sent: row.get::<_, Option<i64>>(6)?.map(|sent| sent as u64),
+        will: will_message.map(|message| WillRow {
+            message: message as u64,
+            delay: duration(will_delay.unwrap_or_default()),
+        }),
+    }))
+}
+
+fn read_subscription(row: &Row<'_>) -> rusqlite::Result<Option<SubscriptionRow>> {
+    let filter: String = row.get(1)?;
+    let (Ok(filter), Some(qos)) = (TopicFilter::new(&filter), Qos::from_level(row.get(2)?)) else {
+        return Ok(None);
+    };
+    Ok(Some(SubscriptionRow {
+        session: row.get::<_, i64>(0)? as u64,
+        filter,
+        qos,
+        no_local: row.get(3)?,
+        retain_as_published: row.get(4)?,
+        identifier: row.get(5)?,
+    }))
+}
+
+fn read_message(row: &Row<'_>) -> rusqlite::Result<Option<(u64, Publication)>> {
+    let publication = rows::publication(row, row.get(5)?)?;
+    let number = row.get::<_, i64>(6)? as u64;
+    Ok(publication.map(|publication| (number, publication)))
+}
+
+fn read_delivery(row: &Row<'_>) -> rusqlite::Result<Option<DeliveryRow>> {
+    let identifiers: Vec<u8> = row.get(6)?;
+    let Some(qos) = Qos::from_level(row.get(3)?) else {
+        return Ok(None);
+    };
+    Ok(Some(DeliveryRow {
+        session: row.get::<_, i64>(0)? as u64,
+        sequence: row.get::<_, i64>(1)? as u64,
+        message: row.get::<_, i64>(2)? as u64,
+        qos,
+        retain: row.get(4)?,
+        released: row.get(5)?,
+        identifiers: identifiers_from_row(&identifiers),
+    }))
+}

@@ -1,0 +1,84 @@
+//! Removing rows that are older, or more, than the settings allow, and giving their space back.
+
+use std::time::{Duration, SystemTime};
+
+use gatepost_message::MessageId;
+use rusqlite::{Connection, params};
+
+use crate::{StoreSettings, rows};
+
+/// How often rows that are too old are removed. Each pass deletes by index, once for each table.
+const TRIM_EVERY: Duration = Duration::from_mins(1);
+/// Free pages that stay in the file, for new rows.
+const FREE_PAGES_KEPT: i64 = 1_024;
+/// Pages given back to the file system in one pass, so that commits do not wait for long.
+const PAGES_RETURNED_MAX: i64 = 4_096;
+
+pub(crate) struct Trimmer {
+    settings: StoreSettings,
+    /// The clock's elapsed time at the last pass.
+    trimmed: Duration,
+}
+
+impl Trimmer {
+    pub(crate) fn new(settings: StoreSettings) -> Self {
+        Self {
+            settings,
+            trimmed: Duration::ZERO,
+        }
+    }
+
+    /// Whether a pass is due; `elapsed` is the clock's.
+    pub(crate) fn is_due(&mut self, elapsed: Duration) -> bool {
+        let is_due = elapsed.saturating_sub(self.trimmed) >= TRIM_EVERY;
+        if is_due {
+            self.trimmed = elapsed;
+        }
+        is_due
+    }
+
+    /// `now` is the age time, not the clock's.
+    pub(crate) fn trim(&self, connection: &Connection, now: SystemTime) -> rusqlite::Result<()> {
+        let settings = &self.settings;
+        let before = |age: Duration| {
+            let time = now.checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH);
+            rows::id_to_row(MessageId::floor_at(time))
+        };
+        for (table, age, count) in [
+            (
+                "history",
+                settings.history_age_max,
+                settings.history_messages_max,
+            ),
+            (
+                "journal",
+                settings.journal_age_max,
+                settings.journal_entries_max,
+            ),
+            ("quarantine", settings.quarantine_age_max, u64::MAX >> 1),
+        ] {
+            connection
+                .prepare_cached(&format!("DELETE FROM {table} WHERE id < ?"))?
+                .execute(params![before(age.duration())])?;
+            connection
+                .prepare_cached(&format!(
+                    "DELETE FROM {table} WHERE id <= (SELECT id FROM {table} ORDER BY id DESC LIMIT 1 OFFSET ?)"
+                ))?
+                .execute(params![count as i64])?;
+        }
+        return_free_pages(connection)
+    }
+}
+
+/// Shortens the file by pages that nothing uses.
+fn return_free_pages(connection: &Connection) -> rusqlite::Result<()> {
+    let free: i64 = connection.pragma_query_value(None, "freelist_count", |row| row.get(0))?;
+    let returned = (free - FREE_PAGES_KEPT).min(PAGES_RETURNED_MAX);
+    if returned <= 0 {
+        return Ok(());
+    }
+    let mut vacuum = connection.prepare(&format!("PRAGMA incremental_vacuum({returned})"))?;
+    let mut pages = vacuum.query([])?;
+    while pages.next()?.is_some() {}
+    Ok(())
+}

@@ -1,0 +1,247 @@
+//! Ids and ages when the clock is wrong.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use gatepost_message::{MessageId, Publication, Topic};
+use gatepost_store::{Change, Clock, Store, StoreError, StoreSettings};
+use parking_lot::Mutex;
+
+const DAY: Duration = Duration::from_hours(24);
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// A clock that is set by hand.
+struct ManualClock(Mutex<(SystemTime, Duration)>);
+
+impl ManualClock {
+    fn at(time: SystemTime) -> Arc<Self> {
+        Arc::new(Self(Mutex::new((time, Duration::ZERO))))
+    }
+
+    fn pass(&self, time: Duration) {
+        let mut state = self.0.lock();
+        state.0 += time;
+        state.1 += time;
+    }
+
+    fn jump(&self, to: SystemTime) {
+        self.0.lock().0 = to;
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> SystemTime {
+        self.0.lock().0
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.0.lock().1
+    }
+}
+
+fn open(folder: &Path, clock: &Arc<ManualClock>) -> Store {
+    let settings = StoreSettings::default();
+    let opened = Store::open_with_clock(folder, &settings, clock.clone());
+    opened.expect("a store").0
+}
+
+fn topic() -> Topic {
+    Topic::new("a").expect("a topic")
+}
+
+fn publication_at(time: SystemTime, payload: &str) -> Arc<Publication> {
+    Arc::new(Publication {
+        id: MessageId::floor_at(time),
+        ..Publication::new(topic(), payload.to_owned())
+    })
+}
+
+async fn commit(store: &Store, change: Change) -> Result<(), StoreError> {
+    store.submit([change]).expect("taken").committed().await
+}
+
+fn history(store: &Store) -> usize {
+    store.history(1_000, 1_000).expect("history").len()
+}
+
+/// A pass over old rows follows a commit, once a minute of the clock.
+async fn trim(store: &Store, clock: &ManualClock) {
+    clock.pass(Duration::from_mins(1));
+    for _ in 0..2 {
+        // The second waits for the pass after the first.
+        commit(store, Change::Unretain(topic()))
+            .await
+            .expect("a commit");
+    }
+}
+
+#[tokio::test]
+async fn a_clock_far_ahead_deletes_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let now = SystemTime::now();
+    let clock = ManualClock::at(now);
+    let store = open(folder.path(), &clock);
+    commit(&store, Change::History(publication_at(now, "new")))
+        .await
+        .expect("a commit");
+    commit(
+        &store,
+        Change::History(publication_at(now - 8 * DAY, "old")),
+    )
+    .await
+    .expect("a commit");
+    trim(&store, &clock).await;
+    assert_eq!(history(&store), 1, "a week is over for the old one");
+    clock.jump(now + 35 * DAY);
+    trim(&store, &clock).await;
+    assert_eq!(history(&store), 1, "while it runs");
+    assert!(store.time_for_ages() < now + DAY);
+    store.close();
+    drop(store);
+
+    let store = open(folder.path(), &clock);
+    trim(&store, &clock).await;
+    assert_eq!(history(&store), 1, "at a start");
+    assert!(store.time_for_ages() < now + DAY);
+    store.close();
+    drop(store);
+
+    // Asked for, the clock is believed.
+    let settings = StoreSettings {
+        clock_jump_max: gatepost_settings::Period(40 * DAY),
+        ..StoreSettings::default()
+    };
+    let opened = Store::open_with_clock(folder.path(), &settings, clock.clone());
+    let (store, _) = opened.expect("a store");
+    trim(&store, &clock).await;
+    assert_eq!(history(&store), 0);
+}
+
+#[tokio::test]
+async fn ids_continue_after_the_highest_of_an_earlier_run() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let clock = ManualClock::at(SystemTime::now());
+    let store = open(folder.path(), &clock);
+    commit(
+        &store,
+        Change::History(Arc::new(Publication::new(topic(), "x"))),
+    )
+    .await
+    .expect("a commit");
+    let highest = MessageId::highest();
+    // Killed here: what a clean stop would write is not there.
+    let copy = tempfile::tempdir().expect("a folder");
+    for name in ["gatepost.db", "gatepost.db-wal"] {
+        std::fs::copy(folder.path().join(name), copy.path().join(name)).expect("copied");
+    }
+    let database = rusqlite::Connection::open(copy.path().join("gatepost.db")).expect("open");
+    let kept: i64 = database
+        .query_row("SELECT highest_id FROM clock", [], |row| row.get(0))
+        .expect("the row");
+    assert!(
+        kept as u64 >= highest.number(),
+        "{kept} is below {highest:?}"
+    );
+    assert!(
+        kept as u64 - highest.number() < 3_000 << 20,
+        "more than a second ahead"
+    );
+    // An earlier run whose clock was an hour ahead.
+    let ahead = MessageId::floor_at(SystemTime::now() + Duration::from_hours(1));
+    let sql = "UPDATE clock SET highest_id = ?";
+    database
+        .execute(sql, [ahead.number() as i64])
+        .expect("updated");
+    drop(database);
+    let _store = open(copy.path(), &clock);
+    assert!(MessageId::next() > ahead);
+}
+
+#[tokio::test]
+async fn a_row_that_collides_is_an_error_and_the_first_one_stays() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let now = SystemTime::now();
+    let store = open(folder.path(), &ManualClock::at(now));
+    let first = publication_at(now, "first");
+    commit(&store, Change::History(first.clone()))
+        .await
+        .expect("a commit");
+    commit(&store, Change::History(first.clone()))
+        .await
+        .expect("the same again");
+    let second = publication_at(now, "second");
+    let outcome = commit(&store, Change::History(second)).await;
+    assert!(
+        matches!(outcome, Err(StoreError::Collision { table: "history" })),
+        "{outcome:?}"
+    );
+    assert_eq!(
+        store.history(10, 10).expect("history")[0].payload,
+        first.payload
+    );
+    let mail = |text: &'static str| Change::deliver("anna", first.id, text.into());
+    commit(&store, mail("first")).await.expect("a commit");
+    assert!(commit(&store, mail("second")).await.is_err());
+    let kept = store.mailbox_mail("anna", first.id).expect("read");
+    assert_eq!(kept.as_deref(), Some(&b"first"[..]));
+    assert!(store.readiness().is_ok(), "the disk is well");
+}
+
+#[tokio::test]
+async fn a_clean_stop_leaves_everything_in_the_database_file() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = open(folder.path(), &ManualClock::at(SystemTime::now()));
+    commit(
+        &store,
+        Change::Retain(Arc::new(Publication::new(topic(), "x"))),
+    )
+    .await
+    .expect("a commit");
+    let other_handle = store.clone();
+    store.close();
+    let copy = tempfile::tempdir().expect("a folder");
+    let backup = copy.path().join("gatepost.db");
+    std::fs::copy(folder.path().join("gatepost.db"), &backup).expect("copied");
+    let log = std::fs::metadata(folder.path().join("gatepost.db-wal"));
+    assert_eq!(log.map_or(0, |log| log.len()), 0);
+    let restored = open(copy.path(), &ManualClock::at(SystemTime::now()));
+    assert_eq!(restored.retained().expect("retained").len(), 1);
+    drop(other_handle);
+}
+
+#[tokio::test]
+async fn a_file_shrinks_when_its_rows_are_removed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let clock = ManualClock::at(SystemTime::now());
+    let store = open(folder.path(), &clock);
+    let ids: Vec<MessageId> = (0..300).map(|_| MessageId::next()).collect();
+    let mail = bytes::Bytes::from(vec![b'x'; 64 * 1024]);
+    for id in &ids {
+        commit(&store, Change::deliver("anna", *id, mail.clone()))
+            .await
+            .expect("a commit");
+    }
+    for id in &ids {
+        commit(&store, Change::take_out("anna", *id))
+            .await
+            .expect("a commit");
+    }
+    let bytes = || {
+        let pages = rusqlite::Connection::open(folder.path().join("gatepost.db")).expect("open");
+        let pages: i64 = pages
+            .pragma_query_value(None, "page_count", |row| row.get(0))
+            .expect("a count");
+        pages * 4_096
+    };
+    let before = bytes();
+    let deadline = Instant::now() + PATIENCE;
+    while bytes() > before / 2 {
+        assert!(
+            Instant::now() < deadline,
+            "{} of {before} bytes are left",
+            bytes()
+        );
+        trim(&store, &clock).await;
+    }
+}

@@ -1,0 +1,84 @@
+//! The authentication of one listener: the users, and its setting for peers without a login.
+
+use gatepost_message::{Listener, Peer};
+
+use crate::peer_origin::is_this_machine;
+use crate::{AnonymousAccess, Credentials, Denied, Identity, LoginOrigin, ScramLogin, Users};
+
+/// Authenticates the peers of one listener. Cheap to clone.
+#[derive(Clone)]
+pub struct ListenerAuth {
+    users: Users,
+    listener: Listener,
+    anonymous: AnonymousAccess,
+    local: bool,
+    /// Whether its peers may act for clients of other machines.
+    peers_act_for_others: bool,
+}
+
+impl ListenerAuth {
+    /// `local` says whether all of the listener's addresses can only be reached from this
+    /// machine.
+    pub const fn new(
+        users: Users,
+        listener: Listener,
+        anonymous: AnonymousAccess,
+        local: bool,
+    ) -> Self {
+        Self {
+            users,
+            listener,
+            anonymous,
+            local,
+            peers_act_for_others: false,
+        }
+    }
+
+    /// The same for peers that do not count as being on this machine, whatever their address: the
+    /// connection of a proxy, or a request that a web page may have caused.
+    #[must_use]
+    pub fn for_remote_peers(&self) -> Self {
+        Self {
+            local: false,
+            peers_act_for_others: true,
+            ..self.clone()
+        }
+    }
+
+    /// [`Users::authenticate`] at this listener. `client` is what `%c` stands for in rules.
+    pub async fn authenticate(
+        &self,
+        credentials: Credentials,
+        peer: Peer,
+        client: Option<&str>,
+    ) -> Result<Identity, Denied> {
+        let origin = self.origin(peer, client);
+        self.users.authenticate(credentials, &origin).await
+    }
+
+    /// [`Users::scram`] at this listener.
+    pub fn scram(&self, peer: Peer, client: Option<&str>) -> ScramLogin {
+        self.users.scram(self.origin(peer, client))
+    }
+
+    /// Whether a login is possible at all.
+    pub fn any_user(&self) -> bool {
+        self.users.any()
+    }
+
+    /// The users that it authenticates.
+    pub const fn users(&self) -> &Users {
+        &self.users
+    }
+
+    fn origin(&self, peer: Peer, client: Option<&str>) -> LoginOrigin {
+        let local = self.local && is_this_machine(peer);
+        let mut origin =
+            LoginOrigin::new(self.listener, peer).with_anonymous_access(self.anonymous, local);
+        origin.acts_for_others = self.peers_act_for_others;
+        match client {
+            Some(client) => origin.with_client(client),
+            None => origin,
+        }
+    }
+}

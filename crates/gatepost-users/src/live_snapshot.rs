@@ -1,0 +1,44 @@
+//! The snapshot in force, the number of its generation, and the count of denials.
+//!
+//! This is all that an [`Identity`](crate::Identity) reads. The generation is stored after its
+//! snapshot, so a reader that sees a number finds that snapshot or a later one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::{ArcSwap, Guard};
+
+use crate::refusal_counters::RefusalCounters;
+use crate::snapshot::Snapshot;
+
+#[derive(Default)]
+pub(crate) struct LiveSnapshot {
+    snapshot: ArcSwap<Snapshot>,
+    /// The generation of `snapshot`. It stands apart from it so that a check costs one load.
+    generation: AtomicU64,
+    pub(crate) refusals: RefusalCounters,
+}
+
+impl LiveSnapshot {
+    /// The snapshot, for a short look.
+    pub(crate) fn load(&self) -> Guard<Arc<Snapshot>> {
+        self.snapshot.load()
+    }
+
+    /// The snapshot, for longer.
+    pub(crate) fn load_full(&self) -> Arc<Snapshot> {
+        self.snapshot.load_full()
+    }
+
+    pub(crate) fn generation(&self) -> u64 {
+        // Acquire pairs with the release of `replace`.
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Puts a snapshot of a higher generation in force. Callers are serialised by a lock.
+    pub(crate) fn replace(&self, snapshot: Snapshot) {
+        let generation = snapshot.generation;
+        self.snapshot.store(Arc::new(snapshot));
+        self.generation.store(generation, Ordering::Release);
+    }
+}

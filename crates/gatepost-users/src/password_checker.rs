@@ -1,0 +1,335 @@
+//! Password checks. They are slow by design, so they run on their own threads.
+//!
+//! A reconnect storm is absorbed in three steps. A password that was right recently is recognised
+//! by its keyed hash. Attempts with the same user and password share one check. The remaining
+//! attempts wait in a bounded queue; beyond its bound the answer is `Busy`. The number of threads
+//! bounds the memory of argon2.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use tokio::sync::oneshot;
+
+use crate::failure_limits::FailureLimits;
+use crate::peer_origin::LoginSource;
+use crate::scram::hmac_sha256;
+use crate::{AccessSettings, Denied, Secret, password, random};
+
+/// Passwords remembered as right. Beyond this number all are forgotten and checked again.
+const REMEMBERED_MAX: usize = 65_536;
+
+/// The keyed hash of a user and a password. Without the key it reveals neither.
+type Fingerprint = [u8; 32];
+
+/// One password to check.
+pub(crate) struct PasswordAttempt {
+    pub(crate) user: Box<str>,
+    /// The user's epoch, which changes with each password.
+    pub(crate) epoch: u64,
+    pub(crate) password: Secret,
+    /// Whether the user exists. If not, the check fails after the same time.
+    pub(crate) known: bool,
+    pub(crate) hash: Arc<str>,
+    pub(crate) source: LoginSource,
+}
+
+pub(crate) struct PasswordChecker {
+    shared: Arc<CheckerCore>,
+}
+
+struct CheckerCore {
+    key: [u8; 32],
+    remember_for: Duration,
+    queue_max: usize,
+    failure_limits: Arc<FailureLimits>,
+    state: Mutex<CheckQueue>,
+    arrived: Condvar,
+}
+
+#[derive(Default)]
+struct CheckQueue {
+    queue: VecDeque<(Fingerprint, PasswordAttempt)>,
+    /// The waiters of each attempt that is queued or being checked.
+    waiting: HashMap<Fingerprint, Vec<oneshot::Sender<Result<(), Denied>>>>,
+    right: HashMap<Fingerprint, Instant>,
+    closed: bool,
+}
+
+impl PasswordChecker {
+    pub(crate) fn new(settings: &AccessSettings, failure_limits: Arc<FailureLimits>) -> Self {
+        let shared = Arc::new(CheckerCore {
+            key: random::bytes(),
+            remember_for: settings.password_cache.duration(),
+            queue_max: settings.hashing_queue_max,
+            failure_limits,
+            state: Mutex::default(),
+            arrived: Condvar::new(),
+        });
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = match settings.hashing_threads {
+            0 => cores,
+            count => count,
+        };
+        for _ in 0..threads {
+            let shared = shared.clone();
+            let thread = std::thread::Builder::new().name("passwords".to_owned());
+            if let Err(error) = thread.spawn(move || shared.work()) {
+                // Without any thread, each login by password is answered `Busy`.
+                tracing::error!(target: "users", %error, "a thread for password checks cannot start");
+            }
+        }
+        Self { shared }
+    }
+
+    /// Checks a password. Failures count towards the limits, and attempts over a limit are refused.
+    pub(crate) async fn check(&self, attempt: PasswordAttempt) -> Result<(), Denied> {
+        let answer = self.submit(attempt)?;
+        match answer {
+            None => Ok(()),
+            // The sender is dropped only together with the checker.
+            Some(answer) => answer.await.unwrap_or(Err(Denied::Busy)),
+        }
+    }
+
+    /// Whether the password was right recently.
+    pub(crate) fn remembers(&self, attempt: &PasswordAttempt) -> bool {
+        let shared = &self.shared;
+        let fingerprint = shared.fingerprint(attempt);
+        let mut state = shared.state.lock();
+        state.is_right(&fingerprint, shared.remember_for)
+    }
+
+    /// `None` if the password is remembered as right.
+    fn submit(
+        &self,
+        attempt: PasswordAttempt,
+    ) -> Result<Option<oneshot::Receiver<Result<(), Denied>>>, Denied> {
+        let shared = &self.shared;
+        let fingerprint = shared.fingerprint(&attempt);
+        let mut state = shared.state.lock();
+        if state.is_right(&fingerprint, shared.remember_for) {
+            return Ok(None);
+        }
+        let (answer, receiver) = oneshot::channel();
+        if let Some(waiting) = state.waiting.get_mut(&fingerprint) {
+            waiting.push(answer);
+            return Ok(Some(receiver));
+        }
+        if state.queue.len() >= shared.queue_max {
+            return Err(Denied::Busy);
+        }
+        state.waiting.insert(fingerprint, vec![answer]);
+        state.queue.push_back((fingerprint, attempt));
+        drop(state);
+        shared.arrived.notify_one();
+        Ok(Some(receiver))
+    }
+}
+
+impl Drop for PasswordChecker {
+    fn drop(&mut self) {
+        self.shared.state.lock().closed = true;
+        self.shared.arrived.notify_all();
+    }
+}
+
+impl CheckQueue {
+    fn is_right(&mut self, fingerprint: &Fingerprint, remember_for: Duration) -> bool {
+        let now = Instant::now();
+        match self.right.get_mut(fingerprint) {
+            Some(until) if *until > now => {
+                *until = now + remember_for;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn remember(&mut self, fingerprint: Fingerprint, remember_for: Duration) {
+        if remember_for.is_zero() {
+            return;
+        }
+        let now = Instant::now();
+        if self.right.len() >= REMEMBERED_MAX {
+            self.right.retain(|_, until| *until > now);
+            if self.right.len() >= REMEMBERED_MAX {
+                self.right.clear();
+            }
+        }
+        self.right.insert(fingerprint, now + remember_for);
+    }
+}
+
+impl CheckerCore {
+    fn fingerprint(&self, attempt: &PasswordAttempt) -> Fingerprint {
+        let parts = [
+            &attempt.epoch.to_be_bytes()[..],
+            &[u8::from(attempt.known)],
+            &(attempt.user.len() as u64).to_be_bytes(),
+            attempt.user.as_bytes(),
+            attempt.password.expose().as_bytes(),
+        ];
+        hmac_sha256(&self.key, &parts)
+    }
+
+    fn work(&self) {
+        while let Some((fingerprint, attempt)) = self.take() {
+            let outcome = self.verify(&attempt);
+            let mut state = self.state.lock();
+            if outcome.is_ok() {
+                state.remember(fingerprint, self.remember_for);
+            }
+            let waiting = state.waiting.remove(&fingerprint).unwrap_or_default();
+            drop(state);
+            for answer in waiting {
+                // The receiver may be gone: its connection has ended.
+                let _ = answer.send(outcome.clone());
+            }
+        }
+    }
+
+    fn take(&self) -> Option<(Fingerprint, PasswordAttempt)> {
+        let mut state = self.state.lock();
+        loop {
+            if state.closed {
+                return None;
+            }
+            if let Some(next) = state.queue.pop_front() {
+                return Some(next);
+            }
+            self.arrived.wait(&mut state);
+        }
+    }
+
+    fn verify(&self, attempt: &PasswordAttempt) -> Result<(), Denied> {
+        // The limits are checked here, just before the password, so that attempts sent at once do
+        // not all pass. Peers on this machine have waited already.
+        if !attempt.source.is_local
+            && let Some(retry_after) = self
+                .failure_limits
+                .must_wait(attempt.source, Some(&attempt.user))
+        {
+            return Err(Denied::TooMany { retry_after });
+        }
+        let fits = password::verify(&attempt.password, &attempt.hash);
+        if fits && attempt.known {
+            return Ok(());
+        }
+        self.failure_limits
+            .failed(attempt.source, Some(&attempt.user));
+        Err(Denied::Credentials)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gatepost_message::Peer;
+
+    fn checker(settings: AccessSettings) -> PasswordChecker {
+        let failure_limits = Arc::new(FailureLimits::new(&settings));
+        PasswordChecker::new(&settings, failure_limits)
+    }
+
+    fn attempt(hash: &Arc<str>, password: &str, epoch: u64) -> PasswordAttempt {
+        PasswordAttempt {
+            user: "anna".into(),
+            epoch,
+            password: password.into(),
+            known: true,
+            hash: hash.clone(),
+            source: LoginSource::new(Peer::Address(([192, 0, 2, 1], 1).into()), false),
+        }
+    }
+
+    fn hash_of(password: &str) -> Arc<str> {
+        password::hash(&password.into()).expect("a hash").into()
+    }
+
+    #[tokio::test]
+    async fn a_right_password_is_remembered_until_it_changes() {
+        let checker = checker(AccessSettings::default());
+        let hash = hash_of("right");
+        assert_eq!(checker.check(attempt(&hash, "right", 1)).await, Ok(()));
+        assert!(matches!(
+            checker.submit(attempt(&hash, "right", 1)),
+            Ok(None)
+        ));
+        let other = checker.check(attempt(&hash, "wrong", 1)).await;
+        assert_eq!(other, Err(Denied::Credentials));
+        // A new epoch is a new password, whatever the old one was.
+        let changed = hash_of("changed");
+        let stale = checker.check(attempt(&changed, "right", 2)).await;
+        assert_eq!(stale, Err(Denied::Credentials));
+        let unknown = PasswordAttempt {
+            known: false,
+            ..attempt(&hash, "right", 1)
+        };
+        assert_eq!(checker.check(unknown).await, Err(Denied::Credentials));
+    }
+
+    #[tokio::test]
+    async fn a_storm_of_one_user_costs_one_check_and_the_queue_is_bounded() {
+        // No thread takes anything until the checker has one, so what is queued stays queued.
+        let settings = AccessSettings {
+            hashing_queue_max: 2,
+            ..AccessSettings::default()
+        };
+        let failure_limits = Arc::new(FailureLimits::new(&settings));
+        let checker = PasswordChecker {
+            shared: Arc::new(CheckerCore {
+                key: random::bytes(),
+                remember_for: Duration::from_mins(1),
+                queue_max: settings.hashing_queue_max,
+                failure_limits,
+                state: Mutex::default(),
+                arrived: Condvar::new(),
+            }),
+        };
+        let hash = hash_of("right");
+        let storm: Vec<_> = (0..19_000)
+            .map(|_| checker.submit(attempt(&hash, "right", 1)))
+            .collect();
+        assert_eq!(checker.shared.state.lock().queue.len(), 1);
+        assert!(checker.submit(attempt(&hash, "other", 1)).is_ok());
+        let refused = checker.submit(attempt(&hash, "third", 1));
+        assert!(matches!(refused, Err(Denied::Busy)));
+
+        let shared = checker.shared.clone();
+        std::thread::spawn(move || shared.work());
+        for answer in storm {
+            let answer = answer.expect("queued").expect("not known yet");
+            assert_eq!(answer.await, Ok(Ok(())));
+        }
+    }
+
+    #[tokio::test]
+    async fn attempts_sent_at_once_do_not_all_get_their_try() {
+        let settings = AccessSettings {
+            failures_per_user: 3,
+            ..AccessSettings::default()
+        };
+        let checker = checker(settings);
+        let hash = hash_of("right");
+        let answers: Vec<_> = (0..12)
+            .map(|number| checker.submit(attempt(&hash, &format!("guess {number}"), 1)))
+            .collect();
+        let mut tried = 0;
+        for answer in answers {
+            match answer
+                .expect("queued")
+                .expect("not known")
+                .await
+                .expect("an answer")
+            {
+                Err(Denied::Credentials) => tried += 1,
+                Err(Denied::TooMany { .. }) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        assert!((3..3 + cores).contains(&tried), "{tried} tried");
+    }
+}

@@ -1,0 +1,45 @@
+//! Counts of denied requests, over all protocols.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::Decision;
+
+/// What rules have denied since the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refusals {
+    /// Publications, retained ones and wills among them.
+    pub publications: u64,
+    /// Subscriptions, those among them that were taken away when the rules changed.
+    pub subscriptions: u64,
+}
+
+/// The sums. Relaxed: they order nothing.
+#[derive(Debug, Default)]
+pub(crate) struct RefusalCounters {
+    publications: AtomicU64,
+    subscriptions: AtomicU64,
+}
+
+impl RefusalCounters {
+    pub(crate) fn publication(&self, decision: Decision) -> Decision {
+        count(&self.publications, decision)
+    }
+
+    pub(crate) fn subscription(&self, decision: Decision) -> Decision {
+        count(&self.subscriptions, decision)
+    }
+
+    pub(crate) fn sums(&self) -> Refusals {
+        Refusals {
+            publications: self.publications.load(Ordering::Relaxed),
+            subscriptions: self.subscriptions.load(Ordering::Relaxed),
+        }
+    }
+}
+
+fn count(sum: &AtomicU64, decision: Decision) -> Decision {
+    if decision == Decision::Deny {
+        sum.fetch_add(1, Ordering::Relaxed);
+    }
+    decision
+}

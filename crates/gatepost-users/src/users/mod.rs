@@ -1,0 +1,356 @@
+//! [`Users`]: the handle that listeners hold to authenticate peers.
+
+mod scram_login;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use gatepost_store::{Change, Store};
+use parking_lot::Mutex;
+use tokio::sync::{Semaphore, watch};
+
+use crate::failure_limits::{FailureLimits, LOCAL_WAIT_MAX};
+use crate::identity::LoginBasis;
+use crate::jwt::{self, Issuers};
+use crate::live_snapshot::LiveSnapshot;
+use crate::names::fold;
+use crate::password_checker::{PasswordAttempt, PasswordChecker};
+use crate::peer_origin::LoginSource;
+use crate::record;
+use crate::refusal_counters::Refusals;
+use crate::snapshot::{KnownUser, Snapshot};
+use crate::{
+    AccessSettings, AnonymousAccess, Credentials, Denied, Identity, LoginOrigin,
+    PASSWORD_BYTES_MAX, Secret, UsersError, password, random, token,
+};
+
+pub use scram_login::{ScramLogin, ScramStep};
+
+/// Logins of peers on this machine that may be delayed at once; further ones are refused.
+const DELAYED_LOCAL_LOGINS_MAX: usize = 32;
+/// How soon a change made by another process takes effect.
+const FOLLOW_EVERY: Duration = Duration::from_secs(1);
+
+/// All users and access rules. Cheap to clone.
+#[derive(Clone)]
+pub struct Users {
+    pub(crate) shared: Arc<UsersCore>,
+}
+
+pub(crate) struct UsersCore {
+    pub(crate) store: Store,
+    pub(crate) settings: AccessSettings,
+    pub(crate) live: Arc<LiveSnapshot>,
+    /// Serialises loading. The value is the revision that was loaded last.
+    loaded: Mutex<Vec<u8>>,
+    changed: watch::Sender<u64>,
+    issuers: ArcSwap<Issuers>,
+    failure_limits: Arc<FailureLimits>,
+    checker: PasswordChecker,
+    /// Bounds the logins that wait in [`Users::wait_for_turn`].
+    delayed_local_logins: Semaphore,
+    /// The password of an unknown user is compared with this hash, so that the check takes as long.
+    decoy_hash: Arc<str>,
+    pepper: [u8; 32],
+}
+
+impl Users {
+    /// What rules have denied since the start, in whatever protocol it was asked for.
+    pub fn refusals(&self) -> Refusals {
+        self.shared.live.refusals.sums()
+    }
+
+    /// Loads users and rules from the store and starts the threads that check passwords.
+    pub fn open(store: Store, settings: &AccessSettings) -> Result<Self, UsersError> {
+        let issuers = Issuers::load(&settings.jwt)?;
+        let failure_limits = Arc::new(FailureLimits::new(settings));
+        let decoy = Secret::new(token::generate().expose());
+        let users = Self {
+            shared: Arc::new(UsersCore {
+                pepper: pepper(&store)?,
+                live: Arc::default(),
+                loaded: Mutex::default(),
+                changed: watch::Sender::new(0),
+                issuers: ArcSwap::from_pointee(issuers),
+                checker: PasswordChecker::new(settings, failure_limits.clone()),
+                failure_limits,
+                delayed_local_logins: Semaphore::new(DELAYED_LOCAL_LOGINS_MAX),
+                decoy_hash: password::hash(&decoy)?.into(),
+                settings: settings.clone(),
+                store,
+            }),
+        };
+        users.load_snapshot()?;
+        Ok(users)
+    }
+
+    /// Authenticates a peer, or says why it is refused. Password checks run on their own threads
+    /// behind a bounded queue. Cancel-safe.
+    ///
+    /// While no user exists, credentials are ignored where anonymous access is granted: many
+    /// clients always send some.
+    pub async fn authenticate(
+        &self,
+        credentials: Credentials,
+        origin: &LoginOrigin,
+    ) -> Result<Identity, Denied> {
+        let outcome = match credentials {
+            Credentials::Anonymous => self.anonymous(origin),
+            _ if !self.any() && self.anonymous(origin).is_ok() => self.anonymous(origin),
+            Credentials::Password { user, password } => {
+                self.by_password(&user, password, origin).await
+            }
+            Credentials::Bearer(token) => self.by_token(&token, None, origin),
+            Credentials::Certificate { user } => self.by_certificate(&user, origin),
+        };
+        if let Err(denied) = &outcome {
+            // The name is left out: people type passwords into the wrong field.
+            tracing::info!(
+                target: "users", listener = %origin.listener, peer = %origin.peer, %denied,
+                "login refused"
+            );
+        }
+        outcome
+    }
+
+    /// Whether a login is possible at all: there is a user, or a trusted issuer of tokens. From
+    /// then on, peers must log in where `anonymous` is `auto`.
+    pub fn any(&self) -> bool {
+        let shared = &self.shared;
+        shared.live.load().has_users() || !shared.issuers.load().is_empty()
+    }
+
+    /// Whether a login under this name is possible: as a known user, or with a token of a trusted
+    /// issuer.
+    pub fn can_log_in(&self, name: &str) -> bool {
+        let shared = &self.shared;
+        shared.live.load().user(name).is_some() || !shared.issuers.load().is_empty()
+    }
+
+    /// The number of changes so far that this process has seen. It rises with each.
+    pub fn generation(&self) -> u64 {
+        self.shared.live.generation()
+    }
+
+    /// Reads users, tokens, rules and the keys of JWT issuers again, as SIGHUP asks. After an error
+    /// the previous ones stay in force.
+    pub fn reload(&self) -> Result<(), UsersError> {
+        let issuers = Issuers::load(&self.shared.settings.jwt)?;
+        self.shared.issuers.store(Arc::new(issuers));
+        self.load_snapshot()
+    }
+
+    /// Follows changes that another process makes (`gatepost user …`); runs until dropped.
+    pub async fn follow(&self) {
+        loop {
+            tokio::time::sleep(FOLLOW_EVERY).await;
+            let users = self.clone();
+            let looked = tokio::task::spawn_blocking(move || users.load_if_changed()).await;
+            if let Ok(Err(error)) = looked {
+                tracing::warn!(target: "users", %error, "users cannot be read; the last known stay");
+            }
+        }
+    }
+
+    /// Signals each change, so that a listener can check whether its connections are still
+    /// authorised: [`Identity::is_revoked`].
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.shared.changed.subscribe()
+    }
+
+    fn load_if_changed(&self) -> Result<(), UsersError> {
+        let revision = self.revision()?;
+        if *self.shared.loaded.lock() == revision {
+            return Ok(());
+        }
+        self.load_snapshot()
+    }
+
+    fn revision(&self) -> Result<Vec<u8>, UsersError> {
+        let record = self.shared.store.record(record::ACCESS, record::REVISION)?;
+        Ok(record.map_or_else(Vec::new, |revision| revision.to_vec()))
+    }
+
+    pub(crate) fn load_snapshot(&self) -> Result<(), UsersError> {
+        let shared = &self.shared;
+        let mut loaded = shared.loaded.lock();
+        // The revision is read first: a change made meanwhile gives the next check another
+        // revision.
+        *loaded = self.revision()?;
+        let generation = shared.live.generation() + 1;
+        let snapshot = Snapshot::load(&shared.store, shared.settings.default, generation)?;
+        shared.live.replace(snapshot);
+        drop(loaded);
+        shared.changed.send_replace(generation);
+        Ok(())
+    }
+
+    fn identity(
+        &self,
+        user: Option<Arc<str>>,
+        origin: &LoginOrigin,
+        basis: LoginBasis,
+        expires: Option<u64>,
+    ) -> Identity {
+        Identity::new(self.shared.live.clone(), user, origin, basis, expires)
+    }
+
+    fn anonymous(&self, origin: &LoginOrigin) -> Result<Identity, Denied> {
+        if origin.anonymous == AnonymousAccess::Auto && !self.shared.issuers.load().is_empty() {
+            return Err(Denied::Anonymous);
+        }
+        let basis = LoginBasis::Anonymous(origin.anonymous, origin.local);
+        let identity = self.identity(None, origin, basis, None);
+        if identity.is_revoked() {
+            return Err(Denied::Anonymous);
+        }
+        Ok(identity)
+    }
+
+    async fn by_password(
+        &self,
+        name: &str,
+        password: Secret,
+        origin: &LoginOrigin,
+    ) -> Result<Identity, Denied> {
+        let text = password.expose();
+        if text.starts_with(token::PREFIX) || jwt::looks_like_one(&password) {
+            return self.by_token(&password, Some(name), origin);
+        }
+        if text.len() > PASSWORD_BYTES_MAX {
+            return Err(Denied::Credentials);
+        }
+        let user = self.user(name);
+        let attempt = PasswordAttempt {
+            user: fold(name).into(),
+            epoch: user.as_ref().map_or(0, |user| user.epoch),
+            known: user.is_some(),
+            hash: user.as_ref().map_or_else(
+                || self.shared.decoy_hash.clone(),
+                |user| user.password.clone(),
+            ),
+            password,
+            source: origin.source(),
+        };
+        self.wait_for_turn(&attempt).await?;
+        self.shared.checker.check(attempt).await?;
+        let user = user.ok_or(Denied::Credentials)?;
+        self.admit(&user, origin)
+    }
+
+    /// Delays a peer on this machine after many failures instead of refusing it: its right password
+    /// must always be accepted in the end. Others are refused just before their password is checked.
+    async fn wait_for_turn(&self, attempt: &PasswordAttempt) -> Result<(), Denied> {
+        if !attempt.source.is_local || self.shared.checker.remembers(attempt) {
+            return Ok(());
+        }
+        let limits = &self.shared.failure_limits;
+        let Some(wait) = limits.must_wait(attempt.source, Some(&attempt.user)) else {
+            return Ok(());
+        };
+        let permit = self.shared.delayed_local_logins.try_acquire();
+        let _permit = permit.map_err(|_| Denied::TooMany { retry_after: wait })?;
+        tokio::time::sleep(wait.min(LOCAL_WAIT_MAX)).await;
+        Ok(())
+    }
+
+    fn by_certificate(&self, name: &str, origin: &LoginOrigin) -> Result<Identity, Denied> {
+        let user = self.user(name).ok_or(Denied::Credentials)?;
+        self.admit(&user, origin)
+    }
+
+    fn admit(&self, user: &KnownUser, origin: &LoginOrigin) -> Result<Identity, Denied> {
+        if user.disabled {
+            return Err(Denied::Disabled);
+        }
+        let basis = LoginBasis::User(user.epoch);
+        Ok(self.identity(Some(user.name.clone()), origin, basis, None))
+    }
+
+    /// `name` is the user name that came with the token, where the protocol has one.
+    fn by_token(
+        &self,
+        secret: &Secret,
+        name: Option<&str>,
+        origin: &LoginOrigin,
+    ) -> Result<Identity, Denied> {
+        self.may_try(origin.source(), None)?;
+        let outcome = if secret.expose().starts_with(token::PREFIX) {
+            self.by_own_token(secret, name, origin)
+        } else {
+            self.by_jwt(secret, origin)
+        };
+        if matches!(outcome, Err(Denied::Credentials)) {
+            self.shared.failure_limits.failed(origin.source(), None);
+        }
+        outcome
+    }
+
+    fn by_own_token(
+        &self,
+        secret: &Secret,
+        name: Option<&str>,
+        origin: &LoginOrigin,
+    ) -> Result<Identity, Denied> {
+        let hash = token::hash(secret);
+        let token = self.shared.live.load().tokens.get(&hash).cloned();
+        let token = token.ok_or(Denied::Credentials)?;
+        if name.is_some_and(|name| !name.is_empty() && fold(name) != fold(&token.user)) {
+            return Err(Denied::Credentials);
+        }
+        let expires = token.expires;
+        let identity = self.identity(
+            Some(token.user.clone()),
+            origin,
+            LoginBasis::Token(hash),
+            expires,
+        );
+        if identity.is_revoked() {
+            return Err(Denied::Credentials);
+        }
+        Ok(identity)
+    }
+
+    fn by_jwt(&self, secret: &Secret, origin: &LoginOrigin) -> Result<Identity, Denied> {
+        let vouched = self.shared.issuers.load().verify(secret)?;
+        let name: Arc<str> = vouched.user.into();
+        if vouched.scope.is_none() && self.user(&name).is_none() {
+            // Neither a user record nor a claim grants anything.
+            return Err(Denied::Credentials);
+        }
+        let basis = LoginBasis::Issuer(vouched.scope);
+        let identity = self.identity(Some(name), origin, basis, Some(vouched.expires));
+        if identity.is_revoked() {
+            return Err(Denied::Disabled);
+        }
+        Ok(identity)
+    }
+
+    pub(crate) fn user(&self, name: &str) -> Option<Arc<KnownUser>> {
+        self.shared.live.load().user(name).cloned()
+    }
+
+    fn may_try(&self, source: LoginSource, user: Option<&str>) -> Result<(), Denied> {
+        match self.shared.failure_limits.must_wait(source, user) {
+            Some(retry_after) => Err(Denied::TooMany { retry_after }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The key of this installation, generated at the first start.
+fn pepper(store: &Store) -> Result<[u8; 32], UsersError> {
+    let kept = store.record(record::ACCESS, record::PEPPER)?;
+    if let Some(pepper) = kept.and_then(|kept| <[u8; 32]>::try_from(&kept[..]).ok()) {
+        return Ok(pepper);
+    }
+    let pepper = random::bytes::<32>();
+    // The commit is not awaited: if it is lost, the next start generates another key.
+    store.submit([Change::PutRecord {
+        space: record::ACCESS,
+        key: record::PEPPER.into(),
+        value: pepper.to_vec().into(),
+    }])?;
+    Ok(pepper)
+}

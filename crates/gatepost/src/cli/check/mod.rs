@@ -1,0 +1,129 @@
+//! `gatepost check`: whether the config can be served, without serving it.
+
+mod replay;
+mod rules;
+
+use std::io::Write as _;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Args;
+use gatepost_procedures::Procedures;
+use gatepost_rules::{Problem, RuleSet, Severity};
+
+use crate::config::{Config, ConfigSource, print_mistakes};
+use crate::exit::{EXIT_CONFIG, EXIT_UNAVAILABLE};
+use crate::security_report;
+
+/// Errors of the rule folders that are shown without being asked for.
+const ERRORS_SHOWN: usize = 10;
+
+/// Check the configuration and all files that it names, without starting the gateway
+#[derive(Debug, Args)]
+pub(super) struct CheckArguments {
+    #[command(flatten)]
+    source: ConfigSource,
+    /// List rules that cannot run, by cause, and test the rules' own examples
+    #[arg(long)]
+    rules: bool,
+    /// With --rules: show the file and line of each, and every line without effect
+    #[arg(long, requires = "rules")]
+    verbose: bool,
+    /// Show what listens where, who may do what there, disabled limits and file modes; exit code 1
+    /// if there is a warning
+    #[arg(long)]
+    security: bool,
+    /// Judge the last N stored messages with this configuration, and show changed verdicts
+    #[arg(long, value_name = "N")]
+    replay: Option<usize>,
+}
+
+pub(super) fn run(arguments: &CheckArguments) -> ExitCode {
+    let (config, layers) = match arguments.source.load() {
+        Ok(loaded) => loaded,
+        Err(mistakes) => return print_mistakes(&mistakes),
+    };
+    if let Err(error) = crate::serve::Encryption::open(&config) {
+        eprintln!("gatepost: {error}");
+        return ExitCode::from(EXIT_CONFIG);
+    }
+    if arguments.security {
+        return print_security(&config);
+    }
+    let (rules, mut problems) = RuleSet::load(&config.rules.paths, &config.rules);
+    problems.extend(rules.user_problems());
+    let statistics = rules.statistics();
+    if arguments.rules {
+        let examples = rules.self_tests();
+        let every_line = arguments.verbose;
+        let overview = rules::Overview::of(&problems, &examples, statistics, every_line);
+        // Whoever closes the pipe has seen enough.
+        if writeln!(std::io::stdout(), "{overview}").is_err() {
+            return ExitCode::SUCCESS;
+        }
+    } else {
+        print_errors(&problems);
+        println!(
+            "rules: {} run, {} cannot run here, from {} files (--rules lists them)",
+            statistics.rules, statistics.not_running, statistics.files
+        );
+    }
+    let rules = if arguments.replay.is_some() {
+        match replay::learned(&config) {
+            Ok(learning) => rules.with_learning(learning),
+            Err(error) => {
+                eprintln!("gatepost: {error}");
+                return ExitCode::from(EXIT_UNAVAILABLE);
+            }
+        }
+    } else {
+        rules
+    };
+    let rules = Arc::new(rules);
+    let judged = Procedures::check(config.procedures(), Arc::clone(&rules));
+    let is_error = |problem: &&gatepost_procedures::ConfigurationProblem| {
+        problem.severity == gatepost_procedures::ProblemSeverity::Error
+    };
+    let errors = judged.iter().filter(is_error).count();
+    for mistake in crate::config::located(&layers, &judged) {
+        eprintln!("gatepost: {mistake}");
+    }
+    if errors > 0 {
+        return ExitCode::from(EXIT_CONFIG);
+    }
+    match errors_of(&problems).count() {
+        0 => println!("gatepost: no mistake found"),
+        1 => println!("gatepost: can be served, without the 1 wrong line of the rules"),
+        wrong => println!("gatepost: can be served, without the {wrong} wrong lines of the rules"),
+    }
+    match arguments.replay {
+        Some(count) => replay::run(&config, &layers, rules, count),
+        None => ExitCode::SUCCESS,
+    }
+}
+
+fn print_security(config: &Config) -> ExitCode {
+    let findings = security_report::report(config, None);
+    for finding in &findings {
+        println!("{finding}");
+    }
+    let warnings = findings.iter().filter(|finding| finding.is_warning).count();
+    println!("gatepost: {warnings} warnings");
+    ExitCode::from(u8::from(warnings > 0))
+}
+
+fn errors_of(problems: &[Problem]) -> impl Iterator<Item = &Problem> {
+    let is_error = |problem: &&Problem| problem.severity == Severity::Error;
+    problems.iter().filter(is_error)
+}
+
+/// The first errors of the rule folders; a folder made for another version may have thousands.
+fn print_errors(problems: &[Problem]) {
+    for problem in errors_of(problems).take(ERRORS_SHOWN) {
+        eprintln!("gatepost: {problem}");
+    }
+    let more = errors_of(problems).count().saturating_sub(ERRORS_SHOWN);
+    if more > 0 {
+        eprintln!("gatepost: and {more} more; --rules lists all");
+    }
+}

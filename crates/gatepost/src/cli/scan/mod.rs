@@ -1,0 +1,209 @@
+//! `gatepost scan`: judges messages of files, mbox files, Maildir folders and standard input.
+//!
+//! One thread reads, as many as asked for judge, and results are printed in the order in which
+//! messages were read. Exit code, as `spamassassin -e` has it: 0 if no message was spam, 5 if at
+//! least one was; and 66 if something could not be read, 78 if the rules cannot be used.
+
+mod explain;
+mod output;
+mod work;
+
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::{Args, ValueEnum};
+use gatepost_rules::mailbox::{self, MailboxSettings, STANDARD_INPUT};
+use gatepost_rules::{Problem, RuleSet, RulesSettings, Severity};
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// At least one message was spam.
+const EXIT_SPAM: u8 = 5;
+/// Something could not be read (BSD's `EX_NOINPUT`).
+const EXIT_NO_INPUT: u8 = 66;
+/// The rules cannot be used (BSD's `EX_CONFIG`).
+const EXIT_CONFIG: u8 = 78;
+
+/// Scan messages with the spam rules
+#[derive(Debug, Args)]
+pub(super) struct ScanArguments {
+    /// Message files, mbox files, Maildirs or other folders; - or none for standard input
+    #[arg(value_name = "PATH")]
+    paths: Vec<PathBuf>,
+    /// A rule folder or file (repeatable) [default: the folders of the system, or the embedded rules]
+    #[arg(long, value_name = "DIR")]
+    rules: Vec<PathBuf>,
+    /// Preferences that override the rule folders
+    #[arg(long, value_name = "FILE")]
+    prefs: Option<PathBuf>,
+    /// Number of threads; 0 for one per core
+    #[arg(short, long, value_name = "N", default_value_t = 0)]
+    jobs: usize,
+    /// Output format
+    #[arg(long, value_enum, default_value_t = ScanFormat::Table)]
+    format: ScanFormat,
+    /// Explain each hit with the matched text, and list rules that nearly hit
+    #[arg(long)]
+    why: bool,
+}
+
+/// How results are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ScanFormat {
+    /// One line per message
+    Table,
+    /// One JSON object per line: path, score, required, spam, hits
+    Jsonl,
+    /// The full report of each message
+    Report,
+}
+
+/// Judges everything and says with which code to exit.
+pub(super) fn run(arguments: &ScanArguments) -> ExitCode {
+    let Some(rules) = load(arguments) else {
+        return ExitCode::from(EXIT_CONFIG);
+    };
+    let paths = match arguments.paths.as_slice() {
+        [] => vec![PathBuf::from(STANDARD_INPUT)],
+        paths => paths.to_vec(),
+    };
+    let mut summary = Summary::default();
+    let progress = progress_bar(&paths);
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let messages = mailbox::open(&paths, &MailboxSettings::default());
+    let done = work::run(
+        &rules,
+        messages,
+        jobs(arguments.jobs),
+        arguments.why,
+        |judged| {
+            progress.inc(judged.source_bytes);
+            summary.add(&judged);
+            progress.set_message(summary.rate());
+            match &judged.outcome {
+                Ok(_) if arguments.why => explain::print(&mut out, &judged),
+                Ok(report) => output::print(&mut out, arguments.format, &judged.name, report),
+                Err(problem) => {
+                    progress.suspend(|| eprintln!("gatepost: {problem}"));
+                    Ok(())
+                }
+            }
+        },
+    );
+    progress.finish_and_clear();
+    if done.and_then(|()| out.flush()).is_err() {
+        // Whoever read our output has closed it, which is no mistake of ours.
+        return ExitCode::from(EXIT_NO_INPUT);
+    }
+    if arguments.format == ScanFormat::Table && !arguments.why && summary.messages > 1 {
+        eprintln!("{}", summary.line());
+    }
+    summary.exit_code()
+}
+
+fn jobs(asked: usize) -> usize {
+    let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    if asked == 0 { cores() } else { asked }
+}
+
+/// `None`, with its reason printed, if a folder that was asked for gives no rules.
+fn load(arguments: &ScanArguments) -> Option<Arc<RuleSet>> {
+    let mut settings = RulesSettings {
+        preferences: arguments.prefs.clone(),
+        ..RulesSettings::default()
+    };
+    for path in arguments.rules.iter().chain(&arguments.prefs) {
+        if !path.exists() {
+            eprintln!(
+                "gatepost: {}: there is no such file or folder",
+                path.display()
+            );
+            return None;
+        }
+    }
+    if !arguments.rules.is_empty() {
+        settings.paths.clone_from(&arguments.rules);
+    }
+    let (rules, problems) = RuleSet::load(&settings.paths, &settings);
+    report(&problems);
+    Some(Arc::new(rules))
+}
+
+/// Errors are named; what merely does not run here is counted.
+fn report(problems: &[Problem]) {
+    const NAMED_MAX: usize = 20;
+    let errors = || {
+        problems
+            .iter()
+            .filter(|problem| problem.severity == Severity::Error)
+    };
+    for problem in errors().take(NAMED_MAX) {
+        eprintln!("gatepost: {problem}");
+    }
+    let more = errors().count().saturating_sub(NAMED_MAX);
+    if more > 0 {
+        eprintln!("gatepost: and {more} more; see `gatepost check --rules`");
+    }
+}
+
+fn progress_bar(paths: &[PathBuf]) -> ProgressBar {
+    let has_size = paths.iter().all(|path| path.as_os_str() != STANDARD_INPUT);
+    if !std::io::stderr().is_terminal() || std::io::stdout().is_terminal() || !has_size {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template(
+        "{bar:40} {percent:>3} %  {bytes}/{total_bytes}  {msg}  {eta} left",
+    );
+    ProgressBar::new(mailbox::total_bytes(paths))
+        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+/// What came of all messages.
+struct Summary {
+    messages: u64,
+    spam: u64,
+    unreadable: u64,
+    start: std::time::Instant,
+}
+
+impl Default for Summary {
+    fn default() -> Self {
+        Self {
+            messages: 0,
+            spam: 0,
+            unreadable: 0,
+            start: std::time::Instant::now(),
+        }
+    }
+}
+
+impl Summary {
+    fn add(&mut self, judged: &work::Judged) {
+        match &judged.outcome {
+            Ok(report) => {
+                self.messages += 1;
+                self.spam += u64::from(report.is_spam());
+            }
+            Err(_) => self.unreadable += 1,
+        }
+    }
+
+    fn rate(&self) -> String {
+        let rate = self.messages as f64 / self.start.elapsed().as_secs_f64().max(1e-6);
+        format!("{rate:.0} messages/s")
+    }
+
+    fn line(&self) -> String {
+        let Self { messages, spam, .. } = self;
+        format!("{messages} messages, {spam} spam, {}", self.rate())
+    }
+
+    fn exit_code(&self) -> ExitCode {
+        match (self.unreadable, self.spam) {
+            (0, 0) => ExitCode::SUCCESS,
+            (0, _) => ExitCode::from(EXIT_SPAM),
+            _ => ExitCode::from(EXIT_NO_INPUT),
+        }
+    }
+}

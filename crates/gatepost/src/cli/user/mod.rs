@@ -1,0 +1,396 @@
+//! `gatepost user`: who may log in, and what each may do.
+//!
+//! It writes to the database beside a running server, which sees each change within a second;
+//! connections whose login is no longer good end then.
+
+mod listing;
+mod password;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand, ValueEnum};
+use gatepost_settings::Period;
+use gatepost_store::{Store, StoreError};
+use gatepost_users::{AccessSet, Effect, Users, UsersError};
+use serde_json::{Value, json};
+
+use crate::audit::{AuditEntry, AuditLog};
+use crate::config::{Config, ConfigSource, print_mistakes};
+use crate::exit::EXIT_UNAVAILABLE;
+use crate::users_marker::{self, UsersMarkerError};
+
+/// Manage users, their tokens and what they may do
+///
+/// From the first user on, clients must log in: MQTT with user name and password (or a token as
+/// the password), HTTP with Basic or Bearer. A running server follows within a second.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gatepost user add anna                           ask for a password, add a user who may do all
+  gatepost user grant anna publish,subscribe 'home/%u/#'   from now on only this
+  gatepost user grant everyone subscribe 'news/#'  every peer may read the news
+  gatepost user grant --deny anna publish home/anna/lock
+  gatepost user token add anna --expires 90d --allow publish=alarms/#
+  echo \"$PASSWORD\" | gatepost user passwd anna     the password from a pipe")]
+pub(super) struct UserArguments {
+    #[command(subcommand)]
+    action: UserAction,
+}
+
+#[derive(Debug, Subcommand)]
+enum UserAction {
+    /// Add a user
+    Add {
+        /// Its name: no / + # % : , = and no control characters
+        name: String,
+        /// It may do everything, $SYS and the quarantine included
+        #[arg(long)]
+        admin: bool,
+        #[command(flatten)]
+        password: PasswordArguments,
+        #[command(flatten)]
+        source: ConfigSource,
+    },
+    /// Set another password; connections made with the old one end, tokens stay
+    Passwd {
+        /// Whose
+        name: String,
+        #[command(flatten)]
+        password: PasswordArguments,
+        #[command(flatten)]
+        source: ConfigSource,
+    },
+    /// Switch a user off or on, make it an administrator or none
+    Set {
+        /// Who
+        name: String,
+        /// Whether it may log in
+        #[arg(long, value_name = "yes|no")]
+        enabled: Option<YesNo>,
+        /// Whether it may do everything
+        #[arg(long, value_name = "yes|no")]
+        admin: Option<YesNo>,
+        #[command(flatten)]
+        source: ConfigSource,
+    },
+    /// Let a user do something with the topics of a filter, or forbid it
+    ///
+    /// A user without any allow rule may do everything that is not denied; a user with one may do
+    /// only what is allowed. A user's own rules come before those for `everyone`; among each, a
+    /// rule that denies comes before one that allows.
+    Grant {
+        /// A user, `everyone`, or `anonymous` (peers that did not log in)
+        subject: String,
+        /// publish, subscribe, retain or all, joined by commas
+        access: AccessSet,
+        /// A topic filter; %u stands for the user's name, %c for the MQTT client id
+        filter: String,
+        /// Forbid instead
+        #[arg(long)]
+        deny: bool,
+        #[command(flatten)]
+        source: ConfigSource,
+    },
+    /// Take a rule away again
+    Revoke {
+        /// Whose
+        subject: String,
+        /// publish, subscribe, retain or all, joined by commas
+        access: AccessSet,
+        /// The filter, as it was granted
+        filter: String,
+        #[command(flatten)]
+        source: ConfigSource,
+    },
+    /// Make or revoke tokens, to log in with instead of a password
+    Token {
+        #[command(subcommand)]
+        action: TokenAction,
+    },
+    /// List users with their rules and tokens
+    List {
+        /// Only this one
+        name: Option<String>,
+        /// As JSON, one array
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        source: ConfigSource,
+    },
+    /// Remove a user with its rules and tokens
+    Remove {
+        /// Who
+        name: String,
+        #[command(flatten)]
+        source: ConfigSource,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+enum TokenAction {
+    /// Make a token and print it; it is not shown again
+    Add {
+        /// Whose
+        name: String,
+        /// What it is for, to tell it from others
+        #[arg(long, default_value = "")]
+        label: String,
+        /// After what time it ends, such as 90d; without it, never
+        #[arg(long, value_name = "TIME")]
+        expires: Option<Period>,
+        /// Narrow it to this (repeatable); without it, it may all that its user may
+        #[arg(long, value_name = "ACCESS=FILTER", value_parser = scope)]
+        allow: Vec<(AccessSet, String)>,
+        #[command(flatten)]
+        source: ConfigSource,
+    },
+    /// Revoke a token; connections made with it end
+    Remove {
+        /// The token's id, as `gatepost user list` shows it
+        id: String,
+        #[command(flatten)]
+        source: ConfigSource,
+    },
+}
+
+#[derive(Debug, Args)]
+struct PasswordArguments {
+    /// Read the password from the first line of this file; - is standard input
+    ///
+    /// Without it, it is asked for; where standard input is no terminal, it is read from there.
+    #[arg(long, value_name = "FILE")]
+    password_file: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum YesNo {
+    Yes,
+    No,
+}
+
+/// Why nothing was done.
+#[derive(Debug, thiserror::Error)]
+enum UserError {
+    #[error(transparent)]
+    Users(#[from] UsersError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Marker(#[from] UsersMarkerError),
+    #[error("the password cannot be read: {0}")]
+    Password(#[from] password::PasswordError),
+    #[error("the threads cannot be started: {0}")]
+    Threads(std::io::Error),
+}
+
+impl UserError {
+    const fn exit_code(&self) -> u8 {
+        /// BSD's `EX_NOINPUT` and `EX_DATAERR`.
+        const EXIT_NO_INPUT: u8 = 66;
+        const EXIT_DATA: u8 = 65;
+        match self {
+            Self::Password(_) => EXIT_NO_INPUT,
+            Self::Users(UsersError::Store(_))
+            | Self::Store(_)
+            | Self::Marker(_)
+            | Self::Threads(_) => EXIT_UNAVAILABLE,
+            Self::Users(_) => EXIT_DATA,
+        }
+    }
+}
+
+fn scope(text: &str) -> Result<(AccessSet, String), String> {
+    let (access, filter) = text
+        .split_once('=')
+        .ok_or("write ACCESS=FILTER, such as publish=alarms/#")?;
+    let access = access
+        .parse()
+        .map_err(|error: gatepost_users::UnknownAccess| error.to_string())?;
+    Ok((access, filter.to_owned()))
+}
+
+impl UserAction {
+    const fn source(&self) -> &ConfigSource {
+        match self {
+            Self::Add { source, .. }
+            | Self::Passwd { source, .. }
+            | Self::Set { source, .. }
+            | Self::Grant { source, .. }
+            | Self::Revoke { source, .. }
+            | Self::List { source, .. }
+            | Self::Remove { source, .. } => source,
+            Self::Token { action } => match action {
+                TokenAction::Add { source, .. } | TokenAction::Remove { source, .. } => source,
+            },
+        }
+    }
+}
+
+impl UserAction {
+    /// What the audit log says of it; nothing for an action that changes nothing.
+    fn change(&self) -> Option<(&'static str, Value)> {
+        Some(match self {
+            Self::Add { name, admin, .. } => ("user add", json!({ "name": name, "admin": admin })),
+            Self::Passwd { name, .. } => ("user passwd", json!({ "name": name })),
+            Self::Set {
+                name,
+                enabled,
+                admin,
+                ..
+            } => {
+                let flag = |set: &Option<YesNo>| set.map(|set| set == YesNo::Yes);
+                let (enabled, admin) = (flag(enabled), flag(admin));
+                let details = json!({ "name": name, "enabled": enabled, "admin": admin });
+                ("user set", details)
+            }
+            Self::Grant {
+                subject,
+                access,
+                filter,
+                deny,
+                ..
+            } => {
+                let effect = if *deny { "deny" } else { "allow" };
+                let details = json!({
+                    "subject": subject, "effect": effect, "access": access, "filter": filter,
+                });
+                ("user grant", details)
+            }
+            Self::Revoke {
+                subject,
+                access,
+                filter,
+                ..
+            } => {
+                let details = json!({ "subject": subject, "access": access, "filter": filter });
+                ("user revoke", details)
+            }
+            Self::Token { action } => match action {
+                TokenAction::Add { name, label, .. } => {
+                    ("token add", json!({ "name": name, "label": label }))
+                }
+                TokenAction::Remove { id, .. } => ("token remove", json!({ "id": id })),
+            },
+            Self::List { .. } => return None,
+            Self::Remove { name, .. } => ("user remove", json!({ "name": name })),
+        })
+    }
+}
+
+pub(super) fn run(arguments: &UserArguments) -> ExitCode {
+    let config = match arguments.action.source().load() {
+        Ok((config, _)) => config,
+        Err(mistakes) => return print_mistakes(&mistakes),
+    };
+    match act_on(&config, &arguments.action) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("gatepost: {error}");
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn act_on(config: &Config, action: &UserAction) -> Result<(), UserError> {
+    // The database may be new, and holds hashes of passwords.
+    rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
+    let store = Store::open_secondary(&config.data, &config.store)?;
+    let users = Users::open(store.clone(), &config.access)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(UserError::Threads)?;
+    let done = runtime.block_on(act(&users, action));
+    store.close();
+    done?;
+    match action {
+        UserAction::Add { .. } => users_marker::added(&config.data)?,
+        UserAction::Remove { .. } => users_marker::removed(&config.data, &users)?,
+        _ => {}
+    }
+    if let Some((what, details)) = action.change() {
+        AuditLog::of(&config.data).record(&AuditEntry {
+            actor: &format!("uid {}", rustix::process::getuid().as_raw()),
+            origin: "gatepost user",
+            action: what,
+            details,
+        });
+    }
+    Ok(())
+}
+
+async fn act(users: &Users, action: &UserAction) -> Result<(), UserError> {
+    match action {
+        UserAction::Add {
+            name,
+            admin,
+            password,
+            ..
+        } => {
+            gatepost_users::check_user_name(name).map_err(UsersError::from)?;
+            let is_first = !users.any();
+            let password = password::read(password.password_file.as_deref(), name)?;
+            users.add(name, password, *admin).await?;
+            if is_first {
+                eprintln!("{name} is the first user: from now on, clients must log in");
+            }
+        }
+        UserAction::Passwd { name, password, .. } => {
+            if !users.list().iter().any(|user| user.name == *name) {
+                return Err(UsersError::NoUser(name.clone()).into());
+            }
+            let password = password::read(password.password_file.as_deref(), name)?;
+            users.set_password(name, password).await?;
+        }
+        UserAction::Set {
+            name,
+            enabled,
+            admin,
+            ..
+        } => {
+            let disabled = enabled.map(|enabled| enabled == YesNo::No);
+            let admin = admin.map(|admin| admin == YesNo::Yes);
+            users.set_standing(name, disabled, admin).await?;
+        }
+        UserAction::Grant {
+            subject,
+            access,
+            filter,
+            deny,
+            ..
+        } => {
+            let effect = if *deny { Effect::Deny } else { Effect::Allow };
+            users.grant(subject, effect, *access, filter).await?;
+        }
+        UserAction::Revoke {
+            subject,
+            access,
+            filter,
+            ..
+        } => users.revoke(subject, *access, filter).await?,
+        UserAction::Token { action } => act_on_token(users, action).await?,
+        UserAction::List { name, json, .. } => listing::print(users, name.as_deref(), *json)?,
+        UserAction::Remove { name, .. } => users.remove(name).await?,
+    }
+    Ok(())
+}
+
+async fn act_on_token(users: &Users, action: &TokenAction) -> Result<(), UserError> {
+    match action {
+        TokenAction::Add {
+            name,
+            label,
+            expires,
+            allow,
+            ..
+        } => {
+            let seconds = expires.map(|period| period.duration().as_secs());
+            let scope = (!allow.is_empty()).then(|| allow.clone());
+            let token = users.create_token(name, label, seconds, scope).await?;
+            println!("{}", token.expose());
+        }
+        TokenAction::Remove { id, .. } => users.remove_token(id).await?,
+    }
+    Ok(())
+}

@@ -1,0 +1,6 @@
+//! Exit codes that several commands share, as BSD's `sysexits.h` names them.
+
+/// The command line or the config is wrong (`EX_CONFIG`).
+pub(crate) const EXIT_CONFIG: u8 = 78;
+/// A resource that the command needs is not available (`EX_UNAVAILABLE`).
+pub(crate) const EXIT_UNAVAILABLE: u8 = 69;

@@ -1,0 +1,262 @@
+//! What a config exposes: who can reach what, who may do what there, which limits are off, and which
+//! files others can read. `gatepost check --security` prints it, and a start logs its warnings.
+//!
+//! A finding is a warning where the config gives away more than its author may know, and a note where
+//! it only states a fact.
+
+use std::fmt;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use gatepost_message::Listener;
+use gatepost_users::AnonymousAccess;
+
+use crate::config::{Config, ListenerBinding, RemoteAccess, SandboxMode};
+
+/// Permission bits of group and others, and of others alone.
+const GROUP_AND_OTHERS: u32 = 0o077;
+const OTHERS: u32 = 0o007;
+
+/// One line of the report.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Finding {
+    pub(crate) is_warning: bool,
+    pub(crate) text: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = if self.is_warning { "warning" } else { "note" };
+        write!(formatter, "{kind}: {}", self.text)
+    }
+}
+
+/// Looks at a config and its files. `has_users` is whether anybody can log in, where that is known.
+pub(crate) fn report(config: &Config, has_users: Option<bool>) -> Vec<Finding> {
+    let mut findings = Findings(Vec::new());
+    for binding in config.listeners.bindings() {
+        findings.listener(config, &binding, has_users);
+    }
+    findings.limits(config);
+    findings.process(config);
+    findings.files(config);
+    findings.0
+}
+
+struct Findings(Vec<Finding>);
+
+impl Findings {
+    fn note(&mut self, text: String) {
+        self.0.push(Finding {
+            is_warning: false,
+            text,
+        });
+    }
+
+    fn warn(&mut self, text: String) {
+        self.0.push(Finding {
+            is_warning: true,
+            text,
+        });
+    }
+
+    fn listener(
+        &mut self,
+        config: &Config,
+        binding: &ListenerBinding<'_>,
+        has_users: Option<bool>,
+    ) {
+        let listener = binding.listener;
+        for (bind, is_encrypted) in binding.addresses() {
+            let is_local = bind.is_local() && binding.proxy_protocol.is_empty();
+            let reach = if is_local {
+                "this machine"
+            } else {
+                "other machines"
+            };
+            let permitted = rights(config, binding, is_local, has_users);
+            self.note(format!("{listener} on {bind}: {reach}; {permitted}"));
+            if is_local {
+                continue;
+            }
+            if binding.remote_access == RemoteAccess::Open {
+                self.warn(format!(
+                    "listeners.{listener}.open_to_world: everybody who reaches {bind} may use it"
+                ));
+            }
+            if anonymous(config, listener) == Some(AnonymousAccess::Yes) {
+                self.warn(format!(
+                    "listeners.{listener}.anonymous = \"yes\": strangers are served on {bind}, as far as \
+                     the rules of 'anonymous' and 'everyone' permit"
+                ));
+            }
+            if binding.remote_access == RemoteAccess::Login
+                && !is_encrypted
+                && !(binding.upgrades && binding.tls.is_set())
+            {
+                self.warn(format!(
+                    "listeners.{listener}: passwords reach {bind} unencrypted; set tls.cert and tls.key"
+                ));
+            }
+        }
+    }
+
+    fn limits(&mut self, config: &Config) {
+        let listeners = &config.listeners;
+        let connections = [
+            ("smtp", listeners.smtp.connections_max),
+            ("lmtp", listeners.lmtp.connections_max),
+            ("milter", listeners.milter.connections_max),
+            ("spamd", listeners.spamd.connections_max),
+            ("call", listeners.call.connections_max),
+            ("pop3", listeners.pop3.connections_max),
+        ];
+        for (name, _) in connections.iter().filter(|(_, limit)| *limit == 0) {
+            self.warn(format!("listeners.{name}.connections_max = 0: no limit"));
+        }
+        if config.access.failures_per_address == 0 || config.access.failures_per_user == 0 {
+            self.note("access.failures_…: not even one failed login is free".to_owned());
+        }
+        if config.access.password_length_min < 6 {
+            self.warn(format!(
+                "access.password_length_min = {}: such passwords are guessed",
+                config.access.password_length_min
+            ));
+        }
+    }
+
+    fn process(&mut self, config: &Config) {
+        if config.sandbox == SandboxMode::Off {
+            self.warn("sandbox = \"off\": a fault in a parser reaches all files".to_owned());
+        }
+        if config.user.is_empty() {
+            self.warn("user = \"\": a server that is started as root stays root".to_owned());
+        }
+    }
+
+    fn files(&mut self, config: &Config) {
+        for binding in config.listeners.bindings() {
+            for key in binding.tls.key_files() {
+                self.private(key, OTHERS);
+            }
+        }
+        for issuer in &config.access.jwt {
+            if issuer.algorithm == gatepost_users::JwtAlgorithm::Hs256 {
+                self.private(&issuer.key, OTHERS);
+            }
+        }
+        self.private(&config.data, GROUP_AND_OTHERS);
+        // In a folder that only its owner enters, the modes of files do not matter.
+        let folder = std::fs::metadata(&config.data).map_or(0, |folder| folder.mode());
+        if folder & GROUP_AND_OTHERS == 0 {
+            return;
+        }
+        let Ok(entries) = std::fs::read_dir(&config.data) else {
+            return;
+        };
+        let is_database = |path: &Path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.starts_with("gatepost.db")
+        };
+        for entry in entries.flatten().filter(|entry| is_database(&entry.path())) {
+            self.private(&entry.path(), GROUP_AND_OTHERS);
+        }
+    }
+
+    /// A file or folder that holds secrets must not have any of these permissions.
+    fn private(&mut self, path: &Path, refused: u32) {
+        let Ok(metadata) = std::fs::metadata(path) else {
+            return;
+        };
+        let mode = metadata.mode() & 0o777;
+        if mode & refused != 0 {
+            let mended = mode & !refused;
+            self.warn(format!(
+                "{} has mode {mode:04o}, so others can reach it: chmod {mended:04o}",
+                path.display()
+            ));
+        }
+    }
+}
+
+const fn anonymous(config: &Config, listener: Listener) -> Option<AnonymousAccess> {
+    match listener {
+        Listener::Mqtt => Some(config.listeners.mqtt.anonymous),
+        Listener::Http => Some(config.listeners.http.anonymous),
+        _ => None,
+    }
+}
+
+/// What peers of an address may do, in words.
+fn rights(
+    config: &Config,
+    binding: &ListenerBinding<'_>,
+    is_local: bool,
+    has_users: Option<bool>,
+) -> &'static str {
+    let listener = binding.listener;
+    match (anonymous(config, listener), listener) {
+        (Some(AnonymousAccess::No), _) => "users only",
+        (Some(AnonymousAccess::Yes), _) => "everybody, by the rules of 'anonymous'",
+        (Some(AnonymousAccess::Auto), _) if !is_local || has_users == Some(true) => "users only",
+        (Some(AnonymousAccess::Auto), _) => "everybody, as administrator, until there is a user",
+        (None, Listener::Pop3) => "users only, each its own mailbox",
+        (None, Listener::Smtp) if config.listeners.smtp.login_required => "users only",
+        (None, Listener::Smtp | Listener::Lmtp) => "everybody may send mail to its domains",
+        (None, Listener::Spamd) if config.listeners.spamd.allow_tell => {
+            "everybody may have mail judged, and teach"
+        }
+        (None, _) => "everybody may have messages judged",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn warnings(config: &Config) -> Vec<String> {
+        let findings = report(config, Some(false)).into_iter();
+        findings
+            .filter(|finding| finding.is_warning)
+            .map(|finding| finding.text)
+            .collect()
+    }
+
+    #[test]
+    fn the_defaults_give_no_warning_and_what_gives_more_away_does() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let data = folder.path().join("data");
+        let mut config = Config {
+            data: data.clone(),
+            ..Config::default()
+        };
+        assert_eq!(warnings(&config), Vec::<String>::new());
+
+        config.listeners.smtp.bind = vec!["0.0.0.0:25".parse().expect("an address")];
+        config.listeners.smtp.open_to_world = true;
+        config.listeners.mqtt.bind = vec!["0.0.0.0:1883".parse().expect("an address")];
+        config.listeners.mqtt.anonymous = AnonymousAccess::Yes;
+        config.sandbox = SandboxMode::Off;
+        std::fs::create_dir(&data).expect("a folder");
+        let open = |mode| std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(&data, open(0o755)).expect("set");
+        std::fs::write(data.join("gatepost.db"), "").expect("a file");
+        std::fs::set_permissions(data.join("gatepost.db"), open(0o644)).expect("set");
+        let warnings = warnings(&config);
+        for part in [
+            "listeners.smtp.open_to_world",
+            "listeners.mqtt.anonymous",
+            "passwords reach 0.0.0.0:1883 unencrypted",
+            "sandbox",
+            "gatepost.db has mode 0644, so others can reach it: chmod 0600",
+            "data has mode 0755, so others can reach it: chmod 0700",
+        ] {
+            assert!(
+                warnings.iter().any(|text| text.contains(part)),
+                "{part}: {warnings:#?}"
+            );
+        }
+        assert_eq!(warnings.len(), 6, "{warnings:#?}");
+    }
+}

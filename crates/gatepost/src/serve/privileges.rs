@@ -1,0 +1,91 @@
+//! From root to a user without privileges.
+//!
+//! A server that listens on port 25 or reads a key that only root may read is started as root. Once
+//! the sockets are open and the keys are read, it becomes `user` for good: its user, its group and its
+//! supplementary groups. This happens while the process has a single thread, so that every later
+//! thread inherits it.
+
+use std::io;
+use std::os::unix::fs::{MetadataExt, lchown};
+use std::path::Path;
+
+use rustix::process::geteuid;
+use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+
+use super::error::StartError;
+use super::system_user::SystemUser;
+use crate::config::{Config, Layers};
+
+const ROOT: u32 = 0;
+/// Folders below the data folder that are given to the user; it has one level itself.
+const DEPTH_MAX: usize = 8;
+
+/// Becomes the configured user, where the server runs as root.
+pub(super) fn drop_privileges(config: &Config, layers: &Layers) -> Result<(), StartError> {
+    if !geteuid().is_root() {
+        return Ok(());
+    }
+    if config.user.is_empty() {
+        tracing::warn!("the server stays root: `user` is empty");
+        return Ok(());
+    }
+    let failed = |cause: io::Error| StartError::Privileges {
+        user: config.user.clone(),
+        cause,
+    };
+    let Some(user) = SystemUser::find(&config.user).map_err(failed)? else {
+        if layers.is_written("user") {
+            return Err(StartError::NoSuchUser(config.user.clone()));
+        }
+        tracing::warn!(
+            "the server stays root: there is no user '{}'; add it, or name another one by `user`",
+            config.user
+        );
+        return Ok(());
+    };
+    give_data(&config.data, &user).map_err(failed)?;
+    become_user(&user).map_err(failed)?;
+    tracing::info!("runs as the user '{}'", config.user);
+    Ok(())
+}
+
+/// Real, effective and saved ids: nothing is left to return to. The thread's ids are the process's,
+/// since there is no other thread yet.
+fn become_user(user: &SystemUser) -> io::Result<()> {
+    // In this order: without root's user id the groups could not be changed any more.
+    set_thread_groups(&user.groups)?;
+    set_thread_res_gid(user.gid, user.gid, user.gid)?;
+    set_thread_res_uid(user.uid, user.uid, user.uid)?;
+    let root = rustix::process::Uid::ROOT;
+    if !user.uid.is_root() && set_thread_res_uid(root, root, root).is_ok() {
+        return Err(io::Error::other("root's privileges could be regained"));
+    }
+    Ok(())
+}
+
+/// Makes the data folder, or gives one that belongs to root to the user.
+fn give_data(folder: &Path, user: &SystemUser) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    if !folder.exists() {
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(folder)?;
+    }
+    give(folder, user, 0)
+}
+
+/// Gives a file, or a folder with what is in it. What does not belong to root is left alone, and
+/// with it all below: where another user may write, a hard link to a file of root could stand.
+fn give(path: &Path, user: &SystemUser, depth: usize) -> io::Result<()> {
+    let metadata = std::fs::symlink_metadata(path)?;
+    if metadata.uid() != ROOT || depth > DEPTH_MAX {
+        return Ok(());
+    }
+    if metadata.is_dir() {
+        for entry in std::fs::read_dir(path)? {
+            give(&entry?.path(), user, depth + 1)?;
+        }
+    }
+    lchown(path, Some(user.uid.as_raw()), Some(user.gid.as_raw()))
+}

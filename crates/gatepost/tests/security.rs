@@ -1,0 +1,345 @@
+//! Attacks on the real server, each of which an earlier version fell to.
+
+mod support;
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::process::Command;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use support::{Gateway, await_some, post, run, send_raw, text_of};
+
+fn add_user(gateway: &Gateway, name: &str, password: &str) -> std::process::Output {
+    let data = format!("data={}", gateway.folder.join("gatepost-data").display());
+    let arguments = ["user", "add", name, "--set", &data];
+    let program = env!("CARGO_BIN_EXE_gatepost");
+    run(program, &arguments, format!("{password}\n").as_bytes())
+}
+
+fn status_line(answer: &[u8]) -> String {
+    let text = String::from_utf8_lossy(answer);
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
+/// A line of `/proc/PID/status`.
+fn process_status(gateway: &Gateway, name: &str) -> String {
+    let path = format!("/proc/{}/status", gateway.pid());
+    let status = std::fs::read_to_string(path).expect("our child");
+    let line = status.lines().find(|line| line.starts_with(name));
+    line.expect(name).trim_start_matches(name).trim().to_owned()
+}
+
+/// A listener that is open to the world admits strangers to itself alone.
+#[test]
+fn a_public_mail_listener_makes_no_stranger_an_administrator() {
+    let gateway = Gateway::start(
+        "rules.paths = []\nlisteners.smtp.bind = [\"0.0.0.0:0\"]\n\
+         listeners.smtp.open_to_world = true\n\
+         listeners.http.trusted_proxies = [\"127.0.0.1\"]\n",
+    );
+    let body = r#"{"name":"mallory","password":"mallory's own","admin":true}"#;
+    let request = format!(
+        "POST /admin/users HTTP/1.1\r\nHost: localhost\r\nX-Forwarded-For: 203.0.113.9\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    let answer = status_line(&send_raw(gateway.address("http"), request.as_bytes()));
+    assert!(answer.starts_with("HTTP/1.1 40"), "{answer}");
+    let list = "GET /admin/users HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    let list = send_raw(gateway.address("http"), list.as_bytes());
+    let list = String::from_utf8_lossy(&list);
+    assert!(
+        list.starts_with("HTTP/1.1 200") && !list.contains("mallory"),
+        "{list}"
+    );
+}
+
+/// Exchanges by SCRAM that were all begun before the first failure.
+#[test]
+fn parallel_guesses_by_scram_are_limited() {
+    const GUESSES: usize = 40;
+    let gateway = Gateway::start(
+        "rules.paths = []\nlisteners.smtp.proxy_protocol = [\"127.0.0.1\"]\n\
+         listeners.smtp.plain_login = true\naccess.failures_per_address = 5\naccess.scram_iterations = 4096\n",
+    );
+    let added = add_user(&gateway, "anna", "secret");
+    assert!(added.status.success(), "{}", text_of(&added));
+    let mut begun = Vec::new();
+    for _ in 0..GUESSES {
+        begun.push(await_some("SCRAM is offered", || begin_scram(&gateway)));
+    }
+    let mut replies = Vec::new();
+    for (stream, nonce) in &mut begun {
+        let proof = BASE64.encode([7; 32]);
+        let last = BASE64.encode(format!("c=biws,r={nonce},p={proof}"));
+        stream
+            .get_mut()
+            .write_all(format!("{last}\r\n").as_bytes())
+            .expect("sent");
+        replies.push(reply(stream));
+    }
+    let tried = replies
+        .iter()
+        .filter(|reply| reply.starts_with("535"))
+        .count();
+    let limited = replies
+        .iter()
+        .filter(|reply| reply.starts_with("454"))
+        .count();
+    assert_eq!((tried, limited), (5, GUESSES - 5), "{replies:?}");
+}
+
+/// Greets as a client of another machine and sends SCRAM's first message; the nonce to go on with.
+/// `None` before the server knows the user.
+fn begin_scram(gateway: &Gateway) -> Option<(BufReader<TcpStream>, String)> {
+    let stream = TcpStream::connect(gateway.address("smtp")).expect("a connection");
+    stream
+        .set_read_timeout(Some(support::PATIENCE))
+        .expect("a timeout");
+    let mut stream = BufReader::new(stream);
+    let proxy = b"PROXY TCP4 203.0.113.9 127.0.0.1 4321 25\r\n";
+    stream.get_mut().write_all(proxy).expect("sent");
+    assert!(reply(&mut stream).starts_with("220"));
+    let hello = b"EHLO client.example\r\n";
+    stream.get_mut().write_all(hello).expect("sent");
+    if !reply(&mut stream).contains("SCRAM-SHA-256") {
+        return None;
+    }
+    let first = BASE64.encode("n,,n=anna,r=clientnonce");
+    let command = format!("AUTH SCRAM-SHA-256 {first}\r\n");
+    stream
+        .get_mut()
+        .write_all(command.as_bytes())
+        .expect("sent");
+    let challenge = reply(&mut stream);
+    let challenge = challenge.strip_prefix("334 ").expect("a challenge").trim();
+    let challenge = String::from_utf8(BASE64.decode(challenge).expect("base64")).expect("text");
+    let nonce = challenge
+        .split(',')
+        .find_map(|part| part.strip_prefix("r="));
+    let nonce = nonce.expect("a nonce").to_owned();
+    Some((stream, nonce))
+}
+
+/// A reply of one or more lines.
+fn reply(stream: &mut BufReader<TcpStream>) -> String {
+    let mut all = String::new();
+    loop {
+        let mut line = String::new();
+        stream.read_line(&mut line).expect("a reply");
+        let is_last = line.as_bytes().get(3) != Some(&b'-');
+        all.push_str(&line);
+        if is_last {
+            return all;
+        }
+    }
+}
+
+#[test]
+fn users_do_not_differ_by_letter_case() {
+    let gateway = Gateway::start("rules.paths = []\n");
+    let added = add_user(&gateway, "anna", "secret");
+    assert!(added.status.success(), "{}", text_of(&added));
+    let other = add_user(&gateway, "Anna", "another secret");
+    assert_eq!(other.status.code(), Some(65), "{}", text_of(&other));
+    assert!(text_of(&other).contains("there is a user 'anna' already"));
+    let short = add_user(&gateway, "otto", "x");
+    assert_eq!(short.status.code(), Some(65), "{}", text_of(&short));
+    assert!(text_of(&short).contains("too weak"));
+}
+
+/// Procedures that nest, publish and change beyond all bounds.
+#[test]
+fn a_procedure_can_neither_abort_the_process_nor_take_its_memory() {
+    const ATTACK: &str = r#"
+return function(message)
+    local deep = {}
+    for _ = 1, 500000 do deep = {deep} end
+    pcall(json.encode, deep)
+    local text = string.rep("x", 8000000)
+    for _ = 1, 80 do pcall(publish, "copies", text) end
+    for _ = 1, 80 do pcall(function() message.body = text end) end
+    return "accept"
+end"#;
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::create_dir(folder.path().join("procedures")).expect("a folder");
+    std::fs::write(folder.path().join("procedures/attack.luau"), ATTACK).expect("written");
+    let mut gateway = Gateway::start_in(
+        folder.path(),
+        "rules.paths = []\nprocedures.luau.time_max = \"60s\"\nprocedures.luau.memory_max = \"64MiB\"\n\
+         [[scope]]\npath = \"/all\"\nlisteners = [\"http\"]\nrun = [\"/attack\"]\n",
+    );
+    for _ in 0..3 {
+        let answer = post(&gateway, "a", "x");
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    }
+    assert!(gateway.is_running());
+    let peak = process_status(&gateway, "VmHWM:");
+    let peak_kb: u64 = peak
+        .trim_end_matches("kB")
+        .trim()
+        .parse()
+        .expect("a number");
+    assert!(peak_kb < 500_000, "{peak_kb} kB at the most");
+}
+
+/// Kubernetes describes a service called gatepost to every container beside it.
+#[test]
+fn a_service_of_our_name_does_not_stop_the_server() {
+    let check = Command::new(env!("CARGO_BIN_EXE_gatepost"))
+        .args(["check", "--set", "rules.paths=[]"])
+        .env("GATEPOST_PORT", "tcp://10.0.0.1:1883")
+        .env("GATEPOST_SERVICE_HOST", "10.0.0.1")
+        .env("GATEPOST_PORT_1883_TCP_PROTO", "tcp")
+        .env("GATEPOST_NAME", "/app/gatepost")
+        .output()
+        .expect("gatepost runs");
+    assert!(check.status.success(), "{}", text_of(&check));
+}
+
+/// Landlock and seccomp, with everything that compiles or maps code in use.
+#[test]
+fn the_sandbox_confines_and_lets_procedures_and_patterns_run() {
+    let folder = tempfile::tempdir().expect("a folder");
+    // Not among the temporary folders, which SQLite needs.
+    let elsewhere = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("another folder");
+    std::fs::create_dir(folder.path().join("procedures")).expect("a folder");
+    let procedure = "return function(message) return 'tag', message.subject end";
+    std::fs::write(folder.path().join("procedures/subject.luau"), procedure).expect("written");
+    let rules = folder.path().join("rules.cf");
+    // A lookbehind is PCRE2's.
+    let rule = "body LOOKS_BACK /(?<=lottery )winner/\nscore LOOKS_BACK 7\n";
+    std::fs::write(&rules, rule).expect("written");
+    std::fs::write(elsewhere.path().join("other.cf"), rule).expect("written");
+    let settings = |more: &str| {
+        format!(
+            "sandbox = \"required\"\nrules.paths = [\"{}\"{more}]\n\
+             [[scope]]\npath = \"/mail\"\nlisteners = [\"smtp\"]\nrun = [\"/spamcheck\", \"/subject\"]\n",
+            rules.display()
+        )
+    };
+    let gateway = Gateway::start_in(folder.path(), &settings(""));
+    assert_eq!(process_status(&gateway, "Seccomp:"), "2");
+    assert_eq!(process_status(&gateway, "NoNewPrivs:"), "1");
+    let sent = support::swaks(
+        &gateway.address("smtp").to_string(),
+        "a@example.org",
+        "alarms@localhost",
+        &["--header", "Subject: hello", "--body", "a lottery winner"],
+    );
+    assert!(text_of(&sent).contains("LOOKS_BACK"), "{}", text_of(&sent));
+    // A folder that was not named at the start cannot be read any more.
+    let config = folder.path().join("gatepost.toml");
+    let text = std::fs::read_to_string(&config).expect("the config");
+    let more = format!(", \"{}\"", elsewhere.path().display());
+    std::fs::write(&config, text.replace(&settings(""), &settings(&more))).expect("written");
+    gateway.signal("HUP");
+    await_some("the folder is refused", || {
+        gateway.log().contains("ermission denied").then_some(())
+    });
+    assert_eq!(gateway.terminate(), Some(0), "it ends cleanly");
+}
+
+/// Started as root, the server gives its privileges up once it listens on a port of root's.
+#[test]
+fn a_server_started_as_root_becomes_its_user() {
+    if !rustix::process::geteuid().is_root() {
+        return; // Nothing to give up.
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    // The user must reach its folders.
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(folder.path(), open).expect("opened");
+    let gateway = Gateway::start_in(folder.path(), "user = \"nobody\"\nrules.paths = []\n");
+    let users = std::fs::read_to_string("/etc/passwd").expect("the users");
+    let nobody = users.lines().find(|line| line.starts_with("nobody:"));
+    let ids: Vec<&str> = nobody.expect("a user").split(':').collect();
+    let (uid, gid) = (ids[2], ids[3]);
+    for (name, id) in [("Uid:", uid), ("Gid:", gid)] {
+        let ids = process_status(&gateway, name);
+        assert!(ids.split_whitespace().all(|one| one == id), "{name} {ids}");
+    }
+    assert_eq!(
+        process_status(&gateway, "CapEff:").trim_start_matches('0'),
+        ""
+    );
+    let groups = process_status(&gateway, "Groups:");
+    assert!(
+        groups.split_whitespace().all(|group| group == gid),
+        "{groups}"
+    );
+    let answer = post(&gateway, "a", "x");
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert_eq!(gateway.terminate(), Some(0), "it ends cleanly");
+}
+
+#[test]
+fn changes_are_in_the_audit_log_without_secrets() {
+    let gateway = Gateway::start("rules.paths = []\n");
+    let added = add_user(&gateway, "anna", "secret of anna");
+    assert!(added.status.success(), "{}", text_of(&added));
+    let log = gateway.folder.join("gatepost-data/audit.log");
+    let database = gateway.folder.join("gatepost-data/gatepost.db");
+    let mode = std::fs::metadata(database).expect("the database");
+    let mode = std::os::unix::fs::MetadataExt::mode(&mode);
+    assert_eq!(mode & 0o077, 0, "the database is its owner's: {mode:o}");
+    let text = std::fs::read_to_string(&log).expect("the log");
+    assert!(
+        text.contains("\"action\":\"user add\"") && text.contains("\"name\":\"anna\""),
+        "{text}"
+    );
+    assert!(!text.contains("secret"), "{text}");
+
+    let gateway = Gateway::start("rules.paths = []\n");
+    let body = r#"{"name":"root","password":"secret of root","admin":true}"#;
+    let arguments = [
+        "-s",
+        "-H",
+        "Content-Type: application/json",
+        "-d",
+        body,
+        &gateway.url("/admin/users"),
+    ];
+    assert!(run("curl", &arguments, b"").status.success());
+    let login = ["-s", "-u", "root:secret of root"];
+    let url = gateway.url("/admin/changes");
+    let changes = [&login[..], &[url.as_str()]].concat();
+    let changes = text_of(&run("curl", &changes, b""));
+    assert!(
+        changes.contains("POST /admin/users") && changes.contains("\"actor\":\"anonymous\""),
+        "{changes}"
+    );
+    assert!(
+        changes.contains("\"origin\":\"http 127.0.0.1:"),
+        "{changes}"
+    );
+    assert!(!changes.contains("secret"), "{changes}");
+}
+
+#[test]
+fn check_shows_what_is_exposed() {
+    let check = |more: &[&str]| {
+        let arguments = [&["check", "--security"], more].concat();
+        run(env!("CARGO_BIN_EXE_gatepost"), &arguments, b"")
+    };
+    let safe = check(&["--set", "data=/nonexistent"]);
+    assert_eq!(safe.status.code(), Some(0), "{}", text_of(&safe));
+    assert!(
+        text_of(&safe).contains("note: mqtt on 127.0.0.1:1883: this machine"),
+        "{}",
+        text_of(&safe)
+    );
+    let open = check(&[
+        "--set",
+        "listeners.smtp.bind=['0.0.0.0:25']",
+        "--set",
+        "listeners.smtp.open_to_world=true",
+    ]);
+    assert_eq!(open.status.code(), Some(1), "{}", text_of(&open));
+    assert!(
+        text_of(&open).contains("warning: listeners.smtp.open_to_world"),
+        "{}",
+        text_of(&open)
+    );
+}

@@ -1,0 +1,184 @@
+//! Rules: paths and links in the documentation lead to files that exist, and ARCHITECTURE.md lists
+//! every crate.
+
+use crate::files::{below, crates, read, root};
+use std::path::Path;
+
+/// Documents outside `docs/` that name files.
+const DOCUMENTS: [&str; 6] = [
+    "ARCHITECTURE.md",
+    "BENCHMARKS.md",
+    "CONTRIBUTING.md",
+    "README.md",
+    "SECURITY.md",
+    "crates/gatepost-bench/README.md",
+];
+
+fn documents() -> Vec<String> {
+    let others = DOCUMENTS.iter().map(|name| (*name).to_owned());
+    others.chain(below("docs", "md")).collect()
+}
+
+/// The text outside fenced code blocks.
+fn prose(text: &str) -> String {
+    let parts = text.split("\n```").step_by(2);
+    parts.collect::<Vec<_>>().join("\n")
+}
+
+/// The contents of all `inline code`.
+fn inline_code(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+/// Whether inline code names a file of the sources: `smtp/session.rs`.
+fn is_source_path(code: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-/.".contains(c);
+    let is_rust = Path::new(code).extension().is_some_and(|one| one == "rs");
+    is_rust && code.chars().all(is_plain)
+}
+
+/// The targets of all Markdown links.
+fn links(text: &str) -> impl Iterator<Item = &str> {
+    let targets = text.split("](").skip(1);
+    targets.filter_map(|rest| rest.split([')', ' ']).next())
+}
+
+/// The anchor of a heading, as GitHub makes it.
+fn anchor(heading: &str) -> String {
+    let text = heading.trim_start_matches('#').trim().to_lowercase();
+    let kept = text
+        .chars()
+        .filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+    kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+}
+
+#[test]
+fn source_files_named_in_documents_exist() {
+    let sources = [
+        below("crates", "rs"),
+        below("fuzz", "rs"),
+        below("tests", "rs"),
+    ]
+    .concat();
+    // Documents leave out `crates/gatepost-` and the crate's `src`, where what is left is unique.
+    let exists = |path: &str| {
+        let suffix = format!("/{path}");
+        let in_crate = format!("/gatepost-{path}");
+        sources
+            .iter()
+            .any(|file| file == path || file.ends_with(&suffix) || file.ends_with(&in_crate))
+    };
+    let mut missing = Vec::new();
+    for document in documents() {
+        let text = prose(&read(&document));
+        for path in inline_code(&text).filter(|code| is_source_path(code)) {
+            if !exists(path) {
+                missing.push(format!("{document}: {path}"));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "no such file:\n{}", missing.join("\n"));
+}
+
+#[test]
+fn folders_named_in_the_architecture_exist() {
+    let text = prose(&read("ARCHITECTURE.md"));
+    let mut missing = Vec::new();
+    for code in inline_code(&text).filter(|code| code.ends_with('/')) {
+        let is_folder = |base: &str| root().join(base).join(code).is_dir();
+        let in_crate = |name: &String| {
+            is_folder(&format!("crates/{name}/src")) || is_folder(&format!("crates/{name}"))
+        };
+        let (first, rest) = code.split_once('/').unwrap_or((code, ""));
+        let named_crate = root().join(format!("crates/gatepost-{first}")).join(rest);
+        if !is_folder("") && !named_crate.is_dir() && !crates().iter().any(in_crate) {
+            missing.push(code.to_owned());
+        }
+    }
+    assert!(missing.is_empty(), "no such folder: {missing:?}");
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let mut broken = Vec::new();
+    for document in documents() {
+        let text = read(&document);
+        let folder = Path::new(&document).parent().unwrap_or(Path::new(""));
+        let prose = prose(&text);
+        for link in links(&prose).filter(|link| !link.contains("://")) {
+            let (file, fragment) = link.split_once('#').unwrap_or((link, ""));
+            let target = if file.is_empty() {
+                root().join(&document)
+            } else {
+                root().join(folder).join(file)
+            };
+            let leads = if fragment.is_empty() {
+                target.exists()
+            } else {
+                std::fs::read_to_string(&target).is_ok_and(|text| {
+                    let mut headings = text.lines().filter(|line| line.starts_with('#'));
+                    headings.any(|heading| anchor(heading) == fragment)
+                })
+            };
+            if !leads {
+                broken.push(format!("{document}: {link}"));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "broken links:\n{}", broken.join("\n"));
+}
+
+/// The crates of this workspace that a crate depends on, without the prefix, sorted.
+fn dependencies(name: &str) -> Vec<String> {
+    let manifest = read(&format!("crates/{name}/Cargo.toml"));
+    let section = manifest
+        .split("\n[dependencies]\n")
+        .nth(1)
+        .unwrap_or_default();
+    let lines = section.lines().take_while(|line| !line.starts_with('['));
+    let names = lines.filter_map(|line| line.strip_prefix("gatepost-")?.split(['.', ' ']).next());
+    let mut names: Vec<String> = names.map(str::to_owned).collect();
+    names.sort();
+    names
+}
+
+/// The cells of a crate's row: name, question, dependencies.
+fn rows(text: &str) -> Vec<(String, String)> {
+    let rows = text.lines().filter(|line| line.starts_with("| `gatepost"));
+    rows.filter_map(|row| {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        Some((
+            cells.get(1)?.trim_matches('`').to_owned(),
+            (*cells.get(3)?).to_owned(),
+        ))
+    })
+    .collect()
+}
+
+#[test]
+fn the_architecture_lists_every_crate_and_what_it_uses() {
+    let mut rows = rows(&read("ARCHITECTURE.md"));
+    rows.sort();
+    let expected: Vec<(String, String)> = crates()
+        .into_iter()
+        .map(|name| {
+            let uses = match dependencies(&name) {
+                names if names.is_empty() => "none".to_owned(),
+                names => names.join(", "),
+            };
+            (name, uses)
+        })
+        .collect();
+    assert_eq!(rows, expected, "ARCHITECTURE.md's table is on the left");
+}
+
+#[test]
+fn every_page_is_listed_in_the_guide() {
+    let guide = read("docs/README.md");
+    for page in below("docs", "md") {
+        let name = page.trim_start_matches("docs/");
+        let is_page = !name.contains('/') && name != "README.md";
+        let is_linked = guide.contains(&format!("({name})")) || name.ends_with("-conformance.md");
+        assert!(!is_page || is_linked, "docs/README.md does not list {name}");
+    }
+}
