@@ -2,11 +2,10 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
 
-use crate::support::{PATIENCE, await_some, send_raw_greeted};
+use crate::support::{Gateway, PATIENCE, await_some, send_raw_greeted};
 use crate::{connect, converse, holds, start};
 
 /// A listener's name, what a client says, and parts of what it is answered and of the refusal of one

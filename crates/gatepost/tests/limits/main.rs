@@ -12,7 +12,6 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use socket2::{Domain, Socket, Type};
 use support::{Client, Gateway, PATIENCE, await_some, post, run, send_raw_greeted, text_of};
 
 /// With the small rule set: none of these asks for more.

@@ -1,7 +1,7 @@
 //! The bounds of pages: memory of procedures, slow readers of events, rechecks.
 
-use crate::start;
-use crate::support::{Client, Gateway, await_some, run, text_of};
+use crate::support::{Gateway, await_some, run, text_of};
+use crate::{connect, converse, start};
 
 fn page(gateway: &Gateway, path: &str) -> String {
     text_of(&run("curl", &["-si", &gateway.url(path)], b""))
