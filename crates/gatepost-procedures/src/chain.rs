@@ -200,6 +200,9 @@ impl ChainRun {
                 }
             };
             let answer = step.answer(&call, result);
+            if let Some(report) = &answer.report {
+                statistics.count_given_up(report);
+            }
             self.next += 1;
             if !answer.verdict.edits.is_empty() && self.next < chain.len() {
                 let before = self.changed.as_ref().unwrap_or(message);

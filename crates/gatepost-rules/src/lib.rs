@@ -46,7 +46,7 @@ pub use configuration::Configuration;
 pub use gatepost_dns::{Progress, SilentList};
 pub use learning::{Learning, LearningSettings, TeachError, Teaching};
 pub use problem::{Problem, Severity};
-pub use report::{Hit, Report};
+pub use report::{GivenUp, Hit, Report};
 pub use rule_set::{NearMiss, PendingScan, RuleSet, ScanProgress, Statistics};
 pub use scan::ScanContext;
 pub use settings::RulesSettings;

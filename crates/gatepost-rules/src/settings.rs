@@ -52,6 +52,9 @@ pub struct RulesSettings {
     /// The processor time that one message's scan may take, so that a busy machine changes no
     /// verdict; rules that did not get their turn are reported.
     pub max_time: Period,
+    /// What the rules `TIME_LIMIT_EXCEEDED` and `GATEPOST_GIVEN_UP` add to the score of a message that limits
+    /// kept from being judged whole, where no `score` line of a rule file says.
+    pub given_up_score: f64,
     /// A server scans a few messages of its own when it has loaded rules, so that nobody waits
     /// for what the first messages have compiled.
     pub warm_up: bool,
@@ -90,6 +93,7 @@ impl Default for RulesSettings {
             max_size: ByteSize::mebibytes(64),
             mail: MailLimits::default(),
             max_time: Period::milliseconds(1500),
+            given_up_score: 0.001,
             warm_up: true,
         }
     }

@@ -89,7 +89,19 @@ fn push_procedures(page: &mut Page<'_>, gateway: &Gateway) {
             one.cpu_seconds,
         );
     }
+    push_given_up(page, &status);
     push_network(page, &status);
+}
+
+/// Mails of which a part or a rule was given up.
+fn push_given_up(page: &mut Page<'_>, status: &Status) {
+    let name = "gatepost_messages_given_up_total";
+    page.head(
+        name,
+        "counter",
+        "Mails that limits of time, steps or size kept from being judged whole.",
+    );
+    page.value(name, "", status.given_up);
 }
 
 /// What waits for the network, and what does not answer there.

@@ -30,6 +30,19 @@ pub struct SpamcheckSettings {
     pub drop: Option<f64>,
     /// The score from which it is rejected.
     pub reject: Option<f64>,
+    /// What becomes of a message that limits kept from being judged whole.
+    pub given_up: GivenUpAction,
+}
+
+/// What becomes of a message that limits kept from being judged whole.
+#[derive(Deserialize, Serialize, Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[serde(rename_all = "lowercase")]
+pub enum GivenUpAction {
+    /// Its score decides, in which a rule says what happened.
+    #[default]
+    Score,
+    /// It is deferred, unless its score is enough to keep it from its readers.
+    Defer,
 }
 
 impl Default for SpamcheckSettings {
@@ -40,6 +53,7 @@ impl Default for SpamcheckSettings {
             quarantine: None,
             drop: None,
             reject: None,
+            given_up: GivenUpAction::default(),
         }
     }
 }
@@ -59,6 +73,16 @@ impl SpamcheckSettings {
             .filter(|(from, _)| score.value >= *from)
             .max_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)))
             .map_or(Action::Accept, |(_, action)| action)
+    }
+
+    /// The action for a report, and whether it stands for what was given up.
+    fn action(&self, score: Score, report: &Report) -> (Action, bool) {
+        let action = self.action_at(score);
+        let defers = self.given_up == GivenUpAction::Defer && report.given_up.is_any();
+        match action {
+            Action::Accept | Action::Tag if defers => (Action::Defer, true),
+            action => (action, false),
+        }
     }
 }
 
@@ -147,6 +171,12 @@ pub(crate) fn warn_of_limits(report: &Report, message: &Message) {
             rules = report.limited.len(),
             "rules ran into their limits, and their answers are missing"
         );
+    } else if report.given_up.size {
+        tracing::warn!(
+            target: "rules",
+            message = %message.id,
+            "part of the message is beyond a limit of size and was not read"
+        );
     }
 }
 
@@ -160,15 +190,15 @@ pub(crate) fn verdict(settings: &SpamcheckSettings, report: &Report) -> Verdict 
         name: Cow::Owned(hit.name.to_string()),
         score: hit.score,
     };
-    let action = settings.action_at(score);
+    let (action, is_given_up) = settings.action(score, report);
     Verdict {
         action,
         score: Some(score),
         hits: report.hits.iter().map(hit).collect(),
-        reason: if action == Action::Accept {
-            String::new()
-        } else {
-            reason(score, report)
+        reason: match action {
+            Action::Accept => String::new(),
+            _ if is_given_up => format!("not judged whole: limit of {}", report.given_up),
+            _ => reason(score, report),
         },
         procedure: String::new(),
         tags: Vec::new(),

@@ -119,6 +119,7 @@ impl<F: FnOnce(Report) + Send + 'static> ScanJob<F> {
             let scan = match progress {
                 ScanProgress::Done(report) => {
                     warn_of_limits(&report, &self.message);
+                    self.core.statistics.count_given_up(&report);
                     return (self.then)(report);
                 }
                 ScanProgress::Waiting(scan) => scan,

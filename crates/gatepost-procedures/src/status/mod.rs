@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use gatepost_message::Action;
+use gatepost_rules::Report;
 use parking_lot::Mutex;
 
 use crate::in_force::InForce;
@@ -116,6 +117,7 @@ pub(crate) struct ProcedureStatistics {
     /// The sums at earlier times, the oldest first; at most a day of them.
     noted: Mutex<VecDeque<(Instant, SumsByPath)>>,
     mailed: Mutex<Instant>,
+    given_up: AtomicU64,
     pub(crate) in_force: Mutex<InForce>,
 }
 
@@ -163,6 +165,7 @@ impl ProcedureStatistics {
             by_path: Mutex::default(),
             noted: Mutex::default(),
             mailed: Mutex::new(Instant::now()),
+            given_up: AtomicU64::new(0),
             in_force: Mutex::new(InForce::new()),
         }
     }
@@ -171,6 +174,13 @@ impl ProcedureStatistics {
     pub(crate) fn of(&self, path: &str) -> Arc<ProcedureCounters> {
         let mut by_path = self.by_path.lock();
         Arc::clone(by_path.entry(Arc::from(path)).or_default())
+    }
+
+    /// Counts a message that limits kept from being judged whole.
+    pub(crate) fn count_given_up(&self, report: &Report) {
+        if report.given_up.is_any() {
+            self.given_up.fetch_add(1, Relaxed);
+        }
     }
 
     fn sums(&self) -> SumsByPath {
@@ -232,6 +242,7 @@ impl ProcedureStatistics {
             in_force: self.in_force.lock().clone(),
             waiting_for_network: 0,
             silent_lists: BTreeMap::new(),
+            given_up: self.given_up.load(Relaxed),
             procedures: procedures.collect(),
             last_day: last_day.collect(),
         }

@@ -19,6 +19,8 @@ pub struct Status {
     pub waiting_for_network: usize,
     /// DNS lists that do not answer, and the questions that they were spared since.
     pub silent_lists: BTreeMap<String, u64>,
+    /// Mails that limits kept from being judged whole, since the start.
+    pub given_up: u64,
     /// Since the start: one entry a path, sorted by it.
     pub procedures: Vec<ProcedureStatus>,
     /// The same of the last 24 hours, to a quarter of an hour.
@@ -58,6 +60,13 @@ impl fmt::Display for Status {
             writeln!(
                 formatter,
                 "DNS list {list} does not answer; {skipped} questions were left out"
+            )?;
+        }
+        if self.given_up > 0 {
+            writeln!(
+                formatter,
+                "{} mails were not judged whole because of limits",
+                self.given_up
             )?;
         }
         table(formatter, "since the start", &self.procedures)?;

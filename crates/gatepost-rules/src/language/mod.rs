@@ -67,7 +67,7 @@ pub(crate) struct Definitions {
 
 impl Definitions {
     /// The rule of this name, made if it is new.
-    fn rule(&mut self, name: &str) -> &mut Definition {
+    pub(crate) fn rule(&mut self, name: &str) -> &mut Definition {
         let index = self.by_name.get(name).copied().unwrap_or_else(|| {
             let name: Arc<str> = name.into();
             let index = self.rules.len();

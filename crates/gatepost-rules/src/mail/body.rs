@@ -39,18 +39,22 @@ impl PartText<'_> {
     }
 }
 
-/// Renders an HTML part; `None` if it is not HTML, or empty.
-pub(crate) fn render_part(part: &Part) -> Option<Rendered> {
+/// Renders an HTML part, up to so many bytes of it; `None` if it is not HTML, or empty.
+pub(crate) fn render_part(part: &Part, length_max: usize) -> Option<Rendered> {
     let bytes = part.decoded();
     if part.effective_type() != "text/html" || bytes.is_empty() {
         return None;
     }
+    let is_cut = bytes.len() > length_max;
+    let bytes = bytes.get(..length_max).unwrap_or(bytes);
     let decoded = decode(
         bytes,
         part.charset.as_deref().unwrap_or(b"us-ascii"),
         Trust::Guess,
     );
-    Some(render(&decoded.text, decoded.characters, bytes.len()))
+    let mut rendered = render(&decoded.text, decoded.characters, bytes.len());
+    rendered.is_cut = is_cut;
+    Some(rendered)
 }
 
 /// The text of a part, which was rendered if it is HTML; `None` if it is no text.

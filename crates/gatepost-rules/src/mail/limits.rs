@@ -4,6 +4,7 @@
 //! ask for it (`TRUNCATED_HEADERS`, `too many parts`). The defaults are far above what mail programs
 //! write and far below what costs time.
 
+use gatepost_settings::ByteSize;
 use serde::{Deserialize, Serialize};
 
 /// The settings under `[rules.mail]`.
@@ -18,6 +19,8 @@ pub struct MailLimits {
     pub parts_per_multipart_max: usize,
     /// Most parts of a whole message that are read.
     pub parts_max: usize,
+    /// How much of one HTML part is rendered.
+    pub html_size_max: ByteSize,
 }
 
 impl Default for MailLimits {
@@ -27,6 +30,7 @@ impl Default for MailLimits {
             nesting_max: 20,
             parts_per_multipart_max: 1_000,
             parts_max: 20_000,
+            html_size_max: ByteSize::mebibytes(8),
         }
     }
 }

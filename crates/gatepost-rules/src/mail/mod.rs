@@ -168,8 +168,16 @@ impl<'a> Mail<'a> {
 
     /// The HTML parts rendered; one entry for each leaf, `None` for leaves that are no HTML.
     pub(crate) fn rendered(&self) -> &[Option<Rendered>] {
+        let length_max = self.settings.limits.html_size_max.as_usize();
+        let render = |part| render_part(part, length_max);
         self.rendered
-            .get_or_init(|| self.parts().leaves().map(render_part).collect())
+            .get_or_init(|| self.parts().leaves().map(render).collect())
+    }
+
+    /// Whether a limit ended a view that was made before the end of the message.
+    pub(crate) fn is_cut(&self) -> bool {
+        let rendered = self.rendered.get().into_iter().flatten().flatten();
+        rendered.into_iter().any(|rendered| rendered.is_cut)
     }
 
     /// The rendering of one leaf.

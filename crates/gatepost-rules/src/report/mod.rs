@@ -1,5 +1,6 @@
 //! What a scan found, and how it is told: in words, in header fields, in a rewritten message.
 
+pub(crate) mod given_up;
 mod rewrite;
 mod template;
 pub(crate) mod unmark;
@@ -13,6 +14,7 @@ use crate::bayes::Autolearn;
 use crate::language::options::Options;
 use crate::mail::Lines;
 use crate::shortcircuit::Ending;
+pub use given_up::GivenUp;
 
 /// Lines of the body that the preview takes, and its length in bytes.
 const PREVIEW_LINES_MAX: usize = 3;
@@ -61,6 +63,8 @@ pub struct Report {
     pub hits: Vec<Hit>,
     /// Rules that ran into a limit, so that it is not known whether they match.
     pub limited: Vec<Arc<str>>,
+    /// What limits ended early; each kind is among the hits too.
+    pub given_up: GivenUp,
     /// What SPF, DKIM and DMARC gave, where rules asked the network for it.
     pub authentication: Vec<Authentication>,
     /// Whether the message was learned by itself, and as what.

@@ -16,7 +16,7 @@ use crate::network::{Asked, NetworkFindings};
 use crate::report;
 use crate::scan::ScanState;
 use crate::users::Preferences;
-use crate::{Report, ScanContext};
+use crate::{GivenUp, Report, ScanContext};
 
 /// A scan whose local rules have run.
 pub(super) struct Scan<'a> {
@@ -24,6 +24,8 @@ pub(super) struct Scan<'a> {
     user: Option<&'a Preferences>,
     compiled: &'a Compiled,
     lesson: Option<Lesson<'a>>,
+    /// The message is longer than what is scanned.
+    is_cut: bool,
     /// Questions to the network, if any were put.
     pub(super) asked: Option<Asked<'a>>,
     state: ScanState,
@@ -64,6 +66,7 @@ impl RuleSet {
         user: Option<&'a Preferences>,
         context: &ScanContext<'_>,
     ) -> Scan<'a> {
+        let is_cut = message.len() > self.size_max;
         let message = message.get(..self.size_max).unwrap_or(message);
         let configuration = self.configuration_of(user);
         let mail = configuration.scanned(message, context.envelope_sender);
@@ -80,6 +83,7 @@ impl RuleSet {
             user,
             compiled,
             lesson,
+            is_cut,
             asked,
             state,
         }
@@ -96,6 +100,7 @@ impl RuleSet {
             user,
             compiled,
             lesson,
+            is_cut,
             asked,
             mut state,
         } = scan;
@@ -105,10 +110,13 @@ impl RuleSet {
         }
         compiled.program.run_metas(&mut state);
         let seen = look(compiled, &state);
-        (
-            self.report(compiled, &mail, lesson, state, found, user),
-            seen,
-        )
+        let given_up = GivenUp {
+            time: state.budget.was_spent(),
+            steps: !state.limited.is_empty() && !state.budget.was_spent(),
+            size: is_cut || mail.is_cut(),
+        };
+        let report = self.report(compiled, &mail, lesson, (state, given_up), found, user);
+        (report, seen)
     }
 
     pub(super) fn user(&self, context: &ScanContext<'_>) -> Option<Arc<Preferences>> {
@@ -163,7 +171,7 @@ impl RuleSet {
         compiled: &Compiled,
         mail: &Mail<'_>,
         lesson: Option<Lesson<'_>>,
-        mut state: ScanState,
+        (mut state, given_up): (ScanState, GivenUp),
         network: NetworkFindings,
         user: Option<&Preferences>,
     ) -> Report {
@@ -180,8 +188,14 @@ impl RuleSet {
         let ending = ending::ending(state.hits.iter().filter_map(facts), scores);
         let own_score = |facts: &RuleFacts| user?.score(&facts.name, set);
         let mut tally = Tally::of(compiled, &mut state, ending.as_ref(), own_score);
-        // What ended early is not learned from, nor does it change its sender's average.
-        let lesson = lesson.filter(|_| ending.is_none());
+        for name in given_up.rules() {
+            if let Some(rule) = self.definitions.find(name) {
+                let own = user.and_then(|user| user.score(name, set));
+                tally.add_given_up(rule, own.unwrap_or_else(|| rule.score(set)));
+            }
+        }
+        // What was not judged whole is not learned from, nor does it change its sender's average.
+        let lesson = lesson.filter(|_| ending.is_none() && !given_up.is_any());
         let autolearn = lesson.map_or_else(Autolearn::default, |lesson| {
             tally.learn(compiled, lesson, mail, required)
         });
@@ -191,6 +205,7 @@ impl RuleSet {
             required,
             hits: tally.hits,
             autolearn,
+            given_up,
             limited: limited.map(|facts| Arc::clone(&facts.name)).collect(),
             authentication: network.authentication,
             tags: tags(network.tags, self.configuration_of(user)),

@@ -108,6 +108,7 @@ impl RuleSet {
             network: network.is_some(),
             bayes: false,
         };
+        report::given_up::define(&mut definitions, settings.given_up_score);
         let compiled = compile::compile(&mut definitions, abilities);
         definitions.configuration.views.limits = settings.mail;
         definitions.learning.bayes.enabled &= settings.bayes;

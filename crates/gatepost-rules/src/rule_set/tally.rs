@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::Hit;
 use crate::bayes::{Autolearn, Points};
 use crate::compile::{Compiled, RuleFacts};
+use crate::language::definition::Definition;
 use crate::learning::Lesson;
 use crate::mail::Mail;
 use crate::report;
@@ -75,6 +76,19 @@ impl Tally {
         }
         let hit = facts.hit(score, matched);
         self.hits.extend(std::iter::repeat_n(hit, times));
+    }
+
+    /// Adds the hit that says that a limit ended something early; none where it scores nothing.
+    pub(super) fn add_given_up(&mut self, rule: &Definition, score: f64) {
+        if score != 0.0 {
+            self.add(Hit {
+                name: Arc::clone(&rule.name),
+                score,
+                description: rule.description.clone().unwrap_or_default(),
+                area: "",
+                matched: None,
+            });
+        }
     }
 
     fn add(&mut self, hit: Hit) {

@@ -35,6 +35,11 @@ impl Budget {
         }
     }
 
+    /// Whether the time was found to be over.
+    pub(crate) const fn was_spent(&self) -> bool {
+        self.is_spent
+    }
+
     /// Whether the time is over. `cost` is 1 for a short step and more for a long one.
     pub(crate) fn is_spent(&mut self, cost: u32) -> bool {
         if self.until_reading > cost {

@@ -1,6 +1,10 @@
 //! Patterns that take more steps than they may.
 
-use gatepost_rules::{RuleSet, RulesSettings, ScanContext};
+use super::{TIME_MAX, computed, held, html, numbered, plain};
+use gatepost_rules::mail::MailLimits;
+use gatepost_rules::{Report, RuleSet, RulesSettings, ScanContext};
+use gatepost_settings::{ByteSize, Period};
+use std::fmt::Write as _;
 
 /// Whatever the machine: the pattern takes more steps than it may, and is named; others still run.
 #[test]
@@ -34,5 +38,96 @@ meta     BOTH       LIGHT && !HEAVY
     assert_eq!(limited, heavy);
     let mut hits: Vec<&str> = report.hits.iter().map(|hit| &*hit.name).collect();
     hits.sort_unstable();
-    assert_eq!(hits, ["BOTH", "LIGHT"]);
+    assert_eq!(hits, ["BOTH", "GATEPOST_GIVEN_UP", "LIGHT"]);
+    assert!(report.given_up.steps && !report.given_up.time && !report.given_up.size);
+}
+
+const GTUBE: &str = "body GTUBE /GTUBE-STANDARD/\nscore GTUBE 1000\n";
+
+fn judge(text: &str, settings: &RulesSettings, message: &[u8]) -> Report {
+    let (rules, problems) = RuleSet::from_text("test.cf", text.as_bytes(), settings);
+    assert!(problems.is_empty(), "{problems:?}");
+    rules.scan(message, &ScanContext::default())
+}
+
+/// What is beyond a limit is not judged, but never in silence.
+#[test]
+fn what_was_not_read_or_not_run_is_a_hit() {
+    let html = html(&format!("{} GTUBE-STANDARD", "<".repeat(5000)));
+    let whole = judge(GTUBE, &RulesSettings::default(), &html);
+    assert_eq!(whole.symbols(), "GTUBE");
+    let mail = MailLimits {
+        html_size_max: ByteSize(4000),
+        ..MailLimits::default()
+    };
+    let short = |settings| judge(GTUBE, &settings, &html);
+    let cut = short(RulesSettings {
+        mail,
+        ..RulesSettings::default()
+    });
+    assert_eq!(cut.symbols(), "GATEPOST_GIVEN_UP");
+    assert_eq!(cut.given_up.to_string(), "size");
+    let cut = short(RulesSettings {
+        max_size: ByteSize(3000),
+        ..RulesSettings::default()
+    });
+    assert_eq!(cut.symbols(), "GATEPOST_GIVEN_UP");
+    assert!((cut.score - 0.001).abs() < 1e-9, "visible, without weight");
+
+    // Enough rules that the clock is read.
+    let many = numbered(1000, |all, number| {
+        let _ = writeln!(
+            all,
+            "header H{number} X-{number} !~ /a/\nbody B{number} /GTUBE.{number}/"
+        );
+    });
+    let late = judge(
+        &format!("{many}{GTUBE}"),
+        &RulesSettings {
+            max_time: Period::milliseconds(0),
+            ..RulesSettings::default()
+        },
+        &plain(&"GTUBE-STANDARD ".repeat(2000)),
+    );
+    assert!(
+        late.symbols().contains("TIME_LIMIT_EXCEEDED"),
+        "{}",
+        late.symbols()
+    );
+    assert!(late.given_up.time && !late.limited.is_empty());
+}
+
+/// The rules that say so are scored as any others.
+#[test]
+fn rule_files_and_settings_score_what_was_given_up() {
+    let cut = |text: &str, given_up_score| {
+        let settings = RulesSettings {
+            max_size: ByteSize(100),
+            given_up_score,
+            ..RulesSettings::default()
+        };
+        let report = judge(text, &settings, &plain(&"x\n".repeat(100)));
+        (report.score, report.symbols())
+    };
+    let hit = || "GATEPOST_GIVEN_UP".to_owned();
+    assert_eq!(cut("", 2.5), (2.5, hit()));
+    assert_eq!(cut("score GATEPOST_GIVEN_UP 4\n", 2.5), (4.0, hit()));
+    assert_eq!(
+        cut("score GATEPOST_GIVEN_UP 0\n", 2.5),
+        (0.0, String::new())
+    );
+}
+
+/// 24 MB that were 24 million texts, with the text that every filter knows for spam after them.
+#[test]
+fn rows_of_brackets_are_bounded_and_told() {
+    const SIZE: usize = 24_000_000;
+    let message = html(&format!("{}\nGTUBE-STANDARD\n", "<".repeat(SIZE)));
+    let start = computed();
+    let settings = RulesSettings::default();
+    let (report, held) = held::most_held(|| judge(GTUBE, &settings, &message));
+    let time = computed().checked_sub(start).unwrap_or_default();
+    assert_eq!(report.symbols(), "GATEPOST_GIVEN_UP");
+    assert!(time < TIME_MAX, "it took {time:?}");
+    assert!(held < 4 * SIZE, "it held {held} bytes");
 }

@@ -6,6 +6,7 @@
 mod support;
 
 mod connections;
+mod judging;
 mod pages;
 
 use std::io::{ErrorKind, Read, Write};

@@ -2,6 +2,7 @@
 
 mod links;
 mod notes;
+mod pieces;
 mod prepare;
 mod words;
 
@@ -9,6 +10,7 @@ use super::entity::{Place, decode};
 use super::facts::{ELEMENTS, HtmlFacts};
 use super::style::{Styles, Unseen};
 use super::tokens::{Attributes, Handler, tokenise};
+use pieces::{Piece, Pieces};
 use prepare::prepare;
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -25,17 +27,12 @@ pub(crate) struct Rendered {
     pub(crate) text: String,
     /// The text holds characters, not bytes.
     pub(crate) characters: bool,
-    /// Where each piece of the text ends, and whether it cannot be seen.
-    pieces: Vec<Piece>,
+    /// The pieces of the text, each of which can be seen as a whole or not at all.
+    pieces: Pieces,
     /// What rules ask about it.
     pub(crate) facts: HtmlFacts,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Piece {
-    end: usize,
-    unseen: bool,
-    white_space: bool,
+    /// The document was longer than the limit, and its end was not read.
+    pub(crate) is_cut: bool,
 }
 
 impl Rendered {
@@ -43,18 +40,18 @@ impl Rendered {
     pub(crate) fn pieces(&self, unseen: bool) -> String {
         let mut out = String::new();
         let mut start = 0;
-        for piece in &self.pieces {
-            if piece.unseen == unseen {
-                out.push_str(self.text.get(start..piece.end).unwrap_or_default());
+        for piece in self.pieces.iter() {
+            if piece.is_unseen() == unseen {
+                out.push_str(self.text.get(start..piece.end()).unwrap_or_default());
             }
-            start = piece.end;
+            start = piece.end();
         }
         out
     }
 
     /// Whether any text cannot be seen.
     pub(crate) fn has_unseen(&self) -> bool {
-        self.pieces.iter().any(|piece| piece.unseen)
+        self.pieces.iter().any(Piece::is_unseen)
     }
 }
 
@@ -79,7 +76,7 @@ struct Counts {
 struct Renderer {
     text: String,
     characters: bool,
-    pieces: Vec<Piece>,
+    pieces: Pieces,
     styles: Styles,
     facts: HtmlFacts,
     link_index: HashMap<Arc<str>, usize>,
@@ -102,7 +99,7 @@ impl Renderer {
         Self {
             text: String::with_capacity(capacity / 2),
             characters,
-            pieces: Vec::new(),
+            pieces: Pieces::default(),
             styles: Styles::new(),
             facts,
             link_index: HashMap::new(),
@@ -152,38 +149,23 @@ impl Renderer {
             "p" | "hr" | "blockquote" | "pre" | "listing" | "plaintext" | "xmp" | "title" => "\n\n",
             _ => return,
         };
-        if let Some(last) = self.pieces.last_mut()
-            && !last.white_space
-            && !last.unseen
+        if let Some(last) = self.pieces.last()
+            && !last.is_white_space()
+            && !last.is_unseen()
             && self.text.ends_with(' ')
-            && last.end == self.text.len()
-        {
             // An empty piece has no blank to give up.
-            let start = self
-                .pieces
-                .len()
-                .checked_sub(2)
-                .and_then(|before| self.pieces.get(before))
-                .map_or(0, |piece| piece.end);
-            if start < self.text.len() {
-                self.text.pop();
-            }
-            let end = self.text.len();
-            if let Some(last) = self.pieces.last_mut() {
-                last.end = end;
-            }
+            && self.pieces.start_of_last() < self.text.len()
+        {
+            self.text.pop();
+            self.pieces.end_last_at(self.text.len());
         }
         self.text.push_str(space);
-        self.pieces.push(Piece {
-            end: self.text.len(),
-            unseen: false,
-            white_space: true,
-        });
+        self.pieces.push(Piece::white_space(self.text.len()));
     }
 
     /// Writes text with its white space collapsed.
     fn write(&mut self, text: &str, unseen: bool) {
-        let after_space = self.pieces.last().is_some_and(|piece| piece.white_space);
+        let after_space = self.pieces.last().is_some_and(Piece::is_white_space);
         let start = self.text.len();
         collapse(text, &mut self.text);
         if after_space
@@ -195,11 +177,7 @@ impl Renderer {
         {
             self.text.remove(start);
         }
-        self.pieces.push(Piece {
-            end: self.text.len(),
-            unseen,
-            white_space: false,
-        });
+        self.pieces.push(Piece::text(self.text.len(), unseen));
     }
 
     fn finish(mut self, source: &str, length: usize) -> Rendered {
@@ -259,6 +237,7 @@ impl Renderer {
             characters: self.characters,
             pieces: self.pieces,
             facts: self.facts,
+            is_cut: false,
         }
     }
 }

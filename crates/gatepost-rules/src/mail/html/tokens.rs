@@ -61,6 +61,9 @@ const LITERAL_ELEMENTS: [(&str, bool); 7] = [
     ("textarea", false),
 ];
 
+/// Nothing shorter is a tag.
+const MARKUP_LENGTH_MIN: usize = 3;
+
 /// SGML marked sections, `<![CDATA[ … ]]>`, by rising strength.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Section {
@@ -188,6 +191,8 @@ impl<'a> Reader<'a> {
     /// Reports all that is complete from `start` on; returns where the incomplete rest starts.
     fn run(&mut self, start: usize, handler: &mut impl Handler) -> usize {
         let (mut start, mut at) = (start, start);
+        // The last `<` of the text that begins at `start` with another one.
+        let mut last_text = None;
         loop {
             if let Some((element, _)) = self.literal {
                 let end = if self.unclosed.contains(&element) {
@@ -230,25 +235,43 @@ impl<'a> Reader<'a> {
             {
                 self.report_text(start, end, handler);
                 (start, at) = (end + 3, end + 3);
+                last_text = None;
                 self.leave_section();
                 continue;
             }
             let Some(tag) = next else {
+                if let Some(last) = last_text {
+                    self.report_text(start, last, handler);
+                    start = last;
+                }
                 let end = self.last_word_start(start);
                 self.report_text(start, end, handler);
                 return end;
             };
+            let is_near_end = self.text.len() - tag < MARKUP_LENGTH_MIN;
+            if last_text.is_some() && !is_near_end && !self.can_be_markup(tag) {
+                // Rows of `<` are one text, not a text for each.
+                (last_text, at) = (Some(tag), tag + 1);
+                continue;
+            }
             self.report_text(start, tag, handler);
             start = tag;
-            if self.text.len() - tag < 3 {
+            last_text = None;
+            if is_near_end {
                 return start;
             }
             match self.markup(tag, handler) {
                 Found::Piece(after) => (start, at) = (after, after),
                 Found::Unfinished => return start,
-                Found::Text => at = tag + 1,
+                Found::Text => (last_text, at) = (Some(tag), tag + 1),
             }
         }
+    }
+
+    /// Whether what follows the `<` at `tag` is not certainly text.
+    fn can_be_markup(&self, tag: usize) -> bool {
+        self.byte(tag + 1)
+            .is_some_and(|byte| byte.is_ascii_alphabetic() || matches!(byte, b'/' | b'!' | b'?'))
     }
 
     /// The end of the document: decides what an incomplete rest is.

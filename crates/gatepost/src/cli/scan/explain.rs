@@ -25,6 +25,9 @@ pub(super) fn print(out: &mut impl Write, judged: &Judged) -> io::Result<()> {
             writeln!(out, "        matched \"{}\"{more}", shown.escape_ascii())?;
         }
     }
+    if report.given_up.is_any() {
+        writeln!(out, "not judged whole: limit of {}", report.given_up)?;
+    }
     for rule in &report.limited {
         writeln!(out, "     ?  {rule}  ran into its limit")?;
     }

@@ -18,6 +18,9 @@ struct Line<'r> {
     /// Rules that ran into a limit of theirs or of the message's time.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     limited: Vec<&'r str>,
+    /// Which limits kept the message from being judged whole: time, steps, size.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    given_up: String,
 }
 
 /// The hits as an object from name to score, sorted by name.
@@ -55,6 +58,7 @@ pub(super) fn print(
                 spam: report.is_spam(),
                 hits: Hits(report),
                 limited: report.limited.iter().map(AsRef::as_ref).collect(),
+                given_up: report.given_up.to_string(),
             };
             serde_json::to_writer(&mut *out, &line)?;
             writeln!(out)

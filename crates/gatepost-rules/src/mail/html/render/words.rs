@@ -8,15 +8,11 @@ const CUT_WORD_LENGTH_MAX: usize = 7;
 impl Renderer {
     /// Notes words that a tag cuts in two, which is how words are hidden from filters.
     pub(super) fn note_cut_words(&mut self, text: &str) {
-        let start = self
-            .pieces
-            .len()
-            .checked_sub(2)
-            .and_then(|before| self.pieces.get(before))
-            .map_or(0, |piece| piece.end);
-        let Some(before) = self.text.get(start..).filter(|_| !self.pieces.is_empty()) else {
+        if self.pieces.last().is_none() {
             return;
-        };
+        }
+        let start = self.pieces.start_of_last();
+        let before = self.text.get(start..).unwrap_or_default();
         let ends_in_letter = before
             .chars()
             .next_back()
@@ -46,7 +42,16 @@ pub(super) const fn is_html_space(byte: u8) -> bool {
 }
 
 pub(super) fn is_blank(text: &str) -> bool {
-    text.bytes().all(is_html_space) || text.replace("\u{c2}\u{a0}", "").bytes().all(is_html_space)
+    // Undecoded UTF-8 of a no-break space is four bytes long.
+    let mut rest = text.as_bytes();
+    while let Some((&byte, tail)) = rest.split_first() {
+        rest = match rest.strip_prefix("\u{c2}\u{a0}".as_bytes()) {
+            Some(tail) => tail,
+            None if is_html_space(byte) => tail,
+            None => return false,
+        };
+    }
+    true
 }
 
 /// Appends `text` with each run of white space as one blank.

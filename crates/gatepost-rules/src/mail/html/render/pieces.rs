@@ -1,0 +1,78 @@
+//! The pieces of a rendered text: what each part of it is, in eight bytes a piece.
+//!
+//! A document can consist of nothing but tags, so there can be a piece for every four bytes of it.
+
+/// A piece of the text: where it ends, and its kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Piece(usize);
+
+const UNSEEN: usize = 0b01;
+const WHITE_SPACE: usize = 0b10;
+const KINDS: usize = UNSEEN | WHITE_SPACE;
+/// Bits that hold the kind.
+const KIND_BITS: u32 = 2;
+
+impl Piece {
+    /// White space that an element stands for.
+    pub(super) const fn white_space(end: usize) -> Self {
+        Self(end << KIND_BITS | WHITE_SPACE)
+    }
+
+    /// Text of the document.
+    pub(super) const fn text(end: usize, is_unseen: bool) -> Self {
+        Self(end << KIND_BITS | if is_unseen { UNSEEN } else { 0 })
+    }
+
+    pub(super) const fn end(self) -> usize {
+        self.0 >> KIND_BITS
+    }
+
+    pub(super) const fn is_unseen(self) -> bool {
+        self.0 & UNSEEN != 0
+    }
+
+    pub(super) const fn is_white_space(self) -> bool {
+        self.0 & WHITE_SPACE != 0
+    }
+
+    const fn is_kind_of(self, other: Self) -> bool {
+        self.0 & KINDS == other.0 & KINDS
+    }
+}
+
+/// The pieces of a text, in order.
+#[derive(Debug, Default)]
+pub(super) struct Pieces(Vec<Piece>);
+
+impl Pieces {
+    pub(super) fn iter(&self) -> impl Iterator<Item = Piece> {
+        self.0.iter().copied()
+    }
+
+    pub(super) fn last(&self) -> Option<Piece> {
+        self.0.last().copied()
+    }
+
+    /// Where the last piece starts.
+    pub(super) fn start_of_last(&self) -> usize {
+        let before = self.0.len().checked_sub(2);
+        before
+            .and_then(|before| self.0.get(before))
+            .map_or(0, |piece| piece.end())
+    }
+
+    /// Adds a piece. White space is joined to white space before it: nothing asks for its first part alone.
+    pub(super) fn push(&mut self, piece: Piece) {
+        match self.0.last_mut() {
+            Some(last) if last.is_white_space() && last.is_kind_of(piece) => *last = piece,
+            _ => self.0.push(piece),
+        }
+    }
+
+    /// Shortens the last piece, which is text that can be seen.
+    pub(super) fn end_last_at(&mut self, end: usize) {
+        if let Some(last) = self.0.last_mut() {
+            *last = Piece::text(end, false);
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! What a scan gave up, and the rules that say so in its result.
+//!
+//! A limit bounds what a message can cost. A sender must gain nothing by it: each limit that ended something
+//! early is a hit of its own, so it stands wherever hits stand, and rule files can score it.
+
+use crate::language::Definitions;
+
+/// SpamAssassin's name for a scan that ran out of time.
+const TIME: (&str, &str) = (
+    "TIME_LIMIT_EXCEEDED",
+    "The time for one message was used up before all rules had run",
+);
+/// Everything else that a limit ended.
+const REST: (&str, &str) = (
+    "GATEPOST_GIVEN_UP",
+    "Rules ran into their limits, or part of the message was not read",
+);
+
+/// What ended something early in a scan.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct GivenUp {
+    /// The time of the message was used up.
+    pub time: bool,
+    /// A rule took more steps than it may.
+    pub steps: bool,
+    /// Part of the message is beyond a limit of size, and was not read.
+    pub size: bool,
+}
+
+impl GivenUp {
+    /// Whether anything was.
+    pub const fn is_any(self) -> bool {
+        self.time || self.steps || self.size
+    }
+
+    /// The names of the rules that say so.
+    pub(crate) fn rules(self) -> impl Iterator<Item = &'static str> {
+        let time = self.time.then_some(TIME.0);
+        let rest = (self.steps || self.size).then_some(REST.0);
+        time.into_iter().chain(rest)
+    }
+}
+
+/// Adds these rules to those of the folders, which may have scored or described them.
+pub(crate) fn define(definitions: &mut Definitions, score: f64) {
+    for (name, description) in [TIME, REST] {
+        let rule = definitions.rule(name);
+        rule.scores.get_or_insert([score; 4]);
+        rule.description.get_or_insert_with(|| description.into());
+    }
+}
+
+/// What happened, for a reply or a log line.
+impl std::fmt::Display for GivenUp {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let causes = [
+            (self.time, "time"),
+            (self.steps, "steps"),
+            (self.size, "size"),
+        ];
+        let causes = causes.iter().filter(|(is_cause, _)| *is_cause);
+        let causes: Vec<&str> = causes.map(|(_, name)| *name).collect();
+        formatter.write_str(&causes.join(", "))
+    }
+}
