@@ -6,16 +6,26 @@ use tokio::sync::Notify;
 
 use crate::StoreError;
 
+/// A commit: the submissions that were left out of it, by ascending number and with the reason of
+/// each, or why there was no commit.
+pub(crate) type Outcome = Result<Vec<(u32, StoreError)>, StoreError>;
+
+/// Why this submission was left out.
+pub(crate) fn failure_in(left_out: &[(u32, StoreError)], submission: u32) -> Option<&StoreError> {
+    let found = left_out.binary_search_by_key(&submission, |(number, _)| *number);
+    found.ok().map(|index| &left_out[index].1)
+}
+
 /// The outcome of one commit, shared by all tickets of its changes.
 #[derive(Debug, Default)]
 pub(crate) struct Group {
-    outcome: OnceLock<Result<(), StoreError>>,
+    outcome: OnceLock<Outcome>,
     decided: Notify,
 }
 
 impl Group {
     /// Called by the writer after the commit or its failure; the first outcome stands.
-    pub(crate) fn decide(&self, outcome: Result<(), StoreError>) {
+    pub(crate) fn decide(&self, outcome: Outcome) {
         let _ = self.outcome.set(outcome);
         self.decided.notify_waiters();
     }
@@ -25,16 +35,42 @@ impl Group {
 #[derive(Debug, Clone)]
 pub struct Ticket {
     group: Arc<Group>,
+    /// The submission's number within the group; `None` for the commit as such.
+    submission: Option<u32>,
 }
 
 impl Ticket {
-    pub(crate) fn new(group: Arc<Group>) -> Self {
-        Self { group }
+    pub(crate) fn of_submission(group: Arc<Group>, number: u32) -> Self {
+        Self {
+            group,
+            submission: Some(number),
+        }
+    }
+
+    pub(crate) fn of_all(group: Arc<Group>) -> Self {
+        Self {
+            group,
+            submission: None,
+        }
+    }
+
+    /// The number within this group, if the submission is one of it.
+    pub(crate) fn number_in(&self, group: &Arc<Group>) -> Option<u32> {
+        self.submission.filter(|_| Arc::ptr_eq(&self.group, group))
+    }
+
+    /// Why the changes were not stored, if that is known already.
+    pub(crate) fn failure(&self) -> Option<&StoreError> {
+        match self.group.outcome.get()? {
+            Err(error) => Some(error),
+            Ok(left_out) => failure_in(left_out, self.submission?),
+        }
     }
 
     /// The outcome, if it is known already.
     pub fn outcome(&self) -> Option<Result<(), StoreError>> {
-        self.group.outcome.get().cloned()
+        self.group.outcome.get()?;
+        Some(self.failure().cloned().map_or(Ok(()), Err))
     }
 
     /// Waits until the changes are on disk, or have failed to get there.

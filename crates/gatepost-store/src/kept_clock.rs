@@ -35,8 +35,10 @@ impl SharedAgeTime {
 
 pub(crate) struct KeptClock {
     age: SharedAgeTime,
-    /// The id in the row.
+    /// The id in the row, as it was committed.
     kept: MessageId,
+    /// The id of a row that was written and is not yet known to be committed.
+    written: Option<MessageId>,
     warned: Option<Instant>,
 }
 
@@ -63,6 +65,7 @@ impl KeptClock {
         let mut kept_clock = Self {
             age: SharedAgeTime::new(AgeTime::new(clock, accepted, jump_max)),
             kept: highest,
+            written: None,
             warned: None,
         };
         kept_clock.time_for_ages();
@@ -91,9 +94,11 @@ impl KeptClock {
         now
     }
 
-    /// Writes the row, unless its id is still higher than all ids so far.
+    /// Writes the row, unless its id is still higher than all ids so far. Until
+    /// [`KeptClock::committed`] is called, the row counts as not written: a commit may fail.
     pub(crate) fn keep(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         let highest = MessageId::highest();
+        self.written = None;
         if highest <= self.kept {
             return Ok(());
         }
@@ -116,8 +121,15 @@ impl KeptClock {
                 rows::id_to_row(id),
                 i64::try_from(accepted_ms.as_millis()).unwrap_or(i64::MAX)
             ])?;
-        self.kept = id;
+        self.written = Some(id);
         Ok(())
+    }
+
+    /// The commit that [`KeptClock::keep`] was part of has succeeded.
+    pub(crate) fn committed(&mut self) {
+        if let Some(id) = self.written.take() {
+            self.kept = id;
+        }
     }
 }
 

@@ -2,9 +2,12 @@
 //!
 //! Only `SQLITE_CORRUPT`, `SQLITE_NOTADB` and a failed check are damage. Every other error (a full
 //! disk, an I/O error, no descriptor left, no permission) ends the start with its reason, and the
-//! files stay as they were. Damage ends the start too, unless
+//! files stay as they were. SQLite reports a read that fails with EIO as `SQLITE_CORRUPT` too, so
+//! damage counts only if every byte can be read and the damage is found again. Damage ends the start too, unless
 //! [`OnDamage::Recover`](crate::OnDamage) asks for a [recovery].
 
+use std::fs::File;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -44,16 +47,17 @@ pub(crate) fn open_server(path: &Path, settings: &StoreSettings) -> Result<Opene
     recovery::finish_interrupted(&folder)?;
     let mut recovery = Recovery::default();
     let mut database_lock = lock::share_database(&folder)?;
-    let writing = match open_checked(&folder) {
+    let writing = match confirm_damage(&folder, open_checked) {
         Err(StoreError::Damaged { reason, .. }) if settings.on_damage == OnDamage::Recover => {
             tracing::warn!(target: "store", reason, "the database is damaged and is being recovered");
             drop(database_lock);
             let exclusive = lock::own_database(&folder)?;
-            recovery = recovery::recover(&folder)?;
+            recovery =
+                recovery::recover(&folder).map_err(|error| with_file_name(&folder, error))?;
             // No connection is open here, so a process between the two locks does no harm.
             drop(exclusive);
             database_lock = lock::share_database(&folder)?;
-            open_checked(&folder)?
+            confirm_damage(&folder, open_checked)?
         }
         opened => opened?,
     };
@@ -76,12 +80,36 @@ pub(crate) fn open_secondary(path: &Path) -> Result<Opened, StoreError> {
         });
     }
     Ok(Opened {
-        writing: open_writing(&folder)?,
+        writing: confirm_damage(&folder, open_writing)?,
         reading: open_reading(&folder)?,
         folder,
         locks: vec![database_lock],
         recovery: Recovery::default(),
     })
+}
+
+/// Opens, and again where damage is reported although the disk may have failed to read.
+fn confirm_damage(
+    folder: &DataFolder,
+    open: impl Fn(&DataFolder) -> Result<Connection, StoreError>,
+) -> Result<Connection, StoreError> {
+    match open(folder) {
+        Err(StoreError::Damaged { .. }) => {
+            for file in [folder.database(), folder.wal()] {
+                read_through(&file).map_err(|cause| crate::folder::file_error(&file, cause))?;
+            }
+            open(folder)
+        }
+        opened => opened,
+    }
+}
+
+/// Reads every byte; no error if there is no such file.
+fn read_through(file: &Path) -> io::Result<()> {
+    match File::open(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        file => io::copy(&mut file?, &mut io::sink()).map(drop),
+    }
 }
 
 /// Opens for writing, with the newest schema.
@@ -136,6 +164,17 @@ fn open_reading(folder: &DataFolder) -> Result<Connection, StoreError> {
 fn exists(path: &Path) -> Result<bool, StoreError> {
     path.try_exists()
         .map_err(|cause| crate::folder::file_error(path, cause))
+}
+
+/// The same error, with the name of the database.
+pub(crate) fn with_file_name(folder: &DataFolder, error: StoreError) -> StoreError {
+    match error {
+        StoreError::Database(cause) => StoreError::Open {
+            file: folder.database(),
+            cause,
+        },
+        named => named,
+    }
 }
 
 fn open_error(folder: &DataFolder, error: rusqlite::Error) -> StoreError {

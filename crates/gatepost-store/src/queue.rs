@@ -1,5 +1,7 @@
 //! The queue before the writer: changes that wait for the next commit, as one group.
 //!
+//! A group consists of submissions: the changes of one ticket, which are stored all or not at all.
+//!
 //! Invariants: changes leave in the order in which they came; a group that was taken is decided,
 //! whatever becomes of its writer; a closed queue accepts nothing more.
 
@@ -9,7 +11,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex};
 
-use crate::group::{Group, Ticket};
+use crate::group::{Group, Outcome, Ticket};
 use crate::{Change, StoreError};
 
 /// The longest time that deferred changes wait for the commit of others.
@@ -25,12 +27,38 @@ pub(crate) struct Queue {
     arrived: Condvar,
 }
 
+/// The changes of one ticket.
+pub(crate) struct Submission {
+    /// Where its changes end within those of the batch.
+    pub(crate) end: usize,
+    /// It may only be stored after this one.
+    pub(crate) after: Option<Ticket>,
+}
+
+/// What is committed together.
+#[derive(Default)]
+pub(crate) struct Batch {
+    pub(crate) changes: Vec<Change>,
+    pub(crate) submissions: Vec<Submission>,
+    pub(crate) group: Arc<Group>,
+}
+
+impl Batch {
+    /// The number of the submission that these changes become.
+    fn add(&mut self, changes: &mut Vec<Change>, after: Option<Ticket>) -> u32 {
+        let number = self.submissions.len() as u32;
+        self.changes.append(changes);
+        let end = self.changes.len();
+        self.submissions.push(Submission { end, after });
+        number
+    }
+}
+
 /// What waits for the writer.
 #[derive(Default)]
 struct Waiting {
-    changes: Vec<Change>,
+    batch: Batch,
     bytes: usize,
-    group: Arc<Group>,
     /// The group that the writer took last; its commit may still be under way.
     taken: Option<Arc<Group>>,
     /// Whether a caller waits for the commit.
@@ -43,7 +71,7 @@ struct Waiting {
 impl Waiting {
     /// Whether a commit is to be made now.
     fn is_due(&self, now: Instant) -> bool {
-        !self.changes.is_empty()
+        !self.batch.changes.is_empty()
             && (self.urgent || self.closed || self.due.is_some_and(|due| due <= now))
     }
 }
@@ -64,24 +92,25 @@ impl Queue {
             return Err(StoreError::Closed);
         }
         // Under the lock that is held while a failure is made known.
-        if let Some(Err(error)) = earlier.and_then(Ticket::outcome) {
-            return Err(error);
+        if let Some(error) = earlier.and_then(Ticket::failure) {
+            return Err(error.clone());
         }
         if waiting.bytes > waiting_bytes_max {
             return Err(StoreError::Overloaded {
                 waiting_bytes: waiting.bytes,
             });
         }
-        let was_empty = waiting.changes.is_empty();
+        let was_empty = waiting.batch.changes.is_empty();
         let was_urgent = waiting.urgent;
         waiting.bytes += bytes;
-        waiting.changes.append(changes);
-        waiting.urgent |= urgent || waiting.changes.len() >= DEFERRED_CHANGES_MAX;
+        let undecided = earlier.filter(|earlier| earlier.outcome().is_none());
+        let number = waiting.batch.add(changes, undecided.cloned());
+        waiting.urgent |= urgent || waiting.batch.changes.len() >= DEFERRED_CHANGES_MAX;
         if was_empty && !waiting.urgent {
             waiting.due = Some(Instant::now() + DEFERRED_TIME_MAX);
         }
         let wakes = was_empty || waiting.urgent && !was_urgent;
-        let ticket = Ticket::new(waiting.group.clone());
+        let ticket = Ticket::of_submission(waiting.batch.group.clone(), number);
         drop(waiting);
         if wakes {
             self.arrived.notify_one();
@@ -92,12 +121,12 @@ impl Queue {
     /// Makes all that waits urgent; the ticket of the last group, unless there was none yet.
     pub(crate) fn flush(&self) -> Option<Ticket> {
         let mut waiting = self.waiting.lock();
-        if waiting.changes.is_empty() {
-            return waiting.taken.clone().map(Ticket::new);
+        if waiting.batch.changes.is_empty() {
+            return waiting.taken.clone().map(Ticket::of_all);
         }
         waiting.urgent = true;
         self.arrived.notify_one();
-        Some(Ticket::new(waiting.group.clone()))
+        Some(Ticket::of_all(waiting.batch.group.clone()))
     }
 
     /// The bytes that wait.
@@ -106,7 +135,7 @@ impl Queue {
     }
 
     /// Waits until changes are due and takes all there are; `None` when closed and empty.
-    pub(crate) fn take(&self) -> Option<(Vec<Change>, Arc<Group>)> {
+    pub(crate) fn take(&self) -> Option<Batch> {
         let mut waiting = self.waiting.lock();
         while !waiting.is_due(Instant::now()) {
             if waiting.closed {
@@ -120,21 +149,21 @@ impl Queue {
         waiting.bytes = 0;
         waiting.urgent = false;
         waiting.due = None;
-        let changes = std::mem::take(&mut waiting.changes);
-        let group = std::mem::take(&mut waiting.group);
-        waiting.taken = Some(group.clone());
-        Some((changes, group))
+        let batch = std::mem::take(&mut waiting.batch);
+        waiting.taken = Some(batch.group.clone());
+        Some(batch)
     }
 
     /// Asks for a commit that changes nothing, to see whether the disk works.
     pub(crate) fn probe(&self) {
         let mut waiting = self.waiting.lock();
-        if !waiting.closed && waiting.changes.is_empty() {
-            waiting.changes.push(Change::PutRecord {
+        if !waiting.closed && waiting.batch.changes.is_empty() {
+            let probe = Change::PutRecord {
                 space: PROBE_SPACE,
                 key: Bytes::new(),
                 value: Bytes::new(),
-            });
+            };
+            waiting.batch.add(&mut vec![probe], None);
             waiting.urgent = true;
             self.arrived.notify_one();
         }
@@ -143,15 +172,15 @@ impl Queue {
     /// Makes the outcome of a group known. A failure is also that of all changes that were
     /// submitted before it was known: they may rest on what was not stored, and a later message
     /// of a sender must not be stored before an earlier one that the sender will repeat.
-    pub(crate) fn decide(&self, group: &Group, outcome: Result<(), StoreError>) {
+    pub(crate) fn decide(&self, group: &Group, outcome: Outcome) {
         let mut waiting = self.waiting.lock();
-        let mut failed = Vec::new();
+        let mut failed = Batch::default();
         if let Err(error) = &outcome {
             waiting.bytes = 0;
             waiting.urgent = false;
             waiting.due = None;
-            failed = std::mem::take(&mut waiting.changes);
-            std::mem::take(&mut waiting.group).decide(Err(error.clone()));
+            failed = std::mem::take(&mut waiting.batch);
+            failed.group.decide(Err(error.clone()));
         }
         group.decide(outcome);
         drop(waiting);
@@ -181,6 +210,6 @@ impl Drop for FailWaitingOnDrop {
     fn drop(&mut self) {
         let mut waiting = self.0.waiting.lock();
         waiting.closed = true;
-        waiting.group.decide(Err(StoreError::Closed));
+        waiting.batch.group.decide(Err(StoreError::Closed));
     }
 }

@@ -77,7 +77,8 @@ impl Store {
         let mut opened = open::open_server(folder, settings)?;
         let recovery = std::mem::take(&mut opened.recovery);
         let jump_max = settings.clock_jump_max.duration();
-        let clock = KeptClock::open(&opened.writing, clock, jump_max)?;
+        let clock = KeptClock::open(&opened.writing, clock, jump_max)
+            .map_err(|error| open::with_file_name(&opened.folder, error.into()))?;
         let scrub = Scrub::new(opened.open_another()?);
         let health = Arc::new(opened.health(settings));
         health.check_space();
@@ -139,10 +140,10 @@ impl Store {
             .spawn(move || {
                 // Also when the writer panics: no caller may wait for a commit that cannot come.
                 let _closing = FailWaitingOnDrop(writers_queue.clone());
-                while let Some((changes, group)) = writers_queue.take() {
-                    let _deciding = FailGroupOnDrop(group.clone());
-                    let outcome = writer.commit(&changes);
-                    writers_queue.decide(&group, outcome);
+                while let Some(batch) = writers_queue.take() {
+                    let _deciding = FailGroupOnDrop(batch.group.clone());
+                    let outcome = writer.commit(&batch);
+                    writers_queue.decide(&batch.group, outcome);
                     writer.trim_if_due();
                     counted.fetch_add(1, Ordering::Relaxed);
                 }
@@ -190,7 +191,7 @@ impl Store {
     }
 
     /// Hands changes to the writer, never waiting for the disk. The changes are durable when the
-    /// ticket is committed.
+    /// ticket is committed: all of them, or none.
     pub fn submit(&self, changes: impl IntoIterator<Item = Change>) -> Result<Ticket, StoreError> {
         self.submit_all(&mut changes.into_iter().collect())
     }
@@ -200,14 +201,14 @@ impl Store {
         if changes.is_empty() {
             // Nothing to write is durable already.
             let done = Arc::new(Group::default());
-            done.decide(Ok(()));
-            return Ok(Ticket::new(done));
+            done.decide(Ok(Vec::new()));
+            return Ok(Ticket::of_all(done));
         }
         self.enqueue(changes, true, None)
     }
 
     /// As [`Store::submit_all`], for changes that may only be stored after those of `earlier`:
-    /// where that commit has failed they are refused, and where it fails later they fail with it.
+    /// where those have failed they are refused, and where those fail later they fail with them.
     pub fn submit_after(
         &self,
         changes: &mut Vec<Change>,

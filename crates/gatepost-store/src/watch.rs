@@ -115,11 +115,8 @@ impl Health {
     }
 
     pub(crate) fn commit_failed(&self, error: &StoreError) {
-        // A collision is the fault of one change; the disk works.
-        if !matches!(error, StoreError::Collision { .. }) {
-            *self.failed.lock() = Some(error.clone());
-            self.is_failing.store(true, Ordering::Relaxed);
-        }
+        *self.failed.lock() = Some(error.clone());
+        self.is_failing.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn commit_succeeded(&self) {

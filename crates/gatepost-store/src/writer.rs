@@ -7,7 +7,9 @@ use parking_lot::Mutex;
 use rusqlite::{Connection, Transaction, params};
 
 use crate::cancelled::Cancelled;
+use crate::group::{Outcome, failure_in};
 use crate::kept_clock::KeptClock;
+use crate::queue::{Batch, Submission};
 use crate::trim::Trimmer;
 use crate::watch::Health;
 use crate::{Change, JournalEntry, StoreError, rows, table};
@@ -41,34 +43,54 @@ impl Writer {
     }
 
     /// Commits one group.
-    pub(crate) fn commit(&mut self, changes: &[Change]) -> Result<(), StoreError> {
+    pub(crate) fn commit(&mut self, batch: &Batch) -> Outcome {
         // A file that has lost its name takes commits that are lost with its last descriptor.
-        let outcome = self
-            .apply(changes)
-            .and_then(|()| self.health.check_database_file());
+        let outcome = self.apply(batch).and_then(|left_out| {
+            self.health.check_database_file()?;
+            Ok(left_out)
+        });
         match &outcome {
-            Ok(()) => self.health.commit_succeeded(),
+            Ok(left_out) => {
+                self.health.commit_succeeded();
+                if let Some((_, error)) = left_out.first() {
+                    self.failures.log(left_out.len(), error);
+                }
+            }
             Err(error) => {
-                self.failures.log(changes.len(), error);
+                self.failures.log(batch.changes.len(), error);
                 self.health.commit_failed(error);
             }
         }
         outcome
     }
 
-    fn apply(&mut self, changes: &[Change]) -> Result<(), StoreError> {
-        let mut connection = self.connection.lock();
-        let transaction = connection.transaction()?;
-        let cancelled = Cancelled::find(changes);
-        for change in changes {
-            if !cancelled.covers(change) {
-                apply_one(&transaction, change)?;
+    /// A row that collides fails its own submission, and not what happens to share the commit.
+    fn apply(&mut self, batch: &Batch) -> Outcome {
+        let has_failed = |submission: &Submission| {
+            let after = submission.after.as_ref();
+            after.is_some_and(|after| after.failure().is_some())
+        };
+        if !batch.submissions.iter().any(has_failed) {
+            match self.write(|transaction| apply_together(transaction, &batch.changes)) {
+                Err(StoreError::Collision { .. }) => {}
+                outcome => return outcome,
             }
         }
+        self.write(|transaction| apply_each(transaction, batch))
+    }
+
+    fn write(&mut self, apply: impl FnOnce(&mut Transaction<'_>) -> Outcome) -> Outcome {
+        let mut connection = self.connection.lock();
+        let mut transaction = connection.transaction()?;
+        let left_out = apply(&mut transaction)?;
         if let Some(server) = &mut self.server {
             server.clock.keep(&transaction)?;
         }
-        Ok(transaction.commit()?)
+        transaction.commit()?;
+        if let Some(server) = &mut self.server {
+            server.clock.committed();
+        }
+        Ok(left_out)
     }
 
     pub(crate) fn trim_if_due(&mut self) {
@@ -127,6 +149,55 @@ impl Failures {
         self.logged = Some(Instant::now());
         self.groups = 0;
     }
+}
+
+/// Applies all changes but those that end within the group.
+fn apply_together(transaction: &mut Transaction<'_>, changes: &[Change]) -> Outcome {
+    let cancelled = Cancelled::find(changes);
+    for change in changes {
+        if !cancelled.covers(change) {
+            apply_one(transaction, change)?;
+        }
+    }
+    Ok(Vec::new())
+}
+
+/// Applies one submission after the other, and leaves out those that collide with what is stored,
+/// with those that may only be stored after them.
+fn apply_each(transaction: &mut Transaction<'_>, batch: &Batch) -> Outcome {
+    let mut left_out: Vec<(u32, StoreError)> = Vec::new();
+    let mut start = 0;
+    for (number, submission) in (0..).zip(&batch.submissions) {
+        let changes = &batch.changes[start..submission.end];
+        start = submission.end;
+        let failed_before = submission.after.as_ref().and_then(|after| {
+            let earlier = after.number_in(&batch.group);
+            let here = earlier.and_then(|earlier| failure_in(&left_out, earlier));
+            here.or(after.failure()).cloned()
+        });
+        if let Some(error) = failed_before {
+            left_out.push((number, error));
+            continue;
+        }
+        match apply_submission(transaction, changes) {
+            Ok(()) => {}
+            Err(error @ StoreError::Collision { .. }) => left_out.push((number, error)),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(left_out)
+}
+
+/// All of it, or nothing.
+fn apply_submission(
+    transaction: &mut Transaction<'_>,
+    changes: &[Change],
+) -> Result<(), StoreError> {
+    let savepoint = transaction.savepoint()?;
+    for change in changes {
+        apply_one(&savepoint, change)?;
+    }
+    Ok(savepoint.commit()?)
 }
 
 fn apply_one(connection: &Connection, change: &Change) -> Result<(), StoreError> {
