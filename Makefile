@@ -11,7 +11,7 @@ BUILD_CALL := rustc --locked -p gatepost-call --bin gatepost-call --profile call
 DENY_VERSION := 0.20.2
 DENY := target/tools/bin/cargo-deny
 
-.PHONY: help build benchmarks run test crash soak check lint doc deny advisories format peers defaults dist call clean
+.PHONY: help build benchmarks run test crash mutants soak check lint doc deny advisories format peers defaults dist call clean
 
 help: ## List the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -26,9 +26,13 @@ run: ## Build, and serve on loopback with the defaults
 test: ## Test everything, against real peers; installs what it needs
 	@tests/run
 
-crash: ## Kill the server under load, ROUNDS times (300), also with FAULTS=eio,enospc,short,fsync,slow,emfile
+crash: ## Kill the server under load, ROUNDS times (300); FAULTS=eio,torn,...: on a failing disk instead
 	GATEPOST_TEST_CRASH_ROUNDS=$(or $(ROUNDS),300) GATEPOST_TEST_CRASH_FAULTS=$(FAULTS) \
-	GATEPOST_TEST_CRASH_FAULT_ROUNDS=$(if $(FAULTS),$(or $(ROUNDS),20),2) $(CARGO) test --release --locked -p gatepost --test crash -- --nocapture
+	GATEPOST_TEST_CRASH_FAULT_ROUNDS=$(if $(FAULTS),$(or $(ROUNDS),300),20) \
+	$(CARGO) test --release --locked -p gatepost --test crash -- --nocapture $(if $(FAULTS),disk_faults)
+
+mutants: ## Build a server that breaks a promise, and expect the tests of durability to notice
+	@tests/mutants
 
 soak: ## Let bad neighbours try the server, ROUNDS times (2000)
 	GATEPOST_TEST_SOAK_ROUNDS=$(or $(ROUNDS),2000) $(CARGO) test --release --locked -p gatepost --test soak -- --nocapture

@@ -1,87 +1,13 @@
 //! A disk that fails: nothing is acknowledged that it did not take, and afterwards the memory has
 //! what the disk has. Each case in both versions of the protocol, since MQTT 3 cannot say why.
 
-use std::time::{Duration, Instant};
-
-use gatepost_broker::BrokerSettings;
-use gatepost_listeners::mqtt::MqttSettings;
 use gatepost_message::Qos;
-use gatepost_mqtt::{
-    Ack, Connect, Packet, PacketId, Properties, PropertiesBuffer, Property, Publish, Reason,
-    Version, Will,
-};
+use gatepost_mqtt::{Ack, Connect, Packet, PacketId, Properties, Publish, Reason, Version, Will};
 
-use crate::disk::Disk;
-use crate::server::Server;
+use crate::faulty::{Faulty, await_that, connack, lasting};
 use crate::wire::{Wire, plain_connect};
 
-const PATIENCE: Duration = Duration::from_mins(1);
 const VERSIONS: [Version; 2] = [Version::Mqtt311, Version::Mqtt5];
-
-fn server(store: gatepost_store::Store) -> Server {
-    let (broker, settings) = (BrokerSettings::default(), MqttSettings::default());
-    Server::with_store(broker, settings, None, store)
-}
-
-fn await_that(what: &str, is_so: impl Fn() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "{what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-fn messages_in(server: &Server) -> u64 {
-    server.broker.stats(0, 0).messages_in
-}
-
-/// Sends a CONNECT for a session that lasts.
-fn begin(server: &Server, version: Version, client_id: &str) -> Wire {
-    let mut properties = PropertiesBuffer::new();
-    if version == Version::Mqtt5 {
-        properties
-            .push(&Property::SessionExpiryInterval(1_000))
-            .expect("short");
-    }
-    let mut wire = Wire::open(server.address, version);
-    wire.send(&Packet::Connect(Connect {
-        clean_start: false,
-        properties: properties.as_properties(),
-        ..plain_connect(version, client_id)
-    }));
-    wire
-}
-
-/// The CONNACK: its reason, and whether the session was there.
-fn connack(wire: &mut Wire) -> (Reason, bool) {
-    wire.expect(|packet| match packet {
-        Packet::Connack(connack) => (connack.reason, connack.session_present),
-        other => panic!("not a CONNACK: {other:?}"),
-    })
-}
-
-/// Connects as soon as the session can be stored.
-fn lasting(server: &Server, version: Version, client_id: &str) -> Wire {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        let mut wire = begin(server, version, client_id);
-        let (reason, _) = connack(&mut wire);
-        if reason == Reason::SUCCESS {
-            return wire;
-        }
-        assert!(Instant::now() < deadline, "{reason}");
-    }
-}
-
-/// A session with a subscription, whose client is away.
-fn absent(server: &Server, version: Version, client_id: &str, qos: Qos) {
-    let mut wire = lasting(server, version, client_id);
-    wire.subscribe("a", qos);
-    drop(wire);
-    await_that("the subscriber is gone", || {
-        server.broker.stats(0, 0).sessions_connected == 0
-    });
-}
 
 fn publish(wire: &mut Wire, number: u16, payload: &str, qos: Qos, dup: bool, retain: bool) {
     wire.send(&Packet::Publish(Publish {
@@ -137,20 +63,19 @@ fn received(wire: &mut Wire) -> Vec<String> {
 fn mqtt_4_8_0_2_what_is_not_stored_is_not_acknowledged() {
     for version in VERSIONS {
         for qos in [Qos::AtLeastOnce, Qos::ExactlyOnce] {
-            let (disk, store) = Disk::new();
-            let server = server(store);
-            absent(&server, version, "subscriber", qos);
-            let mut publisher = lasting(&server, version, "publisher");
-            disk.fail();
+            let faulty = Faulty::new(version);
+            faulty.absent("subscriber", qos);
+            let mut publisher = faulty.lasting("publisher");
+            faulty.disk.fail();
             publish(&mut publisher, 1, "one", qos, false, false);
             let reason = acknowledgement(&mut publisher);
             match version {
                 Version::Mqtt5 => assert_eq!(reason, Some(Reason::QUOTA_EXCEEDED)),
                 _ => assert_eq!(reason, None, "{qos:?}: the connection ends"),
             }
-            disk.heal();
+            faulty.disk.heal();
             drop(publisher);
-            let mut publisher = lasting(&server, version, "publisher");
+            let mut publisher = faulty.lasting("publisher");
             publish(
                 &mut publisher,
                 1,
@@ -163,7 +88,7 @@ fn mqtt_4_8_0_2_what_is_not_stored_is_not_acknowledged() {
                 is_success(acknowledgement(&mut publisher)),
                 "{version} {qos:?}"
             );
-            let mut subscriber = lasting(&server, version, "subscriber");
+            let mut subscriber = faulty.lasting("subscriber");
             assert_eq!(received(&mut subscriber), ["one"], "{version} {qos:?}");
         }
     }
@@ -172,25 +97,24 @@ fn mqtt_4_8_0_2_what_is_not_stored_is_not_acknowledged() {
 #[test]
 fn mqtt_4_3_3_10_a_repetition_of_what_was_not_stored_is_published() {
     for version in VERSIONS {
-        let (disk, store) = Disk::new();
-        let server = server(store);
-        absent(&server, version, "subscriber", Qos::ExactlyOnce);
-        let mut publisher = lasting(&server, version, "publisher");
-        disk.hold();
+        let faulty = Faulty::new(version);
+        faulty.absent("subscriber", Qos::ExactlyOnce);
+        let mut publisher = faulty.lasting("publisher");
+        faulty.disk.hold();
         publish(&mut publisher, 1, "one", Qos::ExactlyOnce, false, false);
-        await_that("it came", || messages_in(&server) == 1);
+        faulty.await_messages(1);
         drop(publisher);
-        disk.release_failing();
+        faulty.disk.release_failing();
         // Refused as long as its session cannot be stored, which is after the publication failed.
-        let mut publisher = begin(&server, version, "publisher");
+        let mut publisher = faulty.begin("publisher");
         assert!(connack(&mut publisher).0.is_error());
-        disk.heal();
-        let mut publisher = lasting(&server, version, "publisher");
+        faulty.disk.heal();
+        let mut publisher = faulty.lasting("publisher");
         publish(&mut publisher, 1, "one", Qos::ExactlyOnce, true, false);
         assert!(is_success(acknowledgement(&mut publisher)));
         publish(&mut publisher, 1, "one", Qos::ExactlyOnce, true, false);
         assert!(is_success(acknowledgement(&mut publisher)), "known now");
-        let mut subscriber = lasting(&server, version, "subscriber");
+        let mut subscriber = faulty.lasting("subscriber");
         assert_eq!(received(&mut subscriber), ["one"], "{version}: once");
     }
 }
@@ -198,18 +122,17 @@ fn mqtt_4_3_3_10_a_repetition_of_what_was_not_stored_is_published() {
 #[test]
 fn mqtt_3_2_0_1_a_publication_does_not_hold_back_the_connack() {
     for version in VERSIONS {
-        let (disk, store) = Disk::new();
-        let server = server(store);
-        absent(&server, version, "subscriber", Qos::AtLeastOnce);
-        let mut publisher = Wire::connected(server.address, version, "publisher");
-        disk.hold();
-        let mut subscriber = begin(&server, version, "subscriber");
+        let faulty = Faulty::new(version);
+        faulty.absent("subscriber", Qos::AtLeastOnce);
+        let mut publisher = faulty.passing("publisher");
+        faulty.disk.hold();
+        let mut subscriber = faulty.begin("subscriber");
         await_that("it has its session", || {
-            server.broker.stats(0, 0).sessions_connected == 2
+            faulty.server.broker.stats(0, 0).sessions_connected == 2
         });
         publish(&mut publisher, 1, "one", Qos::AtLeastOnce, false, false);
-        await_that("it came", || messages_in(&server) == 1);
-        disk.release();
+        faulty.await_messages(1);
+        faulty.disk.release();
         assert_eq!(connack(&mut subscriber), (Reason::SUCCESS, true));
         assert_eq!(received(&mut subscriber), ["one"]);
     }
@@ -218,75 +141,62 @@ fn mqtt_3_2_0_1_a_publication_does_not_hold_back_the_connack() {
 #[test]
 fn subscriptions_are_acknowledged_when_stored_and_stored_when_acknowledged() {
     for version in VERSIONS {
-        let (disk, store) = Disk::new();
-        let first = server(store);
-        let mut subscriber = lasting(&first, version, "subscriber");
-        disk.fail();
+        let faulty = Faulty::new(version);
+        let mut subscriber = faulty.lasting("subscriber");
+        faulty.disk.fail();
         subscriber.send_bytes(match version {
             Version::Mqtt5 => b"\x82\x07\x00\x01\x00\x00\x01a\x01",
             _ => b"\x82\x06\x00\x01\x00\x01a\x01",
         });
         let first_byte = subscriber.receive().map(|bytes| bytes[0]);
         assert_ne!(first_byte, Some(0x90), "{version}: no SUBACK");
-        disk.heal();
+        faulty.disk.heal();
         drop(subscriber);
-        let mut subscriber = lasting(&first, version, "subscriber");
-        let in_memory = first.broker.stats(0, 0).subscriptions;
-        let mut on_disk = 0;
-        first
-            .store
-            .each_subscription(|_| on_disk += 1)
-            .expect("readable");
-        assert_eq!(in_memory, on_disk, "the memory has what the disk has");
+        let mut subscriber = faulty.lasting("subscriber");
+        faulty.assert_same_subscriptions();
         subscriber.subscribe("a", Qos::AtLeastOnce);
-        disk.fail();
+        faulty.disk.fail();
         subscriber.send_bytes(match version {
             Version::Mqtt5 => b"\xa2\x06\x00\x02\x00\x00\x01a",
             _ => b"\xa2\x05\x00\x02\x00\x01a",
         });
         let first_byte = subscriber.receive().map(|bytes| bytes[0]);
         assert_ne!(first_byte, Some(0xB0), "{version}: no UNSUBACK");
-        disk.heal();
+        faulty.disk.heal();
         drop(subscriber);
-        drop(lasting(&first, version, "subscriber"));
-        let in_memory = first.broker.stats(0, 0).subscriptions;
-        let mut on_disk = 0;
-        first
-            .store
-            .each_subscription(|_| on_disk += 1)
-            .expect("readable");
-        assert_eq!(in_memory, on_disk, "the memory has what the disk has");
+        drop(faulty.lasting("subscriber"));
+        faulty.assert_same_subscriptions();
     }
 }
 
 #[test]
 fn mqtt_4_3_3_4_a_release_is_sent_when_it_is_stored() {
     for version in VERSIONS {
-        let (disk, store) = Disk::new();
-        let server = server(store);
-        let mut subscriber = lasting(&server, version, "subscriber");
+        let faulty = Faulty::new(version);
+        let mut subscriber = faulty.lasting("subscriber");
         subscriber.subscribe("a", Qos::ExactlyOnce);
-        let mut publisher = Wire::connected(server.address, version, "publisher");
+        let mut publisher = faulty.passing("publisher");
         publish(&mut publisher, 1, "one", Qos::ExactlyOnce, false, false);
         assert!(is_success(acknowledgement(&mut publisher)));
         let packet_id = subscriber.expect(|packet| match packet {
             Packet::Publish(publish) => publish.packet_id.expect("QoS 2"),
             other => panic!("not a PUBLISH: {other:?}"),
         });
-        disk.fail();
+        faulty.disk.fail();
         subscriber.send(&Packet::Pubrec(Ack::success(packet_id)));
         let first_byte = subscriber.receive().map(|bytes| bytes[0]);
         assert_ne!(first_byte, Some(0x62), "{version}: no PUBREL");
-        let mut refused = begin(&server, version, "subscriber");
+        let mut refused = faulty.begin("subscriber");
         assert!(connack(&mut refused).0.is_error(), "{version}: not yet");
-        disk.heal();
-        let mut subscriber = lasting(&server, version, "subscriber");
+        faulty.disk.heal();
+        let mut subscriber = faulty.lasting("subscriber");
         subscriber.expect(|packet| match packet {
             Packet::Pubrel(ack) => assert_eq!(ack.packet_id, packet_id),
             other => panic!("not a PUBREL: {other:?}"),
         });
         let mut released = Vec::new();
-        server
+        faulty
+            .server
             .store
             .each_delivery(|row| released.push(row.released))
             .expect("readable");
@@ -297,23 +207,23 @@ fn mqtt_4_3_3_4_a_release_is_sent_when_it_is_stored() {
 #[test]
 fn mqtt_4_3_3_11_an_identifier_is_free_when_that_is_stored() {
     for version in VERSIONS {
-        let (disk, store) = Disk::new();
-        let server = server(store);
-        let mut publisher = lasting(&server, version, "publisher");
+        let faulty = Faulty::new(version);
+        let mut publisher = faulty.lasting("publisher");
         publish(&mut publisher, 7, "one", Qos::ExactlyOnce, false, false);
         assert!(is_success(acknowledgement(&mut publisher)));
-        disk.fail();
+        faulty.disk.fail();
         let packet_id = PacketId::new(7).expect("not zero");
         publisher.send(&Packet::Pubrel(Ack::success(packet_id)));
         let first_byte = publisher.receive().map(|bytes| bytes[0]);
         assert_ne!(first_byte, Some(0x70), "{version}: no PUBCOMP");
-        disk.heal();
+        faulty.disk.heal();
         drop(publisher);
-        let mut publisher = lasting(&server, version, "publisher");
+        let mut publisher = faulty.lasting("publisher");
         publisher.send(&Packet::Pubrel(Ack::success(packet_id)));
         publisher.expect(|packet| assert!(matches!(packet, Packet::Pubcomp(_)), "{packet:?}"));
         let mut identifiers = Vec::new();
-        server
+        faulty
+            .server
             .store
             .each_received(|(_, packet)| identifiers.push(packet))
             .expect("readable");
@@ -324,16 +234,15 @@ fn mqtt_4_3_3_11_an_identifier_is_free_when_that_is_stored() {
 #[test]
 fn a_retained_message_that_is_not_stored_is_not_kept() {
     for version in VERSIONS {
-        let (disk, store) = Disk::new();
-        let server = server(store);
-        let mut publisher = Wire::connected(server.address, version, "publisher");
+        let faulty = Faulty::new(version);
+        let mut publisher = faulty.passing("publisher");
         publish(&mut publisher, 1, "one", Qos::AtLeastOnce, false, true);
         assert!(is_success(acknowledgement(&mut publisher)));
-        disk.fail();
+        faulty.disk.fail();
         publish(&mut publisher, 2, "two", Qos::AtLeastOnce, false, true);
         assert!(!is_success(acknowledgement(&mut publisher)), "{version}");
-        disk.heal();
-        let mut subscriber = Wire::connected(server.address, version, "subscriber");
+        faulty.disk.heal();
+        let mut subscriber = faulty.passing("subscriber");
         subscriber.subscribe("a", Qos::AtMostOnce);
         assert_eq!(received(&mut subscriber), ["one"], "{version}");
     }
@@ -341,10 +250,9 @@ fn a_retained_message_that_is_not_stored_is_not_kept() {
 
 #[test]
 fn a_will_that_is_not_stored_is_published_again() {
-    let (disk, store) = Disk::new();
-    let server = server(store);
-    absent(&server, Version::Mqtt5, "subscriber", Qos::AtLeastOnce);
-    let mut client = Wire::open(server.address, Version::Mqtt5);
+    let faulty = Faulty::new(Version::Mqtt5);
+    faulty.absent("subscriber", Qos::AtLeastOnce);
+    let mut client = Wire::open(faulty.server.address, Version::Mqtt5);
     client.send(&Packet::Connect(Connect {
         will: Some(Will {
             topic: "a",
@@ -356,16 +264,16 @@ fn a_will_that_is_not_stored_is_published_again() {
         ..plain_connect(Version::Mqtt5, "mortal")
     }));
     assert_eq!(connack(&mut client).0, Reason::SUCCESS);
-    disk.fail();
+    faulty.disk.fail();
     drop(client);
-    await_that("it was published", || messages_in(&server) >= 1);
-    disk.heal();
+    faulty.await_messages(1);
+    faulty.disk.heal();
     await_that("it is stored", || {
         let mut count = 0;
-        let visited = server.store.each_delivery(|_| count += 1);
+        let visited = faulty.server.store.each_delivery(|_| count += 1);
         visited.is_ok() && count > 0
     });
-    let mut subscriber = lasting(&server, Version::Mqtt5, "subscriber");
+    let mut subscriber = faulty.lasting("subscriber");
     assert_eq!(
         received(&mut subscriber).last().map(String::as_str),
         Some("will")
@@ -374,24 +282,23 @@ fn a_will_that_is_not_stored_is_published_again() {
 
 #[test]
 fn mqtt_4_6_0_6_the_order_of_publications_survives_a_failure() {
-    let (disk, store) = Disk::new();
-    let server = server(store);
-    absent(&server, Version::Mqtt311, "subscriber", Qos::AtLeastOnce);
-    let mut publisher = lasting(&server, Version::Mqtt311, "publisher");
-    disk.hold();
+    let faulty = Faulty::new(Version::Mqtt311);
+    faulty.absent("subscriber", Qos::AtLeastOnce);
+    let mut publisher = faulty.lasting("publisher");
+    faulty.disk.hold();
     publish(&mut publisher, 1, "one", Qos::AtLeastOnce, false, false);
-    await_that("the first came", || messages_in(&server) == 1);
+    faulty.await_messages(1);
     // The writer has the first alone, and the second comes behind it.
     await_that("it is with the writer", || {
-        server.store.waiting_bytes() == 0
+        faulty.server.store.waiting_bytes() == 0
     });
     publish(&mut publisher, 2, "two", Qos::AtLeastOnce, false, false);
-    await_that("the second came", || messages_in(&server) == 2);
-    disk.release_failing_payload("one");
+    faulty.await_messages(2);
+    faulty.disk.release_failing_payload("one");
     assert_eq!(acknowledgement(&mut publisher), None);
-    disk.heal();
+    faulty.disk.heal();
     drop(publisher);
-    let mut publisher = lasting(&server, Version::Mqtt311, "publisher");
+    let mut publisher = faulty.lasting("publisher");
     for (number, payload) in [(1, "one"), (2, "two")] {
         publish(
             &mut publisher,
@@ -403,21 +310,20 @@ fn mqtt_4_6_0_6_the_order_of_publications_survives_a_failure() {
         );
         assert!(is_success(acknowledgement(&mut publisher)));
     }
-    let mut subscriber = lasting(&server, Version::Mqtt311, "subscriber");
+    let mut subscriber = faulty.lasting("subscriber");
     assert_eq!(received(&mut subscriber), ["one", "two"]);
 }
 
 #[test]
 fn what_was_stored_in_spite_of_faults_is_there_after_a_restart() {
     for version in VERSIONS {
-        let (disk, store) = Disk::new();
-        let first = server(store);
-        absent(&first, version, "subscriber", Qos::AtLeastOnce);
+        let faulty = Faulty::new(version);
+        faulty.absent("subscriber", Qos::AtLeastOnce);
         let mut acknowledged = Vec::new();
         for number in 1..=20_u16 {
-            let mut publisher = lasting(&first, version, "publisher");
+            let mut publisher = faulty.lasting("publisher");
             if number % 3 == 0 {
-                disk.fail();
+                faulty.disk.fail();
             }
             let payload = number.to_string();
             publish(
@@ -431,12 +337,11 @@ fn what_was_stored_in_spite_of_faults_is_there_after_a_restart() {
             if is_success(acknowledgement(&mut publisher)) {
                 acknowledged.push(payload);
             }
-            disk.heal();
+            faulty.disk.heal();
         }
         assert!(acknowledged.len() > 10, "{version}: {acknowledged:?}");
         assert!(acknowledged.len() < 20, "{version}: {acknowledged:?}");
-        let (_folder, store) = disk.after_a_crash();
-        let second = server(store);
+        let (_folder, second) = faulty.after_a_crash();
         let mut subscriber = lasting(&second, version, "subscriber");
         assert_eq!(received(&mut subscriber), acknowledged, "{version}");
     }

@@ -6,6 +6,7 @@ mod conversation;
 mod corpus;
 mod disk;
 mod faults;
+mod faulty;
 mod judged;
 mod limits;
 mod notation;

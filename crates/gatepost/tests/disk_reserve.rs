@@ -1,0 +1,121 @@
+//! With less disk space than `store.reserve`, every listener refuses in its protocol's own terms,
+//! and what frees space is accepted.
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use support::{Gateway, PATIENCE, await_some, run, swaks, text_of};
+
+const ENOUGH: &str = "rules.paths = []\nstore.reserve = \"0B\"\n";
+/// No disk has so much.
+const TOO_LITTLE: &str = "rules.paths = []\nstore.reserve = \"9000000GB\"\n";
+
+/// The status of a publication by HTTP.
+fn publish_by_http(gateway: &Gateway) -> String {
+    let url = gateway.url("/topics/jobs/a");
+    let arguments = [
+        "-s",
+        "-o",
+        "/dev/null",
+        "-w",
+        "%{http_code}",
+        "-d",
+        "x",
+        &url,
+    ];
+    text_of(&run("curl", &arguments, b""))
+}
+
+fn publish_by_mqtt(gateway: &Gateway, version: &str) -> std::process::Output {
+    let port = gateway.port("mqtt");
+    let arguments = [
+        "-p", &port, "-V", version, "-q", "1", "-t", "jobs/a", "-m", "x", "-d",
+    ];
+    run("mosquitto_pub", &arguments, b"")
+}
+
+#[test]
+fn every_listener_says_that_the_disk_is_full() {
+    let gateway = Gateway::start(TOO_LITTLE);
+    // RFC 5321 section 4.2.3: insufficient system storage.
+    let smtp = text_of(&swaks(
+        &gateway.address("smtp").to_string(),
+        "a@example.org",
+        "jobs+a@localhost",
+        &[],
+    ));
+    assert!(smtp.contains("452 4.3.1"), "{smtp}");
+    let lmtp = gateway.address("lmtp").to_string();
+    let lmtp = text_of(&swaks(
+        &lmtp,
+        "a@example.org",
+        "jobs+a@localhost",
+        &["--protocol", "LMTP"],
+    ));
+    assert!(lmtp.contains("452 4.3.1"), "{lmtp}");
+    // RFC 4918 section 11.5: insufficient storage.
+    assert_eq!(publish_by_http(&gateway), "507");
+    // MQTT 5 section 3.4.2.1: quota exceeded.
+    let mqtt5 = text_of(&publish_by_mqtt(&gateway, "mqttv5"));
+    assert!(mqtt5.contains("RC:151"), "{mqtt5}");
+    let readyz = run("curl", &["-si", &gateway.url("/readyz")], b"");
+    let readyz = text_of(&readyz);
+    assert!(readyz.contains(" 503 "), "{readyz}");
+    assert!(gateway.log().contains("store.reserve"), "the log says why");
+}
+
+/// MQTT 3.1.1 has no reason codes: the connection ends without the acknowledgement [MQTT-4.8.0-2].
+#[test]
+fn mqtt_3_1_1_ends_the_connection() {
+    let gateway = Gateway::start(TOO_LITTLE);
+    for qos in [1_u8, 2] {
+        let mut stream = TcpStream::connect(gateway.address("mqtt")).expect("a connection");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream
+            .write_all(b"\x10\x0d\0\x04MQTT\x04\x02\0\0\0\x01p")
+            .expect("the CONNECT");
+        let mut connack = [0; 4];
+        stream.read_exact(&mut connack).expect("the CONNACK");
+        assert_eq!(connack, [0x20, 2, 0, 0]);
+        stream
+            .write_all(&[0x30 | qos << 1, 6, 0, 1, b'a', 0, 7, b'x'])
+            .expect("the PUBLISH");
+        let mut rest = Vec::new();
+        // A reset is an end too.
+        let _ = stream.read_to_end(&mut rest);
+        assert!(rest.is_empty(), "QoS {qos}: {rest:?}");
+    }
+}
+
+#[test]
+fn what_frees_space_is_accepted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let take = |gateway: &Gateway, further: &[&str]| {
+        let port = gateway.port("mqtt");
+        let mut arguments = vec!["-p", &port, "-c", "-q", "1", "-i", "reader", "-t", "jobs/#"];
+        arguments.extend(further);
+        run("mosquitto_sub", &arguments, b"")
+    };
+    let gateway = Gateway::start_in(folder.path(), ENOUGH);
+    take(&gateway, &["-E"]);
+    for _ in 0..3 {
+        let published = publish_by_mqtt(&gateway, "mqttv311");
+        assert!(published.status.success(), "{}", text_of(&published));
+    }
+    gateway.kill();
+
+    let gateway = Gateway::start_in(folder.path(), TOO_LITTLE);
+    assert_eq!(text_of(&take(&gateway, &["-C", "3"])), "x\nx\nx\n");
+    let is_empty = || text_of(&take(&gateway, &["-C", "1", "-W", "1"])).trim() == "Timed out";
+    await_some("all is acknowledged", || is_empty().then_some(()));
+    assert_eq!(gateway.terminate(), Some(0));
+
+    // The acknowledgements were stored: only what is new comes.
+    let gateway = Gateway::start_in(folder.path(), ENOUGH);
+    assert_eq!(publish_by_http(&gateway), "200");
+    assert_eq!(text_of(&take(&gateway, &["-C", "1"])), "x\n");
+    let more = take(&gateway, &["-C", "1", "-W", "1"]);
+    assert_eq!(text_of(&more).trim(), "Timed out");
+}
