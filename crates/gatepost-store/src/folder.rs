@@ -37,9 +37,14 @@ impl DataFolder {
         let mut builder = fs::DirBuilder::new();
         let created = builder.recursive(true).mode(0o700).create(path);
         created.map_err(|cause| file_error(path, cause))?;
-        Ok(Self {
+        Ok(Self::at(path))
+    }
+
+    /// The folder as it is, or is not.
+    pub(crate) fn at(path: &Path) -> Self {
+        Self {
             path: path.to_owned(),
-        })
+        }
     }
 
     pub(crate) fn path(&self) -> &Path {

@@ -11,6 +11,7 @@
 //! Invariants: changes are applied in the order submitted; a ticket is committed only when the
 //! disk has it; a group that fails (disk full) fails all its tickets and the next is tried again.
 
+mod bounds;
 mod cancelled;
 mod change;
 mod clock;
@@ -52,4 +53,4 @@ pub use reserve::{MalformedReserve, Reserve};
 pub use session::{DeliveryRow, SessionChange, SessionRow, SubscriptionRow, WillRow};
 pub use settings::{OnDamage, StoreSettings};
 pub use store::Store;
-pub use values::{VALUE_BYTES_MAX, VALUE_KEY_BYTES_MAX, Value, ValueError, Values};
+pub use values::{VALUE_BYTES_MAX, VALUE_KEY_BYTES_MAX, Value, ValueError, Values, ValuesLimits};

@@ -36,6 +36,13 @@ pub(crate) fn lock_server(folder: &DataFolder) -> Result<Lock, StoreError> {
     }
 }
 
+/// Whether a server holds the lock of this data folder at the moment.
+pub(crate) fn is_served(folder: &Path) -> bool {
+    // Opened for reading: nothing is made in a folder that is none of ours.
+    let file = File::open(DataFolder::at(folder).server_lock());
+    file.is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
+}
+
 /// Takes the database lock together with other users of the database.
 pub(crate) fn share_database(folder: &DataFolder) -> Result<Lock, StoreError> {
     lock_database(folder, File::try_lock_shared)

@@ -35,6 +35,8 @@ pub struct StoreSettings {
     /// acknowledgement waits only for sessions that outlive their connection, for what is retained,
     /// for mailboxes and for the quarantine.
     pub history_messages_max: u64,
+    /// Bytes of the history: topics, payloads and properties. The oldest messages go first.
+    pub history_bytes_max: ByteSize,
     /// Messages of the history older than this go.
     pub history_age_max: Period,
     /// Entries of the journal of verdicts; the oldest go first.
@@ -44,6 +46,10 @@ pub struct StoreSettings {
     /// Whether the journal also has what no procedure judged and is no mail: each web request that
     /// publishes, each reading of a sensor.
     pub journal_unjudged: bool,
+    /// Messages in quarantine; the oldest go first.
+    pub quarantine_messages_max: u64,
+    /// Bytes of the messages in quarantine; the oldest go first. The newest stays.
+    pub quarantine_bytes_max: ByteSize,
     /// Messages in quarantine older than this go.
     pub quarantine_age_max: Period,
 }
@@ -56,10 +62,13 @@ impl Default for StoreSettings {
             clock_jump_max: Period::seconds(86_400),
             waiting_max: ByteSize::mebibytes(256),
             history_messages_max: 100_000,
+            history_bytes_max: ByteSize::mebibytes(1024),
             history_age_max: Period::seconds(7 * 86_400),
             journal_entries_max: 100_000,
             journal_age_max: Period::seconds(30 * 86_400),
             journal_unjudged: false,
+            quarantine_messages_max: 100_000,
+            quarantine_bytes_max: ByteSize::mebibytes(4096),
             quarantine_age_max: Period::seconds(30 * 86_400),
         }
     }

@@ -10,10 +10,11 @@ use std::time::{Duration, SystemTime};
 use parking_lot::Mutex;
 use rusqlite::Connection;
 
+use crate::bounds::Bounds;
 use crate::clock::{Clock, SystemClock};
 use crate::group::{Group, Ticket};
 use crate::kept_clock::{KeptClock, SharedAgeTime};
-use crate::lock::Lock;
+use crate::lock::{self, Lock};
 use crate::open;
 use crate::queue::{FailGroupOnDrop, FailWaitingOnDrop, Queue};
 use crate::recovery::Recovery;
@@ -79,6 +80,8 @@ impl Store {
         let jump_max = settings.clock_jump_max.duration();
         let clock = KeptClock::open(&opened.writing, clock, jump_max)
             .map_err(|error| open::with_file_name(&opened.folder, error.into()))?;
+        let bounds = Bounds::open(&opened.writing, settings)
+            .map_err(|error| open::with_file_name(&opened.folder, error.into()))?;
         let scrub = Scrub::new(opened.open_another()?);
         let health = Arc::new(opened.health(settings));
         health.check_space();
@@ -90,12 +93,18 @@ impl Store {
             server: Some(ServerDuties {
                 clock,
                 trimmer: Trimmer::new(settings.clone()),
+                bounds,
             }),
             health: health.clone(),
         };
         let store = Self::start(parts, settings);
         store.watch(Watch { health, scrub });
         Ok((store, recovery))
+    }
+
+    /// Whether a server has the database of this folder open. It may end at any time.
+    pub fn is_served(folder: &Path) -> bool {
+        lock::is_served(folder)
     }
 
     /// Opens the database as a second process, while a server may have it open too. Damage is always

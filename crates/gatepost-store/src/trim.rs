@@ -3,8 +3,9 @@
 use std::time::{Duration, SystemTime};
 
 use gatepost_message::MessageId;
-use rusqlite::{Connection, params};
+use rusqlite::{Connection, OptionalExtension};
 
+use crate::bounds::{self, Kept};
 use crate::{StoreSettings, rows};
 
 /// How often rows that are too old are removed. Each pass deletes by index, once for each table.
@@ -37,41 +38,60 @@ impl Trimmer {
         is_due
     }
 
-    /// `now` is the age time, not the clock's.
-    pub(crate) fn trim(&self, connection: &Connection, now: SystemTime) -> rusqlite::Result<()> {
+    /// `now` is the age time, not the clock's; the bytes of removed rows leave the sums in `kept`.
+    pub(crate) fn trim(
+        &self,
+        connection: &Connection,
+        now: SystemTime,
+        kept: &mut Kept,
+    ) -> rusqlite::Result<()> {
         let settings = &self.settings;
         let before = |age: Duration| {
             let time = now.checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH);
             rows::id_to_row(MessageId::floor_at(time))
         };
-        for (table, age, count) in [
-            (
-                "history",
-                settings.history_age_max,
-                settings.history_messages_max,
-            ),
-            (
-                "journal",
-                settings.journal_age_max,
-                settings.journal_entries_max,
-            ),
-            ("quarantine", settings.quarantine_age_max, u64::MAX >> 1),
-        ] {
-            connection
-                .prepare_cached(&format!("DELETE FROM {table} WHERE id < ?"))?
-                .execute(params![before(age.duration())])?;
+        let oldest_kept = |table: &str, count: u64| -> rusqlite::Result<Option<i64>> {
             connection
                 .prepare_cached(&format!(
-                    "DELETE FROM {table} WHERE id <= (SELECT id FROM {table} ORDER BY id DESC LIMIT 1 OFFSET ?)"
+                    "SELECT id FROM {table} ORDER BY id DESC LIMIT 1 OFFSET ?"
                 ))?
-                .execute(params![count as i64])?;
+                .query_row([i64::try_from(count).unwrap_or(i64::MAX)], |row| row.get(0))
+                .optional()
+        };
+        for (table, age, count, bytes) in [
+            (
+                &bounds::HISTORY,
+                settings.history_age_max,
+                settings.history_messages_max,
+                &mut kept.history,
+            ),
+            (
+                &bounds::QUARANTINE,
+                settings.quarantine_age_max,
+                settings.quarantine_messages_max,
+                &mut kept.quarantine,
+            ),
+        ] {
+            let mut removed = table.delete(connection, "id < ?", before(age.duration()))?;
+            if let Some(last) = oldest_kept(table.table, count)? {
+                removed += table.delete(connection, "id <= ?", last)?;
+            }
+            *bytes = bytes.saturating_sub(removed);
         }
-        return_free_pages(connection)
+        connection
+            .prepare_cached("DELETE FROM journal WHERE id < ?")?
+            .execute([before(settings.journal_age_max.duration())])?;
+        if let Some(last) = oldest_kept("journal", settings.journal_entries_max)? {
+            connection
+                .prepare_cached("DELETE FROM journal WHERE id <= ?")?
+                .execute([last])?;
+        }
+        Ok(())
     }
 }
 
 /// Shortens the file by pages that nothing uses.
-fn return_free_pages(connection: &Connection) -> rusqlite::Result<()> {
+pub(crate) fn return_free_pages(connection: &Connection) -> rusqlite::Result<()> {
     let free: i64 = connection.pragma_query_value(None, "freelist_count", |row| row.get(0))?;
     let returned = (free - FREE_PAGES_KEPT).min(PAGES_RETURNED_MAX);
     if returned <= 0 {

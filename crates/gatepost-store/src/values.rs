@@ -5,14 +5,15 @@
 //! commits keep the order of submission: a caller that later submits a change of its own and waits
 //! for it knows that this change is on disk too.
 //!
-//! Invariants: an expired value is never returned; the number of values, and the length of each,
-//! are bounded; memory and database agree in order, since both change under one lock.
+//! Invariants: an expired value is never returned; the number of values, the length of each and the
+//! bytes of all are bounded; memory and database agree in order, since both change under one lock.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use gatepost_settings::ByteSize;
 use parking_lot::Mutex;
 
 use crate::{Change, Store, StoreError};
@@ -23,6 +24,8 @@ const SPACE: &str = "value";
 pub const VALUE_KEY_BYTES_MAX: usize = 1024;
 /// The longest value.
 pub const VALUE_BYTES_MAX: usize = 64 * 1024;
+/// What a value takes in memory besides the bytes of its key and its own.
+const ENTRY_BYTES: u64 = 64;
 /// Expired values are removed once in this many changes.
 const CHANGES_PER_SWEEP: u32 = 1024;
 
@@ -43,6 +46,9 @@ pub enum ValueError {
     /// So many are kept already, and none has expired.
     #[error("{0} values are kept, which is all that procedures.values_max allows")]
     Full(usize),
+    /// They take so much already, and none has expired.
+    #[error("values of {0} are kept, which is all that procedures.values_bytes_max allows")]
+    FullBytes(ByteSize),
     /// A bound of ours.
     #[error("a key has at most {VALUE_KEY_BYTES_MAX} bytes, a value {VALUE_BYTES_MAX}")]
     TooLong,
@@ -62,12 +68,23 @@ struct Inner {
     /// None for values that end with the process.
     store: Option<Store>,
     kept: Mutex<Kept>,
-    count_max: usize,
+    limits: ValuesLimits,
+}
+
+/// How much is kept.
+#[derive(Debug, Clone, Copy)]
+pub struct ValuesLimits {
+    /// The most values.
+    pub count_max: usize,
+    /// The most bytes of all keys and values together, with a little for each.
+    pub bytes_max: ByteSize,
 }
 
 #[derive(Default)]
 struct Kept {
     by_key: HashMap<Box<[u8]>, Entry>,
+    /// The sum of [`size`] of all of them.
+    bytes: u64,
     changes: u32,
 }
 
@@ -79,30 +96,26 @@ struct Entry {
 }
 
 impl Values {
-    /// The values of this database, at most `count_max` of them from now on.
-    pub fn open(store: &Store, count_max: usize) -> Result<Self, StoreError> {
-        Ok(Self::over(
-            Some(store.clone()),
-            Self::read(store)?,
-            count_max,
-        ))
+    /// The values of this database, within `limits` from now on.
+    pub fn open(store: &Store, limits: ValuesLimits) -> Result<Self, StoreError> {
+        Ok(Self::over(Some(store.clone()), Self::read(store)?, limits))
     }
 
     /// A copy of the values of this database, to try something out with: nothing is written back.
-    pub fn copy_of(store: &Store, count_max: usize) -> Result<Self, StoreError> {
-        Ok(Self::over(None, Self::read(store)?, count_max))
+    pub fn copy_of(store: &Store, limits: ValuesLimits) -> Result<Self, StoreError> {
+        Ok(Self::over(None, Self::read(store)?, limits))
     }
 
     /// No values yet, and none that outlives the process.
-    pub fn in_memory(count_max: usize) -> Self {
-        Self::over(None, Kept::default(), count_max)
+    pub fn in_memory(limits: ValuesLimits) -> Self {
+        Self::over(None, Kept::default(), limits)
     }
 
-    fn over(store: Option<Store>, kept: Kept, count_max: usize) -> Self {
+    fn over(store: Option<Store>, kept: Kept, limits: ValuesLimits) -> Self {
         Self(Arc::new(Inner {
             store,
             kept: Mutex::new(kept),
-            count_max,
+            limits,
         }))
     }
 
@@ -112,6 +125,7 @@ impl Values {
         store.each_record(SPACE, b"", |key, row| {
             // A row that no version of ours wrote is passed over.
             if let Some(entry) = Entry::read(&row).filter(|entry| entry.expires_ms > now) {
+                kept.bytes += size(&key, &entry);
                 kept.by_key.insert(key[..].into(), entry);
             }
         })?;
@@ -181,6 +195,7 @@ impl Values {
         let Some(removed) = kept.by_key.remove(&key) else {
             return Ok(false);
         };
+        kept.bytes -= size(&key, &removed);
         self.submit([delete(&key)])?;
         Ok(removed.expires_ms > unix_ms(SystemTime::now()))
     }
@@ -197,29 +212,42 @@ impl Values {
         entry: Entry,
         now: SystemTime,
     ) -> Result<(), ValueError> {
-        let bytes = match &entry.value {
-            Value::Bytes(bytes) => bytes.len(),
-            Value::Number(_) | Value::Flag(_) => 0,
-        };
-        if key.len() > VALUE_KEY_BYTES_MAX || bytes > VALUE_BYTES_MAX {
+        if key.len() > VALUE_KEY_BYTES_MAX || entry.value.length() > VALUE_BYTES_MAX {
             return Err(ValueError::TooLong);
         }
-        let is_full =
-            |kept: &Kept| kept.by_key.len() >= self.0.count_max && !kept.by_key.contains_key(&key);
         kept.changes = kept.changes.wrapping_add(1);
-        if kept.changes.is_multiple_of(CHANGES_PER_SWEEP) || is_full(kept) {
+        let is_due = kept.changes.is_multiple_of(CHANGES_PER_SWEEP);
+        if is_due || self.check_room(kept, &key, &entry).is_err() {
             self.sweep(kept, unix_ms(now))?;
         }
-        if is_full(kept) {
-            return Err(ValueError::Full(self.0.count_max));
-        }
+        let bytes = self.check_room(kept, &key, &entry)?;
         self.submit([Change::PutRecord {
             space: SPACE,
             key: Bytes::copy_from_slice(&key),
             value: entry.write(),
         }])?;
+        kept.bytes = bytes;
         kept.by_key.insert(key, entry);
         Ok(())
+    }
+
+    /// The sum of sizes with this entry, in place of one that has its key.
+    fn check_room(&self, kept: &Kept, key: &[u8], entry: &Entry) -> Result<u64, ValueError> {
+        let ValuesLimits {
+            count_max,
+            bytes_max,
+        } = self.0.limits;
+        let before = kept.by_key.get(key).map(|before| size(key, before));
+        if before.is_none() && kept.by_key.len() >= count_max {
+            return Err(ValueError::Full(count_max));
+        }
+        let before = before.unwrap_or_default();
+        let (bytes, own) = (kept.bytes - before, size(key, entry));
+        // One that does not grow is not refused, even where the limit was lowered.
+        if own > before && bytes + own > bytes_max.bytes() {
+            return Err(ValueError::FullBytes(bytes_max));
+        }
+        Ok(bytes + own)
     }
 
     fn sweep(&self, kept: &mut Kept, now_ms: u64) -> Result<(), ValueError> {
@@ -229,7 +257,12 @@ impl Values {
         let expired = kept
             .by_key
             .extract_if(|_, entry| entry.expires_ms <= now_ms);
-        let changes: Vec<Change> = expired.map(|(key, _)| delete(&key)).collect();
+        let (mut changes, mut bytes) = (Vec::new(), 0);
+        for (key, entry) in expired {
+            bytes += size(&key, &entry);
+            changes.push(delete(&key));
+        }
+        kept.bytes -= bytes;
         self.submit(changes)
     }
 
@@ -239,6 +272,20 @@ impl Values {
         }
         Ok(())
     }
+}
+
+impl Value {
+    const fn length(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Number(_) | Self::Flag(_) => 0,
+        }
+    }
+}
+
+/// What an entry counts of the limit in bytes.
+const fn size(key: &[u8], entry: &Entry) -> u64 {
+    (key.len() + entry.value.length()) as u64 + ENTRY_BYTES
 }
 
 fn delete(key: &[u8]) -> Change {
@@ -306,12 +353,19 @@ mod tests {
     const HOUR: Option<Duration> = Some(Duration::from_hours(1));
     const PAST: Option<Duration> = Some(Duration::ZERO);
 
+    fn limits(count_max: usize) -> ValuesLimits {
+        ValuesLimits {
+            count_max,
+            bytes_max: ByteSize::mebibytes(1),
+        }
+    }
+
     #[test]
     fn values_outlive_the_process_and_expired_ones_do_not() {
         let folder = tempfile::tempdir().expect("a folder");
         let settings = crate::StoreSettings::default();
         let (store, _) = Store::open(folder.path(), &settings).expect("a store");
-        let values = Values::open(&store, 10).expect("values");
+        let values = Values::open(&store, limits(10)).expect("values");
         let text = Value::Bytes(Bytes::from("text"));
         values.set("/a", b"k", text.clone(), HOUR).expect("set");
         values
@@ -324,7 +378,7 @@ mod tests {
         store.close();
         drop((store, values));
         let (store, _) = Store::open(folder.path(), &settings).expect("a store");
-        let values = Values::open(&store, 10).expect("values");
+        let values = Values::open(&store, limits(10)).expect("values");
         assert_eq!(values.get("/a", b"k").map(|(value, _)| value), Some(text));
         assert_eq!(values.get("/b", b"k"), Some((Value::Flag(true), None)));
         let (number, left) = values.get("/a", b"n").expect("a number");
@@ -337,7 +391,7 @@ mod tests {
 
     #[test]
     fn bounds_hold_and_expired_values_make_room() {
-        let values = Values::in_memory(2);
+        let values = Values::in_memory(limits(2));
         let set = |key: &[u8], lifetime| values.set("/a", key, Value::Flag(true), lifetime);
         set(b"1", PAST).expect("room");
         set(b"2", HOUR).expect("room");
@@ -350,5 +404,47 @@ mod tests {
             Err(ValueError::NoNumber)
         ));
         assert_eq!(values.count(), 2);
+    }
+
+    #[test]
+    fn all_values_together_have_a_bound_in_bytes() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let settings = crate::StoreSettings::default();
+        let (store, _) = Store::open(folder.path(), &settings).expect("a store");
+        let text = |length| Value::Bytes(Bytes::from(vec![b'x'; length]));
+        let fill = |values: &Values, lifetime| {
+            let mut written = 0;
+            while values
+                .set(
+                    "/a",
+                    format!("{written}").as_bytes(),
+                    text(60_000),
+                    lifetime,
+                )
+                .is_ok()
+            {
+                written += 1;
+            }
+            written
+        };
+        let values = Values::open(&store, limits(1000)).expect("values");
+        assert_eq!(fill(&values, HOUR), 17);
+        let last = values.set("/b", b"k", text(60_000), HOUR);
+        assert!(matches!(last, Err(ValueError::FullBytes(_))), "{last:?}");
+        let smaller = values.set("/a", b"0", text(60_000), PAST);
+        smaller.expect("no more than before");
+        // The expired one makes room.
+        values.set("/b", b"k", text(60_000), HOUR).expect("room");
+        assert!(values.remove("/b", b"k").expect("removed"));
+        values.set("/b", b"l", text(60_000), HOUR).expect("room");
+        store.close();
+        drop((store, values));
+        // The sum is right after a restart.
+        let (store, _) = Store::open(folder.path(), &settings).expect("a store");
+        let values = Values::open(&store, limits(1000)).expect("values");
+        let last = values.set("/c", b"k", text(60_000), HOUR);
+        assert!(matches!(last, Err(ValueError::FullBytes(_))), "{last:?}");
+        values.remove("/b", b"l").expect("removed");
+        values.set("/c", b"k", text(60_000), HOUR).expect("room");
     }
 }

@@ -1,16 +1,17 @@
 //! The writer: one thread that turns groups of changes into commits.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use parking_lot::Mutex;
 use rusqlite::{Connection, Transaction, params};
 
+use crate::bounds::{self, Bounds, Kept};
 use crate::cancelled::Cancelled;
 use crate::group::{Outcome, failure_in};
 use crate::kept_clock::KeptClock;
 use crate::queue::{Batch, Submission};
-use crate::trim::Trimmer;
+use crate::trim::{self, Trimmer};
 use crate::watch::Health;
 use crate::{Change, JournalEntry, StoreError, rows, table};
 
@@ -26,6 +27,7 @@ pub(crate) struct Writer {
 pub(crate) struct ServerDuties {
     pub(crate) clock: KeptClock,
     pub(crate) trimmer: Trimmer,
+    pub(crate) bounds: Bounds,
 }
 
 impl Writer {
@@ -71,24 +73,29 @@ impl Writer {
             after.is_some_and(|after| after.failure().is_some())
         };
         if !batch.submissions.iter().any(has_failed) {
-            match self.write(|transaction| apply_together(transaction, &batch.changes)) {
+            match self.write(|transaction, kept| apply_together(transaction, &batch.changes, kept))
+            {
                 Err(StoreError::Collision { .. }) => {}
                 outcome => return outcome,
             }
         }
-        self.write(|transaction| apply_each(transaction, batch))
+        self.write(|transaction, kept| apply_each(transaction, batch, kept))
     }
 
-    fn write(&mut self, apply: impl FnOnce(&mut Transaction<'_>) -> Outcome) -> Outcome {
+    fn write(&mut self, apply: impl FnOnce(&mut Transaction<'_>, &mut Kept) -> Outcome) -> Outcome {
         let mut connection = self.connection.lock();
         let mut transaction = connection.transaction()?;
-        let left_out = apply(&mut transaction)?;
+        let bounds = self.server.as_ref().map(|server| server.bounds.kept());
+        let mut kept = bounds.unwrap_or_default();
+        let left_out = apply(&mut transaction, &mut kept)?;
         if let Some(server) = &mut self.server {
+            server.bounds.enforce(&transaction, &mut kept)?;
             server.clock.keep(&transaction)?;
         }
         transaction.commit()?;
         if let Some(server) = &mut self.server {
             server.clock.committed();
+            server.bounds.committed(kept);
         }
         Ok(left_out)
     }
@@ -101,8 +108,8 @@ impl Writer {
             return;
         }
         let now = server.clock.time_for_ages();
-        let connection = self.connection.lock();
-        if let Err(error) = server.trimmer.trim(&connection, now) {
+        let mut connection = self.connection.lock();
+        if let Err(error) = trim(&mut connection, server, now) {
             tracing::warn!(target: "store", %error, "rows that are too old could not be removed");
         }
     }
@@ -118,6 +125,20 @@ impl Writer {
             tracing::warn!(target: "store", %error, "the write-ahead log was not emptied");
         }
     }
+}
+
+fn trim(
+    connection: &mut Connection,
+    server: &mut ServerDuties,
+    now: SystemTime,
+) -> rusqlite::Result<()> {
+    server.bounds.review(connection)?;
+    let mut kept = server.bounds.kept();
+    let transaction = connection.transaction()?;
+    server.trimmer.trim(&transaction, now, &mut kept)?;
+    transaction.commit()?;
+    server.bounds.committed(kept);
+    trim::return_free_pages(connection)
 }
 
 fn finish(connection: &mut Connection, clock: &mut KeptClock) -> Result<(), StoreError> {
@@ -152,11 +173,15 @@ impl Failures {
 }
 
 /// Applies all changes but those that end within the group.
-fn apply_together(transaction: &mut Transaction<'_>, changes: &[Change]) -> Outcome {
+fn apply_together(
+    transaction: &mut Transaction<'_>,
+    changes: &[Change],
+    kept: &mut Kept,
+) -> Outcome {
     let cancelled = Cancelled::find(changes);
     for change in changes {
         if !cancelled.covers(change) {
-            apply_one(transaction, change)?;
+            apply_one(transaction, change, kept)?;
         }
     }
     Ok(Vec::new())
@@ -164,7 +189,7 @@ fn apply_together(transaction: &mut Transaction<'_>, changes: &[Change]) -> Outc
 
 /// Applies one submission after the other, and leaves out those that collide with what is stored,
 /// with those that may only be stored after them.
-fn apply_each(transaction: &mut Transaction<'_>, batch: &Batch) -> Outcome {
+fn apply_each(transaction: &mut Transaction<'_>, batch: &Batch, kept: &mut Kept) -> Outcome {
     let mut left_out: Vec<(u32, StoreError)> = Vec::new();
     let mut start = 0;
     for (number, submission) in (0..).zip(&batch.submissions) {
@@ -179,7 +204,7 @@ fn apply_each(transaction: &mut Transaction<'_>, batch: &Batch) -> Outcome {
             left_out.push((number, error));
             continue;
         }
-        match apply_submission(transaction, changes) {
+        match apply_submission(transaction, changes, kept) {
             Ok(()) => {}
             Err(error @ StoreError::Collision { .. }) => left_out.push((number, error)),
             Err(error) => return Err(error),
@@ -192,15 +217,20 @@ fn apply_each(transaction: &mut Transaction<'_>, batch: &Batch) -> Outcome {
 fn apply_submission(
     transaction: &mut Transaction<'_>,
     changes: &[Change],
+    kept: &mut Kept,
 ) -> Result<(), StoreError> {
     let savepoint = transaction.savepoint()?;
+    let mut with_these = *kept;
     for change in changes {
-        apply_one(&savepoint, change)?;
+        apply_one(&savepoint, change, &mut with_these)?;
     }
-    Ok(savepoint.commit()?)
+    savepoint.commit()?;
+    *kept = with_these;
+    Ok(())
 }
 
-fn apply_one(connection: &Connection, change: &Change) -> Result<(), StoreError> {
+/// Applies a change, and follows it in the sums of what is kept.
+fn apply_one(connection: &Connection, change: &Change, kept: &mut Kept) -> Result<(), StoreError> {
     let delete = |sql: &str, values: &[&dyn rusqlite::ToSql]| -> Result<(), StoreError> {
         connection.prepare_cached(sql)?.execute(values)?;
         Ok(())
@@ -220,34 +250,43 @@ fn apply_one(connection: &Connection, change: &Change) -> Result<(), StoreError>
             "DELETE FROM retained WHERE topic = ?",
             params![topic.as_str()],
         ),
-        Change::History(publication) => table::HISTORY.add(
-            connection,
-            params![
-                rows::id_to_row(publication.id),
-                publication.topic.as_str(),
-                publication.qos.level(),
-                &publication.payload[..],
-                rows::properties_to_text(publication.properties.as_deref()),
-            ],
-        ),
+        Change::History(publication) => {
+            let properties = rows::properties_to_text(publication.properties.as_deref());
+            let bytes = publication.topic.as_str().len() + publication.payload.len();
+            kept.history += (bytes + properties.as_ref().map_or(0, String::len)) as u64;
+            table::HISTORY.add(
+                connection,
+                params![
+                    rows::id_to_row(publication.id),
+                    publication.topic.as_str(),
+                    publication.qos.level(),
+                    &publication.payload[..],
+                    properties,
+                ],
+            )
+        }
         Change::Quarantine(entry) => {
             with_journal_row(&entry.journal, |values| {
                 table::JOURNAL.add(connection, values)
             })?;
+            let properties = rows::properties_to_text(entry.properties.as_deref());
+            let bytes = entry.body.len() + properties.as_ref().map_or(0, String::len);
+            kept.quarantine += bytes as u64;
             table::QUARANTINE.add(
                 connection,
                 params![
                     rows::id_to_row(entry.journal.id),
                     &entry.body[..],
-                    rows::properties_to_text(entry.properties.as_deref()),
+                    properties,
                     entry.retain,
                 ],
             )
         }
-        Change::Unquarantine(id) => delete(
-            "DELETE FROM quarantine WHERE id = ?",
-            params![rows::id_to_row(*id)],
-        ),
+        Change::Unquarantine(id) => {
+            let removed = bounds::QUARANTINE.delete(connection, "id = ?", rows::id_to_row(*id))?;
+            kept.quarantine = kept.quarantine.saturating_sub(removed);
+            Ok(())
+        }
         Change::Journal(entry) => {
             with_journal_row(entry, |values| table::JOURNAL.add(connection, values))
         }

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use gatepost_message::Publication;
-use gatepost_store::{Originals, Values};
+use gatepost_settings::ByteSize;
+use gatepost_store::{Originals, Values, ValuesLimits};
 
 mod dns;
 mod http;
@@ -59,11 +60,14 @@ impl ProcedureHost {
 
     /// For trials: values end with the process, and publications go nowhere.
     pub fn apart() -> Self {
-        Self::new(Values::in_memory(VALUES_APART_MAX), None)
+        Self::new(Values::in_memory(VALUES_APART), None)
     }
 }
 
-const VALUES_APART_MAX: usize = 100_000;
+const VALUES_APART: ValuesLimits = ValuesLimits {
+    count_max: 100_000,
+    bytes_max: ByteSize::mebibytes(64),
+};
 
 /// The host, and what the settings add to it.
 pub(crate) struct Resources {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use gatepost_message::{Action, Listener, TopicFilter};
 use gatepost_settings::{ByteSize, Period};
+use gatepost_store::ValuesLimits;
 use serde::{Deserialize, Serialize};
 
 use crate::host::{DnsSettings, MailerSettings, ProcedureHttpSettings};
@@ -40,6 +41,8 @@ pub struct ProceduresSettings {
     pub waiting_max: usize,
     /// Values that procedures may keep with `store` and `shared`, all together.
     pub values_max: usize,
+    /// Bytes of their keys and values, all together, with 64 for each.
+    pub values_bytes_max: ByteSize,
     /// Judged messages that are kept as they arrived, the last ones, for `gatepost check --replay`;
     /// 0 keeps none.
     pub originals_max: usize,
@@ -66,6 +69,7 @@ impl Default for ProceduresSettings {
             queue_max: 1024,
             waiting_max: 10_000,
             values_max: 100_000,
+            values_bytes_max: ByteSize::mebibytes(64),
             originals_max: 1000,
             original_max: ByteSize::kibibytes(256),
             originals_per_second: 10,
@@ -73,6 +77,16 @@ impl Default for ProceduresSettings {
             dns: DnsSettings::default(),
             http: ProcedureHttpSettings::default(),
             mail: MailerSettings::default(),
+        }
+    }
+}
+
+impl ProceduresSettings {
+    /// How much procedures may keep.
+    pub const fn values_limits(&self) -> ValuesLimits {
+        ValuesLimits {
+            count_max: self.values_max,
+            bytes_max: self.values_bytes_max,
         }
     }
 }

@@ -47,7 +47,10 @@ impl World {
         Self {
             folder,
             configuration,
-            values: Values::in_memory(1000),
+            values: Values::in_memory(gatepost_store::ValuesLimits {
+                count_max: 1000,
+                bytes_max: gatepost_settings::ByteSize::mebibytes(1),
+            }),
             notes: Arc::default(),
         }
     }

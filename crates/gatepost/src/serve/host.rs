@@ -24,7 +24,7 @@ pub(super) fn open(
     store: &Store,
     broker: &Broker,
 ) -> Result<ProcedureHost, StoreError> {
-    let values = Values::open(store, settings.values_max)?;
+    let values = Values::open(store, settings.values_limits())?;
     let limits = OriginalsLimits {
         count_max: settings.originals_max,
         message_bytes_max: settings.original_max.as_usize(),

@@ -54,7 +54,7 @@ fn replay(
         );
         return Ok(ExitCode::SUCCESS);
     }
-    let values = Values::copy_of(&store, config.procedures.values_max)?;
+    let values = Values::copy_of(&store, config.procedures.values_limits())?;
     let procedures = match start(config, layers, rules, ProcedureHost::new(values, None)) {
         Ok(procedures) => procedures,
         Err(code) => return Ok(code),

@@ -128,9 +128,9 @@ fn procedures(
     store: Option<&Store>,
     notes: &Arc<Notes>,
 ) -> Result<(Procedures, String), ExitCode> {
-    let values_max = config.procedures.values_max;
-    let values = store.and_then(|store| Values::copy_of(store, values_max).ok());
-    let values = values.unwrap_or_else(|| Values::in_memory(values_max));
+    let limits = config.procedures.values_limits();
+    let values = store.and_then(|store| Values::copy_of(store, limits).ok());
+    let values = values.unwrap_or_else(|| Values::in_memory(limits));
     let host = ProcedureHost::new(values, Some(notes.clone()));
     // So that failures are seen with file and line.
     let _ = tracing_subscriber::fmt()
