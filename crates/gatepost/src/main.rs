@@ -8,9 +8,11 @@ mod cli;
 mod client;
 mod config;
 mod exit;
+mod key_access;
 mod learning;
 mod security_report;
 mod serve;
+mod system_user;
 mod users_marker;
 
 use std::process::ExitCode;

@@ -12,10 +12,13 @@ use gatepost_message::Listener;
 use gatepost_users::AnonymousAccess;
 
 use crate::config::{Config, ListenerBinding, RemoteAccess, SandboxMode};
+use crate::key_access;
 
 /// Permission bits of group and others, and of others alone.
 const GROUP_AND_OTHERS: u32 = 0o077;
 const OTHERS: u32 = 0o007;
+/// All of others, and writing by the group: what logs are not for.
+const ALL_BUT_READING_BY_GROUP: u32 = 0o027;
 
 /// One line of the report.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -145,6 +148,15 @@ impl Findings {
                 self.private(&issuer.key, OTHERS);
             }
         }
+        for key in key_access::unreadable_keys(config) {
+            self.warn(format!(
+                "{} cannot be read by the user that the server runs as, so a renewed key is not taken \
+                 without a restart: give it and its folders to a group of this user (docs/tls.md)",
+                key.display()
+            ));
+        }
+        // Addresses of clients and what they asked for.
+        self.private(&config.access_log.path, ALL_BUT_READING_BY_GROUP);
         self.private(&config.data, GROUP_AND_OTHERS);
         // In a folder that only its owner enters, the modes of files do not matter.
         let folder = std::fs::metadata(&config.data).map_or(0, |folder| folder.mode());
@@ -231,6 +243,7 @@ mod tests {
             data: data.clone(),
             ..Config::default()
         };
+        config.access_log.path = folder.path().join("access.log");
         assert_eq!(warnings(&config), Vec::<String>::new());
 
         config.listeners.smtp.bind = vec!["0.0.0.0:25".parse().expect("an address")];
@@ -243,8 +256,11 @@ mod tests {
         std::fs::set_permissions(&data, open(0o755)).expect("set");
         std::fs::write(data.join("gatepost.db"), "").expect("a file");
         std::fs::set_permissions(data.join("gatepost.db"), open(0o644)).expect("set");
+        std::fs::write(&config.access_log.path, "").expect("a file");
+        std::fs::set_permissions(&config.access_log.path, open(0o664)).expect("set");
         let warnings = warnings(&config);
         for part in [
+            "access.log has mode 0664, so others can reach it: chmod 0640",
             "listeners.smtp.open_to_world",
             "listeners.mqtt.anonymous",
             "passwords reach 0.0.0.0:1883 unencrypted",
@@ -257,6 +273,6 @@ mod tests {
                 "{part}: {warnings:#?}"
             );
         }
-        assert_eq!(warnings.len(), 6, "{warnings:#?}");
+        assert_eq!(warnings.len(), 7, "{warnings:#?}");
     }
 }

@@ -9,17 +9,17 @@ use rustix::process::{Gid, Uid};
 
 /// Whom the server can become.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct SystemUser {
-    pub(super) uid: Uid,
+pub(crate) struct SystemUser {
+    pub(crate) uid: Uid,
     /// Its primary group.
-    pub(super) gid: Gid,
+    pub(crate) gid: Gid,
     /// All its groups, the primary one first.
-    pub(super) groups: Vec<Gid>,
+    pub(crate) groups: Vec<Gid>,
 }
 
 impl SystemUser {
     /// Looks a name up; `None` if there is no such user.
-    pub(super) fn find(name: &str) -> io::Result<Option<Self>> {
+    pub(crate) fn find(name: &str) -> io::Result<Option<Self>> {
         let users = std::fs::read_to_string("/etc/passwd")?;
         let groups = std::fs::read_to_string("/etc/group")?;
         Ok(Self::read(name, &users, &groups))

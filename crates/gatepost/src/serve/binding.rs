@@ -1,8 +1,12 @@
 //! Opens the socket of every configured address, before anything else is started: a start opens all
 //! of them or none, and a server that was started as root needs its privileges no longer.
 
+use std::io;
+
 use gatepost_listeners::acceptor::Acceptor;
 use gatepost_message::Listener;
+use gatepost_settings::Bind;
+use gatepost_store::Store;
 
 use super::encryption::Encryption;
 use super::error::StartError;
@@ -23,11 +27,7 @@ pub(super) fn bind_all(
     for binding in config.listeners.bindings() {
         let listener = binding.listener;
         for (bind, speaks_tls) in binding.addresses() {
-            let refused = |cause| StartError::Bind {
-                listener,
-                bind: bind.clone(),
-                cause,
-            };
+            let refused = |cause| refused(config, listener, bind, cause);
             let mut acceptor = Acceptor::bind(bind).map_err(refused)?;
             acceptor
                 .open_siblings(config.workers.sockets_per_address())
@@ -41,4 +41,22 @@ pub(super) fn bind_all(
         }
     }
     Ok(all)
+}
+
+/// The lock of the data folder comes later, as the user that owns it; here it only explains.
+fn refused(config: &Config, listener: Listener, bind: &Bind, cause: io::Error) -> StartError {
+    let bind = bind.clone();
+    if cause.kind() == io::ErrorKind::AddrInUse && Store::is_served(&config.data) {
+        return StartError::ServedAlready {
+            listener,
+            bind,
+            cause,
+            folder: config.data.display().to_string(),
+        };
+    }
+    StartError::Bind {
+        listener,
+        bind,
+        cause,
+    }
 }

@@ -31,6 +31,16 @@ pub(super) enum StartError {
         bind: Bind,
         cause: io::Error,
     },
+    #[error(
+        "listeners.{listener}.bind: {bind} cannot be listened on: {cause}; another gatepost serves the data \
+         folder {folder} already"
+    )]
+    ServedAlready {
+        listener: Listener,
+        bind: Bind,
+        cause: io::Error,
+        folder: String,
+    },
     #[error(transparent)]
     Tls(#[from] Unusable),
     #[error("access_log.path: {path} cannot be written: {cause}")]
@@ -60,6 +70,7 @@ impl StartError {
             | Self::Learner(_)
             | Self::Learning
             | Self::Bind { .. }
+            | Self::ServedAlready { .. }
             | Self::AccessLog { .. }
             | Self::Privileges { .. }
             | Self::Sandbox(_)

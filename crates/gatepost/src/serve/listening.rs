@@ -101,6 +101,7 @@ impl Listening {
         let smtp = SmtpContext::new(settings.smtp.clone(), &hostname(), gateway.clone())
             .with_auth(auths.smtp())
             .with_anonymous(auths.mail(Listener::Smtp))
+            .with_store(&services.store)
             .with_in_flight(services.in_flight.clone())
             .with_tls(encryption.of(Listener::Smtp).cloned());
         let smtp = Protocol::new(&Arc::new(smtp), smtp::serve, |c| {
@@ -108,6 +109,7 @@ impl Listening {
         });
         let lmtp = SmtpContext::lmtp(settings.lmtp.clone(), &hostname(), gateway.clone())
             .with_anonymous(auths.mail(Listener::Lmtp))
+            .with_store(&services.store)
             .with_in_flight(services.in_flight.clone())
             .with_tls(encryption.of(Listener::Lmtp).cloned());
         let lmtp = Protocol::new(&Arc::new(lmtp), smtp::serve, |c| {

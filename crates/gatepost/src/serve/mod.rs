@@ -14,7 +14,6 @@ mod reload;
 mod sandbox;
 mod signals;
 mod store;
-mod system_user;
 
 use std::io::Write;
 use std::path::Path;

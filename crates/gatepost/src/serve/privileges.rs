@@ -13,8 +13,8 @@ use rustix::process::geteuid;
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
 use super::error::StartError;
-use super::system_user::SystemUser;
 use crate::config::{Config, Layers};
+use crate::system_user::SystemUser;
 
 const ROOT: u32 = 0;
 /// Folders below the data folder that are given to the user; it has one level itself.
