@@ -59,7 +59,12 @@ mod tests {
         let cache = Cache::default();
         let keep = |name: &str, answer: Answer, lifetime| {
             let question = Question::new(name, Kind::A);
-            cache.keep(&question, &Resolved { answer, lifetime });
+            let resolved = Resolved {
+                answer,
+                lifetime,
+                is_authentic: false,
+            };
+            cache.keep(&question, &resolved);
             cache.get(&question)
         };
         let records = Answer::Records(vec![crate::Record::A([192, 0, 2, 1].into())]);

@@ -63,6 +63,7 @@ impl Transport {
         Some(whole.unwrap_or(Resolved {
             answer: Answer::Failed(Failure::Incomplete),
             lifetime: Duration::ZERO,
+            is_authentic: false,
         }))
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A [`Resolver`] has one thread, which sends and receives for everybody. Callers put questions with a
 //! deadline and go on with their work: [`Lookup`] gathers the answers to all questions about one
-//! message, [`Resolver::resolve`] waits for a single one. The answer to a question by UDP counts only
+//! message, [`Resolver::resolve`] and [`Resolver::answer`] wait for a single one. The answer to a question by UDP counts only
 //! if it comes from the server that was asked, under the id that was chosen and with the question that
 //! was put (RFC 5452 section 9.1). A question that is not answered is sent again, and what does not fit
 //! into a datagram is asked for by TCP (RFC 7766).
@@ -14,7 +14,7 @@
 //! - The number of open questions, of questions of one [`Lookup`] and of TCP connections is bounded.
 //!
 //! Decided: the message format is read and written here ([`wire`]) and not by `hickory-proto`. Rules ask for
-//! six kinds of records, and take what can be read of an answer of which a record is broken or cut off, as
+//! seven kinds of records, and take what can be read of an answer of which a record is broken or cut off, as
 //! SpamAssassin does; `hickory-proto` knows all kinds and brings seven crates that nothing else here needs.
 
 mod cache;
@@ -25,6 +25,7 @@ mod resolver;
 mod reverse;
 mod silence;
 mod system;
+mod tlsa;
 pub mod wire;
 
 pub use cache::Cache;
@@ -32,5 +33,6 @@ pub use lookup::{Lookup, Progress, Purpose, Wake};
 pub use resolver::{DnsError, Resolver};
 pub use reverse::reverse_name;
 pub use silence::{SilenceLimits, SilentList};
-pub use system::{DNS_PORT, SYSTEM_CONFIGURATION, parse_server, system_servers};
+pub use system::{DNS_PORT, SYSTEM_CONFIGURATION, are_local, parse_server, system_servers};
+pub use tlsa::Tlsa;
 pub use wire::{Answer, Failure, Kind, Question, Record, Resolved};

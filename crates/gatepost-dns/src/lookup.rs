@@ -89,24 +89,51 @@ impl Resolver {
     /// Puts one question and waits for its answer on the present thread, until `deadline` at most. There
     /// may be no records; a failure is an error.
     pub fn resolve(&self, question: &Question, deadline: Instant) -> Result<Resolved, DnsError> {
+        self.check(question)?;
+        let mut lookup = self.lookup(deadline);
+        lookup.ask(question, Purpose::default());
+        lookup.wait();
+        lookup.take_arrived();
+        outcome(lookup.take(question))
+    }
+
+    /// The same for a task: [`Resolver::resolve`] without a thread that waits.
+    pub async fn answer(
+        &self,
+        question: &Question,
+        deadline: Instant,
+    ) -> Result<Resolved, DnsError> {
+        self.check(question)?;
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        let done = move |_, resolved| {
+            // Fails where nobody waits any more.
+            let _ = sender.send(resolved);
+        };
+        self.put(question.clone(), None, deadline, done);
+        // A question that could not be put drops the sender.
+        outcome(receiver.await.ok().flatten())
+    }
+
+    fn check(&self, question: &Question) -> Result<(), DnsError> {
         if !self.has_servers() {
             return Err(DnsError::NoServer);
         }
         if !question.can_be_asked() {
             return Err(DnsError::Name(question.name.clone()));
         }
-        let mut lookup = self.lookup(deadline);
-        lookup.ask(question, Purpose::default());
-        lookup.wait();
-        lookup.take_arrived();
-        match lookup.take(question) {
-            None => Err(DnsError::Timeout),
-            Some(Resolved {
-                answer: Answer::Failed(failure),
-                ..
-            }) => Err(DnsError::Failed(failure)),
-            Some(resolved) => Ok(resolved),
-        }
+        Ok(())
+    }
+}
+
+/// What became of a single question.
+fn outcome(resolved: Option<Resolved>) -> Result<Resolved, DnsError> {
+    match resolved {
+        None => Err(DnsError::Timeout),
+        Some(Resolved {
+            answer: Answer::Failed(failure),
+            ..
+        }) => Err(DnsError::Failed(failure)),
+        Some(resolved) => Ok(resolved),
     }
 }
 

@@ -1,16 +1,30 @@
 //! Which servers the system asks (resolv.conf(5)), and how a configuration names one.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// The port of DNS servers, RFC 1035 section 4.2.
 pub const DNS_PORT: u16 = 53;
 /// Where the system says which servers to ask.
 pub const SYSTEM_CONFIGURATION: &str = "/etc/resolv.conf";
 
+/// Where Docker's and Podman's networks answer inside a container. It forwards and validates nothing.
+const CONTAINER_RESOLVER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 11));
+
 /// The servers of the system, in order; none if it names none.
 pub fn system_servers() -> Vec<SocketAddr> {
     let text = std::fs::read_to_string(SYSTEM_CONFIGURATION).unwrap_or_default();
     servers_in(&text)
+}
+
+/// Whether answers that the system's servers call authentic (AD) can be believed: all of them are on
+/// this machine, so nobody on the network can write the answer.
+pub fn are_local(servers: &[SocketAddr]) -> bool {
+    let is_local = |server: &SocketAddr| {
+        let address = server.ip().to_canonical();
+        // The resolver of container networks passes on what a server outside says.
+        address.is_loopback() && address != CONTAINER_RESOLVER
+    };
+    !servers.is_empty() && servers.iter().all(is_local)
 }
 
 /// `ADDRESS` or `ADDRESS:PORT`.
@@ -38,6 +52,22 @@ mod tests {
         assert_eq!(servers.len(), 2);
         assert_eq!(servers[0].to_string(), "192.0.2.53:53");
         assert_eq!(servers[1].to_string(), "[::1]:53");
+    }
+
+    #[test]
+    fn only_resolvers_of_this_machine_are_believed() {
+        for (configuration, expected) in [
+            ("nameserver 127.0.0.53\nnameserver ::1\n", true),
+            ("nameserver 127.0.0.1\nnameserver 192.0.2.53\n", false),
+            ("nameserver 127.0.0.11\n", false),
+            ("", false),
+        ] {
+            assert_eq!(
+                are_local(&servers_in(configuration)),
+                expected,
+                "{configuration}"
+            );
+        }
     }
 
     #[test]

@@ -6,6 +6,8 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
+use crate::tlsa::Tlsa;
+
 /// The longest name in its written form, RFC 1035 section 2.3.4.
 const NAME_BYTES_MAX: usize = 253;
 const LABEL_BYTES_MAX: usize = 63;
@@ -30,16 +32,19 @@ pub enum Kind {
     Aaaa,
     /// The name of an address.
     Ptr,
+    /// Which certificate a TLS server has (RFC 6698).
+    Tlsa,
 }
 
 impl Kind {
-    const ALL: [(Self, u16, &'static str); 6] = [
+    const ALL: [(Self, u16, &'static str); 7] = [
         (Self::A, 1, "A"),
         (Self::Ns, 2, "NS"),
         (Self::Ptr, 12, "PTR"),
         (Self::Mx, 15, "MX"),
         (Self::Txt, 16, "TXT"),
         (Self::Aaaa, 28, "AAAA"),
+        (Self::Tlsa, 52, "TLSA"),
     ];
 
     fn code(self) -> u16 {
@@ -95,8 +100,9 @@ impl Question {
         }
         let mut out = Vec::with_capacity(HEADER_BYTES + self.name.len() + 17);
         out.extend_from_slice(&id.to_be_bytes());
-        // Recursion desired; one question, one additional record.
-        out.extend_from_slice(&[0x01, 0x00, 0, 1, 0, 0, 0, 0, 0, 1]);
+        // Recursion desired, and whether the answer is authentic (RFC 6840 section 5.7); one question,
+        // one additional record.
+        out.extend_from_slice(&[0x01, 0x20, 0, 1, 0, 0, 0, 0, 0, 1]);
         for label in self.name.split('.') {
             let length = u8::try_from(label.len()).ok()?;
             out.push(length);
@@ -131,6 +137,8 @@ pub enum Record {
     },
     /// All texts of a TXT record, joined.
     Text(Vec<u8>),
+    /// Which certificate a TLS server has.
+    Tlsa(Tlsa),
 }
 
 /// What became of a question.
@@ -162,6 +170,9 @@ pub struct Resolved {
     pub answer: Answer,
     /// The least time to live of its records; zero if it has none.
     pub lifetime: Duration,
+    /// Whether the server says that DNSSEC proves it (AD, RFC 4035 section 3.2.3). This is worth as
+    /// much as the server and the way to it.
+    pub is_authentic: bool,
 }
 
 /// A message that answers a question.
@@ -215,6 +226,7 @@ pub fn read(message: &[u8]) -> Option<Reply> {
         resolved: Resolved {
             answer,
             lifetime: Duration::from_secs(lifetime.unwrap_or(0).into()),
+            is_authentic: flags & 0x0020 != 0,
         },
         is_truncated: flags & 0x0200 != 0,
     })
@@ -242,6 +254,7 @@ fn record(message: &[u8], at: usize, kind: Kind) -> Option<(Option<(Record, u32)
             name: name(message, start + 2)?.0,
         },
         Kind::Txt => Record::Text(texts(data)),
+        Kind::Tlsa => Record::Tlsa(Tlsa::read(data)?),
     };
     let lifetime = u32::from_be_bytes([fixed[4], fixed[5], fixed[6], fixed[7]]);
     Some((Some((record, lifetime)), next))
@@ -308,6 +321,7 @@ mod tests {
         let question = Question::new("Example.ORG.", Kind::Txt);
         let mut message = question.message(7).unwrap();
         assert!(read(&message).is_none(), "a question is no answer");
+        assert_eq!(message[3], 0x20, "asks whether the answer is authentic");
         message[2] |= 0x80;
         message[7] = 1;
         message.truncate(message.len() - 11);
@@ -319,6 +333,10 @@ mod tests {
             Answer::Records(vec![Record::Text(b"abcd".to_vec())])
         );
         assert_eq!(reply.resolved.lifetime, Duration::from_mins(1));
+        assert!(reply.resolved.is_authentic);
+        message[3] = 0;
+        let reply = read(&message).unwrap();
+        assert!(!reply.resolved.is_authentic);
     }
 
     /// An answer to `example.org` with a pointer to the name in the question.
@@ -352,14 +370,26 @@ mod tests {
             ),
             (Kind::Ptr, b"\x04host\xC0\x0C", name("host.example.org")),
             (Kind::Ns, b"\x02NS\xC0\x0C", name("ns.example.org")),
+            (
+                Kind::Tlsa,
+                b"\x03\x01\x01digest",
+                Record::Tlsa(Tlsa {
+                    usage: 3,
+                    selector: 1,
+                    matching: 1,
+                    data: b"digest".to_vec(),
+                }),
+            ),
         ] {
             let found = answer(kind, kind.code() as u8, data);
             assert_eq!(found, Answer::Records(vec![expected]));
         }
         let other_kind = answer(Kind::A, 5, b"\x01x\xC0\x0C");
         assert_eq!(other_kind, Answer::Records(Vec::new()));
-        let too_short = answer(Kind::Mx, 15, b"\0");
-        assert_eq!(too_short, Answer::Records(Vec::new()));
+        for (kind, data) in [(Kind::Mx, &b"\0"[..]), (Kind::Tlsa, b"\x03\x01")] {
+            let too_short = answer(kind, kind.code() as u8, data);
+            assert_eq!(too_short, Answer::Records(Vec::new()));
+        }
     }
 
     #[test]

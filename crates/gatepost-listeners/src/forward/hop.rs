@@ -1,55 +1,24 @@
 //! A connection to a next hop: greeted, and ready for commands.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
+use rustls::pki_types::ServerName;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::{Instant, timeout_at};
 
-use super::next_hop::{NextHop, Place};
+use super::candidates::{Candidate, Target};
+use super::error::HopError;
+use super::mta_sts::{Mode, Policy};
+use super::next_hop::NextHop;
 use super::reply::{self, HopReply};
+use super::security::Security;
 use super::{Forward, HopTls};
 use crate::stream::Stream;
+use crate::tls::{self, dane};
 use crate::wire;
-
-/// Why the next hop gave no answer.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum HopError {
-    #[error("the next hop cannot be reached")]
-    Unreachable(#[source] io::Error),
-    #[error("the next hop broke off")]
-    Broken(#[source] io::Error),
-    #[error("the next hop did not answer in time")]
-    Timeout,
-    #[error(transparent)]
-    Garbled(#[from] reply::Garbled),
-    #[error("the next hop does not greet: {0} {1}")]
-    Refused(u16, String),
-    #[error("the next hop does not offer STARTTLS, which forward.tls requires")]
-    NoTls,
-    #[error("TLS with the next hop fails: {0}")]
-    Tls(#[source] io::Error),
-}
-
-impl HopError {
-    /// With the system's error, for the log: clients need no details of the network.
-    pub(crate) fn with_cause(&self) -> String {
-        match self {
-            Self::Unreachable(cause) | Self::Broken(cause) => format!("{self}: {cause}"),
-            other => other.to_string(),
-        }
-    }
-}
-
-impl From<io::Error> for HopError {
-    fn from(error: io::Error) -> Self {
-        match error.kind() {
-            io::ErrorKind::TimedOut => Self::Timeout,
-            _ => Self::Broken(error),
-        }
-    }
-}
 
 /// The extensions that it offers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -101,49 +70,42 @@ pub(super) struct Hop {
 }
 
 impl Hop {
-    /// Connects and greets, and encrypts as the settings want it.
+    /// Connects to the first host of the next hop that will have us, and that proves what it must.
     pub(super) async fn open(
         next_hop: &NextHop,
         forward: &Forward,
         hostname: &str,
     ) -> Result<Self, HopError> {
-        let tls = forward.settings.tls;
-        match Self::open_with(tls, next_hop, forward, hostname).await {
-            Err(HopError::Tls(error)) if tls == HopTls::Opportunistic => {
-                tracing::warn!(target: "smtp", %next_hop, "mail goes on in plain text: {error}");
-                Self::open_with(HopTls::Off, next_hop, forward, hostname).await
+        let until = Instant::now() + forward.settings.connect_timeout.duration();
+        let candidates = forward.candidates(next_hop, until.into_std()).await?;
+        let domain = next_hop.domain();
+        let policy = match domain {
+            Some(domain) if forward.settings.mta_sts && forward.settings.tls != HopTls::Off => {
+                forward.policy(domain, until.into_std()).await
             }
-            done => done,
-        }
-    }
-
-    async fn open_with(
-        tls: HopTls,
-        next_hop: &NextHop,
-        forward: &Forward,
-        hostname: &str,
-    ) -> Result<Self, HopError> {
-        let limit = forward.settings.connect_timeout.duration();
-        let connected = timeout_at(Instant::now() + limit, connect(&next_hop.place)).await;
-        let stream = connected
-            .map_err(|_| HopError::Timeout)?
-            .map_err(HopError::Unreachable)?;
-        let mut hop = Self::over(stream, next_hop);
-        let greeting = hop.reply(limit).await?;
-        if !greeting.is_positive() {
-            return Err(HopError::Refused(greeting.code, greeting.text()));
-        }
-        hop.greet(hostname, limit).await?;
-        match tls {
-            HopTls::Required if !hop.offers.starttls => Err(HopError::NoTls),
-            HopTls::Required | HopTls::Opportunistic if hop.offers.starttls => {
-                let mut hop = hop.encrypted(next_hop, forward).await?;
-                // RFC 3207 section 4.2: what it said before counts no more.
-                hop.greet(hostname, limit).await?;
-                Ok(hop)
+            _ => None,
+        };
+        let opening = Opening {
+            next_hop,
+            forward,
+            hostname,
+            domain,
+            policy: policy.as_deref(),
+        };
+        let mut failure: Option<HopError> = None;
+        for candidate in &candidates {
+            match opening.open(candidate).await {
+                Ok(hop) => return Ok(hop),
+                Err(error) => {
+                    tracing::debug!(target: "smtp", host = candidate.name, "{}", error.with_cause());
+                    // That a host could not be trusted says more than that another is away.
+                    if !failure.as_ref().is_some_and(HopError::is_about_trust) {
+                        failure = Some(error);
+                    }
+                }
             }
-            _ => Ok(hop),
         }
+        Err(failure.unwrap_or(HopError::Timeout))
     }
 
     fn over(stream: Stream, next_hop: &NextHop) -> Self {
@@ -169,23 +131,47 @@ impl Hop {
         Ok(())
     }
 
-    async fn encrypted(mut self, next_hop: &NextHop, forward: &Forward) -> Result<Self, HopError> {
-        let limit = forward.settings.connect_timeout.duration();
+    /// Begins TLS; what the server said before is forgotten.
+    async fn encrypted(
+        mut self,
+        opening: &Opening<'_>,
+        candidate: &Candidate,
+        security: &Security,
+    ) -> Result<Self, HopError> {
+        let limit = opening.forward.settings.connect_timeout.duration();
         let answer = self.command("STARTTLS", limit).await?;
+        let failed = |cause| HopError::Tls {
+            name: candidate.name.clone(),
+            by: security.requirement(),
+            cause,
+        };
         if !answer.is_positive() {
             let refusal = format!("{} {}", answer.code, answer.text());
-            return Err(HopError::Tls(io::Error::other(refusal)));
+            return Err(failed(io::Error::other(refusal)));
         }
         // Plain text behind the reply may have been inserted by an attacker.
         if !self.input.is_empty() {
-            return Err(HopError::Tls(io::ErrorKind::InvalidData.into()));
+            return Err(failed(io::ErrorKind::InvalidData.into()));
         }
-        let name = match forward.settings.tls_name.as_str() {
-            "" => next_hop.host(),
-            name => name,
+        let forward = opening.forward;
+        let name = candidate.name.as_str();
+        let encrypted = match security {
+            Security::Plain | Security::Opportunistic | Security::Encrypted => {
+                forward.anybody.connect(self.stream, name, limit).await
+            }
+            Security::Tested | Security::Verified(_) => {
+                forward.authorities.connect(self.stream, name, limit).await
+            }
+            Security::Dane(records) => {
+                let names = [Some(name), opening.domain].into_iter().flatten();
+                let names = names.filter_map(|name| ServerName::try_from(name.to_owned()).ok());
+                match dane::client_config(records.clone(), names.collect()) {
+                    Ok(config) => tls::connect(Arc::new(config), self.stream, name, limit).await,
+                    Err(error) => Err(io::Error::other(error)),
+                }
+            }
         };
-        let encrypted = forward.tls.connect(self.stream, name, limit).await;
-        Ok(Self::over(encrypted.map_err(HopError::Tls)?, next_hop))
+        Ok(Self::over(encrypted.map_err(failed)?, opening.next_hop))
     }
 
     /// Sends a command line and waits for its reply.
@@ -233,14 +219,108 @@ impl Hop {
     }
 }
 
-async fn connect(place: &Place) -> io::Result<Stream> {
-    match place {
-        Place::Tcp(place) => {
-            let stream = TcpStream::connect(place).await?;
-            stream.set_nodelay(true)?;
-            Ok(Stream::Tcp(stream))
+/// What is the same for all hosts of a next hop.
+struct Opening<'a> {
+    next_hop: &'a NextHop,
+    forward: &'a Forward,
+    hostname: &'a str,
+    domain: Option<&'a str>,
+    policy: Option<&'a Policy>,
+}
+
+impl Opening<'_> {
+    async fn open(&self, candidate: &Candidate) -> Result<Hop, HopError> {
+        self.check_policy(candidate)?;
+        let limit = self.forward.settings.connect_timeout.duration();
+        let until = Instant::now() + limit;
+        let mut security = self
+            .forward
+            .security(candidate, self.policy, until.into_std())
+            .await?;
+        loop {
+            let error = match self.open_with(candidate, &security).await {
+                Err(error @ HopError::Tls { .. }) => error,
+                done => return done,
+            };
+            let Some(weaker) = security.weaker() else {
+                return Err(error);
+            };
+            let next_hop = self.next_hop;
+            tracing::warn!(target: "smtp", %next_hop, "mail goes on with less protection: {error}");
+            security = weaker;
         }
-        Place::Unix(path) => Ok(Stream::Unix(UnixStream::connect(path).await?)),
+    }
+
+    /// RFC 8461 section 4.1: hosts that the policy does not have are passed over.
+    fn check_policy(&self, candidate: &Candidate) -> Result<(), HopError> {
+        let (Some(policy), Some(domain)) = (self.policy, self.domain) else {
+            return Ok(());
+        };
+        if policy.mode == Mode::None || policy.has(&candidate.name) {
+            return Ok(());
+        }
+        let error = HopError::NotInPolicy {
+            name: candidate.name.clone(),
+            domain: domain.to_owned(),
+        };
+        if policy.mode == Mode::Enforce {
+            return Err(error);
+        }
+        tracing::warn!(target: "smtp", "mail goes on, since the policy is in testing: {error}");
+        Ok(())
+    }
+
+    async fn open_with(&self, candidate: &Candidate, security: &Security) -> Result<Hop, HopError> {
+        let limit = self.forward.settings.connect_timeout.duration();
+        let connected = timeout_at(Instant::now() + limit, self.connect(candidate, limit)).await;
+        let stream = connected.map_err(|_| HopError::Timeout)??;
+        let mut hop = Hop::over(stream, self.next_hop);
+        let greeting = hop.reply(limit).await?;
+        if !greeting.is_positive() {
+            return Err(HopError::Refused(greeting.code, greeting.text()));
+        }
+        hop.greet(self.hostname, limit).await?;
+        if *security == Security::Plain {
+            return Ok(hop);
+        }
+        if !hop.offers.starttls {
+            // Removing the offer is the simplest attack on it (RFC 7672 section 1.3.1).
+            let name = &candidate.name;
+            if *security == Security::Tested {
+                tracing::warn!(target: "smtp", "{name} does not offer STARTTLS; mail goes on in plain text, \
+                     since the policy of its domain is in testing");
+            }
+            return if security.weaker().is_some() {
+                Ok(hop)
+            } else {
+                Err(HopError::NoTls {
+                    name: name.clone(),
+                    by: security.requirement(),
+                })
+            };
+        }
+        let mut hop = hop.encrypted(self, candidate, security).await?;
+        // RFC 3207 section 4.2: what it said before counts no more.
+        hop.greet(self.hostname, limit).await?;
+        Ok(hop)
+    }
+
+    async fn connect(&self, candidate: &Candidate, limit: Duration) -> Result<Stream, HopError> {
+        let connected = match &candidate.target {
+            Target::Unix(path) => {
+                let stream = UnixStream::connect(path).await;
+                return stream.map(Stream::Unix).map_err(HopError::Unreachable);
+            }
+            Target::Named(place) => TcpStream::connect(place).await,
+            Target::Exchanger(host, port) => {
+                let until = (Instant::now() + limit).into_std();
+                let places = self.forward.addresses(host, *port, until).await?;
+                TcpStream::connect(&places[..]).await
+            }
+        };
+        let stream = connected.map_err(HopError::Unreachable)?;
+        stream.set_nodelay(true).map_err(HopError::Unreachable)?;
+        Ok(Stream::Tcp(stream))
     }
 }
 

@@ -1,6 +1,7 @@
-//! The name of a next hop: `smtp://HOST:PORT`, `lmtp://HOST:PORT`, `lmtp://unix:/PATH`.
+//! The name of a next hop: `smtp://HOST:PORT`, `lmtp://HOST:PORT`, `lmtp://unix:/PATH`, `mx://DOMAIN`.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -20,12 +21,21 @@ pub(super) enum Place {
     /// A name or an address, with its port.
     Tcp(String),
     Unix(PathBuf),
+    /// On the hosts that the domain's MX records name.
+    Exchangers {
+        domain: String,
+        port: u16,
+    },
 }
+
+/// Where the hosts of MX records listen (RFC 5321 section 4.5.4.2).
+const SMTP_PORT: u16 = 25;
 
 /// The text names no next hop.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{0}' names no next hop; write smtp://127.0.0.1:10026, lmtp://127.0.0.1:24 or lmtp://unix:/run/lmtp"
+    "'{0}' names no next hop; write smtp://127.0.0.1:10026, lmtp://127.0.0.1:24, \
+     lmtp://unix:/run/lmtp or mx://example.org"
 )]
 pub struct MalformedNextHop(String);
 
@@ -39,8 +49,43 @@ impl NextHop {
                 bare.unwrap_or(host)
             }
             Place::Unix(_) => "localhost",
+            Place::Exchangers { domain, .. } => domain,
         }
     }
+
+    /// The port that it listens on; 0 for a path.
+    pub(super) fn port(&self) -> u16 {
+        match &self.place {
+            Place::Tcp(place) => {
+                let port = place.rsplit_once(':').map(|(_, port)| port.parse());
+                port.and_then(Result::ok).unwrap_or_default()
+            }
+            Place::Unix(_) => 0,
+            Place::Exchangers { port, .. } => *port,
+        }
+    }
+
+    /// The domain whose MX records name it.
+    pub(super) fn domain(&self) -> Option<&str> {
+        match &self.place {
+            Place::Exchangers { domain, .. } => Some(domain),
+            Place::Tcp(_) | Place::Unix(_) => None,
+        }
+    }
+}
+
+/// `DOMAIN` or `DOMAIN:PORT`.
+fn exchangers(text: &str) -> Option<Place> {
+    let (domain, port) = match text.rsplit_once(':') {
+        Some((domain, port)) => (domain, port.parse().ok()?),
+        None => (text, SMTP_PORT),
+    };
+    let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+    let fits = !domain.is_empty() && domain.bytes().all(is_name);
+    (fits && domain.parse::<IpAddr>().is_err()).then(|| Place::Exchangers {
+        domain: domain.to_ascii_lowercase(),
+        port,
+    })
 }
 
 impl FromStr for NextHop {
@@ -52,6 +97,13 @@ impl FromStr for NextHop {
         let speaks_lmtp = match scheme {
             "smtp" => false,
             "lmtp" => true,
+            "mx" => {
+                let place = exchangers(place).ok_or_else(malformed)?;
+                return Ok(Self {
+                    speaks_lmtp: false,
+                    place,
+                });
+            }
             _ => return Err(malformed()),
         };
         let place = if let Some(path) = place.strip_prefix("unix:") {
@@ -78,6 +130,11 @@ impl fmt::Display for NextHop {
         match &self.place {
             Place::Tcp(place) => write!(formatter, "{scheme}://{place}"),
             Place::Unix(path) => write!(formatter, "{scheme}://unix:{}", path.display()),
+            Place::Exchangers {
+                domain,
+                port: SMTP_PORT,
+            } => write!(formatter, "mx://{domain}"),
+            Place::Exchangers { domain, port } => write!(formatter, "mx://{domain}:{port}"),
         }
     }
 }
@@ -107,6 +164,8 @@ mod tests {
             "smtp://[::1]:25",
             "lmtp://mail.example.org:24",
             "lmtp://unix:/run/dovecot/lmtp",
+            "mx://example.org",
+            "mx://example.org:2525",
         ] {
             let next_hop: NextHop = name.parse().expect(name);
             assert_eq!(next_hop.to_string(), name);
@@ -120,6 +179,9 @@ mod tests {
             "smtp://a:70000",
             "http://a:80",
             "lmtp://unix:relative",
+            "mx://",
+            "mx://192.0.2.1",
+            "mx://example.org:port",
         ] {
             assert!(name.parse::<NextHop>().is_err(), "{name}");
         }

@@ -13,6 +13,8 @@ use super::next_hop::NextHop;
 
 struct Idle {
     next_hop: NextHop,
+    /// Those that it was opened with: other listeners may demand more of the same next hop.
+    settings: ForwardSettings,
     hop: Hop,
     since: Instant,
 }
@@ -27,7 +29,9 @@ pub(super) fn take(next_hop: &NextHop, settings: &ForwardSettings) -> Option<Hop
         let limit = settings.idle_time_max.duration();
         idle.retain(|one| one.since.elapsed() < limit);
         loop {
-            let place = idle.iter().rposition(|one| one.next_hop == *next_hop)?;
+            let place = idle
+                .iter()
+                .rposition(|one| one.next_hop == *next_hop && one.settings == *settings)?;
             let mut hop = idle.remove(place).hop;
             if !hop.has_spoken() {
                 return Some(hop);
@@ -49,6 +53,7 @@ pub(super) fn put(next_hop: &NextHop, hop: Hop, settings: &ForwardSettings) {
         }
         idle.push(Idle {
             next_hop: next_hop.clone(),
+            settings: settings.clone(),
             hop,
             since: Instant::now(),
         });

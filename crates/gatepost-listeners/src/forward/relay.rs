@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use memchr::memchr_iter;
 
-use super::hop::{Hop, HopError};
+use super::error::HopError;
+use super::hop::Hop;
 use super::next_hop::NextHop;
 use super::reply::HopReply;
 use super::{Forward, ForwardSettings, pool};

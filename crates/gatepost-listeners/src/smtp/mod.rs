@@ -32,6 +32,7 @@ mod xclient;
 use std::sync::Arc;
 
 use gatepost_gateway::Gateway;
+use gatepost_store::Store;
 use gatepost_users::ListenerAuth;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -144,6 +145,13 @@ impl SmtpContext {
     #[must_use]
     pub fn with_in_flight(mut self, in_flight: InFlight) -> Self {
         self.in_flight = in_flight;
+        self
+    }
+
+    /// Keeps in this database what other domains demand of forwarding (MTA-STS).
+    #[must_use]
+    pub fn with_store(mut self, store: &Store) -> Self {
+        self.forward.keep_policies(store);
         self
     }
 

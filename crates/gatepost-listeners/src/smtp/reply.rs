@@ -111,7 +111,13 @@ pub(super) fn of_hop(reply: &HopReply) -> Reply {
 
 /// The reply if the next hop gave none: the client keeps its mail.
 pub(super) fn of_hop_error(error: &HopError) -> Reply {
-    Reply::with(451, "4.4.1", format!("{error}; try again later"))
+    let (code, enhanced) = match error {
+        // RFC 7505 section 4.1.
+        HopError::NoMail(_) => return Reply::with(556, "5.1.10", error.to_string()),
+        error if error.is_about_trust() => (451, "4.7.5"),
+        _ => (451, "4.4.1"),
+    };
+    Reply::with(code, enhanced, format!("{error}; try again later"))
 }
 
 /// Why a login failed (RFC 4954 section 6).

@@ -8,6 +8,7 @@
 
 mod certificates;
 mod common_name;
+pub mod dane;
 mod error;
 mod outgoing;
 mod pem;
@@ -25,7 +26,7 @@ use parking_lot::Mutex;
 use rustls::{ServerConfig, ServerConnection};
 
 pub use error::TlsError;
-pub use outgoing::{Anybody, Outgoing, SYSTEM_AUTHORITIES, Trust};
+pub use outgoing::{Anybody, Outgoing, SYSTEM_AUTHORITIES, Trust, connect};
 pub use session::TlsSession;
 pub use settings::{CertificateFiles, TlsSettings};
 

@@ -76,22 +76,40 @@ impl Outgoing {
 
     /// Does the handshake with the server of this name, within `limit`.
     pub async fn connect(&self, stream: Stream, name: &str, limit: Duration) -> io::Result<Stream> {
-        let socket = match stream {
-            Stream::Tcp(stream) => Socket::Tcp(stream),
-            Stream::Unix(stream) => Socket::Unix(stream),
-            Stream::Tls(_) => return Err(io::ErrorKind::AlreadyExists.into()),
-        };
         let config = self.config().map_err(io::Error::other)?;
-        let name = ServerName::try_from(name.to_owned()).map_err(io::Error::other)?;
-        let connection = ClientConnection::new(config, name).map_err(io::Error::other)?;
-        let session = TlsSession::new(socket, connection.into(), false);
-        let handshake = poll_fn(|context| session.poll_handshake(context));
-        match tokio::time::timeout(limit, handshake).await {
-            Ok(done) => done?,
-            Err(_) => return Err(io::ErrorKind::TimedOut.into()),
-        }
-        Ok(Stream::Tls(Box::new(session)))
+        connect(config, stream, name, limit).await
     }
+
+    /// The authorities that are believed; none where everybody is.
+    pub fn authorities(&self) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+        match &self.trust {
+            Trust::Anybody => Ok(Vec::new()),
+            Trust::Authorities(file) => pem::certificates(authorities_file(file)?),
+        }
+    }
+}
+
+/// Does the handshake with the server of this name as `config` has it, within `limit`.
+pub async fn connect(
+    config: Arc<ClientConfig>,
+    stream: Stream,
+    name: &str,
+    limit: Duration,
+) -> io::Result<Stream> {
+    let socket = match stream {
+        Stream::Tcp(stream) => Socket::Tcp(stream),
+        Stream::Unix(stream) => Socket::Unix(stream),
+        Stream::Tls(_) => return Err(io::ErrorKind::AlreadyExists.into()),
+    };
+    let name = ServerName::try_from(name.to_owned()).map_err(io::Error::other)?;
+    let connection = ClientConnection::new(config, name).map_err(io::Error::other)?;
+    let session = TlsSession::new(socket, connection.into(), false);
+    let handshake = poll_fn(|context| session.poll_handshake(context));
+    match tokio::time::timeout(limit, handshake).await {
+        Ok(done) => done?,
+        Err(_) => return Err(io::ErrorKind::TimedOut.into()),
+    }
+    Ok(Stream::Tls(Box::new(session)))
 }
 
 fn authorities_file(file: &Path) -> Result<&Path, TlsError> {

@@ -84,6 +84,7 @@ fn text(record: &Record) -> String {
         Record::Name(name) => name.clone(),
         Record::Exchanger { preference, name } => format!("{preference} {name}"),
         Record::Text(text) => String::from_utf8_lossy(text).into_owned(),
+        Record::Tlsa(record) => record.to_string(),
     }
 }
 

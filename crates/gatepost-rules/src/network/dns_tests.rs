@@ -74,6 +74,7 @@ impl Subtest {
             Record::Name(name) | Record::Exchanger { name, .. } => {
                 (name.clone().into_bytes(), None)
             }
+            Record::Tlsa(record) => (record.to_string().into_bytes(), None),
         };
         match self {
             Self::Exactly(wanted) => text == wanted.as_bytes(),
@@ -163,7 +164,7 @@ fn is_listing(record: &Record) -> bool {
     match record {
         Record::A(address) => address.octets()[0] == 127,
         Record::Text(_) => true,
-        Record::Aaaa(_) | Record::Name(_) | Record::Exchanger { .. } => false,
+        Record::Aaaa(_) | Record::Name(_) | Record::Exchanger { .. } | Record::Tlsa(_) => false,
     }
 }
 

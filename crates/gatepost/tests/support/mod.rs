@@ -3,6 +3,7 @@
 #![allow(dead_code)] // each test file uses its own part
 
 pub(crate) mod authority;
+pub(crate) mod name_server;
 pub(crate) mod postfix;
 
 use std::collections::BTreeMap;

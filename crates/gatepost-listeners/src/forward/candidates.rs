@@ -1,0 +1,79 @@
+//! The hosts that stand for a next hop: the one that it names, or those of a domain's MX records.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use super::Forward;
+use super::error::HopError;
+use super::next_hop::{NextHop, Place};
+
+/// Hosts of a domain that are tried for one message.
+const EXCHANGERS_TRIED_MAX: usize = 5;
+
+/// One host.
+pub(super) struct Candidate {
+    pub(super) target: Target,
+    /// Its name, for certificates and TLSA records.
+    pub(super) name: String,
+    pub(super) port: u16,
+}
+
+/// What to connect to.
+pub(super) enum Target {
+    /// Host and port, for the system to resolve.
+    Named(String),
+    /// An MX, by its name.
+    Exchanger(String, u16),
+    Unix(PathBuf),
+}
+
+impl Forward {
+    /// The hosts of a next hop, the preferred first.
+    pub(super) async fn candidates(
+        &self,
+        next_hop: &NextHop,
+        until: Instant,
+    ) -> Result<Vec<Candidate>, HopError> {
+        let own_name = || match self.settings.tls_name.as_str() {
+            "" => next_hop.host().to_owned(),
+            name => name.to_owned(),
+        };
+        Ok(match &next_hop.place {
+            Place::Tcp(place) => vec![Candidate {
+                target: Target::Named(place.clone()),
+                name: own_name(),
+                port: next_hop.port(),
+            }],
+            Place::Unix(path) => vec![Candidate {
+                target: Target::Unix(path.clone()),
+                name: own_name(),
+                port: 0,
+            }],
+            Place::Exchangers { domain, port } => {
+                let exchangers = self.dns.exchangers(domain, until).await?;
+                let candidate = |name: String| Candidate {
+                    target: Target::Exchanger(name.clone(), *port),
+                    name,
+                    port: *port,
+                };
+                let tried = exchangers.into_iter().take(EXCHANGERS_TRIED_MAX);
+                tried.map(candidate).collect()
+            }
+        })
+    }
+
+    /// Where an MX listens.
+    pub(super) async fn addresses(
+        &self,
+        host: &str,
+        port: u16,
+        until: Instant,
+    ) -> Result<Vec<SocketAddr>, HopError> {
+        let addresses = self.dns.addresses(host, until).await?;
+        let places = addresses
+            .into_iter()
+            .map(|address| SocketAddr::new(address, port));
+        Ok(places.collect())
+    }
+}

@@ -1,0 +1,182 @@
+//! What forwarding asks the domain name system, and whether its answers prove anything.
+//!
+//! An answer is authentic if the resolver says so and is believed: it was named in the settings, or it is
+//! on this machine. What any other resolver says about DNSSEC, anybody on the way may have written.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use gatepost_dns::{
+    Answer, DnsError, Kind, Question, Record, Resolver, Tlsa, are_local, system_servers,
+};
+
+use super::error::HopError;
+
+/// How long one server is waited for before the next is asked.
+const SERVER_TIMEOUT: Duration = Duration::from_secs(5);
+
+pub(super) struct Dns {
+    resolver: Resolver,
+    is_believed: bool,
+}
+
+/// Records, and whether DNSSEC proves them: also that there are none.
+struct Found {
+    records: Vec<Record>,
+    is_authentic: bool,
+}
+
+impl Dns {
+    pub(super) fn new(servers: &[SocketAddr]) -> Self {
+        let (servers, is_believed) = if servers.is_empty() {
+            let servers = system_servers();
+            let are_local = are_local(&servers);
+            (servers, are_local)
+        } else {
+            (servers.to_vec(), true)
+        };
+        Self {
+            resolver: Resolver::new(servers, SERVER_TIMEOUT),
+            is_believed,
+        }
+    }
+
+    async fn find(&self, name: &str, kind: Kind, until: Instant) -> Result<Found, DnsError> {
+        let question = Question::new(name, kind);
+        let resolved = self.resolver.answer(&question, until).await?;
+        Ok(Found {
+            is_authentic: resolved.is_authentic && self.is_believed,
+            records: match resolved.answer {
+                Answer::Records(records) => records,
+                Answer::NoSuchName | Answer::Failed(_) => Vec::new(),
+            },
+        })
+    }
+
+    /// The hosts that take mail of a domain, the preferred first (RFC 5321 section 5.1).
+    pub(super) async fn exchangers(
+        &self,
+        domain: &str,
+        until: Instant,
+    ) -> Result<Vec<String>, HopError> {
+        let found = self.find(domain, Kind::Mx, until).await;
+        let found = found.map_err(unresolved(domain, "MX"))?;
+        let mut exchangers: Vec<(u16, u64, String)> = Vec::new();
+        for record in found.records {
+            if let Record::Exchanger { preference, name } = record {
+                exchangers.push((preference, random(), name));
+            }
+        }
+        // RFC 7505 section 3: a root domain says that there is no mail.
+        if exchangers.iter().any(|(_, _, name)| name.is_empty()) {
+            return Err(HopError::NoMail(domain.to_owned()));
+        }
+        if exchangers.is_empty() {
+            return Ok(vec![domain.to_owned()]);
+        }
+        // Those of the same preference in any order.
+        exchangers.sort();
+        Ok(exchangers.into_iter().map(|(_, _, name)| name).collect())
+    }
+
+    /// The addresses of a host.
+    pub(super) async fn addresses(
+        &self,
+        host: &str,
+        until: Instant,
+    ) -> Result<Vec<IpAddr>, HopError> {
+        let (four, six) = tokio::join!(
+            self.find(host, Kind::A, until),
+            self.find(host, Kind::Aaaa, until)
+        );
+        let mut addresses = Vec::new();
+        let mut failure = None;
+        for found in [four, six] {
+            match found {
+                Ok(found) => addresses.extend(found.records.iter().filter_map(address)),
+                Err(cause) => failure = Some(cause),
+            }
+        }
+        match failure {
+            Some(cause) if addresses.is_empty() => Err(unresolved(host, "A and AAAA")(cause)),
+            _ => Ok(addresses),
+        }
+    }
+
+    /// The TLSA records of a service that DNSSEC proves; `None` where it proves none.
+    pub(super) async fn tlsa(
+        &self,
+        host: &str,
+        port: u16,
+        until: Instant,
+    ) -> Result<Option<Vec<Tlsa>>, HopError> {
+        if !self.is_believed || !is_name(host) {
+            return Ok(None);
+        }
+        let service = format!("_{port}._tcp.{host}");
+        let found = match self.find(&service, Kind::Tlsa, until).await {
+            Ok(found) => found,
+            Err(cause) => return self.without_tlsa(host, &service, cause, until).await,
+        };
+        if !found.is_authentic {
+            return Ok(None);
+        }
+        let mut records = Vec::new();
+        for record in found.records {
+            if let Record::Tlsa(record) = record {
+                records.push(record);
+            }
+        }
+        Ok((!records.is_empty()).then_some(records))
+    }
+
+    /// RFC 7672 section 2.2.2: name servers of zones without DNSSEC may not know TLSA and need not; in a
+    /// zone with DNSSEC an attacker may keep the answer back.
+    async fn without_tlsa(
+        &self,
+        host: &str,
+        service: &str,
+        cause: DnsError,
+        until: Instant,
+    ) -> Result<Option<Vec<Tlsa>>, HopError> {
+        match self.find(host, Kind::A, until).await {
+            Ok(found) if !found.is_authentic => Ok(None),
+            _ => Err(unresolved(service, "TLSA")(cause)),
+        }
+    }
+
+    /// The texts of a name; none where they are not known.
+    pub(super) async fn texts(&self, name: &str, until: Instant) -> Vec<Vec<u8>> {
+        let found = self.find(name, Kind::Txt, until).await;
+        let records = found.map(|found| found.records).unwrap_or_default();
+        let text = |record| match record {
+            Record::Text(text) => Some(text),
+            _ => None,
+        };
+        records.into_iter().filter_map(text).collect()
+    }
+}
+
+fn unresolved(name: &str, kind: &'static str) -> impl FnOnce(DnsError) -> HopError {
+    let name = name.to_owned();
+    move |cause| HopError::Unresolved { name, kind, cause }
+}
+
+const fn address(record: &Record) -> Option<IpAddr> {
+    match record {
+        Record::A(address) => Some(IpAddr::V4(*address)),
+        Record::Aaaa(address) => Some(IpAddr::V6(*address)),
+        _ => None,
+    }
+}
+
+/// Whether DNS could know it: neither an address nor this machine's own name (RFC 6761 section 6.3).
+fn is_name(host: &str) -> bool {
+    host.parse::<IpAddr>().is_err() && !host.eq_ignore_ascii_case("localhost")
+}
+
+/// Any number: each state of the standard library's hasher is different.
+fn random() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(0)
+}

@@ -1,0 +1,86 @@
+//! What a host must prove before it gets mail.
+//!
+//! TLSA records come first: a policy of MTA-STS cannot overrule what DNSSEC proves (RFC 8461 section 2).
+//! `forward.tls = "off"` and `"required"` are decisions of the operator, and ask neither.
+
+use std::time::Instant;
+
+use gatepost_dns::Tlsa;
+
+use super::candidates::Candidate;
+use super::error::{HopError, Requirement};
+use super::mta_sts::{Mode, Policy};
+use super::{Forward, HopTls};
+use crate::tls::dane;
+
+/// How mail goes to one host.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Security {
+    /// In plain text.
+    Plain,
+    /// Encrypted where that works, whoever the host is.
+    Opportunistic,
+    /// The same, and a host that does not prove its name is logged (MTA-STS, mode `testing`).
+    Tested,
+    /// Encrypted, whoever the host is: it has TLSA records, and none of them is usable (RFC 7672 section 2.2).
+    Encrypted,
+    /// Encrypted, with a certificate that one of these names.
+    Dane(Vec<Tlsa>),
+    /// Encrypted, with an authority's certificate for its name.
+    Verified(Requirement),
+}
+
+impl Security {
+    /// What demands that mail is encrypted.
+    pub(super) const fn requirement(&self) -> Requirement {
+        match self {
+            Self::Plain | Self::Opportunistic | Self::Tested => Requirement::Nothing,
+            Self::Encrypted | Self::Dane(_) => Requirement::Dane,
+            Self::Verified(by) => *by,
+        }
+    }
+
+    /// How mail goes on if TLS fails; `None` where it does not.
+    pub(super) const fn weaker(&self) -> Option<Self> {
+        match self {
+            Self::Tested => Some(Self::Opportunistic),
+            Self::Opportunistic => Some(Self::Plain),
+            Self::Plain | Self::Encrypted | Self::Dane(_) | Self::Verified(_) => None,
+        }
+    }
+}
+
+impl Forward {
+    /// What this host must prove. `policy` is that of the domain whose MX it is.
+    pub(super) async fn security(
+        &self,
+        candidate: &Candidate,
+        policy: Option<&Policy>,
+        until: Instant,
+    ) -> Result<Security, HopError> {
+        match self.settings.tls {
+            HopTls::Off => return Ok(Security::Plain),
+            HopTls::Required => return Ok(Security::Verified(Requirement::Setting)),
+            HopTls::Opportunistic => {}
+        }
+        if self.settings.dane {
+            let records = self
+                .dns
+                .tlsa(&candidate.name, candidate.port, until)
+                .await?;
+            if let Some(mut records) = records {
+                records.retain(dane::is_usable);
+                return Ok(if records.is_empty() {
+                    Security::Encrypted
+                } else {
+                    Security::Dane(records)
+                });
+            }
+        }
+        Ok(match policy.map(|policy| policy.mode) {
+            Some(Mode::Enforce) => Security::Verified(Requirement::MtaSts),
+            Some(Mode::Testing) => Security::Tested,
+            Some(Mode::None) | None => Security::Opportunistic,
+        })
+    }
+}

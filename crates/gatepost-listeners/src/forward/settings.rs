@@ -1,0 +1,95 @@
+//! The settings of forwarding.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use gatepost_settings::Period;
+use serde::{Deserialize, Serialize};
+
+use crate::tls::{Outgoing, TlsError, Trust};
+
+/// Whether mail goes to the next hop encrypted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HopTls {
+    /// Never.
+    Off,
+    /// As DNS and the domain demand it (DANE, MTA-STS). Without either where it offers STARTTLS, whatever
+    /// its certificate; in plain text if TLS fails (RFC 7435).
+    #[default]
+    Opportunistic,
+    /// Always, with an authority's certificate for its name, or the mail stays with its client.
+    Required,
+}
+
+impl ForwardSettings {
+    /// Whether the next hop's certificate could be checked.
+    pub fn check(&self) -> Result<(), TlsError> {
+        match self.tls {
+            HopTls::Required => Outgoing::new(Trust::Authorities(self.tls_ca.clone())).check(),
+            HopTls::Opportunistic if !self.tls_ca.as_os_str().is_empty() => {
+                Outgoing::new(Trust::Authorities(self.tls_ca.clone())).check()
+            }
+            HopTls::Off | HopTls::Opportunistic => Ok(()),
+        }
+    }
+}
+
+/// `listeners.smtp.forward`: how the next hop is spoken to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ForwardSettings {
+    /// Whether mail goes to it encrypted: `off`; `opportunistic`, as DANE and MTA-STS demand it, and
+    /// without either where it offers STARTTLS, whatever its certificate; `required`, with an authority's
+    /// certificate, or else the mail stays with its client.
+    pub tls: HopTls,
+    /// Whether TLSA records that DNSSEC proves decide about its certificate (DANE, RFC 7672).
+    pub dane: bool,
+    /// Whether the policy of a domain decides about the certificates of its MX (MTA-STS, RFC 8461).
+    pub mta_sts: bool,
+    /// The port that MTA-STS policies are fetched from; the standard's is 443.
+    pub mta_sts_port: u16,
+    /// Resolvers that validate DNSSEC and are reached over a safe way, with their port: what they call
+    /// authentic is believed. Empty takes those of `/etc/resolv.conf`, which are believed only if all of
+    /// them are on this machine.
+    pub dns_servers: Vec<SocketAddr>,
+    /// The authorities that may sign its certificate where TLS is required or an MTA-STS policy demands
+    /// it, and that of the policy's server: a PEM file; empty takes the system's.
+    pub tls_ca: PathBuf,
+    /// Its name, for certificates and TLSA records; empty takes the one it is reached by. An MX has its
+    /// own.
+    pub tls_name: String,
+    /// Whether it receives the client's own name and address (XFORWARD), where it offers that.
+    pub xforward: bool,
+    /// How long connecting and greeting may take.
+    pub connect_timeout: Period,
+    /// How long it may take for a command.
+    pub command_timeout: Period,
+    /// How long it may take for its answer to a whole message.
+    pub message_timeout: Period,
+    /// How many idle connections each worker keeps for the next message.
+    pub idle_connections_max: usize,
+    /// How long one may be idle and is still used.
+    pub idle_time_max: Period,
+}
+
+impl Default for ForwardSettings {
+    fn default() -> Self {
+        Self {
+            tls: HopTls::default(),
+            dane: true,
+            mta_sts: true,
+            mta_sts_port: 443,
+            dns_servers: Vec::new(),
+            tls_ca: PathBuf::new(),
+            tls_name: String::new(),
+            xforward: true,
+            connect_timeout: Period::seconds(30),
+            // RFC 5321 section 4.5.3.2.
+            command_timeout: Period::seconds(300),
+            message_timeout: Period::seconds(600),
+            idle_connections_max: 20,
+            idle_time_max: Period::seconds(30),
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! MTA-STS policies of strangers: whatever they say, they are read or refused.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| {
+    let _ = gatepost_listeners::forward::fuzz_policy(text);
+});
