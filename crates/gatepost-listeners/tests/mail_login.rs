@@ -223,3 +223,84 @@ async fn poplib_and_mpop_change_to_tls() {
     let (went, said) = run("mpop", &arguments).await;
     assert!(went, "{said}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn users_send_as_themselves_only_where_that_is_wanted() {
+    let (world, folder) = (World::new(), tempfile::tempdir().expect("a folder"));
+    let settings = r#"
+        domains = ["example.org"]
+        sender_login = "envelope-and-from"
+        sender_addresses = { anna = ["sales@example.org"] }
+    "#;
+    let settings: SmtpSettings = toml::from_str(settings).expect("settings");
+    let users = users(&world).await;
+    let added = users.add("root", Secret::from("secret"), true).await;
+    added.expect("an administrator");
+    let context = SmtpContext::new(settings, "gate.example", world.gateway.clone())
+        .with_auth(door(&users, Listener::Smtp))
+        .with_tls(Some(tls(folder.path())));
+    let address = world.serve_smtp(context);
+    let refused_envelope = "553 5.7.1 this sender address is not yours";
+    let refused_from = "550 5.7.1 the From field must have an address of yours";
+    for (user, envelope, from, refusal) in [
+        ("anna", "anna@example.org", "anna@example.org", None),
+        (
+            "anna",
+            "sales@example.org",
+            "Shop <sales@example.org>",
+            None,
+        ),
+        ("anna", "<>", "anna@example.org", None),
+        ("root", "bert@example.org", "carla@example.org", None),
+        (
+            "anna",
+            "bert@example.org",
+            "anna@example.org",
+            Some(refused_envelope),
+        ),
+        (
+            "anna",
+            "anna@evil.example",
+            "anna@example.org",
+            Some(refused_envelope),
+        ),
+        (
+            "anna",
+            "anna@example.org",
+            "bert@example.org",
+            Some(refused_from),
+        ),
+        (
+            "anna",
+            "anna@example.org",
+            "anna@example.org, bert@example.org",
+            Some(refused_from),
+        ),
+        (
+            "anna",
+            "anna@example.org",
+            "\"anna@example.org\" <b@evil.example>",
+            Some(refused_from),
+        ),
+    ] {
+        let field = format!("From: {from}");
+        let login = [
+            "--auth",
+            "PLAIN",
+            "--auth-user",
+            user,
+            "--auth-password",
+            "secret",
+        ];
+        let mail = ["--tls", "--from", envelope, "--header", &field];
+        let (went, said) = swaks(address, &[&login[..], &mail].concat()).await;
+        match refusal {
+            None => assert!(went, "{user} {envelope} {from}: {said}"),
+            Some(refusal) => assert!(!went && said.contains(refusal), "{envelope} {from}: {said}"),
+        }
+    }
+    // A client without a login brings mail of others: that is for SPF, DKIM and DMARC.
+    let (went, said) = swaks(address, &["--from", "anna@example.org"]).await;
+    assert!(went, "{said}");
+    assert_eq!(world.notes.take().len(), 5);
+}

@@ -23,6 +23,7 @@ mod receiving;
 mod recipients;
 mod reply;
 mod route;
+mod senders;
 mod session;
 mod settings;
 mod trace;
@@ -39,7 +40,7 @@ use tokio::time::Instant;
 
 pub use lmtp::LmtpSettings;
 pub use route::{Route, RouteTo};
-pub use settings::SmtpSettings;
+pub use settings::{SenderLogin, SmtpSettings};
 
 use crate::acceptor::Acceptor;
 use crate::admission::Admission;

@@ -135,7 +135,10 @@ impl Connection<'_> {
         let refusal = match received {
             Err(refusal) => refusal,
             Ok(body) if data::received_fields(&body) > received_max => reply::LOOP,
-            Ok(body) => return delivery::deliver(self, session, transaction, body).await,
+            Ok(body) => match session.check_from(&body) {
+                Err(refusal) => refusal,
+                Ok(()) => return delivery::deliver(self, session, transaction, body).await,
+            },
         };
         let replies = match self.context.dialect {
             Dialect::Smtp => 1,

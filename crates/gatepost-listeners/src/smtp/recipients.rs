@@ -108,6 +108,22 @@ impl Recipients {
         }
     }
 
+    /// The mailbox that a route gives this address.
+    pub(super) fn mailbox_of(&self, address: &Mailbox) -> Option<Destination> {
+        let mut routes = self.routes.iter();
+        let (route, _) = routes.find(|(route, _)| matches(&route.recipients, &address.address))?;
+        match &route.to {
+            RouteTo::Mailbox(template) => mailbox(template, address).ok(),
+            RouteTo::Topic(_) | RouteTo::Forward(_) => None,
+        }
+    }
+
+    /// Whether this domain is named as one of ours.
+    pub(super) fn has_domain(&self, domain: &str) -> bool {
+        let mut domains = self.domains.iter();
+        domains.any(|ours| ours.eq_ignore_ascii_case(domain))
+    }
+
     /// Whether any mail is handed on.
     pub(super) fn forwards(&self) -> bool {
         self.routes.iter().any(|(_, next_hop)| next_hop.is_some())
@@ -120,10 +136,7 @@ impl Recipients {
         self.any_domain
             || domain.is_empty()
             || literal.is_some() && literal == connected_to
-            || self
-                .domains
-                .iter()
-                .any(|ours| ours.eq_ignore_ascii_case(domain))
+            || self.has_domain(domain)
     }
 }
 
@@ -165,7 +178,7 @@ fn fill(template: &str, to: &Mailbox) -> String {
 }
 
 /// Whether `text` fits `pattern`, in which `*` stands for any text.
-fn matches(pattern: &str, text: &str) -> bool {
+pub(super) fn matches(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.to_lowercase(), text.to_lowercase());
     let mut pieces = pattern.split('*');
     let first = pieces.next().unwrap_or_default();

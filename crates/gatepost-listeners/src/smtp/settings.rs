@@ -1,5 +1,7 @@
 //! The settings of the SMTP listener. Every limit has a setting and a default.
 
+use std::collections::BTreeMap;
+
 use gatepost_gateway::MailPayload;
 use gatepost_settings::{Bind, ByteSize, Period};
 use serde::{Deserialize, Serialize};
@@ -9,6 +11,19 @@ use crate::entry::Network;
 use crate::forward::ForwardSettings;
 use crate::tls::TlsSettings;
 use crate::verdict_headers::VerdictHeaderSettings;
+
+/// What a client that has logged in must be the owner of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SenderLogin {
+    /// Nothing: it may send as anybody.
+    #[default]
+    Any,
+    /// The address of MAIL.
+    Envelope,
+    /// The address of MAIL, and each of the From field.
+    EnvelopeAndFrom,
+}
 
 /// `[listeners.smtp]`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -42,6 +57,12 @@ pub struct SmtpSettings {
     pub trusted: Vec<Network>,
     /// Whether only clients that have logged in may send (submission, RFC 6409).
     pub login_required: bool,
+    /// Which addresses a client that has logged in may send as: `any`; `envelope`, its user's own in MAIL;
+    /// `envelope-and-from`, in the From field too. Administrators may send as anybody.
+    pub sender_login: SenderLogin,
+    /// More addresses that users may send as, with `*` for any text: `anna = ["*@shop.example.org"]`. The
+    /// user `"*"` stands for all.
+    pub sender_addresses: BTreeMap<String, Vec<String>>,
     /// Whether a password may come without TLS from another machine.
     pub plain_login: bool,
     /// How much a mailbox holds; more is refused with `452`.
@@ -95,6 +116,8 @@ impl Default for SmtpSettings {
             forward: ForwardSettings::default(),
             trusted: Vec::new(),
             login_required: false,
+            sender_login: SenderLogin::default(),
+            sender_addresses: BTreeMap::new(),
             plain_login: false,
             mailbox_max: ByteSize::megabytes(1_000),
             payload: MailPayload::default(),

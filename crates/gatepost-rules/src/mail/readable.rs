@@ -15,6 +15,14 @@ impl Mail<'_> {
             .map(|address| String::from_utf8_lossy(&address).into_owned())
     }
 
+    /// All addresses of all `From:` fields.
+    pub fn from_addresses(&self) -> Vec<String> {
+        let addresses = self.values_of("From:addr").into_iter();
+        addresses
+            .map(|address| String::from_utf8_lossy(&address).into_owned())
+            .collect()
+    }
+
     /// The message id with its angle brackets.
     pub fn message_id(&self) -> Option<String> {
         self.head()

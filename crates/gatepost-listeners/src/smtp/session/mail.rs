@@ -5,6 +5,7 @@ use super::super::parameters::MailCommand;
 use super::super::path::Mailbox;
 use super::super::recipients::{ClientTrust, Destination};
 use super::super::reply::Reply;
+use super::super::senders;
 use super::super::transaction::{Next, Recipient, Transaction};
 use super::Session;
 
@@ -22,6 +23,13 @@ impl Session<'_> {
         }
         if self.settings.login_required && self.user().is_none() {
             return answers::LOGIN_FIRST;
+        }
+        if let Some(identity) = &self.identity {
+            let (settings, from) = (self.settings, command.from.as_ref());
+            let checked = senders::check_envelope(settings, self.recipients, identity, from);
+            if let Err(refusal) = checked {
+                return refusal;
+            }
         }
         // RFC 1870 section 6.1: refused before a byte of it is sent.
         if command
@@ -82,6 +90,16 @@ impl Session<'_> {
         match recipient.destination {
             Destination::Topic(_) => Next::Reply(self.accept(recipient)),
             Destination::Mailbox(_) | Destination::Forward(_) => Next::Ask(Box::new(recipient)),
+        }
+    }
+
+    /// Whether the client may send this message, by its From field.
+    pub(in super::super) fn check_from(&self, message: &[u8]) -> Result<(), Reply> {
+        match &self.identity {
+            Some(identity) => {
+                senders::check_from(self.settings, self.recipients, identity, message)
+            }
+            None => Ok(()),
         }
     }
 
