@@ -11,6 +11,7 @@ pub mod forward;
 pub mod http;
 pub mod in_flight;
 mod lazy_stream;
+mod linger;
 mod log_throttle;
 mod mail;
 pub mod milter;

@@ -1,8 +1,6 @@
 //! How a connection ends: the will, the last packet, and the wait until it is received.
 
-use std::future::poll_fn;
-use std::io::{self, IoSlice};
-use std::time::Duration;
+use std::io::IoSlice;
 
 use bytes::BytesMut;
 use gatepost_broker::Close;
@@ -11,13 +9,8 @@ use super::connection::Connection;
 use super::connection_end::ConnectionEnd;
 use super::encoder::Framing;
 use super::handshake;
-use crate::stream::Stream;
+use crate::linger::linger;
 use crate::websocket;
-
-/// How long a connection that we end may still be read from, so that its client receives the
-/// last packet instead of a reset.
-const LINGER: Duration = Duration::from_millis(500);
-const LINGER_BYTES_MAX: usize = 1024 * 1024;
 
 impl Connection {
     /// Ends the connection for the reason that was set, or else as lost.
@@ -68,30 +61,4 @@ impl Connection {
             let _ = self.stream.try_write(&[IoSlice::new(&out)]);
         }
     }
-}
-
-/// Says that nothing more will come, and reads on for a moment: a socket that is closed with
-/// unread bytes resets the connection, and the client may lose the last packet.
-pub(super) async fn linger(stream: &Stream) {
-    let until_end = async {
-        // Whatever fails here, the client is gone.
-        let _ = poll_fn(|context| stream.poll_finish(context)).await;
-        let mut left = LINGER_BYTES_MAX;
-        let mut buffer = [0; 1024];
-        while left > 0 {
-            if poll_fn(|context| stream.poll_read_ready(context))
-                .await
-                .is_err()
-            {
-                return;
-            }
-            match stream.try_read(&mut buffer) {
-                Ok(0) => return,
-                Ok(count) => left = left.saturating_sub(count),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(_) => return,
-            }
-        }
-    };
-    let _ = tokio::time::timeout(LINGER, until_end).await;
 }

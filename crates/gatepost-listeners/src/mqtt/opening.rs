@@ -13,11 +13,11 @@ use gatepost_mqtt::{DecodeError, Frame, Packet, PacketType, Reason, Version};
 use gatepost_users::ListenerAuth;
 
 use super::MqttContext;
-use super::closing::linger;
 use super::encoder::Framing;
 use super::handshake::{self, ConnectProperties, ConnectRefusal, OpenedSession};
 use super::input::{Controls, Input};
 use super::login;
+use crate::linger::linger;
 use crate::stream::Stream;
 use crate::websocket::{self, Control, FrameError, Opcode, whole_frame};
 

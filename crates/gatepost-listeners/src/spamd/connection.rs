@@ -15,6 +15,7 @@ use crate::acceptor::Accepted;
 use crate::admission::{Admitted, Refusal};
 use crate::in_flight::Lease;
 use crate::lazy_stream::LazyStream;
+use crate::linger::linger;
 
 use super::SpamdContext;
 use super::answer::{self, Failure, TellResult};
@@ -51,7 +52,10 @@ pub(super) async fn serve(
         Some(refusal) => Reply::Now(Failure::temporary(&refusal.to_string()).bytes()),
     };
     match reply {
-        Reply::Now(answer) => connection.write(&answer).await,
+        Reply::Now(answer) => {
+            connection.write(&answer).await?;
+            connection.end().await
+        }
         Reply::Scanned(head, message) => {
             connection.scan(head, message);
             Ok(())
@@ -232,6 +236,7 @@ impl Connection {
                 .reserve(input.len() as u64)
                 .map_err(|error| Failure::temporary(&error.to_string()))?;
         }
+        drop_line_end(&mut input, expected);
         let got = input.len() as u64;
         if let Some(length) = expected.filter(|length| *length != got) {
             let reason = format!("Content-length is {length}, and {got} bytes came");
@@ -308,12 +313,18 @@ impl Connection {
     /// the worker.
     fn write_from_anywhere(mut self, answer: &[u8], worker: &Handle) {
         match self.stream.write_now(answer) {
-            Ok([]) => {}
+            Ok([]) if self.has_ended() => {}
             Ok(rest) => {
                 let rest = rest.to_vec();
                 worker.spawn(async move {
-                    if let Err(error) = self.write(&rest).await {
-                        note_broken(self.peer, &error);
+                    let peer = self.peer;
+                    let written = self.write(&rest).await;
+                    let ended = match written {
+                        Ok(()) => self.end().await,
+                        Err(error) => Err(error),
+                    };
+                    if let Err(error) = ended {
+                        note_broken(peer, &error);
                     }
                 });
             }
@@ -324,6 +335,40 @@ impl Connection {
     async fn write(&mut self, answer: &[u8]) -> io::Result<()> {
         let deadline = Instant::now() + self.context.settings.answer_time_max.duration();
         self.stream.write(answer, deadline).await
+    }
+
+    /// Whether the client has said that it sends no more, as spamc does after its request.
+    fn has_ended(&self) -> bool {
+        let is_waiting = |error: &io::Error| error.kind() == io::ErrorKind::WouldBlock;
+        match self.stream.try_read(&mut [0; LINE_END.len()]) {
+            Ok(count) => count == 0,
+            Err(error) => !is_waiting(&error),
+        }
+    }
+
+    /// Waits for the rest of what the client sends, so that it receives the answer and no reset.
+    async fn end(self) -> io::Result<()> {
+        if self.has_ended() {
+            return Ok(());
+        }
+        let (stream, _) = self.stream.into_stream().await?;
+        linger(&stream).await;
+        Ok(())
+    }
+}
+
+/// What SpamAssassin's own client for Perl sends after a message, and does not count.
+const LINE_END: &[u8] = b"\r\n";
+
+/// Drops a line end after the message that its announced length does not include.
+fn drop_line_end(input: &mut BytesMut, announced: Option<u64>) {
+    let length = announced.and_then(|length| usize::try_from(length).ok());
+    if let Some(length) = length
+        && input
+            .get(length..)
+            .is_some_and(|rest| LINE_END.starts_with(rest))
+    {
+        input.truncate(length);
     }
 }
 
