@@ -16,6 +16,8 @@ pub struct RulesSettings {
     /// Rule folders (or single files), read in this order; those that do not exist are passed
     /// over, and where none exists the embedded rule set is used.
     pub paths: Vec<PathBuf>,
+    /// The language of reports, as `en_US` or `fr`: `lang` lines of the rule files for it apply.
+    pub language: String,
     /// Use Bayes, as far as the rule files do not say `use_bayes 0`. It judges once enough was
     /// learned, see `gatepost learn`.
     pub bayes: bool,
@@ -77,6 +79,7 @@ impl Default for RulesSettings {
                 PathBuf::from("/usr/share/spamassassin"),
                 PathBuf::from("/etc/spamassassin"),
             ],
+            language: "en_US".to_owned(),
             bayes: true,
             auto_welcomelist: true,
             network: false,

@@ -56,7 +56,7 @@ pub(super) fn message(report: &Report, message: &[u8]) -> Vec<u8> {
 }
 
 /// An mbox file's "From " line, which is no field.
-fn mbox_separator(message: &[u8]) -> (&[u8], &[u8]) {
+pub(super) fn mbox_separator(message: &[u8]) -> (&[u8], &[u8]) {
     let end = if message.starts_with(b"From ") {
         memchr::memchr(b'\n', message).map_or(0, |end| end + 1)
     } else {
@@ -118,6 +118,7 @@ fn push_fields(report: &Report, line_end: &str, out: &mut Vec<u8>) {
 fn with_fields(report: &Report, message: &[u8], line_end: &str, out: &mut Vec<u8>) {
     let (fields, rest) = split_head(message);
     let mut previous = Vec::new();
+    let made_up = subject_to_make_up(report, &fields).then(|| format!("Subject: {line_end}"));
     let mut fields = fields.into_iter().peekable();
     // Return-Path stays on top, where delivery agents look for it.
     while let Some(field) = fields.next_if(|field| is_field(field, "Return-Path")) {
@@ -133,8 +134,24 @@ fn with_fields(report: &Report, message: &[u8], line_end: &str, out: &mut Vec<u8
             out.extend_from_slice(field);
         }
     }
+    if let Some(subject) = made_up
+        && let Some(field_with_tag) = rewritten(report, subject.as_bytes())
+    {
+        out.extend_from_slice(&field_with_tag);
+        previous.extend_from_slice(format!("{NO_SUBJECT_BEFORE}{line_end}").as_bytes());
+    }
     out.extend_from_slice(&previous);
     out.extend_from_slice(rest);
+}
+
+/// What stands for the subject of a message that had none, as SpamAssassin writes it.
+pub(super) const NO_SUBJECT_BEFORE: &str = "X-Spam-Prev-Subject: (nonexistent)";
+
+/// Whether a tag is to be put before the subject of a message that has none.
+fn subject_to_make_up(report: &Report, fields: &[&[u8]]) -> bool {
+    let rewrites = &report.options.rewrites;
+    rewrites.iter().any(|(name, _)| name == "Subject")
+        && !fields.iter().any(|field| is_field(field, "Subject"))
 }
 
 /// A field with the texts of `rewrite_header` and `subjprefix` in it, if any apply.
@@ -162,10 +179,16 @@ fn rewritten(report: &Report, field: &[u8]) -> Option<Vec<u8>> {
 fn prefixed(field: &[u8], prefix: &str) -> Vec<u8> {
     let colon = memchr::memchr(b':', field).map_or(0, |colon| colon + 1);
     let (name, value) = field.split_at(colon);
-    let value = value.trim_ascii_start();
+    let blanks = value.iter().take_while(|byte| matches!(byte, b' ' | b'\t'));
+    let value = value.get(blanks.count()..).unwrap_or_default();
     let value = value.strip_prefix(prefix.as_bytes()).unwrap_or(value);
     [name, b" ", prefix.as_bytes(), value].concat()
 }
+
+/// What marks the original within its wrapping. Filters of users, and SpamAssassin, look for the parameter
+/// and for the description.
+pub(super) const ORIGINAL: &str = "x-spam-type=original";
+const ORIGINAL_DESCRIPTION: &str = "original message before SpamAssassin";
 
 /// Fields of the original that its wrapping repeats.
 const REPEATED: [&str; 6] = ["From", "To", "Cc", "Subject", "Date", "Message-Id"];
@@ -185,7 +208,14 @@ fn wrapped(report: &Report, message: &[u8], line_end: &str, out: &mut Vec<u8>) {
     let boundary = boundary(message);
     let original_type = match report.options.report_safe {
         2 => "text/plain",
-        _ => "message/rfc822; x-spam-type=original",
+        _ => "message/rfc822",
+    };
+    // Of a message that is not plain text, mail programs shall not show the content by themselves.
+    let is_plain = is_plain_text(&fields);
+    let (disposition, unsafe_report) = if is_plain {
+        ("inline", "")
+    } else {
+        ("attachment", report.options.unsafe_report.as_str())
     };
     let text = format!(
         "MIME-Version: 1.0\n\
@@ -200,17 +230,26 @@ fn wrapped(report: &Report, message: &[u8], line_end: &str, out: &mut Vec<u8>) {
          \n\
          {}{}\n\
          --{boundary}\n\
-         Content-Type: {original_type}\n\
-         Content-Description: the message as it arrived\n\
-         Content-Disposition: inline\n\
+         Content-Type: {original_type}; {ORIGINAL}\n\
+         Content-Description: {ORIGINAL_DESCRIPTION}\n\
+         Content-Disposition: {disposition}\n\
          Content-Transfer-Encoding: 8bit\n\
          \n",
         report.text(),
-        report.options.unsafe_report,
+        fill(unsafe_report, report),
     );
     out.extend_from_slice(text.replace('\n', line_end).as_bytes());
     out.extend_from_slice(message);
-    out.extend_from_slice(format!("{line_end}--{boundary}--{line_end}").as_bytes());
+    // An mbox file wants an empty line after each message.
+    out.extend_from_slice(format!("{line_end}--{boundary}--{line_end}{line_end}").as_bytes());
+}
+
+/// Whether a message's type is plain text, or none.
+fn is_plain_text(fields: &[&[u8]]) -> bool {
+    let content_type = fields.iter().find(|field| is_field(field, "Content-Type"));
+    content_type.is_none_or(|field| {
+        memchr::memmem::find(&field.to_ascii_lowercase(), b"text/plain").is_some()
+    })
 }
 
 /// A boundary that the message does not contain.

@@ -7,6 +7,7 @@ mod pending;
 mod self_test;
 mod tally;
 
+use std::borrow::Cow;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -33,8 +34,6 @@ const EMBEDDED: (&str, &str) = (
     "gatepost.cf",
     include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/rules/gatepost.cf")),
 );
-/// Whose `lang` lines apply.
-const LOCALE: &str = "en_US";
 
 /// How many rules there are, by what became of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -148,7 +147,7 @@ impl RuleSet {
         let learning = self.learning.as_ref().ok_or(TeachError::Off)?;
         let settings = self.learning_settings();
         let message = message.get(..self.size_max).unwrap_or(message);
-        let message = report::unmark::unmark(message, &self.options);
+        let message = self.unmark(message);
         let mail = self.configuration().scanned(&message, None);
         let changed = match teaching {
             Teaching::Learn(class) => match learning.learn(&mail, class, settings) {
@@ -160,6 +159,11 @@ impl RuleSet {
         };
         learning.settle()?;
         Ok(changed)
+    }
+
+    /// The message as it was before a filter marked it, see [`Report::rewrite`](crate::Report::rewrite).
+    pub fn unmark<'m>(&self, message: &'m [u8]) -> Cow<'m, [u8]> {
+        report::unmark::unmark(message, &self.options)
     }
 
     /// What users' files of preferences say in vain.
@@ -227,7 +231,7 @@ impl RuleSet {
 
 fn language(settings: &RulesSettings) -> Language {
     Language {
-        locale: LOCALE.to_owned(),
+        locale: settings.language.clone(),
         local_only: !settings.network,
     }
 }

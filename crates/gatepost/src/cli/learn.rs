@@ -6,17 +6,17 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
-use gatepost_rules::RuleSet;
 use gatepost_rules::bayes::{BackupError, Class, Learned, Relearn, Sample};
 use gatepost_rules::mail::Mail;
 use gatepost_rules::mailbox::{self, MailboxSettings};
+use gatepost_rules::{Learning, RuleSet};
 use gatepost_store::{Change, Store, StoreError};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::config::{Config, ConfigSource, print_mistakes};
 use crate::exit::EXIT_UNAVAILABLE;
 use crate::learning::queue::{self, LearnRequest};
-use crate::learning::{Learner, LearningError, wait};
+use crate::learning::{self, Learner, LearningError, wait};
 
 /// What was learned is kept after so many messages.
 const KEEP_EVERY: usize = 500;
@@ -107,12 +107,17 @@ fn learn(arguments: &LearnArguments, config: &Config) -> Result<usize, LearnErro
     let store = Store::open_secondary(&config.data, &config.store)?;
     let learner = Learner::open(&config.data, &store, &config.rules)?;
     let learner_for = |what| learner.as_ref().ok_or(LearnError::Serving(what));
+    // What only reads need not wait until the gateway ends.
+    let known = || match &learner {
+        Some(learner) => Ok(learner.learning.clone()),
+        None => learning::copy(&store, &config.rules),
+    };
     let done = if let Some(path) = &arguments.export {
-        export(learner_for("export")?, path).map(|()| 0)
+        export(&known()?, path).map(|()| 0)
     } else if let Some(path) = &arguments.import {
         import(learner_for("import")?, path, arguments.quiet).map(|()| 0)
     } else if arguments.status {
-        println!("{}", status(learner_for("look into it")?));
+        println!("{}", status(&known()?));
         Ok(0)
     } else {
         learn_paths(arguments, config, &store, learner.as_ref())
@@ -167,7 +172,7 @@ fn learn_paths(
     if !arguments.quiet {
         println!("{}", tally.summary(request, learner.is_some()));
         if let Some(learner) = learner {
-            println!("{}", status(learner));
+            println!("{}", status(&learner.learning));
         }
     }
     Ok(tally.unread)
@@ -260,15 +265,15 @@ fn progress(paths: &[PathBuf], quiet: bool) -> ProgressBar {
     bar
 }
 
-fn status(learner: &Learner) -> String {
-    let statistics = learner.learning.bayes.statistics();
+fn status(learning: &Learning) -> String {
+    let statistics = learning.bayes.statistics();
     format!(
         "learned in all: {} spam, {} ham, {} tokens",
         statistics.totals.spam, statistics.totals.ham, statistics.tokens
     )
 }
 
-fn export(learner: &Learner, path: &Path) -> Result<(), LearnError> {
+fn export(learning: &Learning, path: &Path) -> Result<(), LearnError> {
     let write = || -> Result<(), BackupError> {
         let out: Box<dyn Write> = if is_standard(path) {
             Box::new(std::io::stdout().lock())
@@ -276,7 +281,7 @@ fn export(learner: &Learner, path: &Path) -> Result<(), LearnError> {
             Box::new(File::create(path)?)
         };
         let mut out = BufWriter::new(out);
-        learner.learning.bayes.export(&mut out)?;
+        learning.bayes.export(&mut out)?;
         Ok(out.flush()?)
     };
     write().map_err(|cause| backup_error(path, cause))

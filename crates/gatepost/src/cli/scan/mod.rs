@@ -2,21 +2,28 @@
 //!
 //! One thread reads, as many as asked for judge, and results are printed in the order in which
 //! messages were read. Exit code, as `spamassassin -e` has it: 0 if no message was spam, 5 if at
-//! least one was; and 66 if something could not be read, 78 if the rules cannot be used.
+//! least one was; and 66 if something could not be read, 78 if the rules cannot be used. A mail
+//! filter (`--format message`) ends with 0 for spam too: procmail discards what a program with
+//! another code has written.
 
 mod explain;
+mod learned;
 mod output;
 mod work;
 
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 use gatepost_rules::mailbox::{self, MailboxSettings, STANDARD_INPUT};
-use gatepost_rules::{Problem, RuleSet, RulesSettings, Severity};
+use gatepost_rules::{Problem, RuleSet, Severity};
 use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::config::{Config, ConfigSource, print_mistakes};
+use crate::exit::EXIT_UNAVAILABLE;
+use learned::Learned;
+use work::Task;
 
 /// At least one message was spam.
 const EXIT_SPAM: u8 = 5;
@@ -46,6 +53,14 @@ pub(super) struct ScanArguments {
     /// Explain each hit with the matched text, and list rules that nearly hit
     #[arg(long)]
     why: bool,
+    /// Score with what was learned in the data folder, and learn as the server does
+    #[arg(long)]
+    learned: bool,
+    /// Instead of scanning, print each message without the marks of a spam filter
+    #[arg(long, conflicts_with_all = ["why", "learned", "format"])]
+    unmark: bool,
+    #[command(flatten)]
+    source: ConfigSource,
 }
 
 /// How results are printed.
@@ -57,13 +72,41 @@ enum ScanFormat {
     Jsonl,
     /// The full report of each message
     Report,
+    /// Each message as it is delivered: with header fields, spam wrapped as `report_safe` says
+    Message,
+    /// The same, followed by the full report
+    MessageAndReport,
+}
+
+impl ScanFormat {
+    const fn is_message(self) -> bool {
+        matches!(self, Self::Message | Self::MessageAndReport)
+    }
 }
 
 /// Judges everything and says with which code to exit.
 pub(super) fn run(arguments: &ScanArguments) -> ExitCode {
-    let Some(rules) = load(arguments) else {
+    let mut config = match arguments.source.load() {
+        Ok((config, _)) => config,
+        Err(mistakes) => return print_mistakes(&mistakes),
+    };
+    let Some(rules) = load(arguments, &mut config) else {
         return ExitCode::from(EXIT_CONFIG);
     };
+    if !arguments.learned {
+        return scan(arguments, &rules);
+    }
+    let done = Learned::open(&config).and_then(|learned| {
+        let code = scan(arguments, &rules.with_learning(learned.learning()));
+        learned.close().map(|()| code)
+    });
+    done.unwrap_or_else(|error| {
+        eprintln!("gatepost: {error}");
+        ExitCode::from(EXIT_UNAVAILABLE)
+    })
+}
+
+fn scan(arguments: &ScanArguments, rules: &RuleSet) -> ExitCode {
     let paths = match arguments.paths.as_slice() {
         [] => vec![PathBuf::from(STANDARD_INPUT)],
         paths => paths.to_vec(),
@@ -72,34 +115,41 @@ pub(super) fn run(arguments: &ScanArguments) -> ExitCode {
     let progress = progress_bar(&paths);
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let messages = mailbox::open(&paths, &MailboxSettings::default());
-    let done = work::run(
-        &rules,
-        messages,
-        jobs(arguments.jobs),
-        arguments.why,
-        |judged| {
-            progress.inc(judged.source_bytes);
-            summary.add(&judged);
-            progress.set_message(summary.rate());
-            match &judged.outcome {
-                Ok(_) if arguments.why => explain::print(&mut out, &judged),
-                Ok(report) => output::print(&mut out, arguments.format, &judged.name, report),
-                Err(problem) => {
-                    progress.suspend(|| eprintln!("gatepost: {problem}"));
-                    Ok(())
-                }
+    let task = Task {
+        explain: arguments.why,
+        rewrite: arguments.format.is_message(),
+        unmark: arguments.unmark,
+    };
+    // What one message teaches counts for the next: they are judged one after another.
+    let jobs = if arguments.learned {
+        1
+    } else {
+        jobs(arguments.jobs)
+    };
+    let done = work::run(rules, messages, jobs, task, |judged| {
+        progress.inc(judged.source_bytes);
+        summary.add(&judged);
+        progress.set_message(summary.rate());
+        match &judged.outcome {
+            Ok(_) if arguments.unmark => out.write_all(&judged.message),
+            Ok(_) if arguments.why => explain::print(&mut out, &judged),
+            Ok(report) => output::print(&mut out, arguments.format, &judged, report),
+            Err(problem) => {
+                progress.suspend(|| eprintln!("gatepost: {problem}"));
+                Ok(())
             }
-        },
-    );
+        }
+    });
     progress.finish_and_clear();
     if done.and_then(|()| out.flush()).is_err() {
         // Whoever read our output has closed it, which is no mistake of ours.
         return ExitCode::from(EXIT_NO_INPUT);
     }
-    if arguments.format == ScanFormat::Table && !arguments.why && summary.messages > 1 {
+    let is_table = arguments.format == ScanFormat::Table && !arguments.why && !arguments.unmark;
+    if is_table && summary.messages > 1 {
         eprintln!("{}", summary.line());
     }
-    summary.exit_code()
+    summary.exit_code(arguments.format.is_message() || arguments.unmark)
 }
 
 fn jobs(asked: usize) -> usize {
@@ -108,11 +158,7 @@ fn jobs(asked: usize) -> usize {
 }
 
 /// `None`, with its reason printed, if a folder that was asked for gives no rules.
-fn load(arguments: &ScanArguments) -> Option<Arc<RuleSet>> {
-    let mut settings = RulesSettings {
-        preferences: arguments.prefs.clone(),
-        ..RulesSettings::default()
-    };
+fn load(arguments: &ScanArguments, config: &mut Config) -> Option<RuleSet> {
     for path in arguments.rules.iter().chain(&arguments.prefs) {
         if !path.exists() {
             eprintln!(
@@ -122,12 +168,16 @@ fn load(arguments: &ScanArguments) -> Option<Arc<RuleSet>> {
             return None;
         }
     }
+    let settings = &mut config.rules;
+    if arguments.prefs.is_some() {
+        settings.preferences.clone_from(&arguments.prefs);
+    }
     if !arguments.rules.is_empty() {
         settings.paths.clone_from(&arguments.rules);
     }
-    let (rules, problems) = RuleSet::load(&settings.paths, &settings);
+    let (rules, problems) = RuleSet::load(&settings.paths, settings);
     report(&problems);
-    Some(Arc::new(rules))
+    Some(rules)
 }
 
 /// Errors are named; what merely does not run here is counted.
@@ -199,9 +249,10 @@ impl Summary {
         format!("{messages} messages, {spam} spam, {}", self.rate())
     }
 
-    fn exit_code(&self) -> ExitCode {
+    fn exit_code(&self, is_filter: bool) -> ExitCode {
         match (self.unreadable, self.spam) {
             (0, 0) => ExitCode::SUCCESS,
+            (0, _) if is_filter => ExitCode::SUCCESS,
             (0, _) => ExitCode::from(EXIT_SPAM),
             _ => ExitCode::from(EXIT_NO_INPUT),
         }

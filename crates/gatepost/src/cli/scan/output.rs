@@ -1,4 +1,4 @@
-//! One message's result as a table line, a line of JSON, or the report.
+//! One message's result as a table line, a line of JSON, the report, or the message with its marks.
 
 use std::io::{self, Write};
 
@@ -6,6 +6,7 @@ use gatepost_rules::Report;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::ScanFormat;
+use super::work::Judged;
 
 /// A line of JSON. Its field names are a stable interface.
 #[derive(serde::Serialize)]
@@ -46,9 +47,10 @@ impl Serialize for Hits<'_> {
 pub(super) fn print(
     out: &mut impl Write,
     format: ScanFormat,
-    name: &str,
+    judged: &Judged,
     report: &Report,
 ) -> io::Result<()> {
+    let name = &judged.name;
     match format {
         ScanFormat::Jsonl => {
             let line = Line {
@@ -75,5 +77,10 @@ pub(super) fn print(
             )
         }
         ScanFormat::Report => write!(out, "{name}\n\n{}", report.text()),
+        ScanFormat::Message => out.write_all(&judged.message),
+        ScanFormat::MessageAndReport => {
+            out.write_all(&judged.message)?;
+            write!(out, "{}", report.text())
+        }
     }
 }

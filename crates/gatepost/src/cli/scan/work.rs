@@ -17,7 +17,20 @@ pub(super) struct Judged {
     pub(super) outcome: Result<Report, MailboxProblem>,
     /// Rules that nearly hit, where explanations were asked for.
     pub(super) near_misses: Vec<NearMiss>,
+    /// The message with a filter's marks, or without them, where either was asked for.
+    pub(super) message: Vec<u8>,
     pub(super) source_bytes: u64,
+}
+
+/// What is wanted of each message.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Task {
+    /// The texts that matched, and the rules that nearly did.
+    pub(super) explain: bool,
+    /// The message with the marks of its report.
+    pub(super) rewrite: bool,
+    /// The message without any filter's marks, and no scan.
+    pub(super) unmark: bool,
 }
 
 type Item = Result<Found, MailboxProblem>;
@@ -28,12 +41,12 @@ pub(super) fn run(
     rules: &RuleSet,
     messages: impl Iterator<Item = Item> + Send,
     jobs: usize,
-    explain: bool,
+    task: Task,
     mut print: impl FnMut(Judged) -> io::Result<()>,
 ) -> io::Result<()> {
     if jobs == 1 {
         return messages
-            .map(|item| judge(rules, item, explain))
+            .map(|item| judge(rules, item, task))
             .try_for_each(print);
     }
     let waiting = jobs * WAITING_PER_THREAD;
@@ -52,7 +65,7 @@ pub(super) fn run(
         for _ in 0..jobs {
             let send_result = send_result.clone();
             let messages_to_judge = &messages_to_judge;
-            scope.spawn(move || judge_all(rules, messages_to_judge, &send_result, explain));
+            scope.spawn(move || judge_all(rules, messages_to_judge, &send_result, task));
         }
         drop(send_result);
         let printed = in_order(&results, &mut print);
@@ -70,7 +83,7 @@ fn judge_all(
     rules: &RuleSet,
     messages: &Mutex<Receiver<(usize, Item)>>,
     results: &SyncSender<(usize, Judged)>,
-    explain: bool,
+    task: Task,
 ) {
     loop {
         // Only the receiving is under the lock.
@@ -79,28 +92,37 @@ fn judge_all(
             .unwrap_or_else(PoisonError::into_inner)
             .recv();
         let Ok((number, item)) = next else { return };
-        if results.send((number, judge(rules, item, explain))).is_err() {
+        if results.send((number, judge(rules, item, task))).is_err() {
             return;
         }
     }
 }
 
-fn judge(rules: &RuleSet, item: Item, explain: bool) -> Judged {
+fn judge(rules: &RuleSet, item: Item, task: Task) -> Judged {
     match item {
+        Ok(message) if task.unmark => Judged {
+            message: rules.unmark(&message.bytes).into_owned(),
+            outcome: Ok(Report::default()),
+            near_misses: Vec::new(),
+            name: message.name,
+            source_bytes: message.source_bytes,
+        },
         Ok(message) => {
             let context = ScanContext {
-                explain,
+                explain: task.explain,
                 ..ScanContext::default()
             };
-            let (report, near_misses) = if explain {
+            let (report, near_misses) = if task.explain {
                 rules.explain(&message.bytes, &context)
             } else {
                 (rules.scan(&message.bytes, &context), Vec::new())
             };
+            let rewritten = task.rewrite.then(|| report.rewrite(&message.bytes));
             Judged {
                 name: message.name,
                 outcome: Ok(report),
                 near_misses,
+                message: rewritten.unwrap_or_default(),
                 source_bytes: message.source_bytes,
             }
         }
@@ -108,6 +130,7 @@ fn judge(rules: &RuleSet, item: Item, explain: bool) -> Judged {
             name: problem.path.display().to_string(),
             outcome: Err(problem),
             near_misses: Vec::new(),
+            message: Vec::new(),
             source_bytes: 0,
         },
     }

@@ -1,0 +1,46 @@
+//! `--learned`: scans with what was learned in the data folder, and keeps what they add to it.
+
+use gatepost_rules::Learning;
+use gatepost_store::{Store, StoreError};
+
+use crate::config::Config;
+use crate::learning::{Learner, LearningError};
+
+/// Why what was learned cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum LearnedError {
+    #[error("the gateway is serving from this data folder: send it the message instead (spamc)")]
+    Serving,
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Learning(#[from] LearningError),
+}
+
+/// What was learned, as long as this process is the one that adds to it.
+pub(super) struct Learned {
+    store: Store,
+    learner: Learner,
+}
+
+impl Learned {
+    pub(super) fn open(config: &Config) -> Result<Self, LearnedError> {
+        let store = Store::open_secondary(&config.data, &config.store)?;
+        match Learner::open(&config.data, &store, &config.rules)? {
+            Some(learner) => Ok(Self { store, learner }),
+            None => Err(LearnedError::Serving),
+        }
+    }
+
+    pub(super) fn learning(&self) -> Learning {
+        self.learner.learning.clone()
+    }
+
+    /// Waits until what was learned is on disk.
+    pub(super) fn close(self) -> Result<(), LearnedError> {
+        self.learner.keep()?;
+        self.learner.settle()?;
+        self.store.close();
+        Ok(())
+    }
+}
