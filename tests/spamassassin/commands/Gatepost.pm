@@ -1,0 +1,84 @@
+# What the commands of this folder share: they take the options of SpamAssassin's programs and run
+# the program under test, `$GATEPOST`, in their place.
+package Gatepost;
+
+use strict;
+use warnings;
+use Cwd qw(abs_path);
+use File::Basename qw(dirname);
+use File::Temp ();
+use Getopt::Long qw(:config bundling no_ignore_case);
+
+our $program = $ENV{GATEPOST} || die "GATEPOST names the program under test\n";
+
+# Options that all of the programs have: the folders of rules, and preferences.
+sub rule_options {
+    my ($options) = @_;
+    return (
+        'configpath|config-file|config-dir|C=s' => \$options->{rules},
+        'siteconfigpath=s'                      => \$options->{site},
+        'prefspath|prefs-file|p=s'              => \$options->{preferences},
+        'cf=s'                                  => \@{ $options->{lines} },
+        'local|local-only|L'                    => \$options->{local},
+        'debug|D:s'                             => \$options->{debug},
+        'nocreate-prefs|x'                      => sub { },
+        'create-prefs|c'                        => sub { },
+    );
+}
+
+# The rule folders in the order in which SpamAssassin reads them, then the lines of `--cf`.
+sub rule_paths {
+    my ($options) = @_;
+    my @paths = grep { defined } $options->{rules}, $options->{site};
+    if (@{ $options->{lines} || [] }) {
+        my $file = work_folder($options) . "/lines.cf";
+        open my $out, '>', $file or die "$file: $!\n";
+        print $out map { "$_\n" } @{ $options->{lines} };
+        close $out or die "$file: $!\n";
+        push @paths, $file;
+    }
+    return @paths;
+}
+
+# Where a test keeps its files: beside its preferences or its rules.
+sub work_folder {
+    my ($options) = @_;
+    return dirname($options->{preferences} // $options->{rules} // 'log/none/rules');
+}
+
+# Settings of the program. Questions to the network leave for a port of loopback that nobody has, or
+# for the DNS server of the test.
+sub settings {
+    my ($options) = @_;
+    my %settings = (
+        data => string(work_folder($options) . '/gatepost-data'),
+        user => '""',
+        sandbox => '"off"',
+        'rules.language' => string(locale()),
+        'rules.network' => $options->{local} ? 'false' : 'true',
+        'rules.dns_server' => string($ENV{GATEPOST_TEST_DNS} || '127.0.0.1:9'),
+        'rules.network_time_max' => '"2s"',
+        # The machine that runs the tests may be busy, and the program built without optimisation.
+        'rules.max_time' => '"60s"',
+        'rules.warm_up' => 'false',
+    );
+    return %settings;
+}
+
+# The language of reports, which SpamAssassin takes from the environment.
+sub locale {
+    my ($locale) = grep { defined && length } @ENV{qw(LANGUAGE LC_ALL LC_MESSAGES LANG)};
+    ($locale) = ($locale // 'C') =~ /^([^:@.+,]*)/;
+    return $locale =~ /^(?:C|POSIX|)$/ ? 'en_US' : $locale;
+}
+
+sub arguments {
+    my (%settings) = @_;
+    return map { ('--set', "$_=$settings{$_}") } sort keys %settings;
+}
+
+# A string, and a list of strings, as TOML writes them.
+sub string { my ($text) = @_; $text =~ s/(["\\])/\\$1/g; return qq("$text") }
+sub list { return '[' . join(',', map { string($_) } @_) . ']' }
+
+1;
