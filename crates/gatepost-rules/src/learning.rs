@@ -144,7 +144,7 @@ impl<'a> Lesson<'a> {
         match asked {
             Reputation::Awl => book.awl(&sender, points, &settings.awl),
             // SpamAssassin refuses TxRep beside AWL; so do we.
-            Reputation::Txrep if settings.awl.enabled => None,
+            Reputation::Txrep if settings.awl.is_in_force() => None,
             Reputation::Txrep => book.txrep(&sender, points_of_txrep, &settings.txrep),
         }
     }
@@ -162,7 +162,7 @@ impl<'a> Lesson<'a> {
         let bayes = &self.learning.bayes;
         match bayes.learn(self.sample(mail), class, Relearn::Keep, settings) {
             Learned::New | Learned::Changed => Autolearn::Learned(class),
-            Learned::Before | Learned::Off => Autolearn::No,
+            Learned::Before | Learned::Off => Autolearn::Unavailable,
         }
     }
 

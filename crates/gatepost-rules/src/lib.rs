@@ -39,6 +39,7 @@ mod scan;
 mod settings;
 mod shortcircuit;
 mod survey;
+mod tags;
 mod users;
 mod warm_up;
 

@@ -14,6 +14,7 @@ use crate::Problem;
 use crate::configuration::Configuration;
 use crate::language::options::Options;
 use crate::language::{self, Definitions, Language};
+use crate::report;
 
 /// Users whose preferences are kept in memory; beyond, all are read anew.
 const USERS_KEPT_MAX: usize = 256;
@@ -56,7 +57,7 @@ impl Preferences {
             scores,
             required: (required.to_bits() != base.options.required_score.to_bits())
                 .then_some(required),
-            options: Arc::new(own.options),
+            options: report::shared(&own.options),
             configuration: own.configuration,
         };
         (preferences, own.problems)

@@ -56,6 +56,13 @@ pub struct PointsOf {
     pub score_without_bayes: f64,
 }
 
+impl PointsOf {
+    /// Whether it alone is certain enough to learn from.
+    pub fn forces(&self) -> bool {
+        self.flags.force && !self.flags.left_out && !self.flags.learner
+    }
+}
+
 /// The points of all rules that hit, by where they come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Points {
@@ -106,11 +113,11 @@ fn thousandths(score: f64) -> f64 {
 pub enum Autolearn {
     /// It was learned so.
     Learned(Class),
-    /// It is not clear enough, or was learned before.
+    /// It is not clear enough.
     No,
     /// Learning by itself is switched off.
     Disabled,
-    /// There is no learner.
+    /// There is no learner, or it knew the message already.
     #[default]
     Unavailable,
     /// It could not be learned.

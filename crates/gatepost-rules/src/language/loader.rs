@@ -167,6 +167,9 @@ impl<'d> Loader<'d> {
     }
 
     fn line(&mut self, source: &Source, raw: &[u8], conditions: &mut Conditions) {
+        if let Some(version) = rules_version(raw) {
+            self.definitions.options.rules_versions.push(version);
+        }
         let line = without_comment(raw);
         let mut line = line.trim_ascii();
         if let Some((language, rest)) = in_other_words(line) {
@@ -326,6 +329,13 @@ fn require_version(line: &Line<'_>, conditions: &mut Conditions) -> Result<(), L
         ),
         mend: "the rest of the file is skipped".to_owned(),
     })
+}
+
+/// The version of a file of rules, which `sa-update` writes into it as a comment.
+fn rules_version(line: &[u8]) -> Option<String> {
+    let version = line.strip_prefix(b"# UPDATE version ")?.trim_ascii_end();
+    let is_number = !version.is_empty() && version.iter().all(u8::is_ascii_digit);
+    is_number.then(|| String::from_utf8_lossy(version).into_owned())
 }
 
 /// `lang xx_YY rest`.

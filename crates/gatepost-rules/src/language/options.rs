@@ -38,6 +38,12 @@ pub(crate) struct Options {
     pub(crate) version_tag: String,
     /// How a scan ends early.
     pub(crate) shortcircuit: ShortcircuitScores,
+    /// What `# UPDATE version` lines of rule files say, by file.
+    pub(crate) rules_versions: Vec<String>,
+    /// The tags of templates whose values are in the message itself.
+    pub(crate) wanted_tags: Vec<String>,
+    /// Whether a template lists the sub-rules that hit.
+    pub(crate) wants_sub_rules: bool,
 }
 
 impl Default for Options {
@@ -50,7 +56,7 @@ impl Default for Options {
             fields.push(("Level", "_STARS(*)_"));
             fields.push((
                 "Status",
-                "_YESNO_, score=_SCORE_ required=_REQD_ tests=_TESTS_ version=_VERSION_",
+                "_YESNO_, score=_SCORE_ required=_REQD_ tests=_TESTS_ autolearn=_AUTOLEARN_ version=_VERSION_",
             ));
             let owned = |(name, text): (&str, &str)| (name.to_owned(), text.to_owned());
             fields.into_iter().map(owned).collect()
@@ -69,6 +75,9 @@ impl Default for Options {
             fold_fields: true,
             version_tag: String::new(),
             shortcircuit: ShortcircuitScores::default(),
+            rules_versions: Vec::new(),
+            wanted_tags: Vec::new(),
+            wants_sub_rules: false,
         }
     }
 }
@@ -270,6 +279,9 @@ pub(super) fn load_plugin(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
     let module = line.first_word();
     if module.is_empty() {
         return Err(LineProblem::missing());
+    }
+    if module.ends_with("::AWL") {
+        loader.definitions.learning.reputation.awl.is_loaded = true;
     }
     // Its links in documents count as links of the message, whether or not a rule of it is there.
     if module.ends_with("::OLEVBMacro") {

@@ -1,16 +1,20 @@
 //! What a scan found, and how it is told: in words, in header fields, in a rewritten message.
 
+mod encoded_words;
 pub(crate) mod given_up;
+pub(crate) mod message_tags;
 mod rewrite;
+mod table;
 mod template;
 pub(crate) mod unmark;
 mod wrap;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use gatepost_message::Authentication;
 
-use crate::bayes::Autolearn;
+use crate::bayes::{Autolearn, Judgement};
 use crate::language::options::Options;
 use crate::mail::Lines;
 use crate::shortcircuit::Ending;
@@ -69,6 +73,19 @@ pub struct Report {
     pub authentication: Vec<Authentication>,
     /// Whether the message was learned by itself, and as what.
     pub autolearn: Autolearn,
+    /// Whether a rule that hit is certain enough alone to learn from: `no`, or `yes` with the rules; nothing
+    /// where it was not asked.
+    pub(crate) autolearn_force: Option<String>,
+    /// What counted when it was decided whether to learn.
+    pub(crate) autolearn_points: f64,
+    /// What Bayes said, if it judged.
+    pub(crate) bayes: Option<Judgement>,
+    /// What rules say beside their descriptions.
+    pub(crate) notes: Vec<(Arc<str>, String)>,
+    /// The sub-rules that hit, and how often, by name; only where a template lists them.
+    pub(crate) sub_rules: Vec<(Arc<str>, u32)>,
+    /// The time that the rules took.
+    pub(crate) time: Duration,
     pub(crate) preview: String,
     /// What `subjprefix` of the rules hit puts before the subject; each ends in a blank.
     pub(crate) subject_prefix: String,
@@ -118,6 +135,15 @@ impl Report {
     }
 }
 
+/// Options as reports share them, with what their templates ask of a message.
+pub(crate) fn shared(options: &Options) -> Arc<Options> {
+    Arc::new(Options {
+        wanted_tags: message_tags::wanted(options),
+        wants_sub_rules: message_tags::wants_sub_rules(options),
+        ..options.clone()
+    })
+}
+
 /// Rounds to a thousandth, so that sums of tenths compare as people expect.
 pub(crate) fn round(score: f64) -> f64 {
     format!("{score:.3}").parse().unwrap_or(score)
@@ -140,4 +166,18 @@ pub(crate) fn preview(body: &Lines) -> String {
     }
     let text = String::from_utf8_lossy(&text);
     text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Report;
+
+    /// A report of this score, of 5 required.
+    pub(super) fn report(score: f64) -> Report {
+        Report {
+            score,
+            required: 5.0,
+            ..Report::default()
+        }
+    }
 }

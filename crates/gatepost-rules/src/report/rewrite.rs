@@ -3,8 +3,9 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 use super::Report;
+use super::encoded_words::encode;
 use super::template::fill;
-use super::wrap::fold_field;
+use super::wrap::{Fold, Lines};
 
 /// The width of header fields.
 const FIELD_WIDTH: usize = 79;
@@ -30,12 +31,31 @@ pub(super) fn header_fields(report: &Report) -> Vec<(String, String)> {
                     let lines: Vec<&str> = value.split('\n').map(str::trim).collect();
                     lines.join("\n\t")
                 }
-                (true, false) => fold_field(&name, value, FIELD_WIDTH),
+                (true, false) => folded(&name, value),
                 (false, _) => value.replace('\n', " "),
             };
-            (name, value)
+            (name, encode(&value))
         })
         .collect()
+}
+
+/// A value of one line, folded as it stands in its field.
+fn folded(name: &str, value: &str) -> String {
+    /// Stands for the colon and the blank after it, where nothing is to be folded.
+    const SEPARATOR: &str = "!!";
+    let lines = Lines {
+        first: "",
+        indent: "\t",
+        length_max: FIELD_WIDTH,
+        overflows: false,
+    };
+    let field = format!("{name}{SEPARATOR}{value}");
+    let field = lines.fold(&field, Fold::AfterBlanksAndCommas);
+    let lines = field.lines().filter(|line| !line.trim().is_empty());
+    let field = lines.collect::<Vec<_>>().join("\n");
+    field
+        .split_once(SEPARATOR)
+        .map_or_else(String::new, |(_, value)| value.to_owned())
 }
 
 /// The rewritten message, with the line ends that the original has.
@@ -268,15 +288,8 @@ fn boundary(message: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::report;
     use super::*;
-
-    fn report(score: f64) -> Report {
-        Report {
-            score,
-            required: 5.0,
-            ..Report::default()
-        }
-    }
 
     #[test]
     fn wanted_mail_gets_fields_and_loses_forged_ones() {

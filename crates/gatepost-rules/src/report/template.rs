@@ -1,131 +1,134 @@
-//! The tags of templates: `_SCORE_`, `_YESNO(a,b)_`, `_SUMMARY_` and so on.
+//! What template tags stand for: `_SCORE_`, `_YESNO(a,b)_`, `_SUMMARY_` and so on.
+//!
+//! A tag of SpamAssassin's is never printed literally: one without a value here, such as that of a plugin that
+//! does not run, is empty, as it is there. Words that look like tags and are none stay as they are.
 
 use std::borrow::Cow;
-use std::fmt::Write as _;
 use std::sync::LazyLock;
 
-use super::wrap::wrap;
-use super::{Hit, Report};
+use super::Report;
+use super::table;
+use super::wrap::{Fold, Lines};
 use crate::language::plugins::LANGUAGE_VERSION_TEXT;
+use crate::tags::{Piece, Tag, message, pieces};
 
 /// Stars in a row beyond which the level says nothing more.
 const STARS_MAX: usize = 50;
 /// The day of the release whose language this engine speaks.
 const LANGUAGE_RELEASE: &str = "2024-03-25";
-/// Where descriptions begin in the table of rules.
-const DESCRIPTION_COLUMN: usize = 28;
+/// What stands before the preview in the line of the report in which it begins.
+const PREVIEW_TITLE: &str = "Content preview:  ";
+/// The width of the preview's lines.
+const PREVIEW_WIDTH: usize = 75;
 
-/// Fills in a template. Words that look like tags and are none stay as they are.
+/// Tags that are empty where nothing gave them a value.
+const EMPTY: [&str; 29] = [
+    "ASN",
+    "ASNCIDR",
+    "AWL",
+    "AWLCOUNT",
+    "AWLMEAN",
+    "AWLPRESCORE",
+    "BAYESTC",
+    "BAYESTCHAMMY",
+    "BAYESTCLEARNED",
+    "BAYESTCSPAMMY",
+    "DCCB",
+    "DCCR",
+    "DCCREP",
+    "DKIMDOMAIN",
+    "DKIMIDENTITY",
+    "DKIMSELECTOR",
+    "EXTRACTTEXTCHARS",
+    "EXTRACTTEXTEXTENSIONS",
+    "EXTRACTTEXTFLAGS",
+    "EXTRACTTEXTTOOLS",
+    "EXTRACTTEXTTYPES",
+    "EXTRACTTEXTURIS",
+    "EXTRACTTEXTWORDS",
+    "HAMMYTOKENS",
+    "LANGUAGES",
+    "PYZOR",
+    "RBL",
+    "SPAMMYTOKENS",
+    "TOKENSUMMARY",
+];
+
+/// Fills in a template.
 pub(super) fn fill(template: &str, report: &Report) -> String {
     let mut filled = String::with_capacity(template.len() * 2);
-    let mut rest = template;
-    while let Some(start) = rest.find('_') {
-        let (before, from_tag) = rest.split_at(start);
-        filled.push_str(before);
-        let known = tag(from_tag)
-            .and_then(|(name, argument, length)| Some((value(name, argument, report)?, length)));
-        if let Some((text, length)) = known {
-            filled.push_str(&text);
-            rest = from_tag.get(length..).unwrap_or_default();
-        } else {
-            filled.push('_');
-            rest = from_tag.get(1..).unwrap_or_default();
+    for piece in pieces(template) {
+        match piece {
+            Piece::Text(text) => filled.push_str(text),
+            Piece::Tag(tag) => filled.push_str(&value(&tag, report).unwrap_or(tag.text.into())),
         }
     }
-    filled.push_str(rest);
     filled
 }
 
-/// The tag at the beginning of a text: name, argument, length.
-fn tag(text: &str) -> Option<(&str, Option<&str>, usize)> {
-    let inner = text.get(1..)?;
-    let is_name = |byte: &u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || *byte == b'_';
-    let run = inner.bytes().take_while(|byte| is_name(byte)).count();
-    if inner.as_bytes().get(run) == Some(&b'(') {
-        let end = inner.get(run..)?.find(")_")? + run;
-        let argument = inner.get(run + 1..end)?;
-        return Some((inner.get(..run)?, Some(argument), end + 3));
-    }
-    // Names may hold single underscores; the last one closes the tag.
-    let run = inner.get(..run)?;
-    let end = run.rfind('_').filter(|&end| end > 0)?;
-    // Two tags side by side: the first underscore that closes a known name wins.
-    let first = run.find('_').unwrap_or(end);
-    let end = if KNOWN.contains(&run.get(..first)?) {
-        first
-    } else {
-        end
-    };
-    Some((run.get(..end)?, None, end + 2))
-}
-
-/// Names that may stand right before another tag.
-const KNOWN: &[&str] = &[
-    "YESNO",
-    "YESNOCAPS",
-    "SCORE",
-    "REQD",
-    "HITS",
-    "STARS",
-    "TESTS",
-    "VERSION",
-    "SUMMARY",
-    "PREVIEW",
-    "HOSTNAME",
-    "REPORT",
-];
-
-fn value<'r>(name: &str, argument: Option<&'r str>, report: &'r Report) -> Option<Cow<'r, str>> {
+fn value<'t>(tag: &Tag<'t>, report: &Report) -> Option<Cow<'t, str>> {
+    // An empty argument is none.
+    let argument = tag.argument.filter(|argument| !argument.is_empty());
+    let separator = argument.unwrap_or(",");
     let options = &report.options;
-    Some(match name {
-        "YESNO" => {
-            let (yes, no) = argument.unwrap_or("Yes,No").split_once(',')?;
-            if report.is_spam() { yes } else { no }.into()
-        }
-        "YESNOCAPS" => {
-            let (yes, no) = argument.unwrap_or("YES,NO").split_once(',')?;
-            if report.is_spam() { yes } else { no }.into()
-        }
+    Some(match tag.name {
+        "YESNO" => yes_no(tag, report).into(),
+        "YESNOCAPS" => yes_no(tag, report).to_uppercase().into(),
         "SCORE" | "HITS" => pad(score(report), argument.unwrap_or_default()).into(),
         "REQD" => format!("{:.1}", report.required).into(),
         "STARS" => argument.unwrap_or("*").repeat(stars(report.score)).into(),
-        "TESTS" => names(report, argument.unwrap_or(",")).into(),
-        "TESTSSCORES" => names_with_scores(report, argument.unwrap_or(",")).into(),
-        "SUBTESTS" | "SUBTESTSCOLLAPSED" => "none".into(),
-        "SUMMARY" => summary(report).into(),
-        "REPORT" => format!("\n{}", terse(report)).into(),
-        "PREVIEW" => wrap(&report.preview, 18, "   ", 75).into(),
+        "TESTS" => or_none(report.sorted_names().join(separator)).into(),
+        "TESTSSCORES" => or_none(names_with_scores(report).join(separator)).into(),
+        "SUBTESTS" => or_none(sub_rules(report).join(separator)).into(),
+        "SUBTESTSCOLLAPSED" => or_none(sub_rules_counted(report)).into(),
+        "SUMMARY" => table::summary(report).into(),
+        "REPORT" => format!("\n{}", table::terse(report)).into(),
+        "PREVIEW" => preview(report).into(),
+        "SUBJPREFIX" => report.subject_prefix.clone().into(),
         "HOSTNAME" if options.report_hostname.is_empty() => HOST_NAME.as_str().into(),
-        "HOSTNAME" => options.report_hostname.as_str().into(),
-        "CONTACTADDRESS" => options.report_contact.as_str().into(),
+        "HOSTNAME" => options.report_hostname.clone().into(),
+        "REMOTEHOSTNAME" => "localhost".into(),
+        "REMOTEHOSTADDR" => "127.0.0.1".into(),
+        "CONTACTADDRESS" => options.report_contact.clone().into(),
         "VERSION" => format!("{LANGUAGE_VERSION_TEXT}{}", options.version_tag).into(),
         "SUBVERSION" => LANGUAGE_RELEASE.into(),
-        "SC" => report
-            .ending
-            .as_ref()
-            .and_then(|ending| ending.rule.as_ref())
-            .map_or("no".into(), |rule| {
-                let class = report.ending.as_ref().map_or("no", |ending| ending.class);
-                format!("{rule} ({class})").into()
-            }),
-        "SCRULE" => report
-            .ending
-            .as_ref()
-            .and_then(|ending| ending.rule.as_deref())
-            .unwrap_or("none")
-            .into(),
-        "SCTYPE" => report
-            .ending
-            .as_ref()
-            .map_or("no", |ending| ending.class)
-            .into(),
-        "AUTOLEARN" => report.autolearn.name().into(),
-        "BAYES" => "0.5".into(),
-        name => {
-            let known = report.tags.iter().find(|(known, _)| known == name)?;
-            known.1.as_str().into()
-        }
+        "RULESVERSION" => options.rules_versions.join(",").into(),
+        "DATE" => now().into(),
+        "TIMING" => format!("total {} ms", report.time.as_millis()).into(),
+        "SC" | "SCRULE" | "SCTYPE" => ending(tag.name, report).into(),
+        "AUTOLEARN" => autolearn(report).into(),
+        "AUTOLEARNSCORE" => report.autolearn_points.to_string().into(),
+        "BAYES" => match report.bayes {
+            Some(judgement) => format!("{:.4}", judgement.probability).into(),
+            None => "0.5".into(),
+        },
+        name if message::is_of_message(name) => found(report, tag.text)?.into(),
+        name => match (bayes(name, report), found(report, name)) {
+            (Some(text), _) | (None, Some(text)) => text.into(),
+            (None, None) if EMPTY.contains(&name) => "".into(),
+            (None, None) => return None,
+        },
     })
+}
+
+/// The value that the message, a rule or the network gave a tag.
+fn found(report: &Report, name: &str) -> Option<String> {
+    let mut tags = report.tags.iter();
+    tags.find(|(known, _)| known == name)
+        .map(|(_, value)| value.clone())
+}
+
+fn yes_no<'t>(tag: &Tag<'t>, report: &Report) -> &'t str {
+    let argument = tag.argument.filter(|argument| !argument.is_empty());
+    let (yes, no) = argument.map_or((None, None), |argument| match argument.split_once(',') {
+        Some((yes, no)) => (Some(yes), Some(no)),
+        None => (Some(argument), None),
+    });
+    if report.is_spam() {
+        yes.unwrap_or("Yes")
+    } else {
+        no.unwrap_or("No")
+    }
 }
 
 /// The sum in tenths; never shown as reaching the threshold when it does not.
@@ -141,13 +144,14 @@ fn score(report: &Report) -> String {
 /// Pads on the left: `_SCORE(00)_` gives two digits before the point at least.
 fn pad(text: String, padding: &str) -> String {
     let wanted = padding.len() + 3;
-    match padding.chars().next() {
-        Some(filler @ ('0' | ' ')) if text.len() < wanted => {
-            let missing = (wanted - text.len()).min(padding.len());
-            format!("{}{text}", filler.to_string().repeat(missing))
-        }
-        _ => text,
+    let is_padding = ["0", " "]
+        .iter()
+        .any(|filler| padding.trim_matches(|one| filler.contains(one)).is_empty());
+    if !is_padding || text.len() >= wanted {
+        return text;
     }
+    let missing = (wanted - text.len()).min(padding.len());
+    format!("{}{text}", padding.get(..missing).unwrap_or_default())
 }
 
 fn stars(score: f64) -> usize {
@@ -155,72 +159,100 @@ fn stars(score: f64) -> usize {
     (score as usize).min(STARS_MAX)
 }
 
-fn names(report: &Report, separator: &str) -> String {
-    match report.sorted_names() {
-        names if names.is_empty() => "none".to_owned(),
-        names => names.join(separator),
-    }
-}
-
-fn names_with_scores(report: &Report, separator: &str) -> String {
-    let mut names: Vec<String> = report
-        .hits
-        .iter()
-        .map(|hit| format!("{}={}", hit.name, hit.score))
-        .collect();
-    if names.is_empty() {
+fn or_none(text: String) -> String {
+    if text.is_empty() {
         return "none".to_owned();
     }
-    names.sort_unstable();
-    names.join(separator)
+    text
 }
 
-/// A score in four columns.
-fn points(score: f64) -> String {
-    if score.abs() >= 10.0 {
-        format!("{score:4.0}")
-    } else {
-        format!("{score:4.1}")
+fn names_with_scores(report: &Report) -> Vec<String> {
+    let mut hits: Vec<_> = report.hits.iter().collect();
+    hits.sort_by(|one, other| one.name.cmp(&other.name));
+    let text = |hit: &&super::Hit| format!("{}={}", hit.name, hit.score);
+    hits.iter().map(text).collect()
+}
+
+/// The sub-rules that hit, once for each hit.
+fn sub_rules(report: &Report) -> Vec<&str> {
+    let repeated = report
+        .sub_rules
+        .iter()
+        .flat_map(|(name, hits)| std::iter::repeat_n(&**name, *hits as usize));
+    repeated.collect()
+}
+
+fn sub_rules_counted(report: &Report) -> String {
+    let counted = report.sub_rules.iter().map(|(name, hits)| match hits {
+        1 => name.to_string(),
+        hits => format!("{name}({hits})"),
+    });
+    counted.collect::<Vec<_>>().join(",")
+}
+
+fn preview(report: &Report) -> String {
+    let lines = Lines {
+        first: PREVIEW_TITLE,
+        indent: "  ",
+        length_max: PREVIEW_WIDTH,
+        overflows: true,
+    };
+    let text = format!("{} ", report.preview);
+    let folded = lines.fold(&text, Fold::AtBlanks);
+    folded
+        .strip_prefix(PREVIEW_TITLE)
+        .map_or_else(|| folded.clone(), str::to_owned)
+}
+
+fn autolearn(report: &Report) -> String {
+    let name = report.autolearn.name();
+    match &report.autolearn_force {
+        Some(force) => format!("{name} autolearn_force={force}"),
+        None => name.to_owned(),
     }
 }
 
-/// The table of rules.
-fn summary(report: &Report) -> String {
-    let mut table = String::new();
-    for Hit {
-        name,
-        score,
-        description,
-        area,
-        ..
-    } in &report.hits
-    {
-        let points = points(*score);
-        let column = 3 + name.len() + points.len() + area.len();
-        let indent = " ".repeat(DESCRIPTION_COLUMN);
-        let text = wrap(description, column, &indent, report.options.wrap_width);
-        let _ = writeln!(table, "{points} {name:<22} {area}{text}");
+fn ending(name: &str, report: &Report) -> String {
+    let class = report.ending.as_ref().map_or("no", |ending| ending.class);
+    let rule = report.ending.as_ref().map(|ending| &ending.rule);
+    match (name, rule) {
+        ("SCTYPE", _) => class.to_owned(),
+        ("SCRULE", Some(Some(rule))) => rule.to_string(),
+        ("SCRULE", _) => "none".to_owned(),
+        (_, Some(Some(rule))) => format!("{rule} ({class})"),
+        _ => "no".to_owned(),
     }
-    table
 }
 
-/// The table of rules for a header field.
-fn terse(report: &Report) -> String {
-    let mut table = String::new();
-    for Hit {
-        name,
-        score,
-        description,
-        area,
-        ..
-    } in &report.hits
-    {
-        let points = points(*score);
-        let column = 4 + name.len() + points.len() + area.len();
-        let text = wrap(description, column, "*      ", report.options.wrap_width);
-        let _ = writeln!(table, "* {points} {name} {area}{text}");
-    }
-    table
+/// What Bayes counted; nothing where it did not judge.
+fn bayes(name: &str, report: &Report) -> Option<String> {
+    let judgement = report.bayes.as_ref()?;
+    let (known, deciding) = (judgement.known, judgement.spammy + judgement.hammy);
+    Some(match name {
+        "BAYESTC" => judgement.tokens.to_string(),
+        "BAYESTCLEARNED" => known.to_string(),
+        "BAYESTCSPAMMY" => judgement.spammy.to_string(),
+        "BAYESTCHAMMY" => judgement.hammy.to_string(),
+        // Tokens are kept as hashes.
+        "HAMMYTOKENS" | "SPAMMYTOKENS" => "Tokens not available.".to_owned(),
+        "TOKENSUMMARY" => format!(
+            "Tokens: new, {}; hammy, {}; neutral, {}; spammy, {}.",
+            judgement.tokens.saturating_sub(known),
+            judgement.hammy,
+            known.saturating_sub(deciding),
+            judgement.spammy,
+        ),
+        _ => return None,
+    })
+}
+
+/// The time now (RFC 5322 section 3.3), in universal time.
+fn now() -> String {
+    let format = time::macros::format_description!(
+        "[weekday repr:short], [day] [month repr:short] [year] [hour]:[minute]:[second] +0000"
+    );
+    let now = time::OffsetDateTime::now_utc();
+    now.format(format).unwrap_or_default()
 }
 
 /// The machine's own name, as it was when first asked for.
@@ -234,26 +266,21 @@ static HOST_NAME: LazyLock<String> = LazyLock::new(|| {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::report;
     use super::*;
-
-    fn report(score: f64) -> Report {
-        Report {
-            score,
-            required: 5.0,
-            ..Report::default()
-        }
-    }
 
     #[test]
     fn tags_are_filled_in() {
         for (template, text) in [
             ("a _SCORE_ b _REQD_", "a 4.9 b 5.0"),
             ("_YESNO_, _YESNO(a b,c d)_", "No, c d"),
+            ("_YESNO(x)_ _YESNOCAPS(,z)_", "No Z"),
             ("_STARS(*)_|_STARS(x)_", "****|xxxx"),
             ("_SCORE(00)_ _TESTS_", "004.9 none"),
             ("_NOTHING_ _ __ snake_case", "_NOTHING_ _ __ snake_case"),
             ("_SCORE__REQD_", "4.95.0"),
             ("has_YESNO(, NOT)_ x", "has NOT x"),
+            ("[_DCCB_][_BAYES_]", "[][0.5]"),
         ] {
             assert_eq!(fill(template, &report(4.9)), text, "{template}");
         }

@@ -1,43 +1,92 @@
-//! Folding of long lines.
+//! Folding of long lines, at the places where SpamAssassin folds them.
 
-/// Folds `text` at blanks so that no line is longer than `width` where that can be. The first
-/// line has `first_column` bytes before it; later ones begin with `indent`.
-pub(super) fn wrap(text: &str, first_column: usize, indent: &str, width: usize) -> String {
-    let mut folded = String::with_capacity(text.len() + 16);
-    let mut column = first_column;
-    for (index, word) in text.split_whitespace().enumerate() {
-        let length = word.chars().count();
-        if index > 0 {
-            if column + 1 + length > width {
-                folded.push('\n');
-                folded.push_str(indent);
-                column = indent.len();
-            } else {
-                folded.push(' ');
-                column += 1;
-            }
-        }
-        folded.push_str(word);
-        column += length;
-    }
-    folded
+/// Where a text may be folded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fold {
+    /// At white space, which the fold replaces.
+    AtBlanks,
+    /// After white space and commas.
+    AfterBlanksAndCommas,
 }
 
-/// Folds a header field's value after blanks and commas, with a tab before each later line.
-pub(super) fn fold_field(name: &str, value: &str, width: usize) -> String {
-    let mut folded = String::with_capacity(value.len() + 16);
-    let mut column = name.len() + 2;
-    for piece in value.split_inclusive([' ', ',']) {
-        let length = piece.trim_end().chars().count();
-        if column + length > width && !folded.is_empty() {
-            folded.truncate(folded.trim_end().len());
-            folded.push_str("\n\t");
-            column = 8;
+/// The lines of a folded text.
+pub(super) struct Lines<'a> {
+    /// What stands in the first line before the text; not part of the result where the caller drops it.
+    pub(super) first: &'a str,
+    /// What later lines begin with.
+    pub(super) indent: &'a str,
+    /// The length that no line exceeds where that can be; a tab counts as eight.
+    pub(super) length_max: usize,
+    /// A line may exceed the length by its last word.
+    pub(super) overflows: bool,
+}
+
+impl Lines<'_> {
+    /// Folds a text.
+    pub(super) fn fold(&self, text: &str, fold: Fold) -> String {
+        let mut out = String::with_capacity(text.len() + self.first.len() + 16);
+        let mut pieces = pieces(text, fold);
+        let mut line = if self.first.is_empty() {
+            pieces.next().unwrap_or_default().to_owned()
+        } else {
+            self.first.to_owned()
+        };
+        let mut length = width(&line);
+        // Whether the line holds more than it began with.
+        let mut is_begun = false;
+        let mut is_first = true;
+        for piece in pieces {
+            let longer = length + width(piece);
+            let compared = if is_begun && !self.overflows {
+                longer
+            } else {
+                length
+            };
+            // A line that holds nothing but its indentation takes any piece.
+            let takes = compared <= self.length_max || (!is_begun && !is_first);
+            if !takes {
+                out.push_str(line.trim_end());
+                out.push('\n');
+                line.clear();
+                line.push_str(self.indent);
+                length = width(&line);
+                is_first = false;
+            }
+            line.push_str(piece);
+            length += width(piece);
+            is_begun = true;
         }
-        folded.push_str(piece);
-        column += piece.chars().count();
+        out.push_str(&line);
+        out
     }
-    folded
+}
+
+/// The columns of a text.
+fn width(text: &str) -> usize {
+    text.len() + 7 * text.bytes().filter(|&byte| byte == b'\t').count()
+}
+
+/// What a text is folded between: words and the single white spaces between them, or what ends in one.
+fn pieces(text: &str, fold: Fold) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let is_end = |character: char| {
+            character.is_ascii_whitespace()
+                || fold == Fold::AfterBlanksAndCommas && character == ','
+        };
+        let end = match (rest.find(is_end), fold) {
+            (None, _) => rest.len(),
+            (Some(0), _) => 1,
+            (Some(end), Fold::AtBlanks) => end,
+            (Some(end), Fold::AfterBlanksAndCommas) => end + 1,
+        };
+        let (piece, after) = rest.split_at(end);
+        rest = after;
+        Some(piece)
+    })
 }
 
 #[cfg(test)]
@@ -45,15 +94,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_stay_whole() {
-        assert_eq!(wrap("aa bb  cc", 2, "  ", 8), "aa bb\n  cc");
+    fn words_stay_whole_and_lines_end_in_no_blank() {
+        let lines = Lines {
+            first: "  ",
+            indent: "  ",
+            length_max: 8,
+            overflows: false,
+        };
+        assert_eq!(lines.fold("aa bb cc", Fold::AtBlanks), "  aa bb\n  cc");
         assert_eq!(
-            wrap("a-word-longer-than-all", 2, "  ", 8),
-            "a-word-longer-than-all"
+            lines.fold("a-word-longer-than-all", Fold::AtBlanks),
+            "  a-word-longer-than-all"
         );
+        let lines = Lines {
+            first: "",
+            indent: "\t",
+            length_max: 20,
+            overflows: false,
+        };
         assert_eq!(
-            fold_field("N", "tests=AAAA,BBBB,CCCC x", 20),
-            "tests=AAAA,BBBB,\n\tCCCC x"
+            lines.fold("N!!tests=AAAA,BBBB,CCCC x", Fold::AfterBlanksAndCommas),
+            "N!!tests=AAAA,BBBB,\n\tCCCC x"
         );
+    }
+
+    #[test]
+    fn an_indentation_longer_than_a_line_ends() {
+        let lines = Lines {
+            first: "",
+            indent: "          ",
+            length_max: 4,
+            overflows: false,
+        };
+        assert_eq!(lines.fold("a b", Fold::AtBlanks), "a b");
+        assert_eq!(lines.fold("aaaaa b", Fold::AtBlanks).lines().count(), 3);
     }
 }

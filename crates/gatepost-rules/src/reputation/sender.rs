@@ -16,8 +16,17 @@ pub struct Sender {
     pub relays: Vec<(String, bool, String)>,
     /// How many of the relays are trusted.
     pub trusted: usize,
+    /// To whom the message goes, in lower case, where it comes from inside.
+    pub recipients: Vec<String>,
     /// An id made of the message's content.
     pub message_id: Vec<u8>,
+}
+
+/// All addresses that a message goes to.
+fn recipients(mail: &Mail<'_>) -> Vec<String> {
+    let addresses = mail.recipient_addresses().iter();
+    let lower = addresses.map(|address| String::from_utf8_lossy(address).to_lowercase());
+    lower.filter(|address| !address.is_empty()).collect()
 }
 
 impl Sender {
@@ -48,6 +57,11 @@ impl Sender {
                 .rev()
                 .find(|(ip, is_private, _)| !is_private && !ip.is_empty())
                 .map(|(ip, ..)| ip.clone()),
+            recipients: if relays.external.is_empty() && !relays.internal.is_empty() {
+                recipients(mail)
+            } else {
+                Vec::new()
+            },
             trusted: relays.trusted.len(),
             relays: all,
             message_id: message_id.to_vec(),

@@ -17,6 +17,8 @@ pub struct ReputationSettings {
 /// The settings of AWL. Each directive has an older name with `whitelist`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AwlSettings {
+    /// Its plugin is loaded.
+    pub is_loaded: bool,
     /// `use_auto_welcomelist`.
     pub enabled: bool,
     /// `auto_welcomelist_factor`: how far towards the average a score is drawn, 0 to 1.
@@ -30,7 +32,7 @@ pub struct AwlSettings {
 /// The settings of TxRep.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TxrepSettings {
-    /// `use_txrep`. It needs `use_auto_welcomelist 0`.
+    /// `use_txrep`. It does not run beside AWL.
     pub enabled: bool,
     /// `txrep_factor`: how far towards the averages a score is drawn, 0 to 1.
     pub factor: f64,
@@ -38,6 +40,8 @@ pub struct TxrepSettings {
     pub learn_penalty: f64,
     /// `txrep_learn_bonus`: what learning as ham takes off.
     pub learn_bonus: f64,
+    /// `txrep_welcomelist_out`: what takes off the average of those whom somebody inside writes to.
+    pub welcomelist_out: f64,
     /// `txrep_track_messages`: a message that comes again counts once.
     pub track_messages: bool,
     /// `txrep_ipv4_mask_len`.
@@ -63,9 +67,17 @@ pub struct Weights {
     pub helo: f64,
 }
 
+impl AwlSettings {
+    /// Whether it runs beside other judges of senders.
+    pub fn is_in_force(&self) -> bool {
+        self.is_loaded && self.enabled
+    }
+}
+
 impl Default for AwlSettings {
     fn default() -> Self {
         Self {
+            is_loaded: false,
             enabled: true,
             factor: 0.5,
             ipv4_bits: 16,
@@ -81,6 +93,7 @@ impl Default for TxrepSettings {
             factor: 0.5,
             learn_penalty: 20.0,
             learn_bonus: 20.0,
+            welcomelist_out: 10.0,
             track_messages: true,
             ipv4_bits: 16,
             ipv6_bits: 48,
@@ -110,6 +123,7 @@ impl ReputationSettings {
             "txrep_factor" => number(value, 0.0, 1.0, &mut txrep.factor),
             "txrep_learn_penalty" => number(value, 0.0, 200.0, &mut txrep.learn_penalty),
             "txrep_learn_bonus" => number(value, 0.0, 200.0, &mut txrep.learn_bonus),
+            "txrep_welcomelist_out" => number(value, 0.0, 200.0, &mut txrep.welcomelist_out),
             "txrep_track_messages" => flag(value, &mut txrep.track_messages),
             "txrep_ipv4_mask_len" => bits(value, 32, &mut txrep.ipv4_bits),
             "txrep_ipv6_mask_len" => bits(value, 128, &mut txrep.ipv6_bits),

@@ -1,7 +1,7 @@
 //! TxRep: a score is drawn towards the averages of several things that sent it.
 
 use super::book::{Book, Entry};
-use super::key::{key, network};
+use super::key::{key, network, prefix};
 use super::sender::Sender;
 use super::settings::TxrepSettings;
 use crate::bayes::Class;
@@ -30,6 +30,11 @@ impl Book {
             let drawn = (points + settings.factor * known) / (1.0 + settings.factor);
             return delta_of(drawn - points);
         }
+        if settings.welcomelist_out > 0.0 {
+            for recipient in &sender.recipients {
+                self.welcome(recipient, settings.welcomelist_out);
+            }
+        }
         let (mut sum, mut weight_sum) = (0.0, 0.0);
         for identity in identities(sender, points, settings) {
             let mut shelf = self.shelf(&identity.key);
@@ -51,6 +56,16 @@ impl Book {
             shelf.set(message, entry);
         }
         delta_of(delta)
+    }
+
+    /// Puts an address to which somebody inside writes on the good side; its averages so far are dropped.
+    fn welcome(&self, address: &str, points: f64) {
+        let key = key(address, None);
+        let mut shelf = self.shelf(&key);
+        shelf.remove_all(&prefix(address));
+        let mut entry = Entry::default();
+        entry.add(-points);
+        shelf.set(key, entry);
     }
 
     /// Notes that a person said what a message is.
@@ -223,6 +238,34 @@ mod tests {
         assert!(
             book.txrep(&sender("2"), 5.0, &TxrepSettings::default())
                 .is_none()
+        );
+    }
+
+    #[test]
+    fn somebody_inside_welcomes_those_he_writes_to() {
+        let book = Book::in_memory();
+        let outbound = Sender {
+            recipients: vec!["bert@example.net".to_owned()],
+            ..sender("1")
+        };
+        let off = TxrepSettings {
+            welcomelist_out: 0.0,
+            ..on()
+        };
+        book.txrep(&outbound, 1.0, &off);
+        assert_eq!(book.entry("bert@example.net", None), None);
+        book.txrep(
+            &Sender {
+                message_id: b"2".to_vec(),
+                ..outbound
+            },
+            1.0,
+            &on(),
+        );
+        let entry = book.entry("bert@example.net", None).expect("is known");
+        assert_eq!(
+            (entry.count, entry.total.to_bits()),
+            (1, (-10.0_f64).to_bits())
         );
     }
 }

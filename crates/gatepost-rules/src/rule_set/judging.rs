@@ -6,7 +6,7 @@ use super::RuleSet;
 use super::ending;
 use super::near_miss::NearMiss;
 use super::tally::Tally;
-use crate::bayes::Autolearn;
+use crate::bayes::{Autolearn, Judgement};
 use crate::compile::{self, Abilities, Compiled, RuleFacts};
 use crate::configuration::Configuration;
 use crate::eval::ScannedMail;
@@ -15,6 +15,7 @@ use crate::mail::Mail;
 use crate::network::{Asked, NetworkFindings};
 use crate::report;
 use crate::scan::ScanState;
+use crate::shortcircuit::Ending;
 use crate::users::Preferences;
 use crate::{GivenUp, Report, ScanContext};
 
@@ -194,27 +195,84 @@ impl RuleSet {
                 tally.add_given_up(rule, own.unwrap_or_else(|| rule.score(set)));
             }
         }
+        let bayes = lesson.as_ref().and_then(|lesson| lesson.judgement);
         // What was not judged whole is not learned from, nor does it change its sender's average.
         let lesson = lesson.filter(|_| ending.is_none() && !given_up.is_any());
-        let autolearn = lesson.map_or_else(Autolearn::default, |lesson| {
-            tally.learn(compiled, lesson, mail, required)
+        let learned = lesson.map(|lesson| tally.learn(compiled, lesson, mail, required));
+        let (autolearn, autolearn_force) = learned.unwrap_or(match &ending {
+            Some(_) => (Autolearn::Disabled, None),
+            None => (Autolearn::Unavailable, None),
         });
+        let autolearn_points = tally.autolearn_points();
+        let options = user.map_or(&self.options, |user| &user.options);
+        let mut tags = tags(network.tags, self.configuration_of(user));
+        tags.extend(report::message_tags::values(&options.wanted_tags, mail));
         let limited = state.limited.iter().filter_map(facts);
         Report {
             score: report::round(tally.score),
             required,
             hits: tally.hits,
             autolearn,
+            autolearn_force,
+            autolearn_points,
+            bayes,
+            notes: notes(compiled, &state, bayes),
+            sub_rules: if options.wants_sub_rules {
+                sub_rules(compiled, &state, ending.as_ref())
+            } else {
+                Vec::new()
+            },
+            time: state.budget.elapsed(),
             given_up,
             limited: limited.map(|facts| Arc::clone(&facts.name)).collect(),
             authentication: network.authentication,
-            tags: tags(network.tags, self.configuration_of(user)),
+            tags,
             preview: report::preview(mail.body()),
             subject_prefix: tally.subject_prefix,
             ending,
-            options: Arc::clone(user.map_or(&self.options, |user| &user.options)),
+            options: Arc::clone(options),
         }
     }
+}
+
+/// What the rules on Bayes say beside their descriptions: its probability.
+fn notes(
+    compiled: &Compiled,
+    state: &ScanState,
+    bayes: Option<Judgement>,
+) -> Vec<(Arc<str>, String)> {
+    let Some(judgement) = bayes else {
+        return Vec::new();
+    };
+    let rules = compiled.program.bayes.iter().map(|(rule, _)| *rule);
+    let hits = rules.filter(|rule| state.value(*rule) > 0.0);
+    let facts = hits.filter_map(|rule| compiled.facts.get(rule as usize));
+    let note = |facts: &RuleFacts| {
+        let note = format!("score: {:.4}", judgement.probability);
+        (Arc::clone(&facts.name), note)
+    };
+    facts.map(note).collect()
+}
+
+/// The sub-rules that hit before the scan ended, and how often, by name.
+fn sub_rules(
+    compiled: &Compiled,
+    state: &ScanState,
+    ending: Option<&Ending>,
+) -> Vec<(Arc<str>, u32)> {
+    let hits = state.hits.iter().filter_map(|&rule| {
+        let facts = compiled.facts.get(rule as usize)?;
+        let counts = facts.is_sub_rule && ending.is_none_or(|end| facts.turn <= end.turn);
+        let times = if facts.is_multiple {
+            state.value(rule) as u32
+        } else {
+            1
+        };
+        counts.then(|| (Arc::clone(&facts.name), times))
+    });
+    let mut hits: Vec<_> = hits.collect();
+    hits.sort_unstable();
+    hits
 }
 
 /// Tags of templates that the network filled; those that it could not are empty.

@@ -126,7 +126,7 @@ impl RuleSet {
             },
             plain: compiled,
             with_bayes: OnceLock::new(),
-            options: Arc::new(definitions.options.clone()),
+            options: report::shared(&definitions.options),
             learning: None,
             network,
             users: settings

@@ -103,12 +103,23 @@ impl Tally {
         mut lesson: Lesson<'_>,
         mail: &Mail<'_>,
         required: f64,
-    ) -> Autolearn {
+    ) -> (Autolearn, Option<String>) {
         if let Some(hit) = compiled.reputation(&mut lesson, mail, &self.points) {
             self.add(hit);
         }
         let is_spam = report::round(self.score) >= required;
-        lesson.end(mail, &self.points.autolearn, is_spam)
+        let autolearn = lesson.end(mail, &self.points.autolearn, is_spam);
+        let force = match self.points.forced.as_slice() {
+            _ if autolearn == Autolearn::Disabled => None,
+            [] => Some("no".to_owned()),
+            names => Some(format!("yes ({})", names.join(","))),
+        };
+        (autolearn, force)
+    }
+
+    /// What the rules count for when it is decided whether to learn.
+    pub(super) fn autolearn_points(&self) -> f64 {
+        self.points.autolearn.total()
     }
 }
 
@@ -116,6 +127,8 @@ impl Tally {
 #[derive(Debug, Default)]
 struct Averaged {
     autolearn: Points,
+    /// The rules that are certain enough alone to learn from.
+    forced: Vec<Arc<str>>,
     /// For AWL: all but what is not to be learned from.
     awl: f64,
     /// A rule forbids to touch the sender's average.
@@ -125,6 +138,9 @@ struct Averaged {
 impl Averaged {
     fn add(&mut self, facts: &RuleFacts) {
         self.autolearn.add(&facts.points);
+        if facts.points.forces() {
+            self.forced.push(Arc::clone(&facts.name));
+        }
         if !facts.no_autolearn {
             self.awl += facts.score;
             self.no_awl |= facts.no_awl;

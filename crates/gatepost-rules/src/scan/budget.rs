@@ -35,6 +35,11 @@ impl Budget {
         }
     }
 
+    /// The time since the start, of which others may have had a part.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.began.elapsed()
+    }
+
     /// Whether the time was found to be over.
     pub(crate) const fn was_spent(&self) -> bool {
         self.is_spent

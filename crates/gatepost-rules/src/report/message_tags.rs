@@ -1,0 +1,49 @@
+//! What the templates of a folder ask of a message.
+//!
+//! Values are looked up only where a template holds their tags, which the options know.
+
+use crate::language::options::Options;
+use crate::mail::Mail;
+use crate::tags::{Piece, Tag, message, pieces};
+
+/// The tags of all templates, in order.
+fn tags(options: &Options) -> impl Iterator<Item = Tag<'_>> {
+    let fields = [&options.ham_fields, &options.spam_fields, &options.rewrites];
+    let fields = fields.into_iter().flatten().map(|(_, template)| template);
+    let templates = [&options.report, &options.unsafe_report].into_iter();
+    let pieces = templates.chain(fields).flat_map(|text| pieces(text));
+    pieces.filter_map(|piece| match piece {
+        Piece::Tag(tag) => Some(tag),
+        Piece::Text(_) => None,
+    })
+}
+
+/// The tags of all templates whose values are in the message, as text.
+pub(super) fn wanted(options: &Options) -> Vec<String> {
+    let mut wanted: Vec<String> = Vec::new();
+    for tag in tags(options) {
+        if message::is_of_message(tag.name) && !wanted.iter().any(|known| known == tag.text) {
+            wanted.push(tag.text.to_owned());
+        }
+    }
+    wanted
+}
+
+/// Whether a template lists the sub-rules that hit.
+pub(super) fn wants_sub_rules(options: &Options) -> bool {
+    tags(options).any(|tag| matches!(tag.name, "SUBTESTS" | "SUBTESTSCOLLAPSED"))
+}
+
+/// The values of these tags, by their text.
+pub(crate) fn values(wanted: &[String], mail: &Mail<'_>) -> Vec<(String, String)> {
+    let value = |text: &String| match pieces(text).next() {
+        Some(Piece::Tag(tag)) => {
+            let value = message::value(tag.name, tag.argument, mail);
+            // SpamAssassin does not know these tags of a message without a domain.
+            (!value.is_empty() || !tag.name.ends_with("DOMAIN")).then_some(value)
+        }
+        _ => None,
+    };
+    let values = wanted.iter().map(|text| Some((text.clone(), value(text)?)));
+    values.flatten().collect()
+}
