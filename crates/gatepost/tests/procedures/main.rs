@@ -7,6 +7,7 @@ mod dns;
 #[path = "../support/mod.rs"]
 mod support;
 
+mod depth;
 mod page_bounds;
 mod page_files;
 mod page_forms;
