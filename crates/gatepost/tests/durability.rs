@@ -388,3 +388,24 @@ fn a_stream_behind_a_full_socket_is_finished_or_cut_when_the_time_is_over() {
     assert!(text.ends_with("\r\n0\r\n\r\n"), "it ended in form");
     drop(silent);
 }
+
+#[test]
+fn a_second_server_says_who_has_its_ports() {
+    let (folder, other) = (tempfile::tempdir(), tempfile::tempdir());
+    let (folder, other) = (folder.expect("a folder"), other.expect("a folder"));
+    let first = Gateway::start_in(folder.path(), QUICK);
+    let bind = format!(
+        "{QUICK}listeners.smtp.bind = [\"{}\"]\n",
+        first.address("smtp")
+    );
+    let log_of_refusal = |folder: &Path| {
+        let started = Gateway::try_start_in(folder, &bind, &[]);
+        started.err().expect("the port is in use")
+    };
+    let hint = "another gatepost serves the data folder gatepost-data already";
+    let log = log_of_refusal(folder.path());
+    assert!(log.contains(hint), "{log}");
+    let log = log_of_refusal(other.path());
+    assert!(log.contains("cannot be listened on: Address"), "{log}");
+    assert!(!log.contains(hint), "{log}");
+}

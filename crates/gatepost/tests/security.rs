@@ -8,6 +8,7 @@ use std::process::Command;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use support::authority::Authority;
 use support::{Gateway, await_some, post, run, send_raw, text_of};
 
 fn add_user(gateway: &Gateway, name: &str, password: &str) -> std::process::Output {
@@ -342,4 +343,49 @@ fn check_shows_what_is_exposed() {
         "{}",
         text_of(&open)
     );
+}
+
+/// A key that only root can read is read before the server gives up root, and never again.
+#[test]
+fn a_key_that_cannot_be_read_again_is_named_at_the_start() {
+    if !rustix::process::geteuid().is_root() {
+        return; // Nothing to give up.
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let mode = |path: &std::path::Path, mode| {
+        let permissions = std::os::unix::fs::PermissionsExt::from_mode(mode);
+        std::fs::set_permissions(path, permissions).expect("set");
+    };
+    mode(folder.path(), 0o755);
+    let authority = Authority::new(folder.path(), "authority");
+    authority.sign("mx", "mx.example", &["mx.example"]);
+    let path = |file: &str| folder.path().join(file);
+    let (cert, key) = (path("mx.pem"), path("mx.key"));
+    let settings = format!(
+        "user = \"nobody\"\nrules.paths = []\nlisteners.smtp.tls.cert = '{}'\n\
+         listeners.smtp.tls.key = '{}'\n",
+        cert.display(),
+        key.display()
+    );
+    let warning = format!(
+        "{} cannot be read by the user that the server runs as",
+        key.display()
+    );
+    let config = path("gatepost.toml").display().to_string();
+    for (key_mode, expected) in [(0o600, true), (0o604, false)] {
+        mode(&key, key_mode);
+        let _ = std::fs::remove_file(path("gatepost.log"));
+        let gateway = Gateway::start_in(folder.path(), &settings);
+        assert_eq!(
+            gateway.log().contains(&warning),
+            expected,
+            "{}",
+            gateway.log()
+        );
+        assert_eq!(gateway.terminate(), Some(0), "it ends cleanly");
+        // The same by root, before the start.
+        let arguments = ["check", "--security", "--config", &config];
+        let said = text_of(&run(env!("CARGO_BIN_EXE_gatepost"), &arguments, b""));
+        assert_eq!(said.contains(&warning), expected, "{said}");
+    }
 }
