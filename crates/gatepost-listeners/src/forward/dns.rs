@@ -170,9 +170,10 @@ const fn address(record: &Record) -> Option<IpAddr> {
     }
 }
 
-/// Whether DNS could know it: neither an address nor this machine's own name (RFC 6761 section 6.3).
+/// Whether DNS could prove something about it: neither an address nor a name of the local network, such as
+/// that of a container, which has no dot.
 fn is_name(host: &str) -> bool {
-    host.parse::<IpAddr>().is_err() && !host.eq_ignore_ascii_case("localhost")
+    host.parse::<IpAddr>().is_err() && host.contains('.')
 }
 
 /// Any number: each state of the standard library's hasher is different.
