@@ -258,21 +258,15 @@ impl Retained {
         if messages.is_empty() {
             return Vec::new();
         }
-        let now = SystemTime::now();
-        let is_alive =
-            |publication: &Arc<Publication>| publication.expiry_seconds_left(now) != Some(0);
         let text = filter.as_str();
         let Some(wildcard) = text.find(['+', '#']) else {
-            let exact = Topic::new(text).ok();
-            let found = exact.and_then(|topic| messages.get(&topic)?.current());
+            let found = messages.get(text).and_then(Entry::current);
             return found.into_iter().filter(is_alive).collect();
         };
         // "sport/#" matches "sport": the literal part ends before the separator.
         let prefix = text[..wildcard].trim_end_matches('/');
-        let start = Topic::new(prefix).ok();
-        let from = start.as_ref().map_or(Bound::Unbounded, Bound::Included);
         messages
-            .range::<Topic, _>((from, Bound::Unbounded))
+            .range::<str, _>((Bound::Included(prefix), Bound::Unbounded))
             .take_while(|(topic, _)| topic.as_str().starts_with(prefix))
             .filter(|(topic, _)| filter.matches(topic.as_str()))
             .filter_map(|(_, entry)| entry.current())
@@ -297,6 +291,12 @@ impl Retained {
         }
         expired
     }
+}
+
+/// The clock is read for messages that expire only.
+fn is_alive(publication: &Arc<Publication>) -> bool {
+    let expires = publication.expires();
+    expires.is_none_or(|expires| expires > SystemTime::now())
 }
 
 /// The broker's own figures take no room from other topics: their number is fixed.

@@ -3,6 +3,7 @@
 //! Both are checked once, when constructed; code with a [`Topic`] or a [`TopicFilter`] need not
 //! check again. A topic is a shared string: cloning counts a reference.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -53,6 +54,10 @@ fn check_common(text: &str) -> Result<(), TopicError> {
     Ok(())
 }
 
+fn has_wildcard(text: &str) -> bool {
+    memchr::memchr2(b'+', b'#', text.as_bytes()).is_some()
+}
+
 /// The name that a message is published under: what older systems call a subject.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Topic(Arc<str>);
@@ -67,7 +72,7 @@ impl Topic {
     /// Only the check, for those who keep the text elsewhere.
     pub fn check(text: &str) -> Result<(), TopicError> {
         check_common(text)?;
-        if memchr::memchr2(b'+', b'#', text.as_bytes()).is_some() {
+        if has_wildcard(text) {
             return Err(TopicError::Wildcard);
         }
         Ok(())
@@ -97,6 +102,13 @@ impl fmt::Debug for Topic {
     }
 }
 
+/// Topics are ordered and hashed as their names are, so a map of topics is searched by a name.
+impl Borrow<str> for Topic {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
 impl AsRef<str> for Topic {
     fn as_ref(&self) -> &str {
         &self.0
@@ -113,6 +125,9 @@ impl TopicFilter {
     /// here they are filters like any other.
     pub fn new(text: &str) -> Result<Self, TopicError> {
         check_common(text)?;
+        if !has_wildcard(text) {
+            return Ok(Self(Arc::from(text)));
+        }
         let mut levels = text.split('/').peekable();
         while let Some(level) = levels.next() {
             if level.contains('#') && (level != "#" || levels.peek().is_some()) {
@@ -137,7 +152,7 @@ impl TopicFilter {
 
     /// Whether the filter holds a wildcard.
     pub fn has_wildcard(&self) -> bool {
-        memchr::memchr2(b'+', b'#', self.0.as_bytes()).is_some()
+        has_wildcard(&self.0)
     }
 
     /// Whether `topic` falls under this filter (MQTT 5 section 4.7). For one pair; the broker's

@@ -120,7 +120,16 @@ impl Session {
         }
     }
 
+    #[inline]
     fn pressure(&self, state: &mut State, broker: BrokerView<'_>) -> DeliveryOutcome {
+        // The socket took everything, and nothing waits for an acknowledgement.
+        if state.outbox.is_empty() && state.acknowledged.is_none() && !state.is_given_up {
+            return DeliveryOutcome::None;
+        }
+        self.pressure_of_waiting(state, broker)
+    }
+
+    fn pressure_of_waiting(&self, state: &mut State, broker: BrokerView<'_>) -> DeliveryOutcome {
         let settings = broker.settings;
         let outbox_is_full = state.outbox.bytes() > settings.outbox_max.as_usize()
             || state.outbox.messages() > settings.outbox_messages_max;

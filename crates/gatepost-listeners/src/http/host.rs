@@ -6,6 +6,20 @@ use std::net::{IpAddr, Ipv6Addr};
 /// section 3.2.2): no user information, path, list or quotes. Empty is allowed: the field of a
 /// request whose target has no authority.
 pub(super) fn is_host(value: &[u8]) -> bool {
+    // Nearly all: letters, digits, dots and hyphens, then perhaps a port.
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
+    match value.iter().position(|byte| !is_plain(byte)) {
+        None => true,
+        Some(end) => match value.split_at(end) {
+            (_, [b':', port @ ..]) if port.iter().all(u8::is_ascii_digit) => true,
+            _ => is_unusual_host(value),
+        },
+    }
+}
+
+/// The same for any host: with an IPv6 address or other characters that a name may have.
+#[cold]
+fn is_unusual_host(value: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(value) else {
         return false;
     };

@@ -1,7 +1,9 @@
 //! What a worker lends to the connection that it polls: a connection that waits owns no buffer.
 
 use std::cell::RefCell;
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use super::output::Output;
@@ -29,7 +31,13 @@ pub(super) fn with_buffers<T>(use_them: impl FnOnce(&mut WorkerBuffers) -> T) ->
     BUFFERS.with_borrow_mut(use_them)
 }
 
-/// The result of `future`, or `None` where it takes longer than `limit`.
+/// The result of `future`, or `None` where it takes longer than `limit`. Most are ready when first
+/// polled, and then no timer is made: it would cost more than a small write.
 pub(super) async fn timeout<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
+    let mut future = pin!(future);
+    let first = poll_fn(|task| Poll::Ready(future.as_mut().poll(task))).await;
+    if let Poll::Ready(result) = first {
+        return Some(result);
+    }
     tokio::time::timeout(limit, future).await.ok()
 }
