@@ -7,6 +7,7 @@
 
 use std::cmp::Reverse;
 use std::io;
+use std::time::Duration;
 
 use bytes::Bytes;
 use gatepost_gateway::{JudgedMail, OtherDestination};
@@ -65,6 +66,24 @@ pub(super) async fn deliver(
     }
     answer(connection, replies);
     Ok(())
+}
+
+/// Journals mail that stays with its client since the next hop did not prove who it is: there is no message
+/// yet, but an operator must see the reason.
+pub(super) fn journal_distrust(
+    connection: &Connection<'_>,
+    session: &Session<'_>,
+    recipient: &str,
+    error: &HopError,
+) {
+    let Some(transaction) = session.transaction() else {
+        return;
+    };
+    let envelope = Delivery::new(session, transaction).envelope;
+    let message = mail::message(&envelope, vec![recipient.to_owned()], Bytes::new());
+    let verdict = Verdict::new(Action::Defer, error.to_string());
+    let gateway = &connection.context.gateway;
+    gateway.journal(&message, &verdict, Duration::ZERO);
 }
 
 fn answer(connection: &mut Connection<'_>, mut replies: Vec<(usize, Reply)>) {

@@ -177,6 +177,10 @@ impl Connection<'_> {
                 Err(error) => {
                     let cause = error.with_cause();
                     tracing::warn!(target: "smtp", %next_hop, "not asked about a recipient: {cause}");
+                    if error.is_about_trust() {
+                        let recipient = &recipient.mailbox.address;
+                        delivery::journal_distrust(self, session, recipient, &error);
+                    }
                     // Recipients that it had accepted are lost with it; the end will say so.
                     self.relay = None;
                     reply::of_hop_error(&error)

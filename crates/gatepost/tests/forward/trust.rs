@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::support::authority::Authority;
 use crate::support::name_server::{self, MX, NameServer, TLSA, TXT};
 use crate::support::postfix::Postfix;
-use crate::support::{Client, Gateway, run, swaks, text_of};
+use crate::support::{Client, Gateway, await_some, run, swaks, text_of};
 
 fn send(gateway: &Gateway, user: &str) -> String {
     let server = gateway.address("smtp").to_string();
@@ -130,6 +130,15 @@ fn tlsa_records_decide_where_dnssec_proves_them() {
                    other error: no TLSA record fits its certificate";
     assert_deferred(&gateway, "anna", refused);
     assert!(gateway.log().contains("no TLSA record fits"));
+    await_some("the reason in the journal", || {
+        let found = crate::json(&gateway, "/admin/messages?search=anna");
+        let mut messages = found["messages"].as_array()?.iter();
+        let reason = |message: &serde_json::Value| message["reason"].as_str().map(str::to_owned);
+        let is_it = |reason: String| reason.contains("its TLSA record (DANE) requires");
+        messages
+            .any(|message| reason(message).is_some_and(is_it))
+            .then_some(())
+    });
     // What nobody proves, anybody may have written.
     set(&[wrong], false);
     assert_taken(&gateway, "anna");
