@@ -169,6 +169,31 @@ test("the story names every subscriber and what became of it there", async () =>
   await close();
 });
 
+test("addresses are banned and sessions ended by an administrator", async () => {
+  const client = await mqtt.connectAsync(`mqtt://${server.binds.mqtt}`, { protocolVersion: 5, clientId: "squatter/1", clean: false, properties: { sessionExpiryInterval: 604_800 }, reconnectPeriod: 0 });
+  const ended = new Promise((resolve) => client.once("disconnect", (packet) => resolve(packet.reasonCode)));
+  const { page, faults, close } = await open("/#access");
+  page.on("dialog", (dialog) => dialog.accept());
+
+  await page.locator("#ban-network").fill("192.0.2.0/24");
+  await page.locator("#ban-reason").fill("abuse");
+  await page.getByRole("button", { name: "Ban", exact: true }).click();
+  const ban = page.locator("#bans tr", { hasText: "192.0.2.0/24" });
+  await ban.locator("td", { hasText: "abuse" }).waitFor();
+  const session = page.locator("#all-sessions tr", { hasText: "squatter/1" });
+  await session.waitFor();
+  await page.setViewportSize({ width: 1280, height: 1500 });
+  await page.screenshot({ path: join(scratch, "bans.png"), animations: "disabled", fullPage: true });
+  await ban.getByRole("button").click();
+  await ban.waitFor({ state: "detached" });
+  await session.getByRole("button").click();
+  assert.equal(await ended, 0x98);
+  await session.waitFor({ state: "detached" });
+  assert.deepEqual(faults, []);
+  await client.endAsync(true);
+  await close();
+});
+
 test("rules are looked at, and a reload tells what it changes", async () => {
   const { page, faults, close } = await open("/#rules");
   await page.locator("#most-hit tr", { hasText: "GTUBE" }).waitFor();

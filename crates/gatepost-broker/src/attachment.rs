@@ -140,7 +140,9 @@ impl Attachment {
     ) -> Poll<DisconnectCause> {
         let mut state = self.session.lock();
         if !self.is_current() {
-            return Poll::Ready(DisconnectCause::TakenOver);
+            // A session that is over keeps the reason; otherwise another connection has it.
+            let why = state.ended.filter(|_| state.has_ended);
+            return Poll::Ready(why.unwrap_or(DisconnectCause::TakenOver));
         }
         let broker = self.shared().view();
         self.session

@@ -20,7 +20,7 @@ use crate::session::DisconnectCause;
 use crate::session_table::SessionTable;
 use crate::settings::BrokerSettings;
 use crate::shared::Shared;
-use crate::stats::{self, BrokerStats};
+use crate::stats::{self, BrokerStats, SessionStats};
 use crate::trace::{StepOutcome, TraceStep, Traces};
 
 /// Idle publishers that are kept for the next single publication.
@@ -209,10 +209,25 @@ impl Broker {
         self.0.shared.reached(limit, client);
     }
 
-    /// Ends the sessions of this client id, of whichever user, connected or not, and all that they
-    /// have; returns how many there were. Their wills are published \[MQTT-3.1.2-8\].
-    pub fn forget(&self, client_id: &str) -> usize {
-        self.0.sessions.forget(client_id)
+    /// Ends the sessions of this client id, connected or not, and all that they have: those of one
+    /// user, where one is named (the empty name stands for clients without a login). Their wills are
+    /// published \[MQTT-3.1.2-8\]. Returns how many there were, when their end is durable.
+    pub async fn end_sessions(
+        &self,
+        client_id: &str,
+        user: Option<&str>,
+    ) -> Result<usize, StoreError> {
+        let (ended, settled) = self.0.sessions.end_all_of(client_id, user);
+        if let Some(ticket) = settled {
+            ticket?.committed().await?;
+        }
+        Ok(ended)
+    }
+
+    /// At most so many sessions whose client id or user contains `search`, sorted by client id.
+    /// Walks over all of them: for an operator, not for a hot path.
+    pub fn sessions(&self, search: &str, count: usize) -> Vec<SessionStats> {
+        stats::sessions(&self.0.sessions, search, count)
     }
 
     /// The figures, with at most `topics` topics and `sessions` sessions. Walks over all of

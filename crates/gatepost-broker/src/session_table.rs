@@ -354,13 +354,18 @@ impl SessionTable {
     /// Ends a session that the caller has taken out of the table: its subscriptions, its queue,
     /// its connection. What it leaves behind is to be settled when no lock is held.
     pub(crate) fn end_session(&self, session: &Arc<Session>) -> DeferredEffects {
+        self.end_session_for(session, DisconnectCause::TakenOver)
+    }
+
+    /// The same, for this reason.
+    fn end_session_for(&self, session: &Arc<Session>, cause: DisconnectCause) -> DeferredEffects {
         let mut effects = DeferredEffects::of(session);
         {
             let mut state = session.lock();
             state.has_ended = true;
             if state.link.is_some() {
                 session.epoch.fetch_add(1, Ordering::AcqRel);
-                session.end_locked(&mut state, DisconnectCause::TakenOver);
+                session.end_locked(&mut state, cause);
                 state.was_cut_cleanly = session.detach(&mut state, self.shared.view());
                 self.count_connection(state.user.as_ref(), false);
             }
@@ -378,24 +383,27 @@ impl SessionTable {
         effects
     }
 
-    /// Ends the sessions of this client id, of whichever user, connected or not; returns how many
-    /// there were.
-    pub(crate) fn forget(&self, client_id: &str) -> usize {
-        let mut all_effects = Vec::new();
-        let mut forgotten = Vec::new();
+    /// Ends the sessions of this client id, connected or not, as an operator asks: those of this
+    /// user, where one is given. Returns how many there were, and what makes their end durable.
+    pub(crate) fn end_all_of(
+        &self,
+        client_id: &str,
+        user: Option<&str>,
+    ) -> (usize, Option<Result<Ticket, StoreError>>) {
+        let mut removed = Vec::new();
         self.by_key.lock().retain(|key, session| {
-            let is_it = &*key.client_id == client_id;
+            let is_of_user =
+                user.is_none_or(|user| user == key.user.as_deref().unwrap_or_default());
+            let is_it = is_of_user && &*key.client_id == client_id;
             if is_it {
-                forgotten.push(session.clone());
+                removed.push(session.clone());
             }
             !is_it
         });
-        for session in &forgotten {
-            all_effects.push(self.end_session(session));
-        }
-        // No caller waits for its durability.
-        let _ = self.settle(all_effects);
-        forgotten.len()
+        let cause = DisconnectCause::Administrative;
+        let end = |session| self.end_session_for(session, cause);
+        let all_effects = removed.iter().map(end).collect();
+        (removed.len(), self.settle(all_effects))
     }
 
     /// Ends a session whose client stayed away for too long, unless the client is back.

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 
 use crate::counters::DropCause;
 use crate::limits::Limit;
+use crate::session::Session;
 use crate::session_table::SessionTable;
 use crate::settings::SlowSubscriber;
 use crate::shared::Shared;
@@ -27,6 +28,8 @@ pub struct TopicStats {
 pub struct SessionStats {
     /// The client id, or the name of a reader.
     pub client: String,
+    /// The user whose session it is.
+    pub user: Option<String>,
     /// `mqtt`, `websocket`, `sse`, `jsonl`.
     pub kind: Cow<'static, str>,
     /// Whether it is connected.
@@ -153,35 +156,48 @@ fn busiest_topics(shared: &Shared, count: usize) -> Vec<TopicStats> {
     topics
 }
 
+fn of_session(session: &Session) -> SessionStats {
+    let subscriptions = session.filters.lock().len();
+    let mut dropped_by = session.dropped.by_cause();
+    dropped_by.retain(|&(_, count)| count > 0);
+    let state = session.lock();
+    SessionStats {
+        client: session.client_id().to_owned(),
+        user: state.user.as_deref().map(str::to_owned),
+        kind: session.kind.clone(),
+        connected: state.link.is_some(),
+        subscriptions,
+        queued: state.queued(),
+        queued_bytes: state.outbox.bytes(),
+        delivered: session.delivered.load(Ordering::Relaxed),
+        dropped: dropped_by.iter().map(|(_, count)| count).sum(),
+        dropped_by,
+        policy: state.policy,
+    }
+}
+
+/// At most `count` sessions whose client id or user contains `search`, sorted by client id.
+pub(crate) fn sessions(table: &SessionTable, search: &str, count: usize) -> Vec<SessionStats> {
+    let mut found = table.all();
+    found.retain(|session| {
+        let user = session.lock().user.clone();
+        session.client_id().contains(search) || user.is_some_and(|user| user.contains(search))
+    });
+    found.sort_unstable_by(|a, b| a.client_id().cmp(b.client_id()));
+    found.truncate(count);
+    found.iter().map(|session| of_session(session)).collect()
+}
+
 /// The sessions and readers with the longest queues, longest first.
 pub(crate) fn longest_queues(table: &SessionTable, count: usize) -> Vec<SessionStats> {
     let sessions = table.all();
-    let mut queues: Vec<_> = sessions
-        .iter()
-        .map(|session| {
-            let subscriptions = session.filters.lock().len();
-            let mut dropped_by = session.dropped.by_cause();
-            dropped_by.retain(|&(_, count)| count > 0);
-            let state = session.lock();
-            SessionStats {
-                client: session.client_id().to_owned(),
-                kind: session.kind.clone(),
-                connected: state.link.is_some(),
-                subscriptions,
-                queued: state.queued(),
-                queued_bytes: state.outbox.bytes(),
-                delivered: session.delivered.load(Ordering::Relaxed),
-                dropped: dropped_by.iter().map(|(_, count)| count).sum(),
-                dropped_by,
-                policy: state.policy,
-            }
-        })
-        .collect();
+    let mut queues: Vec<_> = sessions.iter().map(|session| of_session(session)).collect();
     let streams = table.shared().live_streams();
     queues.extend(streams.iter().map(|reader| {
         let dropped = reader.dropped.load(Ordering::Relaxed);
         SessionStats {
             client: reader.name.clone(),
+            user: None,
             kind: reader.kind.into(),
             connected: true,
             subscriptions: reader.filters,

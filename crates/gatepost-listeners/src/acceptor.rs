@@ -17,6 +17,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::time::Duration;
 
+use gatepost_bans::Bans;
 use gatepost_message::Peer;
 use gatepost_settings::Bind;
 use rustix::net::{RecvFlags, SocketFlags};
@@ -89,6 +90,13 @@ impl Acceptor {
     #[must_use]
     pub fn with_entry(mut self, entry: Entry) -> Self {
         self.entry = entry;
+        self
+    }
+
+    /// Refuses connections of banned addresses from here on.
+    #[must_use]
+    pub fn with_bans(mut self, bans: Bans) -> Self {
+        self.entry.set_bans(bans);
         self
     }
 
@@ -210,12 +218,17 @@ pub struct Listening {
 }
 
 impl Listening {
-    /// The next connection. Cancel-safe.
+    /// The next connection that is not of a banned address. Cancel-safe.
     pub async fn accept(&self) -> io::Result<(Accepted, Peer)> {
         loop {
             let mut ready = self.socket.readable().await?;
-            if let Ok(accepted) = ready.try_io(|socket| self.take(socket.get_ref())) {
-                return accepted;
+            let Ok(accepted) = ready.try_io(|socket| self.take(socket.get_ref())) else {
+                continue;
+            };
+            match accepted {
+                // Closed without a word: an answer would cost more than the connection.
+                Ok((_, peer)) if self.entry.refuses(peer) => tokio::task::consume_budget().await,
+                accepted => return accepted,
             }
         }
     }
@@ -262,6 +275,11 @@ impl Accepted {
         } else {
             Stream::Unix(UnixStream::from_std(StdUnixStream::from(self.socket))?)
         })
+    }
+
+    /// Whether this peer is a proxy, which comes for a client that it is about to name.
+    pub(crate) fn is_from_proxy(&self, peer: Peer) -> bool {
+        self.entry.is_proxy(peer)
     }
 
     /// Whether its bytes are the protocol's from the first one on: no proxy, no TLS.

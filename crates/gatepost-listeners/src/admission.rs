@@ -1,18 +1,34 @@
-//! How many connections a listener accepts, in total and from one client network.
+//! How many connections a listener accepts, in total and from one client network, and how fast one
+//! network may open them.
 //!
-//! A client network is an IPv4 address, or the /64 of an IPv6 address: a host has as many addresses
-//! of its /64 as it likes. All listeners together stay within the process's file descriptors
-//! ([`ConnectionBudget`]). The count goes down when the [`Admitted`] of a connection is dropped.
+//! A client network is an IPv4 address (or its neighbours too, by `bans.ipv4_bits`), or the /64 of an
+//! IPv6 address: a host has as many addresses of its /64 as it likes. Networks that are exempt from
+//! bans are counted in total only. All listeners together stay within the process's file
+//! descriptors ([`ConnectionBudget`]). The count goes down when the [`Admitted`] of a connection is
+//! dropped.
+//!
+//! Totals are atomics; only what belongs to a network is behind a lock, which is taken once and looks
+//! its entry up once.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::collections::hash_map::Entry;
+use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
+use gatepost_bans::{Bans, Offence};
 use gatepost_message::Peer;
+use gatepost_settings::Network;
 use parking_lot::Mutex;
 
+use crate::acceptor::Accepted;
 use crate::connection_budget::ConnectionBudget;
 use crate::log_throttle::LogThrottle;
+
+/// Networks without a connection that are remembered because they connected lately; beyond so many,
+/// those that have recovered are forgotten.
+const RECENT_NETWORKS_MAX: usize = 65_536;
 
 /// The counts of one listener. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -20,18 +36,28 @@ pub struct Admission(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    total_max: u32,
-    per_address_max: u32,
-    present: Mutex<Present>,
+    limits: Limits,
+    open: AtomicU32,
+    since_start: AtomicU64,
+    by_network: Mutex<HashMap<Network, FromNetwork>>,
     budget: ConnectionBudget,
     over_budget: LogThrottle,
 }
 
-#[derive(Debug, Default)]
-struct Present {
-    total: u32,
-    since_start: u64,
-    by_network: HashMap<IpAddr, u32>,
+#[derive(Debug, Clone)]
+struct Limits {
+    total_max: u32,
+    per_address_max: u32,
+    bans: Option<Bans>,
+}
+
+/// The connections of one network.
+#[derive(Debug)]
+struct FromNetwork {
+    open: u32,
+    /// Each new connection moves this moment into the future, by the time that the rate allows for
+    /// it; beyond the burst, the network must wait (the generic cell rate algorithm).
+    paid: Instant,
 }
 
 /// Why a connection is not served.
@@ -43,33 +69,58 @@ pub enum Refusal {
     /// This client network has as many as it may have.
     #[error("too many connections from your address")]
     TooManyFromAddress,
+    /// This client network opens them too fast.
+    #[error("connections from your address come too fast")]
+    TooFastFromAddress,
 }
 
 impl Admission {
     /// Limits of 0 do not limit.
     pub fn new(total_max: u32, per_address_max: u32) -> Self {
+        Self::with(Limits {
+            total_max,
+            per_address_max,
+            bans: None,
+        })
+    }
+
+    /// The same before any connection, with the rate of connections and the exempt networks of
+    /// `bans`, which also counts the offences.
+    #[must_use]
+    pub fn with_bans(&self, bans: Bans) -> Self {
+        Self::with(Limits {
+            bans: Some(bans),
+            ..self.0.limits.clone()
+        })
+    }
+
+    fn with(limits: Limits) -> Self {
         Self(Arc::new(Inner {
             budget: ConnectionBudget::for_listener(),
             over_budget: LogThrottle::default(),
-            total_max,
-            per_address_max,
-            present: Mutex::default(),
+            limits,
+            open: AtomicU32::new(0),
+            since_start: AtomicU64::new(0),
+            by_network: Mutex::default(),
         }))
     }
 
     /// Counts a connection in. Peers of a Unix socket have no address to be counted by.
     pub fn admit(&self, peer: Peer) -> Result<Admitted, Refusal> {
         let inner = &self.0;
-        let mut present = inner.present.lock();
-        if inner.total_max > 0 && present.total >= inner.total_max {
+        let total_max = inner.limits.total_max;
+        let before = inner.open.fetch_add(1, Ordering::Relaxed);
+        if total_max > 0 && before >= total_max {
+            inner.open.fetch_sub(1, Ordering::Relaxed);
             return Err(Refusal::TooManyInTotal);
         }
-        let network = peer.ip().map(client_network);
-        let from_network = network.and_then(|network| present.by_network.get(&network));
-        if inner.per_address_max > 0 && from_network.is_some_and(|&n| n >= inner.per_address_max) {
-            return Err(Refusal::TooManyFromAddress);
-        }
-        if !inner.budget.take() {
+        // From here on, dropping it gives everything back.
+        let mut admitted = Admitted {
+            admission: self.clone(),
+            network: None,
+            has_descriptor: inner.budget.take(),
+        };
+        if !admitted.has_descriptor {
             if let Some(left_out) = inner.over_budget.permit() {
                 tracing::warn!(
                     target: "listeners", left_out,
@@ -78,15 +129,25 @@ impl Admission {
             }
             return Err(Refusal::TooManyInTotal);
         }
-        if let Some(network) = network {
-            *present.by_network.entry(network).or_default() += 1;
+        if let Some(network) = inner.limits.counted_network(peer) {
+            inner.admit_network(network)?;
+            admitted.network = Some(network);
         }
-        present.total += 1;
-        present.since_start += 1;
-        Ok(Admitted {
-            admission: self.clone(),
-            peer,
-        })
+        inner.since_start.fetch_add(1, Ordering::Relaxed);
+        Ok(admitted)
+    }
+
+    /// The same for a socket that was accepted, before anything is read of it. `None`: it is to be
+    /// closed unseen, since its peer connects too fast to be answered.
+    pub(crate) fn admit_accepted(
+        &self,
+        accepted: &Accepted,
+        peer: Peer,
+    ) -> Option<Result<Admitted, Refusal>> {
+        let admitted = self.admit(peer);
+        let is_too_fast = matches!(admitted, Err(Refusal::TooFastFromAddress));
+        // A proxy's connection counts for its client.
+        (!is_too_fast || accepted.is_from_proxy(peer)).then_some(admitted)
     }
 
     /// Counts a proxy's connection for the client that it came for.
@@ -103,14 +164,93 @@ impl Admission {
         self.admit(client)
     }
 
+    /// Notes an offence of a client of this listener.
+    pub(crate) fn offended(&self, peer: Peer, offence: Offence) {
+        if let Some(bans) = self.bans() {
+            bans.note(peer, offence);
+        }
+    }
+
+    /// Whether a request or session is refused because its client is banned, where that is not the
+    /// peer of the connection.
+    pub(crate) fn refuses(&self, client: Peer) -> bool {
+        self.bans().is_some_and(|bans| bans.refuses(client))
+    }
+
+    /// The bans that offences of clients lead to, where there are any.
+    pub(crate) fn bans(&self) -> Option<&Bans> {
+        self.0.limits.bans.as_ref()
+    }
+
     /// Connections open now.
     pub fn open(&self) -> u32 {
-        self.0.present.lock().total
+        self.0.open.load(Ordering::Relaxed)
     }
 
     /// Connections admitted since the start.
     pub fn since_start(&self) -> u64 {
-        self.0.present.lock().since_start
+        self.0.since_start.load(Ordering::Relaxed)
+    }
+}
+
+impl Limits {
+    /// The network that a connection counts for; `None` where none is counted.
+    fn counted_network(&self, peer: Peer) -> Option<Network> {
+        let ip = peer.ip()?;
+        match &self.bans {
+            None => (self.per_address_max > 0).then(|| client_network(ip)),
+            Some(bans) => {
+                let counts = self.per_address_max > 0 || bans.settings().connects_per_second > 0;
+                (counts && !bans.is_exempt(peer)).then(|| bans.client_network(ip))
+            }
+        }
+    }
+
+    /// The time that the rate allows for a connection, and the burst in such times.
+    fn rate(&self) -> Option<(Duration, u32)> {
+        let settings = self.bans.as_ref()?.settings();
+        let time = Duration::from_secs(1).checked_div(settings.connects_per_second)?;
+        Some((time, settings.connects_burst.max(1)))
+    }
+}
+
+impl Inner {
+    fn admit_network(&self, network: Network) -> Result<(), Refusal> {
+        let rate = self.limits.rate();
+        let now = Instant::now();
+        let mut by_network = self.by_network.lock();
+        let entry = match by_network.entry(network) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => entry.insert(FromNetwork { open: 0, paid: now }),
+        };
+        let per_address_max = self.limits.per_address_max;
+        if per_address_max > 0 && entry.open >= per_address_max {
+            return Err(Refusal::TooManyFromAddress);
+        }
+        if let Some((time, burst)) = rate {
+            let paid = entry.paid.max(now);
+            if paid + time > now + time.saturating_mul(burst) {
+                return Err(Refusal::TooFastFromAddress);
+            }
+            entry.paid = paid + time;
+        }
+        entry.open += 1;
+        if by_network.len() > RECENT_NETWORKS_MAX + self.open.load(Ordering::Relaxed) as usize {
+            by_network.retain(|_, entry| entry.open > 0 || entry.paid > now);
+        }
+        Ok(())
+    }
+
+    fn leave_network(&self, network: Network) {
+        let mut by_network = self.by_network.lock();
+        if let Entry::Occupied(mut entry) = by_network.entry(network) {
+            let from_network = entry.get_mut();
+            from_network.open = from_network.open.saturating_sub(1);
+            // One that has not recovered keeps its entry until it connects again, or the sweep.
+            if from_network.open == 0 && from_network.paid <= Instant::now() {
+                entry.remove();
+            }
+        }
     }
 }
 
@@ -118,40 +258,34 @@ impl Admission {
 #[derive(Debug)]
 pub struct Admitted {
     admission: Admission,
-    peer: Peer,
+    /// The network that it counts for.
+    network: Option<Network>,
+    has_descriptor: bool,
 }
 
 impl Drop for Admitted {
     fn drop(&mut self) {
-        let mut present = self.admission.0.present.lock();
-        present.total -= 1;
-        self.admission.0.budget.release();
-        let Some(network) = self.peer.ip().map(client_network) else {
-            return;
-        };
-        if let Some(count) = present.by_network.get_mut(&network) {
-            *count -= 1;
-            if *count == 0 {
-                present.by_network.remove(&network);
-            }
+        let inner = &self.admission.0;
+        inner.open.fetch_sub(1, Ordering::Relaxed);
+        if self.has_descriptor {
+            inner.budget.release();
+        }
+        if let Some(network) = self.network {
+            inner.leave_network(network);
         }
     }
 }
 
-/// The addresses that count as one client: an IPv4 address, or the /64 of an IPv6 address.
-pub(crate) fn client_network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => {
-            let network = address.to_bits() & (u128::MAX << 64);
-            IpAddr::V6(Ipv6Addr::from_bits(network))
-        }
-        address @ IpAddr::V4(_) => address,
-    }
+/// The addresses that count as one client where no settings say otherwise: an IPv4 address, or the
+/// /64 of an IPv6 address.
+pub(crate) fn client_network(address: IpAddr) -> Network {
+    Network::around(address, 32, 64)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gatepost_bans::BansSettings;
 
     fn from(text: &str) -> Peer {
         Peer::Address(text.parse().expect("an address"))
@@ -188,5 +322,33 @@ mod tests {
         assert!(admission.admit(from("[2001:db8:0:2::1]:1")).is_ok());
         drop(first);
         assert!(admission.admit(from("[2001:db8:0:1::3]:1")).is_ok());
+    }
+
+    #[test]
+    fn a_network_connects_no_faster_than_its_rate_and_the_exempt_do() {
+        let bans = Bans::new(&BansSettings {
+            connects_per_second: 1,
+            connects_burst: 3,
+            allowed: vec!["198.51.100.0/24".parse().expect("a network")],
+            ..BansSettings::default()
+        });
+        let admission = Admission::new(0, 2).with_bans(bans);
+        let at_once = |address: &str| {
+            let admitted = (0..50).map(|_| admission.admit(from(address)).err());
+            admitted.filter(Option::is_none).count()
+        };
+        // Each ends before the next begins, so only their rate counts.
+        assert_eq!(at_once("192.0.2.1:1"), 3);
+        assert_eq!(at_once("192.0.2.2:1"), 3, "another client");
+        assert_eq!(at_once("198.51.100.9:1"), 50);
+        assert_eq!(at_once("127.0.0.1:1"), 50);
+        let held: Vec<_> = (0..50)
+            .map(|_| admission.admit(from("127.0.0.1:1")))
+            .collect();
+        assert!(held.iter().all(Result::is_ok));
+        let refused = admission.admit(from("192.0.2.1:1")).err();
+        assert_eq!(refused, Some(Refusal::TooFastFromAddress));
+        drop(held);
+        assert_eq!(admission.open(), 0);
     }
 }

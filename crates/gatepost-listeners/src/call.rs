@@ -22,6 +22,7 @@
 
 use std::sync::Arc;
 
+use gatepost_bans::Bans;
 use gatepost_gateway::Gateway;
 use tokio::sync::watch;
 
@@ -62,6 +63,13 @@ impl CallContext {
             gateway,
             in_flight: InFlight::default(),
         }
+    }
+
+    /// Counts offences of clients, and exempts the networks that are never banned.
+    #[must_use]
+    pub fn with_bans(mut self, bans: Bans) -> Self {
+        self.admission = self.admission.with_bans(bans);
+        self
     }
 
     /// Shares the budget of unfinished messages with other listeners.

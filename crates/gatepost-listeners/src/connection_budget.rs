@@ -5,9 +5,15 @@
 //! no other listener could accept. Each listener has a reserve that no other can take; what is
 //! beyond the reserves is open to all.
 //!
-//! Descriptors belong to the process, and so does this count.
+//! Descriptors belong to the process, and so does this count. It is kept in atomics: it changes with
+//! every connection.
+//!
+//! Invariant: `beyond` is the sum, over all listeners, of the connections that each has beyond its
+//! reserve. The reserve never changes, so each connection is taken from and given back to the same
+//! part.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use rustix::process::{Resource, getrlimit};
@@ -18,6 +24,8 @@ const OTHER_DESCRIPTORS: u64 = 128;
 const OTHER_PART: u64 = 4;
 /// Connections that each listener can always have; fewer where descriptors are few.
 const RESERVE_MAX: u64 = 32;
+/// Of few descriptors, the reserves of so many listeners take at most half.
+const LISTENERS_USUAL: u64 = 16;
 
 static PROCESS: Mutex<Option<Arc<Descriptors>>> = Mutex::new(None);
 
@@ -25,15 +33,17 @@ static PROCESS: Mutex<Option<Arc<Descriptors>>> = Mutex::new(None);
 #[derive(Debug)]
 struct Descriptors {
     connections_max: u64,
-    /// The open connections of each listener, by its number.
-    open: Mutex<Vec<Option<u64>>>,
+    reserve: u64,
+    listeners: AtomicU64,
+    /// Connections beyond the reserves.
+    beyond: AtomicU64,
 }
 
 /// One listener's part in the descriptors. Dropping it gives up its reserve.
 #[derive(Debug)]
 pub(crate) struct ConnectionBudget {
     descriptors: Arc<Descriptors>,
-    listener: usize,
+    open: AtomicU64,
 }
 
 impl ConnectionBudget {
@@ -49,64 +59,57 @@ impl ConnectionBudget {
 
     /// Whether the listener may have one more connection; [`release`](Self::release) gives it back.
     pub(crate) fn take(&self) -> bool {
-        let mut open = self.descriptors.open.lock();
-        let listeners = open.iter().flatten().count() as u64;
-        // Half of all descriptors at most is reserved.
-        let max = self.descriptors.connections_max;
-        let reserve = RESERVE_MAX.min(max / 2 / listeners.max(1));
-        let own = open.get(self.listener).copied().flatten().unwrap_or(0);
-        if own >= reserve {
-            let beyond = |open: &u64| open.saturating_sub(reserve);
-            let in_use: u64 = open.iter().flatten().map(beyond).sum();
-            if in_use >= max.saturating_sub(reserve * listeners) {
-                return false;
-            }
+        let descriptors = &self.descriptors;
+        if self.open.fetch_add(1, Ordering::Relaxed) < descriptors.reserve {
+            return true;
         }
-        if let Some(own) = open.get_mut(self.listener).and_then(Option::as_mut) {
-            *own += 1;
+        let beyond_max = descriptors.beyond_max();
+        if descriptors.beyond.fetch_add(1, Ordering::Relaxed) < beyond_max {
+            return true;
         }
-        true
+        self.release();
+        false
     }
 
     /// Gives back a connection that was taken.
     pub(crate) fn release(&self) {
-        let mut open = self.descriptors.open.lock();
-        if let Some(own) = open.get_mut(self.listener).and_then(Option::as_mut) {
-            *own = own.saturating_sub(1);
+        if self.open.fetch_sub(1, Ordering::Relaxed) > self.descriptors.reserve {
+            self.descriptors.beyond.fetch_sub(1, Ordering::Relaxed);
         }
     }
 }
 
 impl Drop for ConnectionBudget {
     fn drop(&mut self) {
-        if let Some(own) = self.descriptors.open.lock().get_mut(self.listener) {
-            *own = None;
-        }
+        let descriptors = &self.descriptors;
+        let beyond = self.open.get_mut().saturating_sub(descriptors.reserve);
+        descriptors.beyond.fetch_sub(beyond, Ordering::Relaxed);
+        descriptors.listeners.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl Descriptors {
     fn new(descriptors: u64) -> Self {
         let other = OTHER_DESCRIPTORS.min(descriptors / OTHER_PART);
+        let connections_max = descriptors - other;
         Self {
-            connections_max: descriptors - other,
-            open: Mutex::default(),
+            connections_max,
+            reserve: RESERVE_MAX.min(connections_max / 2 / LISTENERS_USUAL),
+            listeners: AtomicU64::new(0),
+            beyond: AtomicU64::new(0),
         }
     }
 
+    fn beyond_max(&self) -> u64 {
+        let reserved = self.reserve * self.listeners.load(Ordering::Relaxed);
+        self.connections_max.saturating_sub(reserved)
+    }
+
     fn add_listener(shared: &Arc<Self>) -> ConnectionBudget {
-        let mut open = shared.open.lock();
-        let free = open.iter().position(Option::is_none);
-        let listener = free.unwrap_or_else(|| {
-            open.push(None);
-            open.len() - 1
-        });
-        if let Some(own) = open.get_mut(listener) {
-            *own = Some(0);
-        }
+        shared.listeners.fetch_add(1, Ordering::Relaxed);
         ConnectionBudget {
             descriptors: Arc::clone(shared),
-            listener,
+            open: AtomicU64::new(0),
         }
     }
 }
@@ -126,14 +129,14 @@ mod tests {
         let descriptors = Arc::new(Descriptors::new(400));
         let [greedy, modest, _third, _fourth] =
             [(); 4].map(|()| Descriptors::add_listener(&descriptors));
-        // 400 less 100 for other uses, of which three other listeners keep 32 each.
-        assert_eq!(fill(&greedy), 300 - 3 * 32);
-        assert_eq!(fill(&modest), 32);
+        // 400 less 100 for other uses, of which three other listeners keep 9 each.
+        assert_eq!(fill(&greedy), 300 - 3 * 9);
+        assert_eq!(fill(&modest), 9);
         greedy.release();
         assert!(modest.take());
         assert!(!greedy.take());
         // What a listener held is free when it ends.
         drop(modest);
-        assert_eq!(fill(&greedy), 33);
+        assert_eq!(fill(&greedy), 10);
     }
 }

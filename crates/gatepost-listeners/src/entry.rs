@@ -1,15 +1,19 @@
-//! The steps between accepting a socket and serving it: a PROXY header names the client, and TLS is
-//! negotiated. Both run on the worker, so that a slow client delays no other.
+//! The steps between accepting a socket and serving it: banned addresses are refused, a PROXY header
+//! names the client, and TLS is negotiated. The last two run on the worker, so that a slow client
+//! delays no other.
+//!
+//! This is the one place where listeners refuse banned connections, before anything is read of them;
+//! behind a proxy, before TLS. HTTP checks besides the clients that `X-Forwarded-For` names, which
+//! are known with each request only.
 
 use std::future::poll_fn;
 use std::io;
-use std::net::IpAddr;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gatepost_bans::Bans;
 use gatepost_message::Peer;
-use serde::{Deserialize, Serialize};
+use gatepost_settings::Network;
 
 use crate::proxy_protocol;
 use crate::stream::Stream;
@@ -23,6 +27,7 @@ const PROXY_TIMEOUT: Duration = Duration::from_secs(5);
 pub struct Entry {
     tls: Option<Tls>,
     proxies: Arc<[Network]>,
+    bans: Option<Bans>,
 }
 
 impl Entry {
@@ -32,21 +37,40 @@ impl Entry {
         Self {
             tls,
             proxies: proxies.into(),
+            bans: None,
         }
+    }
+
+    /// Refuses connections of banned addresses.
+    pub(crate) fn set_bans(&mut self, bans: Bans) {
+        self.bans = Some(bans);
+    }
+
+    /// Whether a connection of this peer is closed unseen.
+    pub(crate) fn refuses(&self, peer: Peer) -> bool {
+        self.bans.as_ref().is_some_and(|bans| bans.refuses(peer))
     }
 
     /// Whether nothing stands between this peer and the protocol.
     pub(crate) fn is_plain(&self, peer: Peer) -> bool {
-        self.tls.is_none() && !self.proxies.iter().any(|network| network.holds(peer))
+        self.tls.is_none() && !self.is_proxy(peer)
+    }
+
+    /// Whether this peer names the client that it comes for.
+    pub(crate) fn is_proxy(&self, peer: Peer) -> bool {
+        self.proxies.iter().any(|network| network.holds(peer.ip()))
     }
 
     /// Gives the stream to serve, and the peer behind a proxy.
     pub(crate) async fn open(&self, stream: Stream, peer: Peer) -> io::Result<(Stream, Peer)> {
         let mut client = peer;
-        if self.proxies.iter().any(|network| network.holds(peer)) {
+        if self.is_proxy(peer) {
             let header = tokio::time::timeout(PROXY_TIMEOUT, read_header(&stream));
             if let Some(address) = header.await?? {
                 client = Peer::Address(address);
+                if self.refuses(client) {
+                    return Err(io::Error::new(io::ErrorKind::PermissionDenied, "banned"));
+                }
             }
         }
         let stream = match &self.tls {
@@ -83,90 +107,6 @@ async fn read_header(stream: &Stream) -> io::Result<Option<std::net::SocketAddr>
     }
 }
 
-/// Peers that are trusted: an address (`"192.0.2.1"`), a network (`"10.0.0.0/8"`), or `"unix"`
-/// for those of a Unix socket.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(into = "String", try_from = "String")]
-pub enum Network {
-    /// The addresses that share so many leading bits.
-    Addresses {
-        /// One of them.
-        address: IpAddr,
-        /// How many bits count.
-        bits: u8,
-    },
-    /// Peers without an address.
-    Unix,
-}
-
-impl Network {
-    /// Whether the peer is one of them.
-    pub fn holds(&self, peer: Peer) -> bool {
-        match (self, peer.ip().map(|ip| ip.to_canonical())) {
-            (Self::Unix, None) => true,
-            (Self::Addresses { address, bits }, Some(ip)) => match (address, ip) {
-                (IpAddr::V4(network), IpAddr::V4(ip)) => {
-                    let differing = (network.to_bits() ^ ip.to_bits()).leading_zeros();
-                    differing >= u32::from(*bits)
-                }
-                (IpAddr::V6(network), IpAddr::V6(ip)) => {
-                    let differing = (network.to_bits() ^ ip.to_bits()).leading_zeros();
-                    differing >= u32::from(*bits)
-                }
-                _ => false,
-            },
-            _ => false,
-        }
-    }
-}
-
-/// The text names no peers.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' names no network; write an address, a network such as \"10.0.0.0/8\", or \"unix\"")]
-pub struct MalformedNetwork(String);
-
-impl FromStr for Network {
-    type Err = MalformedNetwork;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        if text == "unix" {
-            return Ok(Self::Unix);
-        }
-        let malformed = || MalformedNetwork(text.chars().take(80).collect());
-        let (address, bits) = match text.split_once('/') {
-            Some((address, bits)) => (address, Some(bits)),
-            None => (text, None),
-        };
-        let address: IpAddr = address.parse().map_err(|_| malformed())?;
-        let bits_max = if address.is_ipv4() { 32 } else { 128 };
-        let bits = match bits {
-            None => bits_max,
-            Some(bits) => bits.parse().map_err(|_| malformed())?,
-        };
-        if bits > bits_max {
-            return Err(malformed());
-        }
-        Ok(Self::Addresses { address, bits })
-    }
-}
-
-impl TryFrom<String> for Network {
-    type Error = MalformedNetwork;
-
-    fn try_from(text: String) -> Result<Self, Self::Error> {
-        text.parse()
-    }
-}
-
-impl From<Network> for String {
-    fn from(network: Network) -> Self {
-        match network {
-            Network::Unix => "unix".to_owned(),
-            Network::Addresses { address, bits } => format!("{address}/{bits}"),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -176,29 +116,6 @@ mod tests {
 
     fn peer(text: &str) -> Peer {
         Peer::Address(text.parse().expect("an address"))
-    }
-
-    #[test]
-    fn networks_hold_their_addresses_only() {
-        for (network, address, held) in [
-            ("10.0.0.0/8", "10.255.1.1:1", true),
-            ("10.0.0.0/8", "11.0.0.1:1", false),
-            ("192.0.2.1", "192.0.2.1:1", true),
-            ("192.0.2.1", "[::ffff:192.0.2.1]:1", true),
-            ("192.0.2.1", "192.0.2.2:1", false),
-            ("0.0.0.0/0", "203.0.113.9:1", true),
-            ("0.0.0.0/0", "[::1]:1", false),
-            ("2001:db8::/32", "[2001:db8:1::1]:1", true),
-            ("2001:db8::/32", "[2001:db9::1]:1", false),
-        ] {
-            let parsed: Network = network.parse().expect(network);
-            assert_eq!(parsed.holds(peer(address)), held, "{network} {address}");
-        }
-        let unix: Network = "unix".parse().expect("unix");
-        assert!(unix.holds(Peer::Local) && !unix.holds(peer("127.0.0.1:1")));
-        for wrong in ["", "10.0.0.0/33", "10.0.0/8", "example.org", "::/129"] {
-            assert!(wrong.parse::<Network>().is_err(), "{wrong}");
-        }
     }
 
     async fn opened(proxies: &[&str], sent: &'static [u8]) -> io::Result<(Peer, Vec<u8>)> {

@@ -8,11 +8,10 @@
 //! Invariant: what a [`Lease`] reserved is returned when it is dropped.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use gatepost_message::Peer;
-use gatepost_settings::ByteSize;
+use gatepost_settings::{ByteSize, Network};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
@@ -55,7 +54,7 @@ struct Inner {
 struct Held {
     total: u64,
     /// By address; peers of Unix sockets have none.
-    by_address: HashMap<Option<IpAddr>, u64>,
+    by_address: HashMap<Option<Network>, u64>,
 }
 
 /// There is no room for more from this address now.
@@ -97,7 +96,7 @@ impl Default for InFlight {
 #[derive(Debug)]
 pub struct Lease {
     budget: InFlight,
-    address: Option<IpAddr>,
+    address: Option<Network>,
     bytes: u64,
 }
 

@@ -1,20 +1,20 @@
-//! How slowly a peer may send something that it has begun.
+//! How slowly a peer may send something that it has begun, or take what is sent to it.
 //!
-//! A pause alone is no bound: a peer that sends one byte within each pause holds a connection for
+//! A pause alone is no bound: a peer that moves one byte within each pause holds a connection for
 //! as long as it likes. So what is begun also has an absolute deadline, which moves only as fast
-//! as bytes arrive at the minimum rate.
+//! as bytes do at the minimum rate.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// The progress of one body.
+/// The progress of one body, in either direction.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MinimumRate {
     began: Instant,
     pause_max: Duration,
     bytes_per_second_min: u64,
-    received: u64,
+    moved: u64,
 }
 
 impl MinimumRate {
@@ -28,19 +28,19 @@ impl MinimumRate {
             began,
             pause_max,
             bytes_per_second_min,
-            received: 0,
+            moved: 0,
         }
     }
 
-    /// Notes that bytes have arrived.
+    /// Notes that bytes have arrived, or were taken.
     pub(crate) const fn add(&mut self, bytes: usize) {
-        self.received += bytes as u64;
+        self.moved += bytes as u64;
     }
 
-    /// Until when more must arrive, as it stands at `now`.
+    /// Until when more must move, as it stands at `now`.
     pub(crate) fn deadline(&self, now: Instant) -> Instant {
         let pause_ends = now + self.pause_max;
-        match self.received.checked_mul(1_000) {
+        match self.moved.checked_mul(1_000) {
             Some(thousandths) if self.bytes_per_second_min > 0 => {
                 let earned = Duration::from_millis(thousandths / self.bytes_per_second_min);
                 pause_ends.min(self.began + self.pause_max + earned)

@@ -47,7 +47,7 @@ pub(crate) async fn accept<S, F>(
     let serve = Arc::new(serve);
     let down = shutdown.clone();
     let take = move |accepted: Accepted, peer| {
-        let admitted = admission.admit(peer);
+        let admitted = admission.admit_accepted(&accepted, peer)?;
         let (serve, shutdown) = (Arc::clone(&serve), shutdown.clone());
         let admission = admission.clone();
         Some(async move {

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use gatepost_bans::Bans;
 use gatepost_gateway::Gateway;
 use gatepost_message::Peer;
 use tokio::sync::watch;
@@ -47,6 +48,13 @@ impl SpamdContext {
         }
     }
 
+    /// Counts offences of clients, and exempts the networks that are never banned.
+    #[must_use]
+    pub fn with_bans(mut self, bans: Bans) -> Self {
+        self.admission = self.admission.with_bans(bans);
+        self
+    }
+
     /// Shares the budget of unfinished messages with other listeners.
     #[must_use]
     pub fn with_in_flight(mut self, in_flight: InFlight) -> Self {
@@ -70,7 +78,7 @@ pub async fn serve(
     acceptor.defer_until_first_bytes();
     let down = shutdown.clone();
     let take = move |accepted: Accepted, peer: Peer| {
-        let admitted = context.admission.admit(peer);
+        let admitted = context.admission.admit_accepted(&accepted, peer)?;
         let (context, shutdown) = (Arc::clone(&context), shutdown.clone());
         Some(async move {
             let served = connection::serve(accepted, (peer, admitted), context, shutdown).await;

@@ -6,10 +6,12 @@
 mod bind;
 mod byte_size;
 pub mod layers;
+mod network;
 mod period;
 
 pub use bind::{Bind, MalformedBind};
 pub use byte_size::{ByteSize, MalformedByteSize};
+pub use network::{MalformedNetwork, Network};
 pub use period::{MalformedPeriod, Period};
 
 /// Serde through `FromStr` and `Display`: settings are texts in every format.

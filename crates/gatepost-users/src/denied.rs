@@ -28,15 +28,3 @@ pub enum Denied {
     #[error("malformed login: {0}")]
     Malformed(&'static str),
 }
-
-impl Denied {
-    /// The reason code of CONNACK and of AUTH's DISCONNECT (MQTT 5 section 3.2.2.2).
-    pub const fn mqtt_reason(&self) -> u8 {
-        match self {
-            Self::Anonymous | Self::Disabled => 0x87,
-            Self::Credentials | Self::Malformed(_) => 0x86,
-            Self::TooMany { .. } => 0x9F,
-            Self::Busy => 0x89,
-        }
-    }
-}

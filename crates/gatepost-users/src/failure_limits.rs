@@ -1,7 +1,8 @@
-//! Limits of failed logins, by address and by user.
+//! Limits of failed logins: by address, which [`Bans`] counts together with its offences in other
+//! protocols, and by user, wherever the failures come from.
 //!
-//! Each failure moves a point in time into the future; a source whose point is too far ahead of the
-//! clock must wait. One number per source is kept (the generic cell rate algorithm), and sources
+//! Each failure moves a point in time into the future; a user whose point is too far ahead of the
+//! clock must wait. One number per user is kept (the generic cell rate algorithm), and users
 //! that have recovered are forgotten. The wait has a ceiling, so that a long attack costs its
 //! victim no more than a short one.
 //!
@@ -11,38 +12,36 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hash, RandomState};
-use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use gatepost_message::Peer;
+use gatepost_bans::{Bans, Offence};
 use parking_lot::Mutex;
 
 use crate::AccessSettings;
 use crate::peer_origin::LoginSource;
 
-/// Sources remembered at once, of each kind. Beyond that, failures of new ones are not counted;
-/// the other kind still counts them.
+/// Users remembered at once, of each kind. Beyond that, failures of new ones are not counted; the
+/// address still counts them.
 const SOURCES_MAX: usize = 65_536;
 /// The longest wait of a peer on this machine.
 pub(crate) const LOCAL_WAIT_MAX: Duration = Duration::from_secs(1);
 
 pub(crate) struct FailureLimits {
-    addresses: SourceLimit,
+    bans: Bans,
     users: SourceLimit,
     local: SourceLimit,
     hasher: RandomState,
 }
 
 impl FailureLimits {
-    pub(crate) fn new(settings: &AccessSettings) -> Self {
+    pub(crate) fn new(settings: &AccessSettings, bans: Bans) -> Self {
         let recovery = settings.failure_recovery.duration();
         let ceiling = settings.failure_wait_max.duration();
-        let limit = |burst| SourceLimit::new(burst, recovery, ceiling);
         Self {
-            addresses: limit(settings.failures_per_address),
-            users: limit(settings.failures_per_user),
+            bans,
+            users: SourceLimit::new(settings.failures_per_user, recovery, ceiling),
             local: SourceLimit::new(
-                settings.failures_per_address,
+                settings.failures_per_user,
                 recovery.min(LOCAL_WAIT_MAX),
                 LOCAL_WAIT_MAX,
             ),
@@ -56,7 +55,7 @@ impl FailureLimits {
         if source.is_local {
             return self.local.must_wait(self.key(user), now);
         }
-        let by_address = self.addresses.must_wait(self.address(source.peer), now);
+        let by_address = self.bans.remaining(source.peer);
         let by_user = user.and_then(|user| self.users.must_wait(self.key(user), now));
         by_address.max(by_user)
     }
@@ -67,18 +66,9 @@ impl FailureLimits {
             self.local.count(self.key(user), now);
             return;
         }
-        self.addresses.count(self.address(source.peer), now);
+        self.bans.note(source.peer, Offence::Login);
         if let Some(user) = user {
             self.users.count(self.key(user), now);
-        }
-    }
-
-    /// The owner of one IPv6 address usually owns its /64, so the /64 is the source.
-    fn address(&self, peer: Peer) -> u64 {
-        match peer.ip().map(|ip| ip.to_canonical()) {
-            None => self.key("local"),
-            Some(IpAddr::V4(address)) => self.key(address),
-            Some(IpAddr::V6(address)) => self.key(address.to_bits() >> 64),
         }
     }
 
@@ -131,6 +121,8 @@ impl SourceLimit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gatepost_bans::BansSettings;
+    use gatepost_message::Peer;
 
     const SOURCE: u64 = 7;
 
@@ -163,41 +155,26 @@ mod tests {
     }
 
     #[test]
-    fn an_ipv6_network_is_one_source_and_a_user_is_one_from_everywhere() {
-        let failure_limits = FailureLimits::new(&AccessSettings {
-            failures_per_address: 1,
-            failures_per_user: 1,
-            ..AccessSettings::default()
+    fn an_address_is_banned_and_a_user_is_one_from_everywhere() {
+        let bans = Bans::new(&BansSettings {
+            points_max: 6,
+            ..BansSettings::default()
         });
+        let settings = AccessSettings {
+            failures_per_user: 2,
+            ..AccessSettings::default()
+        };
+        let failure_limits = FailureLimits::new(&settings, bans);
         let peer =
             |text: &str| LoginSource::new(Peer::Address(text.parse().expect("an address")), false);
-        failure_limits.failed(peer("[2001:db8::1]:1"), None);
-        assert!(
-            failure_limits
-                .must_wait(peer("[2001:db8::ffff]:2"), None)
-                .is_some()
-        );
-        assert!(
-            failure_limits
-                .must_wait(peer("[2001:db8:0:1::1]:2"), None)
-                .is_none()
-        );
-        failure_limits.failed(peer("192.0.2.1:1"), Some("anna"));
-        assert!(
-            failure_limits
-                .must_wait(peer("[::ffff:192.0.2.1]:9"), None)
-                .is_some()
-        );
-        assert!(
-            failure_limits
-                .must_wait(peer("198.51.100.1:1"), Some("anna"))
-                .is_some()
-        );
-        assert!(
-            failure_limits
-                .must_wait(peer("198.51.100.1:1"), Some("otto"))
-                .is_none()
-        );
+        let waits = |text: &str, user| failure_limits.must_wait(peer(text), user).is_some();
+        for _ in 0..2 {
+            failure_limits.failed(peer("[2001:db8::1]:1"), None);
+            failure_limits.failed(peer("192.0.2.1:1"), Some("anna"));
+        }
+        assert!(waits("[2001:db8::ffff]:2", None) && !waits("[2001:db8:0:1::1]:2", None));
+        assert!(waits("[::ffff:192.0.2.1]:9", None));
+        assert!(waits("198.51.100.1:1", Some("anna")) && !waits("198.51.100.1:1", Some("otto")));
     }
 
     #[test]
@@ -214,7 +191,7 @@ mod tests {
 
     #[test]
     fn failures_from_elsewhere_never_delay_this_machine() {
-        let limits = FailureLimits::new(&AccessSettings::default());
+        let limits = FailureLimits::new(&AccessSettings::default(), Bans::default());
         let source = |text: &str| Peer::Address(text.parse().expect("an address"));
         let remote = LoginSource::new(source("192.0.2.1:1"), false);
         let loopback = LoginSource::new(source("127.0.0.1:1"), false);

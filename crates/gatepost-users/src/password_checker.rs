@@ -226,10 +226,11 @@ impl CheckerCore {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gatepost_bans::Bans;
     use gatepost_message::Peer;
 
     fn checker(settings: AccessSettings) -> PasswordChecker {
-        let failure_limits = Arc::new(FailureLimits::new(&settings));
+        let failure_limits = Arc::new(FailureLimits::new(&settings, Bans::default()));
         PasswordChecker::new(&settings, failure_limits)
     }
 
@@ -277,7 +278,7 @@ mod tests {
             hashing_queue_max: 2,
             ..AccessSettings::default()
         };
-        let failure_limits = Arc::new(FailureLimits::new(&settings));
+        let failure_limits = Arc::new(FailureLimits::new(&settings, Bans::default()));
         let checker = PasswordChecker {
             shared: Arc::new(CheckerCore {
                 key: random::bytes(),

@@ -23,14 +23,12 @@ pub struct AccessSettings {
     /// A password that was right is known again for so long without hashing, counted from its
     /// last use; a reconnect storm is served from this. `"0"` switches it off.
     pub password_cache: Period,
-    /// Failed logins from one address (IPv6: one /64) before it must wait.
-    pub failures_per_address: u32,
     /// Failed logins for one user, from wherever, before logins by password must wait.
     pub failures_per_user: u32,
     /// The time after which one more attempt is free again.
     pub failure_recovery: Period,
-    /// The longest that an address or a user must wait, however many logins failed. Peers on this
-    /// machine wait at most a second.
+    /// The longest that a user must wait, however many logins failed. Peers on this machine wait at
+    /// most a second.
     pub failure_wait_max: Period,
     /// The fewest characters of a new password.
     pub password_length_min: usize,
@@ -47,7 +45,6 @@ impl Default for AccessSettings {
             hashing_threads: 0,
             hashing_queue_max: 1_024,
             password_cache: Period::seconds(600),
-            failures_per_address: 10,
             failures_per_user: 50,
             failure_recovery: Period::seconds(6),
             failure_wait_max: Period::seconds(300),

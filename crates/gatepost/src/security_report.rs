@@ -117,8 +117,13 @@ impl Findings {
         for (name, _) in connections.iter().filter(|(_, limit)| *limit == 0) {
             self.warn(format!("listeners.{name}.connections_max = 0: no limit"));
         }
-        if config.access.failures_per_address == 0 || config.access.failures_per_user == 0 {
-            self.note("access.failures_…: not even one failed login is free".to_owned());
+        if config.access.failures_per_user == 0 {
+            self.note("access.failures_per_user = 0: no failed login is free".to_owned());
+        }
+        if !config.bans.enabled {
+            self.warn(
+                "bans.enabled = false: an address may guess passwords without end".to_owned(),
+            );
         }
         if config.access.password_length_min < 6 {
             self.warn(format!(

@@ -62,7 +62,7 @@ fn parallel_guesses_by_scram_are_limited() {
     const GUESSES: usize = 40;
     let gateway = Gateway::start(
         "rules.paths = []\nlisteners.smtp.proxy_protocol = [\"127.0.0.1\"]\n\
-         listeners.smtp.plain_login = true\naccess.failures_per_address = 5\naccess.scram_iterations = 4096\n",
+         listeners.smtp.plain_login = true\nbans.points_max = 15\naccess.scram_iterations = 4096\n",
     );
     let added = add_user(&gateway, "anna", "secret");
     assert!(added.status.success(), "{}", text_of(&added));

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes, BytesMut};
+use gatepost_bans::Offence;
 use gatepost_message::Peer;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -84,6 +85,8 @@ impl Connection {
                     }
                 }
                 Err(error) => {
+                    let admission = &self.context.admission;
+                    admission.offended(self.peer, Offence::ProtocolFault);
                     answer::write_failure(&mut self.output, &error.to_string());
                     return self.flush().await;
                 }

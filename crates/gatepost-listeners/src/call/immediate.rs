@@ -48,7 +48,7 @@ pub(super) fn answer(
     accepted: Accepted,
     peer: Peer,
 ) -> Option<Continuation> {
-    let admitted = context.admission.admit(peer);
+    let admitted = context.admission.admit_accepted(&accepted, peer)?;
     let stream = LazyStream::new(accepted, peer);
     let progress = if stream.is_plain() && admitted.is_ok() {
         read_and_answer(context, &stream, peer)?

@@ -1,9 +1,8 @@
 //! `[listeners.call]`
 
-use gatepost_settings::{Bind, ByteSize, Period};
+use gatepost_settings::{Bind, ByteSize, Network, Period};
 use serde::{Deserialize, Serialize};
 
-use crate::entry::Network;
 use crate::tls::TlsSettings;
 
 /// The settings of the call listener.
@@ -49,7 +48,7 @@ impl Default for CallSettings {
             body_time_max: Period::seconds(300),
             idle_time_max: Period::seconds(600),
             connections_max: 10_000,
-            connections_per_address_max: 0,
+            connections_per_address_max: 1_000,
         }
     }
 }

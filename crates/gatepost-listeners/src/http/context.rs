@@ -6,14 +6,17 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use gatepost_bans::Bans;
 use gatepost_broker::Broker;
 use gatepost_message::Peer;
 use gatepost_pages::{AccessLog, AccessLogSettings, Pages, PagesSettings};
 use gatepost_store::Store;
 use gatepost_users::ListenerAuth;
+use tokio::time::Instant;
 
 use crate::admission::Admission;
 use crate::in_flight::InFlight;
+use crate::minimum_rate::MinimumRate;
 use crate::monitoring::{StatsKeeper, metrics};
 use crate::stream::Stream;
 use gatepost_gateway::Gateway;
@@ -112,6 +115,13 @@ impl HttpContext {
         })
     }
 
+    /// Counts offences of clients, and exempts the networks that are never banned.
+    #[must_use]
+    pub fn with_bans(mut self, bans: Bans) -> Self {
+        self.admission = self.admission.with_bans(bans);
+        self
+    }
+
     /// Hands WebSocket connections at `/mqtt` to `handler`; without one there is no `/mqtt`.
     #[must_use]
     pub fn with_websocket(mut self, handler: WebSocketHandler) -> Self {
@@ -131,6 +141,16 @@ impl HttpContext {
     pub fn with_operations(mut self, operations: Arc<dyn Operations>) -> Self {
         self.operations = Some(operations);
         self
+    }
+
+    /// How slowly a reader may take a response that begins now.
+    pub(super) fn sending_rate(&self) -> MinimumRate {
+        let settings = &self.settings;
+        MinimumRate::new(
+            Instant::now(),
+            settings.write_timeout.duration(),
+            settings.write_rate_min.bytes(),
+        )
     }
 
     /// Rereads pages and reopens the access log, as a reload does.
@@ -160,6 +180,9 @@ impl HttpContext {
         let users = self.auth.as_ref().map(ListenerAuth::users);
         metrics::push(text, gateway, broker, store, users);
         self.requests.push_metrics(text);
+        if let Some(bans) = self.admission.bans() {
+            metrics::push_bans(text, bans.totals());
+        }
         let (dropped, failures) = self.access_log.losses();
         let rows = [
             (

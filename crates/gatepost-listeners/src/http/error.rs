@@ -41,6 +41,8 @@ pub(super) enum HttpError {
     Denied(Denied),
     #[error("{0} may not do this")]
     Forbidden(String),
+    #[error("this address is banned for a while; an administrator can lift the ban")]
+    Banned,
     #[error(
         "until the first user exists, this is served only to clients on this machine that address it by a \
          local name; `gatepost user add NAME --admin` on it adds the first user, who can log in from anywhere"
@@ -117,6 +119,7 @@ impl HttpError {
             Self::Forbidden(_) => (403, 3, "not allowed"),
             Self::Form(_) => (403, 4, "form refused"),
             Self::NoUserYet => (403, 5, "there is no user yet"),
+            Self::Banned => (403, 6, "address banned"),
             Self::NoTopic => (409, 1, "there is nowhere to release it to"),
             Self::Conflict(_) => (409, 2, "not as things are"),
             Self::Body(_) => (400, 8, "malformed body"),

@@ -7,8 +7,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use gatepost_message::Peer;
-
-use crate::entry::Network;
+use gatepost_settings::Network;
 
 use super::request::Request;
 
@@ -25,7 +24,7 @@ const FORWARDING_FIELDS: [&str; 6] = [
 /// Puts the client in the proxy's place, where the peer is one of `trusted`; notes that there is
 /// a client behind the peer where it is not.
 pub(super) fn apply(trusted: &[Network], request: &mut Request) {
-    let is_trusted = |peer: Peer| trusted.iter().any(|network| network.holds(peer));
+    let is_trusted = |peer: Peer| trusted.iter().any(|network| network.holds(peer.ip()));
     if !is_trusted(request.peer) {
         request.is_forwarded = FORWARDING_FIELDS
             .iter()

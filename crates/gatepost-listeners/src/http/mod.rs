@@ -84,8 +84,12 @@ pub async fn serve(
     let (alive, mut all_gone) = mpsc::channel::<()>(1);
     let shared = Arc::clone(&context);
     let take = move |accepted: Accepted, peer: Peer| {
+        let admitted = shared.admission.admit_accepted(&accepted, peer)?;
+        if admitted.is_err() && !accepted.is_from_proxy(peer) {
+            // It has spoken no protocol yet that could be answered.
+            return None;
+        }
         let connection = driver::answer_at_once(&shared, accepted, peer)?;
-        let admitted = shared.admission.admit(peer);
         let (context, alive) = (Arc::clone(&shared), alive.clone());
         Some(async move {
             if let Err(error) = connection.serve(peer, context, admitted).await {

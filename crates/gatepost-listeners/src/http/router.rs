@@ -26,6 +26,11 @@ pub(super) async fn admit(
     has_body: bool,
 ) -> Result<(), Box<Response>> {
     forwarded::apply(&context.settings.trusted_proxies, request);
+    // The connection's own peer was not banned when it connected; behind a trusted proxy, the client
+    // is known only now.
+    if context.admission.refuses(request.peer) {
+        return Err(Box::new(HttpError::Banned.response()));
+    }
     let response = match check(context, request, has_body).await {
         Ok(None) => return Ok(()),
         Ok(Some(response)) => response,

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use gatepost_settings::{Bind, ByteSize, Period};
+use gatepost_settings::{Bind, ByteSize, Network, Period};
 use gatepost_users::AnonymousAccess;
 use serde::{Deserialize, Serialize};
 
-use crate::entry::Network;
 use crate::tls::TlsSettings;
 
 /// `[listeners.http]`.
@@ -42,6 +41,9 @@ pub struct HttpSettings {
     pub body_rate_min: ByteSize,
     /// How long a reader may take nothing of what is written to it.
     pub write_timeout: Period,
+    /// How many bytes of a response must be taken in a second, after a first `write_timeout`; 0 for
+    /// any number. Event streams are the broker's to judge.
+    pub write_rate_min: ByteSize,
     /// The interval of comments that keep an event stream open through proxies.
     pub keepalive: Period,
     /// How long requests in progress may take when the server ends.
@@ -97,7 +99,7 @@ impl Default for HttpSettings {
             tls: TlsSettings::default(),
             proxy_protocol: Vec::new(),
             connections_max: 16_000,
-            connections_per_address_max: 0,
+            connections_per_address_max: 1_000,
             head_max: ByteSize::kibibytes(16),
             body_max: ByteSize::mebibytes(16),
             idle_timeout: Period::seconds(75),
@@ -105,6 +107,7 @@ impl Default for HttpSettings {
             body_timeout: Period::seconds(30),
             body_rate_min: ByteSize::kibibytes(1),
             write_timeout: Period::seconds(60),
+            write_rate_min: ByteSize::kibibytes(1),
             keepalive: Period::seconds(15),
             drain_timeout: Period::seconds(10),
             origins: Vec::new(),

@@ -18,6 +18,7 @@ mod verdicts;
 
 use std::sync::Arc;
 
+use gatepost_bans::Bans;
 use gatepost_gateway::Gateway;
 use tokio::sync::watch;
 
@@ -73,6 +74,13 @@ impl MilterContext {
             gateway,
             in_flight: InFlight::default(),
         }
+    }
+
+    /// Counts offences of clients, and exempts the networks that are never banned.
+    #[must_use]
+    pub fn with_bans(mut self, bans: Bans) -> Self {
+        self.admission = self.admission.with_bans(bans);
+        self
     }
 
     /// Shares the budget of unfinished messages with other listeners.

@@ -1,9 +1,8 @@
 //! The settings of the milter listener.
 
-use gatepost_settings::{Bind, ByteSize, Period};
+use gatepost_settings::{Bind, ByteSize, Network, Period};
 use serde::{Deserialize, Serialize};
 
-use crate::entry::Network;
 use crate::tls::TlsSettings;
 use crate::verdict_headers::VerdictHeaderSettings;
 
@@ -65,7 +64,7 @@ impl Default for MilterSettings {
             idle_time_max: Period::seconds(3_600),
             write_time_max: Period::seconds(60),
             connections_max: 10_000,
-            connections_per_address_max: 0,
+            connections_per_address_max: 1_000,
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use std::fmt::Write;
 
+use gatepost_bans::{BanTotals, Offence};
 use gatepost_broker::{Broker, BrokerStats};
 use gatepost_message::Action;
 use gatepost_procedures::Status;
@@ -37,6 +38,43 @@ pub(crate) fn push(
     push_broker(&mut page, broker, store);
     if let Some(users) = users {
         push_refusals(&mut page, users.refusals());
+    }
+}
+
+/// Appends what is known of offences and bans.
+pub(crate) fn push_bans(text: &mut String, totals: BanTotals) {
+    let mut page = Page(text);
+    for (name, kind, help, value) in [
+        (
+            "gatepost_bans",
+            "gauge",
+            "Networks that are banned.",
+            totals.in_force as u64,
+        ),
+        (
+            "gatepost_bans_total",
+            "counter",
+            "Bans imposed.",
+            totals.imposed,
+        ),
+        (
+            "gatepost_bans_refused_total",
+            "counter",
+            "Connections and requests refused because of a ban.",
+            totals.refused,
+        ),
+    ] {
+        page.head(name, kind, help);
+        page.value(name, "", value);
+    }
+    page.head(
+        "gatepost_offences_total",
+        "counter",
+        "Failed logins, unknown recipients, protocol faults and spam, of exempt peers too.",
+    );
+    for (offence, count) in Offence::ALL.iter().zip(totals.offences) {
+        let labels = format!("{{kind=\"{}\"}}", offence.name());
+        page.value("gatepost_offences_total", &labels, count);
     }
 }
 

@@ -3,6 +3,7 @@
 use std::io::IoSlice;
 
 use bytes::BytesMut;
+use gatepost_bans::Offence;
 use gatepost_broker::Close;
 
 use super::connection::Connection;
@@ -31,6 +32,10 @@ impl Connection {
                 expiry: None,
             },
         };
+        if end.is_protocol_fault() {
+            let admission = &self.context.admission;
+            admission.offended(self.peer, Offence::ProtocolFault);
+        }
         if self.attachment.may_send_last_frame() {
             self.send_disconnect(&end);
         }

@@ -25,7 +25,7 @@ use super::login::Authentication;
 use super::opening::Opening;
 use super::publish::Publishing;
 use super::{MqttContext, WebSocketStart};
-use crate::admission::Admitted;
+use crate::admission::{Admitted, Refusal};
 use crate::stream::Stream;
 use crate::websocket::{self, Control};
 
@@ -50,9 +50,9 @@ pub(super) async fn open(
     stream: Stream,
     peer: Peer,
     websocket: Option<WebSocketStart<'_>>,
+    admitted: Result<Admitted, Refusal>,
     context: Arc<MqttContext>,
 ) -> Option<Serving> {
-    let admitted = context.admission.admit(peer);
     let stream = Arc::new(stream);
     let (mut input, framing) = match websocket {
         Some(_) => {

@@ -53,6 +53,14 @@ impl From<DisconnectCause> for ConnectionEnd {
 }
 
 impl ConnectionEnd {
+    /// Whether the client violated the protocol.
+    pub(super) fn is_protocol_fault(&self) -> bool {
+        matches!(
+            self,
+            Self::Server(Reason::MALFORMED_PACKET | Reason::PROTOCOL_ERROR, _)
+        )
+    }
+
     /// The text for people; empty where there is none.
     pub(super) fn text(&self) -> &str {
         match self {

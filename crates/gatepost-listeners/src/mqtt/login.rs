@@ -23,6 +23,24 @@ pub(super) struct Login {
     pub(super) proof: Option<Vec<u8>>,
 }
 
+/// The reason code for a refused login, in CONNACK (section 3.2.2.2).
+const fn connack_reason(denied: &Denied) -> Reason {
+    match denied {
+        Denied::Anonymous | Denied::Disabled => Reason::NOT_AUTHORIZED,
+        Denied::Credentials | Denied::Malformed(_) => Reason::BAD_USER_NAME_OR_PASSWORD,
+        Denied::TooMany { .. } => Reason::CONNECTION_RATE_EXCEEDED,
+        Denied::Busy => Reason::SERVER_BUSY,
+    }
+}
+
+/// The same in DISCONNECT, which has no code for a wrong password (section 3.14.2.1).
+const fn disconnect_reason(denied: &Denied) -> Reason {
+    match denied {
+        Denied::Credentials | Denied::Malformed(_) => Reason::NOT_AUTHORIZED,
+        other => connack_reason(other),
+    }
+}
+
 /// Authenticates the sender of a CONNECT. The reason is for its CONNACK; `None` where the client broke
 /// off.
 pub(super) async fn log_in(
@@ -38,19 +56,19 @@ pub(super) async fn log_in(
         };
     };
     let client = Some(connect.client_id).filter(|client_id| !client_id.is_empty());
-    let told = |denied: Denied| Some(Reason(denied.mqtt_reason()));
+    let reason = |denied: Denied| Some(connack_reason(&denied));
     if let Some(method) = asked.authentication_method {
         if method != ScramLogin::MECHANISM {
             return Err(Some(Reason::BAD_AUTHENTICATION_METHOD)); // [MQTT-4.12.0-1]
         }
         let mut scram = auth.scram(opening.peer, client);
         let first = scram.step(asked.authentication_data.unwrap_or_default());
-        return converse(opening, input, &mut scram, first.map_err(told)?).await;
+        return converse(opening, input, &mut scram, first.map_err(reason)?).await;
     }
     let credentials = credentials(connect, opening);
     let identity = auth.authenticate(credentials, opening.peer, client).await;
     Ok(Login {
-        identity: Some(identity.map_err(told)?),
+        identity: Some(identity.map_err(reason)?),
         proof: None,
     })
 }
@@ -104,7 +122,7 @@ async fn converse(
         }
         step = scram
             .step(data(&auth))
-            .map_err(|denied| Some(Reason(denied.mqtt_reason())))?;
+            .map_err(|denied| Some(connack_reason(&denied)))?;
     }
 }
 
@@ -144,11 +162,7 @@ impl Connection {
             _ => return Err(error("AUTH out of its turn [MQTT-4.12.0-3]")),
         };
         let denied = |denied: Denied| {
-            let reason = match Reason(denied.mqtt_reason()) {
-                // CONNACK has this code, DISCONNECT has not (section 3.14.2.1).
-                Reason::BAD_USER_NAME_OR_PASSWORD => Reason::NOT_AUTHORIZED,
-                reason => reason,
-            };
+            let reason = disconnect_reason(&denied);
             ConnectionEnd::Server(reason, "the new login failed [MQTT-4.12.1-2]")
         };
         let (reason, data) = match exchange.step(data(auth)).map_err(denied)? {

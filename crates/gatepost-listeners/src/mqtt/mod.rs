@@ -31,6 +31,7 @@ mod subscribe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gatepost_bans::Bans;
 use gatepost_broker::Broker;
 use gatepost_gateway::Gateway;
 use gatepost_message::Peer;
@@ -38,7 +39,7 @@ use gatepost_users::{ListenerAuth, Users};
 use tokio::sync::watch;
 
 use crate::acceptor::{Accepted, Acceptor};
-use crate::admission::Admission;
+use crate::admission::{Admission, Admitted, Refusal};
 use crate::service;
 use crate::stream::Stream;
 use crate::workers::Workers;
@@ -89,6 +90,13 @@ impl MqttContext {
         }
     }
 
+    /// Counts offences of clients, and exempts the networks that are never banned.
+    #[must_use]
+    pub fn with_bans(mut self, bans: Bans) -> Self {
+        self.admission = self.admission.with_bans(bans);
+        self
+    }
+
     /// Lets clients in by these doors only, those of WebSocket by their own.
     #[must_use]
     pub fn with_doors(mut self, plain: ListenerAuth, websocket: ListenerAuth) -> Self {
@@ -133,8 +141,10 @@ pub async fn serve(
     let shared = Arc::clone(&context);
     let take = move |accepted: Accepted, peer| {
         let context = Arc::clone(&shared);
+        let admitted = context.admission.admit_accepted(&accepted, peer)?;
         Some(async move {
-            if let Some(serving) = Box::pin(open(accepted, peer, context)).await {
+            let opening = Box::pin(open(accepted, peer, admitted, context));
+            if let Some(serving) = opening.await {
                 serving.await;
             }
         })
@@ -150,9 +160,17 @@ pub async fn serve(
     drop(shutdown);
 }
 
-async fn open(accepted: Accepted, peer: Peer, context: Arc<MqttContext>) -> Option<Serving> {
+async fn open(
+    accepted: Accepted,
+    peer: Peer,
+    admitted: Result<Admitted, Refusal>,
+    context: Arc<MqttContext>,
+) -> Option<Serving> {
     match accepted.open(peer).await {
-        Ok((stream, peer)) => connection::open(stream, peer, None, context).await,
+        Ok((stream, client)) => {
+            let admitted = context.admission.behind(admitted, peer, client);
+            connection::open(stream, client, None, admitted, context).await
+        }
         Err(error) => {
             tracing::debug!(target: "mqtt", %peer, "lost: {error}");
             None
@@ -176,7 +194,9 @@ pub async fn serve_websocket(
     start: WebSocketStart<'_>,
     context: Arc<MqttContext>,
 ) {
-    let opening = Box::pin(connection::open(stream, peer, Some(start), context));
+    let admitted = context.admission.admit(peer);
+    let opening = connection::open(stream, peer, Some(start), admitted, context);
+    let opening = Box::pin(opening);
     if let Some(serving) = opening.await {
         serving.await;
     }

@@ -8,6 +8,7 @@ use std::io::{self, IoSlice};
 use std::sync::Arc;
 
 use bytes::BytesMut;
+use gatepost_bans::Offence;
 use gatepost_message::Peer;
 use gatepost_mqtt::{DecodeError, Frame, Packet, PacketType, Reason, Version};
 use gatepost_users::ListenerAuth;
@@ -80,7 +81,10 @@ impl Opening<'_> {
         let connect = match Packet::decode(Version::Mqtt5, frame) {
             Ok(Packet::Connect(connect)) => connect,
             Ok(_) => return Err(None),
-            Err(error) => return Err(refusal(frame.body, error)),
+            Err(error) => {
+                self.note_fault();
+                return Err(refusal(frame.body, error));
+            }
         };
         let asked = ConnectProperties::new(&connect);
         let refuse = |reason| {
@@ -115,7 +119,10 @@ impl Opening<'_> {
         loop {
             match found {
                 Next::Packet(bytes) => return Some(bytes),
-                Next::Other => return None,
+                Next::Other => {
+                    self.note_fault();
+                    return None;
+                }
                 Next::Unfinished => {}
             }
             poll_fn(|context| self.stream.poll_read_ready(context))
@@ -131,6 +138,11 @@ impl Opening<'_> {
                 _ => self.obey(controls).await?,
             }
         }
+    }
+
+    fn note_fault(&self) {
+        let admission = &self.context.admission;
+        admission.offended(self.peer, Offence::ProtocolFault);
     }
 
     /// Answers WebSocket's own frames, which may come at any time (RFC 6455 section 5.5); `None`

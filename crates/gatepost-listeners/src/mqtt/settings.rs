@@ -1,11 +1,10 @@
 //! The `[listeners.mqtt]` table of the config.
 
 use gatepost_broker::SlowSubscriber;
-use gatepost_settings::{Bind, ByteSize, Period};
+use gatepost_settings::{Bind, ByteSize, Network, Period};
 use gatepost_users::AnonymousAccess;
 use serde::{Deserialize, Serialize};
 
-use crate::entry::Network;
 use crate::tls::TlsSettings;
 
 /// Where MQTT is spoken, and the bounds of a connection.
@@ -72,7 +71,7 @@ impl Default for MqttSettings {
             proxy_protocol: Vec::new(),
             anonymous: AnonymousAccess::Auto,
             connections_max: 0,
-            connections_per_address_max: 0,
+            connections_per_address_max: 5_000,
             connect_timeout: Period::seconds(10),
             packet_max: ByteSize::mebibytes(16),
             connect_max: ByteSize::kibibytes(64),

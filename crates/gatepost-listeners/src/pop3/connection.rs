@@ -4,6 +4,7 @@
 use std::io;
 
 use bytes::BytesMut;
+use gatepost_bans::Offence;
 use gatepost_message::Peer;
 use gatepost_store::StoreError;
 use memchr::memchr;
@@ -33,6 +34,7 @@ pub(super) async fn serve(arrival: Arrival, context: &Pop3Context) -> io::Result
     };
     let outcome = match arrival.admitted {
         Ok(_place) if is_early => {
+            connection.note_fault();
             connection.say("-ERR commands came before the greeting, good bye");
             Ok(())
         }
@@ -84,6 +86,7 @@ impl Connection<'_> {
         let mut state = State::Login { user: None };
         while let Some(line) = self.line().await? {
             if foreign_protocol::is_http(&line) {
+                self.note_fault();
                 self.say("-ERR this is not HTTP, good bye");
                 return Ok(());
             }
@@ -93,6 +96,7 @@ impl Connection<'_> {
                 Err(mistake) => self.refuse(&format!("-ERR {mistake}")),
             }
             if self.errors > self.context.settings.errors_max {
+                self.note_fault();
                 self.say("-ERR too many errors, good bye");
                 return Ok(());
             }
@@ -101,6 +105,11 @@ impl Connection<'_> {
             }
         }
         Ok(())
+    }
+
+    fn note_fault(&self) {
+        let admission = &self.context.admission;
+        admission.offended(self.peer, Offence::ProtocolFault);
     }
 
     async fn act(&mut self, command: Command, state: &mut State) -> io::Result<()> {

@@ -13,6 +13,7 @@ mod settings;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use gatepost_bans::Bans;
 use gatepost_store::Store;
 use gatepost_users::ListenerAuth;
 use parking_lot::Mutex;
@@ -58,6 +59,13 @@ impl Pop3Context {
             tls,
             open: Arc::default(),
         }
+    }
+
+    /// Counts offences of clients, and exempts the networks that are never banned.
+    #[must_use]
+    pub fn with_bans(mut self, bans: Bans) -> Self {
+        self.admission = self.admission.with_bans(bans);
+        self
     }
 
     /// The connections that are open.

@@ -1,9 +1,8 @@
 //! The settings of the POP3 listener.
 
-use gatepost_settings::{Bind, ByteSize, Period};
+use gatepost_settings::{Bind, ByteSize, Network, Period};
 use serde::{Deserialize, Serialize};
 
-use crate::entry::Network;
 use crate::tls::TlsSettings;
 
 /// `[listeners.pop3]`.

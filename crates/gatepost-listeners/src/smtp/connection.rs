@@ -6,6 +6,7 @@
 use std::io;
 
 use bytes::{Buf, BytesMut};
+use gatepost_bans::Offence;
 use gatepost_message::Peer;
 use gatepost_users::{Credentials, Identity, ListenerAuth};
 use memchr::memchr;
@@ -13,6 +14,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::SmtpContext;
+use super::dialect::Dialect;
 use super::reply::{self, Reply};
 use super::session::{ConnectionFacts, Session};
 use super::transaction::Next;
@@ -37,6 +39,7 @@ pub(super) async fn serve(
     let anonymous = anonymous.as_ref();
     let mut connection = Connection {
         stream,
+        peer,
         awaits_hello_since: Instant::now(),
         context,
         shutdown,
@@ -49,6 +52,7 @@ pub(super) async fn serve(
     };
     let mut session = connection.session(peer, anonymous);
     if spoke_before_greeting(&connection.stream) {
+        connection.note(Offence::ProtocolFault);
         connection.say(&reply::TOO_EARLY);
         return connection.flush().await;
     }
@@ -94,6 +98,8 @@ pub(super) struct Arrival {
 
 pub(super) struct Connection<'a> {
     stream: Stream,
+    /// The peer itself, whomever it names as the client of a message.
+    peer: Peer,
     /// Since when the client is to greet.
     awaits_hello_since: Instant,
     pub(super) context: &'a SmtpContext,
@@ -136,7 +142,10 @@ impl<'a> Connection<'a> {
         let settings = &self.context.settings;
         while let Some(line) = self.next_command(session).await? {
             let next = match line {
-                Ok(line) if foreign_protocol::is_http(&line) => Next::End(reply::NOT_HTTP),
+                Ok(line) if foreign_protocol::is_http(&line) => {
+                    self.note(Offence::ProtocolFault);
+                    Next::End(reply::NOT_HTTP)
+                }
                 Ok(line) => session.line(&line),
                 Err(reply) => Next::Reply(reply),
             };
@@ -155,6 +164,7 @@ impl<'a> Connection<'a> {
                 settings.errors_before_hello_max.min(settings.errors_max)
             };
             if self.errors > errors_max {
+                self.note(Offence::ProtocolFault);
                 self.say(&reply::TOO_MANY_ERRORS);
                 break;
             }
@@ -199,7 +209,10 @@ impl<'a> Connection<'a> {
     /// Does what a command asks for, and says whether the conversation ends with it.
     async fn act(&mut self, session: &mut Session<'_>, next: Next) -> io::Result<Option<End>> {
         match next {
-            Next::Reply(reply) => self.answer(&reply),
+            Next::Reply(reply) => {
+                self.note_recipient(session, &reply);
+                self.answer(&reply);
+            }
             Next::End(reply) => {
                 self.answer(&reply);
                 return Ok(Some(End::Connection));
@@ -220,6 +233,7 @@ impl<'a> Connection<'a> {
             }
             Next::Ask(recipient) => {
                 let reply = self.ask(session, *recipient).await;
+                self.note_recipient(session, &reply);
                 self.answer(&reply);
             }
             Next::Data(reply) => {
@@ -239,6 +253,20 @@ impl<'a> Connection<'a> {
             }
         }
         Ok(None)
+    }
+
+    /// Notes an offence of the peer.
+    pub(super) fn note(&self, offence: Offence) {
+        self.context.admission.offended(self.peer, offence);
+    }
+
+    /// Notes a recipient that does not exist. Peers of LMTP are mail servers, which bring the mail of
+    /// others, and users make mistakes.
+    fn note_recipient(&self, session: &Session<'_>, reply: &Reply) {
+        let is_stranger = self.context.dialect == Dialect::Smtp && session.user().is_none();
+        if is_stranger && reply.refuses_recipient() {
+            self.note(Offence::UnknownRecipient);
+        }
     }
 
     /// Replies to a command. A negative reply counts as a protocol error.

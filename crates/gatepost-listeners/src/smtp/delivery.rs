@@ -10,8 +10,11 @@ use std::io;
 use std::time::Duration;
 
 use bytes::Bytes;
+use gatepost_bans::Offence;
 use gatepost_gateway::{JudgedMail, OtherDestination};
-use gatepost_message::{Action, Edit, Envelope, Field, MessageId, Qos, Topic, Verdict, edit};
+use gatepost_message::{
+    Action, Edit, Envelope, Field, MessageId, Qos, Score, Topic, Verdict, edit,
+};
 
 use super::connection::Connection;
 use super::dialect::Dialect;
@@ -53,6 +56,12 @@ pub(super) async fn deliver(
         let (mut mails, groups): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
         decisive_verdict::apply_refusal(&mut mails);
         parts = mails.into_iter().zip(groups).collect();
+    }
+    let score = |(mail, _): &Part| mail.verdict().score;
+    let is_spam = parts.iter().filter_map(score).any(Score::is_spam);
+    // A mail server brings the mail of others, and a user can be called to account.
+    if context.dialect == Dialect::Smtp && session.user().is_none() && is_spam {
+        connection.note(Offence::Spam);
     }
     let mut replies = delivery.hand_on(connection, &mut parts).await;
     for (mail, group) in parts {

@@ -1,12 +1,11 @@
 //! `[listeners.lmtp]`
 
 use gatepost_gateway::MailPayload;
-use gatepost_settings::{Bind, ByteSize, Period};
+use gatepost_settings::{Bind, ByteSize, Network, Period};
 use serde::{Deserialize, Serialize};
 
 use super::route::Route;
 use super::settings::SmtpSettings;
-use crate::entry::Network;
 use crate::forward::ForwardSettings;
 use crate::tls::TlsSettings;
 use crate::verdict_headers::VerdictHeaderSettings;

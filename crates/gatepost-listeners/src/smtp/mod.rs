@@ -32,6 +32,7 @@ mod xclient;
 
 use std::sync::Arc;
 
+use gatepost_bans::Bans;
 use gatepost_gateway::Gateway;
 use gatepost_store::Store;
 use gatepost_users::ListenerAuth;
@@ -139,6 +140,13 @@ impl SmtpContext {
     #[must_use]
     pub fn with_anonymous(mut self, anonymous: ListenerAuth) -> Self {
         self.anonymous = Some(anonymous);
+        self
+    }
+
+    /// Counts offences of clients, and exempts the networks that are never banned.
+    #[must_use]
+    pub fn with_bans(mut self, bans: Bans) -> Self {
+        self.admission = self.admission.with_bans(bans);
         self
     }
 

@@ -41,6 +41,12 @@ impl Reply {
         self.code >= 500
     }
 
+    /// Whether it refuses a recipient for good: ours, or the next hop's.
+    pub(super) fn refuses_recipient(&self) -> bool {
+        let is_about_it = |code: &str| code.starts_with("5.1.") || code.starts_with("5.7.1");
+        self.code == 550 && (is_about_it(self.enhanced) || is_about_it(&self.text))
+    }
+
     /// Appends the reply's bytes. A text of several lines becomes a reply of several lines.
     pub(super) fn write_to(&self, output: &mut Vec<u8>) {
         use std::io::Write;

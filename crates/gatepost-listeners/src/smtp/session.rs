@@ -70,7 +70,7 @@ impl<'a> Session<'a> {
             is_trusted: settings
                 .trusted
                 .iter()
-                .any(|network| network.holds(connection.peer)),
+                .any(|network| network.holds(connection.peer.ip())),
             forwarded: ForwardedClient::default(),
             client: None,
             transaction: None,

@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 
 use gatepost_gateway::MailPayload;
-use gatepost_settings::{Bind, ByteSize, Period};
+use gatepost_settings::{Bind, ByteSize, Network, Period};
 use serde::{Deserialize, Serialize};
 
 use super::route::Route;
-use crate::entry::Network;
 use crate::forward::ForwardSettings;
 use crate::tls::TlsSettings;
 use crate::verdict_headers::VerdictHeaderSettings;

@@ -8,6 +8,9 @@ use gatepost_rules::Report;
 
 use super::request::{Command, Head};
 
+/// BSD's code for a request that cannot be understood.
+const EX_PROTOCOL: u8 = 76;
+
 /// Why there is no answer to a request; the protocol's own codes are those of sysexits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Failure {
@@ -19,7 +22,7 @@ impl Failure {
     /// EX_PROTOCOL: the request cannot be understood.
     pub(super) fn protocol(reason: &str) -> Self {
         Self {
-            code: 76,
+            code: EX_PROTOCOL,
             text: format!("Bad header line: ({reason})"),
         }
     }
@@ -46,6 +49,11 @@ impl Failure {
             code: 79,
             text: format!("Timeout: {reason}"),
         }
+    }
+
+    /// Whether the client violated the protocol.
+    pub(super) const fn is_protocol_fault(&self) -> bool {
+        self.code == EX_PROTOCOL
     }
 
     pub(super) fn bytes(&self) -> Vec<u8> {

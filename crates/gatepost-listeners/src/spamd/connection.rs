@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use gatepost_bans::Offence;
 use gatepost_message::{Action, Edit, Envelope, Format, Listener, Message, Peer, Verdict, edit};
 use gatepost_procedures::{ProcedureAnswer, ProcedureCallError};
 use gatepost_rules::{Report, TeachError, Teaching};
@@ -103,6 +104,10 @@ impl Connection {
 
     fn failed(&self, failure: &Failure) -> Vec<u8> {
         tracing::info!(target: "spamd", peer = %self.peer, "{}", failure.text);
+        if failure.is_protocol_fault() {
+            let admission = &self.context.admission;
+            admission.offended(self.peer, Offence::ProtocolFault);
+        }
         failure.bytes()
     }
 

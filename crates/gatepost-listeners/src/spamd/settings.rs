@@ -1,9 +1,8 @@
 //! `[listeners.spamd]`
 
-use gatepost_settings::{Bind, ByteSize, Period};
+use gatepost_settings::{Bind, ByteSize, Network, Period};
 use serde::{Deserialize, Serialize};
 
-use crate::entry::Network;
 use crate::tls::TlsSettings;
 
 /// The settings of the spamd listener.
@@ -49,7 +48,7 @@ impl Default for SpamdSettings {
             answer_time_max: Period::seconds(300),
             allow_tell: true,
             connections_max: 1000,
-            connections_per_address_max: 0,
+            connections_per_address_max: 500,
         }
     }
 }

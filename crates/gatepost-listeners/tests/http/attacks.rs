@@ -375,7 +375,54 @@ fn floods_of_http2_control_frames_end_the_connection() {
         client.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
         client.send(&frame(4, &[]));
         client.send(&flood.repeat(20_000));
-        // Acknowledgements, and then the end of the connection, by a reset where bytes are unread.
-        assert!(client.ends(), "{name}");
+        // Acknowledgements, then GOAWAY, and the end of the connection, by a reset where bytes are
+        // unread.
+        let reason = goaway_reason(&client.rest_or_reset());
+        assert_eq!(reason, Some(ENHANCE_YOUR_CALM), "{name}");
     }
+}
+
+/// RFC 9113 section 7.
+const ENHANCE_YOUR_CALM: u32 = 0xb;
+
+/// The error code of the GOAWAY among these frames.
+fn goaway_reason(mut frames: &[u8]) -> Option<u32> {
+    const HEADER_BYTES: usize = 9;
+    const GOAWAY: u8 = 7;
+    while let Some((&[high, middle, low, kind, ..], rest)) =
+        frames.split_first_chunk::<HEADER_BYTES>()
+    {
+        let length = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
+        let (payload, next) = rest.split_at_checked(length)?;
+        if kind == GOAWAY {
+            let code = payload.get(4..8)?;
+            return Some(u32::from_be_bytes(code.try_into().ok()?));
+        }
+        frames = next;
+    }
+    None
+}
+
+/// A reader that takes a little of a response now and then is cut off.
+#[test]
+fn a_slow_reader_has_a_deadline() {
+    const BYTES: usize = 64 << 20;
+    let server = Server::start(|settings| {
+        settings.write_timeout = Period::milliseconds(400);
+        settings.write_rate_min = ByteSize::mebibytes(200);
+    });
+    let large = server.folder.path().join("pages/large.bin");
+    std::fs::write(large, vec![b'x'; BYTES]).expect("a file");
+    let request = b"GET /large.bin HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    let mut client = server.connect();
+    client.send(request);
+    let began = Instant::now();
+    let mut taken = 0;
+    // Much less than the rate, and never a pause of `write_timeout`.
+    while let Some(count) = client.take_some(64 << 10) {
+        taken += count;
+        assert!(began.elapsed() < PATIENCE, "{taken} bytes");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(taken < BYTES, "cut off");
 }

@@ -136,6 +136,19 @@ impl Client {
         arrived
     }
 
+    /// Reads at most so many bytes of what comes next; `None` at the end, be it a reset.
+    pub fn take_some(&mut self, bytes_max: usize) -> Option<usize> {
+        let mut some = vec![0; bytes_max];
+        match self.reader.read(&mut some) {
+            Ok(0) => None,
+            Ok(count) => Some(count),
+            Err(error) => {
+                assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+                None
+            }
+        }
+    }
+
     /// Everything up to the end of the connection, be it a reset.
     pub fn rest_or_reset(&mut self) -> Vec<u8> {
         let mut rest = Vec::new();
@@ -143,15 +156,6 @@ impl Client {
             assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
         }
         rest
-    }
-
-    /// Whether the connection ends, whatever comes before that.
-    pub fn ends(&mut self) -> bool {
-        let mut rest = Vec::new();
-        match self.reader.read_to_end(&mut rest) {
-            Ok(_) => true,
-            Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
-        }
     }
 
     /// Whether the server has closed the connection, with nothing more to say.

@@ -38,6 +38,13 @@ impl Server {
         runtime.block_on(change).expect("a change")
     }
 
+    /// As an administrator does.
+    pub(crate) fn end_sessions(&self, client_id: &str, user: Option<&str>) -> usize {
+        let runtime = self.runtime.as_ref().expect("running");
+        let ended = self.broker.end_sessions(client_id, user);
+        runtime.block_on(ended).expect("durable")
+    }
+
     /// With the users anna and otto, whose passwords are `secret`.
     pub(crate) fn with_users(settings: MqttSettings) -> Self {
         let server = Self::with(BrokerSettings::default(), settings);

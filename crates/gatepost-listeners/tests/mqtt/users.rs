@@ -290,7 +290,29 @@ fn client_ids_are_per_user() {
     drop(anna);
     let (_, reason, present) = lasting(&server, "anna", false);
     assert_eq!((reason, present), (Reason::SUCCESS, true));
-    assert_eq!(server.broker.forget("shared-name"), 2);
+    assert_eq!(server.end_sessions("shared-name", None), 2);
+    let (_, reason, present) = lasting(&server, "anna", false);
+    assert_eq!((reason, present), (Reason::SUCCESS, false));
+}
+
+#[test]
+fn an_administrator_ends_the_session_of_one_user() {
+    let server = server();
+    let (mut anna, ..) = lasting(&server, "anna", true);
+    let (mut otto, ..) = lasting(&server, "otto", true);
+    let listed = server.broker.sessions("anna", 10);
+    assert_eq!(listed.len(), 1);
+    assert_eq!(listed[0].user.as_deref(), Some("anna"));
+    assert_eq!(server.broker.sessions("shared", 10).len(), 2);
+    assert_eq!(server.end_sessions("shared-name", Some("anna")), 1);
+    anna.expect(|packet| match packet {
+        Packet::Disconnect(outcome) => {
+            assert_eq!(outcome.reason, Reason::ADMINISTRATIVE_ACTION);
+        }
+        other => panic!("not a DISCONNECT: {other:?}"),
+    });
+    assert!(anna.is_closed() && otto.is_alive());
+    assert_eq!(server.end_sessions("shared-name", Some("anna")), 0);
     let (_, reason, present) = lasting(&server, "anna", false);
     assert_eq!((reason, present), (Reason::SUCCESS, false));
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use gatepost_bans::Bans;
 use gatepost_store::{Change, Store};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
@@ -61,10 +62,20 @@ impl Users {
         self.shared.live.refusals.sums()
     }
 
-    /// Loads users and rules from the store and starts the threads that check passwords.
+    /// Loads users and rules from the store and starts the threads that check passwords. Failed
+    /// logins lead to bans that end with the process.
     pub fn open(store: Store, settings: &AccessSettings) -> Result<Self, UsersError> {
+        Self::open_with_bans(store, settings, Bans::default())
+    }
+
+    /// As [`Users::open`]; failed logins count towards these bans.
+    pub fn open_with_bans(
+        store: Store,
+        settings: &AccessSettings,
+        bans: Bans,
+    ) -> Result<Self, UsersError> {
         let issuers = Issuers::load(&settings.jwt)?;
-        let failure_limits = Arc::new(FailureLimits::new(settings));
+        let failure_limits = Arc::new(FailureLimits::new(settings, bans));
         let decoy = Secret::new(token::generate().expose());
         let users = Self {
             shared: Arc::new(UsersCore {

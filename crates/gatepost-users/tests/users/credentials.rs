@@ -117,10 +117,7 @@ async fn guessing_ends_soon_but_the_known_password_still_opens() {
 
 #[tokio::test]
 async fn guessing_tokens_ends_soon_too() {
-    let users = users_with(&AccessSettings {
-        failures_per_address: 2,
-        ..settings()
-    });
+    let users = users_with_ban_after(&settings(), 2);
     anna(&users).await;
     let token = || Credentials::Bearer("gp_guess".into());
     for _ in 0..2 {
@@ -148,7 +145,6 @@ async fn a_certificate_is_its_users() {
 async fn the_right_password_of_this_machine_is_never_locked_out() {
     let users = users_with(&AccessSettings {
         failures_per_user: 3,
-        failures_per_address: 3,
         password_cache: "0".parse().expect("a period"),
         ..settings()
     });

@@ -7,6 +7,7 @@ mod kept;
 mod scram;
 mod tokens;
 
+use gatepost_bans::{Bans, BansSettings};
 use gatepost_message::{Listener, Peer};
 use gatepost_store::Store;
 use gatepost_users::*;
@@ -24,6 +25,16 @@ fn users() -> Users {
 
 fn users_with(settings: &AccessSettings) -> Users {
     Users::open(Store::in_memory().expect("a store"), settings).expect("users")
+}
+
+/// Users whose failed logins from one address, so many of them, ban it.
+fn users_with_ban_after(settings: &AccessSettings, failures: u32) -> Users {
+    let bans = BansSettings {
+        points_max: failures * BansSettings::default().points.login,
+        ..BansSettings::default()
+    };
+    let store = Store::in_memory().expect("a store");
+    Users::open_with_bans(store, settings, Bans::new(&bans)).expect("users")
 }
 
 fn origin() -> LoginOrigin {

@@ -115,10 +115,7 @@ async fn scram_refuses_wrong_passwords_and_answers_for_unknown_users_alike() {
 /// Exchanges that are begun before the first failure are limited like any others.
 #[tokio::test]
 async fn guesses_by_scram_in_parallel_are_limited() {
-    let users = users_with(&AccessSettings {
-        failures_per_address: 5,
-        ..settings()
-    });
+    let users = users_with_ban_after(&settings(), 5);
     anna(&users).await;
     let begin = |secret: &str| {
         let client = scram_client::Client::new("anna", secret);

@@ -1,5 +1,6 @@
 //! The command line: one file per subcommand, each with its arguments and a `run`.
 
+mod bans;
 mod bench;
 mod check;
 mod completions;
@@ -10,6 +11,7 @@ mod procedures;
 mod publish;
 mod scan;
 mod serve;
+mod sessions;
 mod stored_message;
 mod subscribe;
 mod user;
@@ -17,6 +19,8 @@ mod user;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser, Subcommand};
+
+use crate::client::AdminError;
 
 /// A message gateway: receives mail, web requests and MQTT, judges every message, and pushes
 /// accepted ones to subscribers and live pages.
@@ -41,6 +45,8 @@ enum Command {
     Learn(learn::LearnArguments),
     Procedures(procedures::ProceduresArguments),
     User(user::UserArguments),
+    Bans(bans::BansArguments),
+    Sessions(sessions::SessionsArguments),
     Pub(publish::PublishArguments),
     Sub(subscribe::SubscribeArguments),
     Bench(bench::BenchCommand),
@@ -61,9 +67,22 @@ pub(crate) fn run() -> ExitCode {
         Command::Pub(arguments) => publish::run(&arguments),
         Command::Sub(arguments) => subscribe::run(&arguments),
         Command::User(arguments) => user::run(&arguments),
+        Command::Bans(arguments) => bans::run(&arguments),
+        Command::Sessions(arguments) => sessions::run(&arguments),
         Command::Bench(command) => bench::run(command),
         Command::Completions(arguments) => completions::run(&arguments, CommandLine::command()),
         Command::Man(arguments) => completions::run_man(&arguments, CommandLine::command()),
+    }
+}
+
+/// Says why a request to a server failed.
+fn finish(done: Result<(), AdminError>) -> ExitCode {
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("gatepost: {error}");
+            ExitCode::from(error.exit_code())
+        }
     }
 }
 

@@ -45,7 +45,7 @@ impl BrokerConnection {
         session: SessionOptions,
     ) -> Result<Self, ClientError> {
         let address = options.address()?;
-        let transport = Transport::open(&address, options)?;
+        let transport = Transport::open(&address, &options.certificates)?;
         let now = Instant::now();
         let mut link = Self {
             transport,

@@ -1,14 +1,18 @@
 //! A small MQTT client for `gatepost pub` and `gatepost sub`: one connection, driven by one
-//! thread that waits for the socket or for its next duty, whichever comes first.
+//! thread that waits for the socket or for its next duty, whichever comes first. And a client of the
+//! administration API, for commands that ask a running server.
 //!
 //! - `options.rs`: the switches that both commands have, which are mosquitto's;
 //! - `address.rs`: MQTT URLs; `properties.rs`: `-D`;
 //! - `transport.rs`: TCP, Unix sockets and TLS;
 //! - `link.rs`: a connection from CONNECT to DISCONNECT, its keep alive and its packets;
-//! - `backoff.rs`: when to try again.
+//! - `backoff.rs`: when to try again;
+//! - `admin.rs`: requests to `/admin`.
 
 mod address;
+mod admin;
 mod backoff;
+mod certificates;
 mod error;
 mod link;
 mod options;
@@ -16,7 +20,9 @@ mod properties;
 mod transport;
 
 pub(crate) use address::BrokerAddress;
+pub(crate) use admin::{AdminClient, AdminError, AdminOptions, segment};
 pub(crate) use backoff::Backoff;
+pub(crate) use certificates::CertificateOptions;
 pub(crate) use error::ClientError;
 pub(crate) use link::{BrokerConnection, SessionOptions};
 pub(crate) use options::ClientOptions;

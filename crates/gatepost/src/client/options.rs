@@ -1,13 +1,13 @@
 //! The switches of `gatepost pub` and `gatepost sub`. They are those of mosquitto's clients, so
 //! that scripts need no other words.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use gatepost_message::Qos;
 use gatepost_mqtt::Version;
 
-use super::{BrokerAddress, ClientError};
+use super::{BrokerAddress, CertificateOptions, ClientError};
 
 #[derive(Debug, Args)]
 pub(crate) struct ClientOptions {
@@ -35,21 +35,11 @@ pub(crate) struct ClientOptions {
     /// Read the password from the first line of this file
     #[arg(long, value_name = "FILE", conflicts_with = "password")]
     pw_file: Option<PathBuf>,
-    /// The authorities that are believed, in PEM; switches TLS on
-    #[arg(long, value_name = "FILE")]
-    pub(super) cafile: Option<PathBuf>,
-    /// Our certificate, in PEM
-    #[arg(long, value_name = "FILE", requires = "key")]
-    pub(super) cert: Option<PathBuf>,
-    /// Its key, in PEM
-    #[arg(long, value_name = "FILE", requires = "cert")]
-    pub(super) key: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) certificates: CertificateOptions,
     /// Speak TLS, believing the system's authorities
     #[arg(long)]
     tls: bool,
-    /// Do not check that the certificate is the broker's: only for trials
-    #[arg(long)]
-    pub(super) insecure: bool,
     /// The version of the protocol: 5, 311 or 31 (also as mqttv5, mqttv311, mqttv31)
     #[arg(id = "protocol_version", short = 'V', long = "protocol-version", value_name = "VERSION", default_value = "5", value_parser = version)]
     pub(crate) version: Version,
@@ -93,6 +83,13 @@ pub(crate) struct ClientOptions {
     help: Option<bool>,
 }
 
+/// A password that a file holds in its first line.
+pub(super) fn first_line(file: &Path) -> Result<String, ClientError> {
+    let text = std::fs::read_to_string(file)
+        .map_err(|error| ClientError::Usage(format!("{}: {error}", file.display())))?;
+    Ok(text.lines().next().unwrap_or_default().to_owned())
+}
+
 fn version(text: &str) -> Result<Version, String> {
     match text {
         "5" | "mqttv5" => Ok(Version::Mqtt5),
@@ -112,14 +109,12 @@ impl ClientOptions {
                 ..BrokerAddress::default()
             },
         };
-        address.tls |= self.tls || self.cafile.is_some();
+        address.tls |= self.tls || self.certificates.cafile.is_some();
         if self.user.is_some() {
             address.user.clone_from(&self.user);
         }
         if let Some(file) = &self.pw_file {
-            let text = std::fs::read_to_string(file)
-                .map_err(|error| ClientError::Usage(format!("{}: {error}", file.display())))?;
-            address.password = text.lines().next().map(str::to_owned);
+            address.password = Some(first_line(file)?);
         } else if self.password.is_some() {
             address.password.clone_from(&self.password);
         }

@@ -1,4 +1,4 @@
-//! Bytes to a broker and back: TCP, a Unix socket, or TLS over TCP.
+//! Bytes to a server and back: TCP, a Unix socket, or TLS over TCP.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -12,7 +12,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
-use super::{BrokerAddress, ClientError, ClientOptions};
+use super::{BrokerAddress, CertificateOptions, ClientError};
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
 /// A connected socket.
@@ -25,7 +25,7 @@ pub(super) enum Transport {
 impl Transport {
     pub(super) fn open(
         address: &BrokerAddress,
-        options: &ClientOptions,
+        options: &CertificateOptions,
     ) -> Result<Self, ClientError> {
         let port = address.port();
         let place = format!("{}:{port}", address.host);
@@ -111,7 +111,7 @@ fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
     Err(last)
 }
 
-fn tls_config(options: &ClientOptions) -> Result<ClientConfig, ClientError> {
+fn tls_config(options: &CertificateOptions) -> Result<ClientConfig, ClientError> {
     let wrong = |error: rustls::Error| ClientError::Usage(format!("TLS: {error}"));
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider.clone())
@@ -144,7 +144,7 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, ClientError
         .map_err(wrong)
 }
 
-fn authorities(options: &ClientOptions) -> Result<RootCertStore, ClientError> {
+fn authorities(options: &CertificateOptions) -> Result<RootCertStore, ClientError> {
     let mut systems = SYSTEM_AUTHORITIES.iter().map(Path::new);
     let file = match &options.cafile {
         Some(file) => file.as_path(),

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
+use gatepost_bans::BansSettings;
 use gatepost_broker::BrokerSettings;
 use gatepost_listeners::call::CallSettings;
-use gatepost_listeners::entry::Network;
 use gatepost_listeners::http::HttpSettings;
 use gatepost_listeners::in_flight::InFlightSettings;
 use gatepost_listeners::milter::MilterSettings;
@@ -20,7 +20,7 @@ use gatepost_procedures::{
     ProcedureTable, ProceduresConfiguration, ProceduresSettings, ScopeSettings,
 };
 use gatepost_rules::RulesSettings;
-use gatepost_settings::Bind;
+use gatepost_settings::{Bind, Network};
 use gatepost_store::StoreSettings;
 use gatepost_users::AccessSettings;
 use serde::{Deserialize, Serialize};
@@ -41,6 +41,7 @@ pub(crate) struct Config {
     pub(crate) sandbox: SandboxMode,
     pub(crate) listeners: ListenersSettings,
     pub(crate) access: AccessSettings,
+    pub(crate) bans: BansSettings,
     pub(crate) rules: RulesSettings,
     pub(crate) procedures: ProceduresSettings,
     pub(crate) scope: Vec<ScopeSettings>,
@@ -62,6 +63,7 @@ impl Default for Config {
             sandbox: SandboxMode::On,
             listeners: ListenersSettings::default(),
             access: AccessSettings::default(),
+            bans: BansSettings::default(),
             rules: RulesSettings::default(),
             procedures: ProceduresSettings::default(),
             scope: vec![mail_scope()],
@@ -230,6 +232,9 @@ pub(crate) struct LogSettings {
     /// What is worth a line: `error`, `warn`, `info`, `debug` or `trace`, also by subsystem, as in
     /// `"info,smtp=debug"`.
     pub(crate) level: String,
+    /// How often a line may repeat in ten seconds, whatever its values; the log says how many more
+    /// there were. 0 for any number. Lines about judged messages, bans and changes are exempt.
+    pub(crate) repeats_max: u32,
 }
 
 impl Default for LogSettings {
@@ -237,6 +242,7 @@ impl Default for LogSettings {
         Self {
             format: LogFormat::Text,
             level: "info".to_owned(),
+            repeats_max: 50,
         }
     }
 }
@@ -256,6 +262,20 @@ impl Config {
             scopes: self.scope.clone(),
             table: self.procedure.clone(),
         }
+    }
+
+    /// The settings of bans. Proxies and mail servers that speak for their clients are allowed
+    /// besides: a ban of one of them would refuse all its clients.
+    pub(crate) fn bans(&self) -> BansSettings {
+        let mut bans = self.bans.clone();
+        let listeners = &self.listeners;
+        for binding in listeners.bindings() {
+            bans.allowed.extend(binding.proxy_protocol);
+        }
+        bans.allowed.extend(&listeners.http.trusted_proxies);
+        bans.allowed.extend(&listeners.smtp.trusted);
+        bans.allowed.extend(&listeners.lmtp.trusted);
+        bans
     }
 
     /// Mistakes that no single value shows: settings that contradict each other.

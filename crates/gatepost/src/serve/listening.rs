@@ -93,12 +93,14 @@ impl Listening {
         operator: Operator,
         workers: &Workers,
     ) -> Result<Self, StartError> {
+        let bans = operator.bans.clone();
         encryption.follow();
         let settings = &config.listeners;
         let gateway = services.gateway.clone();
         let stats = services.stats.clone();
         let auths = ListenerAuths::new(config, users);
         let smtp = SmtpContext::new(settings.smtp.clone(), &hostname(), gateway.clone())
+            .with_bans(bans.clone())
             .with_auth(auths.smtp())
             .with_anonymous(auths.mail(Listener::Smtp))
             .with_store(&services.store)
@@ -108,6 +110,7 @@ impl Listening {
             c.admission().open().into()
         });
         let lmtp = SmtpContext::lmtp(settings.lmtp.clone(), &hostname(), gateway.clone())
+            .with_bans(bans.clone())
             .with_anonymous(auths.mail(Listener::Lmtp))
             .with_store(&services.store)
             .with_in_flight(services.in_flight.clone())
@@ -116,42 +119,51 @@ impl Listening {
             c.admission().open().into()
         });
         let milter = MilterContext::new(settings.milter.clone(), &hostname(), gateway.clone())
+            .with_bans(bans.clone())
             .with_in_flight(services.in_flight.clone());
         let milter = Protocol::new(&Arc::new(milter), milter::serve, |c| {
             c.admission().open().into()
         });
         let spamd = SpamdContext::new(settings.spamd.clone(), gateway.clone())
+            .with_bans(bans.clone())
             .with_in_flight(services.in_flight.clone());
         let spamd = Protocol::new(&Arc::new(spamd), spamd::serve, |c| {
             c.admission().open().into()
         });
         let call = CallContext::new(settings.call.clone(), gateway.clone())
+            .with_bans(bans.clone())
             .with_in_flight(services.in_flight.clone());
         let call = Protocol::new(&Arc::new(call), call::serve, |c| {
             c.admission().open().into()
         });
         let broker = services.broker.clone();
-        let store = services.store.clone();
         let pop3 = Pop3Context::new(
             settings.pop3.clone(),
-            store,
+            services.store.clone(),
             auths.pop3(),
             encryption.of(Listener::Pop3).cloned(),
-        );
+        )
+        .with_bans(bans.clone());
         let pop3 = Protocol::new(&Arc::new(pop3), pop3::serve, |c| {
             c.admission().open().into()
         });
-        let mqtt = MqttContext::new(settings.mqtt.clone(), broker, Some(gateway));
+        let mqtt =
+            MqttContext::new(settings.mqtt.clone(), broker, Some(gateway)).with_bans(bans.clone());
         let mqtt = Arc::new(mqtt.with_doors(auths.mqtt(), auths.mqtt_over_websocket()));
-        let auth = auths.http();
-        let context = open_http(config, services, operator, websocket_to(&mqtt), auth)?;
+        let context = open_http(
+            config,
+            services,
+            operator,
+            websocket_to(&mqtt),
+            auths.http(),
+        )?;
         let mqtt = Protocol::new(&mqtt, mqtt::serve, |c| c.admission().open().into());
         let http = Protocol::new(&context, http::serve, |c| c.connections().into());
 
         let (shutdown, down) = watch::channel(false);
         let mut addresses = Vec::new();
         for bound in bound {
-            let acceptor = bound.acceptor;
+            let acceptor = bound.acceptor.with_bans(bans.clone());
             let protocol = match bound.listener {
                 Listener::Smtp => &smtp,
                 Listener::Lmtp => &lmtp,
@@ -247,8 +259,10 @@ fn open_http(
     auth: gatepost_users::ListenerAuth,
 ) -> Result<Arc<HttpContext>, StartError> {
     let settings = config.listeners.http.clone();
+    let bans = operator.bans.clone();
     HttpContext::new(settings, &config.pages, &config.access_log, services)
         .map(|context| context.with_websocket(websocket).with_auth(auth))
+        .map(|context| context.with_bans(bans))
         .map(|context| Arc::new(context.with_operations(Arc::new(operator))))
         .map_err(|cause| StartError::AccessLog {
             path: config.access_log.path.display().to_string(),

@@ -5,10 +5,12 @@ use std::io::IsTerminal;
 
 use tracing_subscriber::EnvFilter;
 
+use super::log_limit::LogLimit;
 use crate::config::{LogFormat, LogSettings};
 
-/// Starts logging; called once.
-pub(super) fn start(settings: &LogSettings) {
+/// Starts logging; called once. Gives the limit of lines that repeat, which is to be reported.
+pub(super) fn start(settings: &LogSettings) -> LogLimit {
+    let limit = LogLimit::new(settings.repeats_max);
     // The level was checked with the config.
     let mut filter = EnvFilter::try_new(&settings.level).unwrap_or_else(|_| EnvFilter::new("info"));
     // This crate warns of each frame that a client sends out of order, as often as it likes.
@@ -20,10 +22,18 @@ pub(super) fn start(settings: &LogSettings) {
         .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr);
     let started = match settings.format {
-        LogFormat::Text => lines.try_init(),
-        LogFormat::Json => lines.json().flatten_event(true).try_init(),
+        LogFormat::Text => {
+            let lines = lines.map_event_format(|format| limit.around(format));
+            lines.try_init()
+        }
+        LogFormat::Json => {
+            let lines = lines.json().flatten_event(true);
+            let lines = lines.map_event_format(|format| limit.around(format));
+            lines.try_init()
+        }
     };
     if let Err(error) = started {
         eprintln!("gatepost: the log cannot be started: {error}");
     }
+    limit
 }

@@ -7,6 +7,7 @@ mod host;
 mod huge_pages;
 mod listener_auth;
 mod listening;
+mod log_limit;
 mod logging;
 mod operations;
 mod privileges;
@@ -19,7 +20,9 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
+use gatepost_bans::Bans;
 use gatepost_broker::Broker;
 use gatepost_gateway::Gateway;
 use gatepost_listeners::http::HttpServices;
@@ -40,15 +43,19 @@ use binding::BoundListener;
 pub(crate) use encryption::Encryption;
 use error::StartError;
 use listening::Listening;
+use log_limit::LogLimit;
 use operations::Operator;
 use parking_lot::RwLock;
 use reload::Reloader;
 use signals::{OperatorSignal, Signals};
 
+/// How often bans and scores that are over are forgotten.
+const BANS_SWEPT_EVERY: Duration = Duration::from_mins(1);
+
 /// Serves until SIGTERM or SIGINT. The source is read again at SIGHUP.
 pub(crate) fn run(config: Config, layers: &Layers, source: &ConfigSource) -> ExitCode {
-    logging::start(&config.log);
-    match start(config, layers, source) {
+    let log_limit = logging::start(&config.log);
+    match start(config, layers, source, log_limit) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("gatepost: {error}");
@@ -59,7 +66,12 @@ pub(crate) fn run(config: Config, layers: &Layers, source: &ConfigSource) -> Exi
 
 /// Does what needs privileges, gives them up, and serves. Until the sandbox stands there must be no
 /// second thread: privileges and sandbox are those of a thread and of its children.
-fn start(config: Config, layers: &Layers, source: &ConfigSource) -> Result<(), StartError> {
+fn start(
+    config: Config,
+    layers: &Layers,
+    source: &ConfigSource,
+    log_limit: LogLimit,
+) -> Result<(), StartError> {
     raise_descriptor_limit();
     let encryption = Encryption::open(&config)?;
     let bound = binding::bind_all(&config, &encryption)?;
@@ -74,7 +86,10 @@ fn start(config: Config, layers: &Layers, source: &ConfigSource) -> Result<(), S
         .enable_all()
         .build()
         .map_err(StartError::Threads)?
-        .block_on(Box::pin(serve(config, layers, source, encryption, bound)))
+        .block_on(async {
+            tokio::spawn(log_limit.report());
+            Box::pin(serve(config, layers, source, encryption, bound)).await
+        })
 }
 
 /// Makes the data folder before the sandbox, which allows only what exists. Where this fails, opening
@@ -102,7 +117,8 @@ async fn serve(
     let learner_thread = LearnerThread::start(learner.clone(), rules.learning_settings().clone())
         .map_err(StartError::Threads)?;
     let learner_thread = Arc::new(learner_thread);
-    let users = Users::open(store.clone(), &config.access)?;
+    let bans = Bans::open(&config.bans(), store.clone())?;
+    let users = Users::open_with_bans(store.clone(), &config.access, bans.clone())?;
     users_marker::check(&config.data, &users)?;
     log_exposure(&config, &users);
     let broker = Broker::open(config.broker.clone(), store.clone())?;
@@ -129,6 +145,7 @@ async fn serve(
         problems: unusable.clone(),
         reloads,
         audit_log: AuditLog::of(&config.data),
+        bans: bans.clone(),
     };
     let services = HttpServices {
         gateway: gateway.clone(),
@@ -143,8 +160,7 @@ async fn serve(
     tokio::spawn(stats.run());
     tokio::spawn(mqtt::follow_users(broker.clone(), users.clone()));
     publish_refusals(&broker, users.clone());
-    let followed = users.clone();
-    tokio::spawn(async move { followed.follow().await });
+    start_upkeep(&users, bans);
     let (down, is_down) = watch::channel(false);
     let housekeeping = tokio::spawn(broker.clone().run(is_down));
     announce(&listening);
@@ -188,6 +204,21 @@ async fn serve(
     store.close();
     workers.stop();
     Ok(())
+}
+
+/// Follows changes of users by other processes, and forgets bans that are over.
+fn start_upkeep(users: &Users, bans: Bans) {
+    let users = users.clone();
+    tokio::spawn(async move { users.follow().await });
+    tokio::spawn(sweep_bans(bans));
+}
+
+/// Forgets now and then what needs no memory any more; runs until dropped.
+async fn sweep_bans(bans: Bans) {
+    loop {
+        tokio::time::sleep(BANS_SWEPT_EVERY).await;
+        bans.sweep();
+    }
 }
 
 /// Logs what the config gives away, the warnings only; `gatepost check --security` shows all.

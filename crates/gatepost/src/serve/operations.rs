@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
+use gatepost_bans::Bans;
 use gatepost_broker::{Broker, StepOutcome, TraceStep};
 use gatepost_gateway::{Gateway, MailPayload, RuleHits, journal};
 use gatepost_listeners::http::operations::{
@@ -44,6 +45,7 @@ pub(super) struct Operator {
     pub(super) problems: Arc<RwLock<Arc<[Problem]>>>,
     pub(super) reloads: mpsc::Sender<reload::ReloadRequest>,
     pub(super) audit_log: AuditLog,
+    pub(super) bans: Bans,
 }
 
 impl Operator {

@@ -107,7 +107,8 @@ fn connections_per_address_max() {
     let limited = ["smtp", "spamd", "call", "mqtt", "http"];
     let settings =
         limited.map(|listener| format!("listeners.{listener}.connections_per_address_max = 1\n"));
-    let gateway = start(&settings.concat());
+    let counted = "bans.exempt_local = false\n".to_owned();
+    let gateway = start(&(counted + &settings.concat()));
     for (listener, hello, welcome, refusal) in LISTENERS {
         if !limited.contains(&listener) {
             continue;

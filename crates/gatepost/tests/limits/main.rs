@@ -5,6 +5,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod bans;
 mod connections;
 mod judging;
 mod pages;

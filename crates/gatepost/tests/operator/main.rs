@@ -10,6 +10,7 @@ mod metrics;
 mod ntfy;
 mod quarantine;
 mod reload;
+mod sessions;
 
 use support::{Gateway, run, text_of};
 

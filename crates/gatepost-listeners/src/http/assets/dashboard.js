@@ -2,11 +2,13 @@
 // own topics. Four views, of which the address names the shown one.
 
 import { startAccess, loadUsers } from "./access.js";
+import { loadBans, startBans } from "./bans.js";
 import { SECONDS_SHOWN, showTraffic, showVerdicts, spark } from "./charts.js";
 import { messageRow } from "./messages.js";
 import { $, bytes, cell, element, figure, fill, mono, number, rate, whole } from "./page.js";
 import { loadQuarantine, loadSenders, quarantineGrew, startQuarantine } from "./quarantine.js";
 import { loadRules, startRules } from "./rules.js";
+import { loadSessions, startSessions } from "./sessions.js";
 
 const STATS = "$SYS/gatepost/stats";
 const JOURNAL = "$SYS/gatepost/journal";
@@ -144,7 +146,7 @@ async function searchAll() {
 
 // --- Views -------------------------------------------------------------------------------------
 
-const VIEWS = { overview: null, quarantine: loadSenders, rules: loadRules, access: loadUsers };
+const VIEWS = { overview: null, quarantine: loadSenders, rules: loadRules, access: () => Promise.all([loadUsers(), loadBans(), loadSessions()]) };
 
 function showView() {
   const name = location.hash.slice(1) in VIEWS ? location.hash.slice(1) : "overview";
@@ -228,5 +230,7 @@ addEventListener("hashchange", showView);
 startQuarantine();
 startRules();
 startAccess();
+startBans();
+startSessions();
 showView();
 loadState().catch(() => showLink("No state", false)).finally(listen);

@@ -16,7 +16,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
+use gatepost_bans::Offence;
 use gatepost_message::Peer;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::{Instant, Sleep};
@@ -24,17 +24,16 @@ use tokio::time::{Instant, Sleep};
 use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
 use crate::http::log;
-use crate::http::rate_limits::PACED_BYTES;
 use crate::http::request::Request;
+use crate::minimum_rate::MinimumRate;
 use crate::stream::Stream;
 
-use super::buffers::{READ_BYTES, WorkerBuffers, timeout, with_buffers};
+use super::buffers::{READ_BYTES, WorkerBuffers, with_buffers};
 use super::encode;
 use super::from_memory;
 use super::head::{self, Framing};
 use super::output::Output;
-use super::sending::{Chunk, Unsent, send_unsent};
-use super::socket::Polled;
+use super::sending::Unsent;
 use super::worker_page::WorkerPage;
 
 /// A batch of answers larger than this is written before more requests are parsed.
@@ -59,9 +58,11 @@ pub(super) struct Connection {
     /// Whether the client announced its last request, and nothing came after it: then closing
     /// at once loses no response.
     pub(super) orderly: bool,
-    timer: Pin<Box<Sleep>>,
+    pub(super) timer: Pin<Box<Sleep>>,
     /// When the present wait began.
-    since: Instant,
+    pub(super) since: Instant,
+    /// How slowly the client may take what is in `unsent`; `None` while it takes everything at once.
+    pub(super) sending: Option<MinimumRate>,
     /// When the first byte of the unfinished head in `tail` arrived.
     head_began: Option<Instant>,
 }
@@ -115,6 +116,7 @@ impl Connection {
             orderly: false,
             timer: Box::pin(tokio::time::sleep_until(now + idle)),
             since: now,
+            sending: None,
             head_began: None,
         }
     }
@@ -140,7 +142,7 @@ impl Connection {
     fn poll_next(&mut self, task: &mut Context<'_>) -> Poll<Next> {
         loop {
             match self.poll_flush(task) {
-                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Ok(())) => self.end_sending(),
                 Poll::Ready(Err(_)) => return Poll::Ready(Next::Close),
                 Poll::Pending => return self.poll_timer(task),
             }
@@ -270,6 +272,8 @@ impl Connection {
 
     /// Answers a head that could not be understood.
     fn refuse(&self, error: &HttpError, output: &mut Output) {
+        let admission = &self.context.admission;
+        admission.offended(self.peer, Offence::ProtocolFault);
         let response = error.response();
         log::refused(&self.context, &self.peer_text, response.status);
         encode::push_response(output, &response, false, false);
@@ -303,14 +307,13 @@ impl Connection {
             ready!(self.timer.as_mut().poll(task));
             let settings = &self.context.settings;
             let in_head = self.unsent.is_empty() && !self.tail.is_empty();
-            let (limit, began) = if !self.unsent.is_empty() {
-                (settings.write_timeout, self.since)
+            let due = if !self.unsent.is_empty() {
+                self.write_deadline()
             } else if in_head {
-                (settings.head_timeout, self.head_began.unwrap_or(self.since))
+                self.head_began.unwrap_or(self.since) + settings.head_timeout.duration()
             } else {
-                (settings.idle_timeout, self.since)
+                self.since + settings.idle_timeout.duration()
             };
-            let due = began + limit.duration();
             if due > Instant::now() {
                 self.timer.as_mut().reset(due);
                 continue;
@@ -328,59 +331,6 @@ impl Connection {
         let response = error.response();
         log::refused(&self.context, &self.peer_text, response.status);
         self.queue(encode::response_bytes(&response, false, false));
-    }
-
-    fn poll_flush(&mut self, task: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while !self.unsent.is_empty() {
-            let mut outlet = Polled::new(&mut self.stream, task);
-            match send_unsent(&mut self.unsent, &mut outlet) {
-                Ok(()) => self.since = Instant::now(),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Poll::Pending,
-                Err(error) => return Poll::Ready(Err(error)),
-            }
-        }
-        Poll::Ready(Ok(()))
-    }
-
-    /// Queues bytes; [`Connection::flush`] writes them.
-    pub(super) fn queue(&mut self, bytes: impl IntoIterator<Item = Bytes>) {
-        let bytes = bytes.into_iter().filter(|bytes| !bytes.is_empty());
-        self.unsent.extend(bytes.map(Chunk::from));
-    }
-
-    /// Writes what is queued; a reader that takes nothing for `write_timeout` is an error.
-    pub(super) async fn flush(&mut self) -> io::Result<()> {
-        if !self.context.rate_limits.caps_bandwidth() {
-            return self.flush_all().await;
-        }
-        for chunk in std::mem::take(&mut self.unsent) {
-            let mut bytes = chunk.bytes;
-            while !bytes.is_empty() {
-                let part = bytes.split_to(bytes.len().min(PACED_BYTES));
-                let context = Arc::clone(&self.context);
-                context.rate_limits.pace(self.peer, part.len()).await;
-                self.unsent.push_back(part.into());
-                self.flush_all().await?;
-            }
-        }
-        Ok(())
-    }
-
-    async fn flush_all(&mut self) -> io::Result<()> {
-        let limit = self.context.settings.write_timeout.duration();
-        loop {
-            let before = self.unsent.len();
-            let front = self.unsent.front().map(|chunk| chunk.bytes.len());
-            match timeout(limit, poll_fn(|task| self.poll_flush(task))).await {
-                Some(result) => return result,
-                None if before == self.unsent.len()
-                    && front == self.unsent.front().map(|chunk| chunk.bytes.len()) =>
-                {
-                    return Err(io::ErrorKind::TimedOut.into());
-                }
-                None => {}
-            }
-        }
     }
 
     /// Reads some bytes behind `tail`; 0 at the end of the stream.

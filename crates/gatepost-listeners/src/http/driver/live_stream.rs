@@ -66,9 +66,9 @@ impl Connection {
                 }
                 next = reader.try_next();
             }
-            self.flush().await?;
+            self.flush_events().await?;
         }
-        self.flush().await?;
+        self.flush_events().await?;
         let Self {
             stream,
             context,

@@ -3,7 +3,8 @@
 //! - `lazy_connection.rs` answers the only request of a connection before any reactor knows its
 //!   socket; `connection.rs` is a connection that stays;
 //! - `head.rs`, `chunked.rs` understand HTTP/1; `encode.rs`, `output.rs`, `sending.rs` write it;
-//!   `http2/` is HTTP/2, over the `h2` crate;
+//!   `flushing.rs` writes what a slow reader did not take at once; `http2/` is HTTP/2, over the `h2`
+//!   crate;
 //! - `from_memory.rs` answers with cached pages and files, `worker_page.rs` with pages that run
 //!   code, `exchange.rs` everything else through the router;
 //! - `live_stream.rs` and `paced_stream.rs` write subscriptions.
@@ -14,6 +15,7 @@ mod connection;
 mod encode;
 mod exchange;
 mod file_chunks;
+mod flushing;
 mod from_memory;
 pub(super) mod head;
 mod http2;

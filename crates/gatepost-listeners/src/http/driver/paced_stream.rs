@@ -43,7 +43,7 @@ impl Connection {
         let shape = format.shape;
         let is_websocket = shape == Shape::NtfyWs;
         self.queue([framed(shape.opening(&format.topics), chunked)]);
-        self.flush().await?;
+        self.flush_events().await?;
         let context = Arc::clone(&self.context);
         let keepalive = self.context.settings.keepalive.duration();
         // One timer for all waits: it fires late where something was written meanwhile, and is
@@ -90,7 +90,7 @@ impl Connection {
                     if is_websocket {
                         self.queue([whole_frame(Opcode::Close, &NORMAL_CLOSURE).into()]);
                     }
-                    self.flush().await?;
+                    self.flush_events().await?;
                     return Ok(true);
                 }
                 Happened::Silence => {
@@ -114,13 +114,13 @@ impl Connection {
                         if let Err(Closed(code)) = taken {
                             let close = whole_frame(Opcode::Close, &code.to_be_bytes());
                             self.queue([close.into()]);
-                            self.flush().await?;
+                            self.flush_events().await?;
                             return Ok(false);
                         }
                     }
                 }
             }
-            self.flush().await?;
+            self.flush_events().await?;
             silent_since = Instant::now();
         }
     }

@@ -110,9 +110,10 @@ impl Chunk {
 /// What a socket did not take yet, in order.
 pub(super) type Unsent = VecDeque<Chunk>;
 
-/// Sends what one system call can of what waits.
-pub(super) fn send_unsent(unsent: &mut Unsent, outlet: &mut impl Outlet) -> io::Result<()> {
-    let mut sent = send_some(unsent.iter().map(Chunk::part), 0, outlet)?;
+/// Sends what one system call can of what waits; returns how many bytes that were.
+pub(super) fn send_unsent(unsent: &mut Unsent, outlet: &mut impl Outlet) -> io::Result<usize> {
+    let all_sent = send_some(unsent.iter().map(Chunk::part), 0, outlet)?;
+    let mut sent = all_sent;
     while let Some(chunk) = unsent.front_mut() {
         if sent < chunk.bytes.len() {
             chunk.advance(sent);
@@ -121,7 +122,7 @@ pub(super) fn send_unsent(unsent: &mut Unsent, outlet: &mut impl Outlet) -> io::
         sent -= chunk.bytes.len();
         unsent.pop_front();
     }
-    Ok(())
+    Ok(all_sent)
 }
 
 #[cfg(test)]
@@ -238,7 +239,7 @@ mod tests {
             output.write(&mut unsent, &mut outlet).expect("no error");
             while !unsent.is_empty() {
                 match send_unsent(&mut unsent, &mut outlet) {
-                    Ok(()) => {}
+                    Ok(_) => {}
                     Err(error) => assert_eq!(error.kind(), io::ErrorKind::WouldBlock),
                 }
             }

@@ -10,15 +10,17 @@ use crate::http::response::Response;
 use super::representation::HTML;
 
 /// The files under `/gatepost/`.
-const ASSETS: [(&str, &[u8]); 10] = [
+const ASSETS: [(&str, &[u8]); 12] = [
     ("live.js", include_bytes!("../assets/live.js")),
     ("dashboard.js", include_bytes!("../assets/dashboard.js")),
     ("access.js", include_bytes!("../assets/access.js")),
+    ("bans.js", include_bytes!("../assets/bans.js")),
     ("charts.js", include_bytes!("../assets/charts.js")),
     ("messages.js", include_bytes!("../assets/messages.js")),
     ("page.js", include_bytes!("../assets/page.js")),
     ("quarantine.js", include_bytes!("../assets/quarantine.js")),
     ("rules.js", include_bytes!("../assets/rules.js")),
+    ("sessions.js", include_bytes!("../assets/sessions.js")),
     ("dashboard.css", include_bytes!("../assets/dashboard.css")),
     ("icon.svg", include_bytes!("../assets/icon.svg")),
 ];

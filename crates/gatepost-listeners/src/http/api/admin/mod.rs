@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 mod audit;
+mod bans;
 mod quarantine;
 mod rules;
 mod senders;
+mod sessions;
 mod users;
 
 use crate::http::access;
@@ -52,6 +54,12 @@ async fn dispatch(context: &Arc<HttpContext>, request: &Request) -> Result<Respo
             "/admin/reload" => return rules::reload(operations, request).await,
             _ => {}
         }
+    }
+    if let Some(network) = below(&request.path, "/admin/bans") {
+        return bans::respond(context, request, network).await;
+    }
+    if let Some(client_id) = below(&request.path, "/admin/sessions") {
+        return sessions::respond(context, request, client_id).await;
     }
     if let Some(rest) = below(&request.path, "/admin/users") {
         return users::respond(context, request, rest).await;

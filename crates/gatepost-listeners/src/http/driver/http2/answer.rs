@@ -9,15 +9,15 @@ use bytes::Bytes;
 use gatepost_broker::{Event, Reader};
 use h2::SendStream;
 use h2::server::SendResponse;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
-use crate::http::driver::buffers::timeout;
 use crate::http::driver::encode::{self, Length};
 use crate::http::driver::file_chunks::FileChunks;
 use crate::http::event_stream::{StreamFormat, encode_shared};
 use crate::http::rate_limits::PACED_BYTES;
 use crate::http::response::{Body, Response};
 use crate::http::stream_rights::StreamRights;
+use crate::minimum_rate::MinimumRate;
 
 use super::{Client, broken, head_of};
 
@@ -47,7 +47,12 @@ pub(super) async fn write(
     if ends {
         return Ok(());
     }
-    let mut output = Output { client, stream };
+    let rate = client.context.sending_rate();
+    let mut output = Output {
+        client,
+        stream,
+        rate,
+    };
     match body {
         Body::Pieces(pieces) => {
             for piece in pieces {
@@ -76,30 +81,41 @@ pub(super) async fn write(
 struct Output<'a> {
     client: &'a Client,
     stream: SendStream<Bytes>,
+    /// How slowly the reader may take the response.
+    rate: MinimumRate,
 }
 
 impl Output<'_> {
-    /// Sends bytes as the windows open; a reader that takes nothing for `write_timeout` is an
-    /// error.
+    /// Sends an event. How slowly events may be taken, the broker decides.
+    async fn send_event(&mut self, bytes: Bytes) -> io::Result<()> {
+        self.rate = self.client.context.sending_rate();
+        self.send(bytes).await
+    }
+
+    /// Sends bytes as the windows open; a reader that takes nothing for `write_timeout`, or less
+    /// than `write_rate_min` in the long run, is an error.
     async fn send(&mut self, mut bytes: Bytes) -> io::Result<()> {
-        let limit = self.client.context.settings.write_timeout.duration();
         while !bytes.is_empty() {
             let limits = &self.client.context.rate_limits;
             let wanted = if limits.caps_bandwidth() {
                 let part = bytes.len().min(PACED_BYTES);
                 limits.pace(self.client.peer, part).await;
+                // It is our own limit that makes the reader slow.
+                self.rate = self.client.context.sending_rate();
                 part
             } else {
                 bytes.len()
             };
             self.stream.reserve_capacity(wanted);
-            let room = timeout(limit, poll_fn(|task| self.stream.poll_capacity(task))).await;
-            let room = match room {
-                None => return Err(io::ErrorKind::TimedOut.into()),
-                Some(None) => return Err(io::ErrorKind::BrokenPipe.into()),
-                Some(Some(room)) => room.map_err(broken)?,
+            let deadline = self.rate.deadline(Instant::now());
+            let room = poll_fn(|task| self.stream.poll_capacity(task));
+            let room = match timeout_at(deadline, room).await {
+                Err(_) => return Err(io::ErrorKind::TimedOut.into()),
+                Ok(None) => return Err(io::ErrorKind::BrokenPipe.into()),
+                Ok(Some(room)) => room.map_err(broken)?,
             };
             let part = bytes.split_to(room.min(wanted));
+            self.rate.add(part.len());
             if !part.is_empty() {
                 self.stream.send_data(part, false).map_err(broken)?;
             }
@@ -122,7 +138,8 @@ impl Output<'_> {
         rights: &StreamRights,
     ) -> io::Result<()> {
         let shape = format.shape;
-        self.send(shape.opening(&format.topics).into()).await?;
+        self.send_event(shape.opening(&format.topics).into())
+            .await?;
         let context = Arc::clone(&self.client.context);
         let waker = poll_fn(|task| Poll::Ready(task.waker().clone())).await;
         let _woken_to_drain = context.drain.register(&waker);
@@ -139,7 +156,7 @@ impl Output<'_> {
                         return reset.map(drop).map_err(broken);
                     }
                     () = sleep_until(Instant::now() + keepalive) => {
-                        self.send(shape.keepalive(&format.topics).into()).await?;
+                        self.send_event(shape.keepalive(&format.topics).into()).await?;
                         continue;
                     }
                     () = context.drain.begun() => return Ok(()),
@@ -147,7 +164,7 @@ impl Output<'_> {
             };
             match event {
                 Some(event) if !format.wants(&event) => {}
-                Some(event) => self.send(encode_shared(&event, shape, false)).await?,
+                Some(event) => self.send_event(encode_shared(&event, shape, false)).await?,
                 None => return Ok(()),
             }
         }

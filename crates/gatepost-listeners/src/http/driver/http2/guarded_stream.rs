@@ -1,39 +1,49 @@
 //! A connection's stream for the `h2` crate: of which some bytes were read already, and whose
 //! client has a bounded number of control frames.
+//!
+//! Where the client floods the connection, nothing more is read, and the holder of the [`Flood`]
+//! ends the connection: an error here would keep `h2` from saying why.
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::Notify;
 
 use crate::stream::Stream;
 
 use super::frame_budget::FrameBudget;
 
-/// Reads `first` before the stream, and ends where the client floods it.
+/// Notices that the client floods the connection.
+#[derive(Clone, Default)]
+pub(super) struct Flood(Arc<Notify>);
+
+impl Flood {
+    /// Waits for the flood.
+    pub(super) async fn begun(&self) {
+        self.0.notified().await;
+    }
+}
+
+/// Reads `first` before the stream, and nothing after a flood.
 pub(super) struct GuardedStream {
     stream: Stream,
     first: Vec<u8>,
     budget: FrameBudget,
+    flood: Flood,
+    is_flooded: bool,
 }
 
 impl GuardedStream {
-    pub(super) fn new(stream: Stream, first: Vec<u8>) -> Self {
+    pub(super) fn new(stream: Stream, first: Vec<u8>, flood: Flood) -> Self {
         Self {
             stream,
             first,
             budget: FrameBudget::new(),
-        }
-    }
-
-    fn check(&mut self, received: &[u8]) -> io::Result<()> {
-        if self.budget.take(received) {
-            Ok(())
-        } else {
-            Err(io::Error::other(
-                "the client floods the connection with control frames",
-            ))
+            flood,
+            is_flooded: false,
         }
     }
 }
@@ -44,6 +54,9 @@ impl AsyncRead for GuardedStream {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        if self.is_flooded {
+            return Poll::Pending;
+        }
         let begun = buffer.filled().len();
         if self.first.is_empty() {
             ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
@@ -53,7 +66,13 @@ impl AsyncRead for GuardedStream {
             self.first.drain(..count);
         }
         let received = buffer.filled().get(begun..).unwrap_or_default();
-        Poll::Ready(self.check(received))
+        if self.budget.take(received) {
+            return Poll::Ready(Ok(()));
+        }
+        self.is_flooded = true;
+        buffer.set_filled(begun);
+        self.flood.0.notify_one();
+        Poll::Pending
     }
 }
 

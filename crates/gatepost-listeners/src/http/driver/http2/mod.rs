@@ -4,11 +4,14 @@
 //! connection's worker. A stream's answer is written as the reader's windows allow, so a slow
 //! reader holds one chunk of ours and no more.
 
+use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
+use gatepost_bans::Offence;
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
 use tokio::time::{Instant, timeout_at};
@@ -33,7 +36,7 @@ mod answer;
 mod frame_budget;
 mod guarded_stream;
 
-use guarded_stream::GuardedStream;
+use guarded_stream::{Flood, GuardedStream};
 
 /// Streams that a client may have open at once (RFC 9113 § 6.5.2 recommends at least 100).
 const STREAMS_MAX: u32 = 128;
@@ -41,6 +44,8 @@ const STREAMS_MAX: u32 = 128;
 const STREAM_WINDOW_BYTES: u32 = 256 << 10;
 /// The same for all streams together.
 const CONNECTION_WINDOW_BYTES: u32 = 1 << 20;
+/// How long a client that floods the connection may take to read why it ends.
+const FAREWELL_TIME_MAX: Duration = Duration::from_secs(1);
 /// What we hold of answers that a reader has not taken, by stream.
 const SEND_BUFFER_BYTES: usize = 256 << 10;
 
@@ -64,10 +69,16 @@ pub(super) async fn serve(connection: Connection) {
         certified,
         streams: AtomicUsize::new(0),
     });
-    let stream = GuardedStream::new(stream, tail);
-    match run(&client, stream).await {
+    let flood = Flood::default();
+    let stream = GuardedStream::new(stream, tail, flood.clone());
+    match run(&client, stream, &flood).await {
         Ok(()) => {}
-        Err(error) => tracing::debug!(target: "http", peer = client.peer_text, "HTTP/2: {error}"),
+        Err(error) => {
+            if !error.is_io() {
+                client.offended();
+            }
+            tracing::debug!(target: "http", peer = client.peer_text, "HTTP/2: {error}");
+        }
     }
 }
 
@@ -83,7 +94,15 @@ struct Client {
     streams: AtomicUsize,
 }
 
-async fn run(client: &Arc<Client>, stream: GuardedStream) -> Result<(), h2::Error> {
+impl Client {
+    /// Notes that the client has violated the protocol.
+    fn offended(&self) {
+        let admission = &self.context.admission;
+        admission.offended(self.peer, Offence::ProtocolFault);
+    }
+}
+
+async fn run(client: &Arc<Client>, stream: GuardedStream, flood: &Flood) -> Result<(), h2::Error> {
     let settings = &client.context.settings;
     let mut builder = h2::server::Builder::new();
     builder
@@ -112,6 +131,13 @@ async fn run(client: &Arc<Client>, stream: GuardedStream) -> Result<(), h2::Erro
                     tokio::spawn(async move { answer(answering, request, respond).await });
                 }
             },
+            () = flood.begun() => {
+                client.offended();
+                // RFC 9113 section 10.5.
+                connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+                let closed = poll_fn(|task| connection.poll_closed(task));
+                return timeout(FAREWELL_TIME_MAX, closed).await.unwrap_or(Ok(()));
+            }
             () = client.context.drain.begun(), if !draining => {
                 draining = true;
                 connection.graceful_shutdown();

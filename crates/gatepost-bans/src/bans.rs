@@ -1,0 +1,431 @@
+//! [`Bans`]: the handle that listeners and users hold.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use gatepost_message::Peer;
+use gatepost_settings::Network;
+use gatepost_store::{Change, Store, StoreError, Ticket};
+use parking_lot::Mutex;
+use serde::Serialize;
+
+use crate::offence::{self, OffenceCounts};
+use crate::record::{self, Now};
+use crate::scores::Scores;
+use crate::table::{Ban, BanTable};
+use crate::{BansSettings, Offence};
+
+/// An IPv6 host has as many addresses of its /64 as it likes.
+const IPV6_BITS: u8 = 64;
+/// A ban's time doubles at most so often before it reaches its ceiling.
+const DOUBLINGS_MAX: u32 = 30;
+
+/// All bans and scores. Cheap to clone.
+#[derive(Clone)]
+pub struct Bans(Arc<Inner>);
+
+struct Inner {
+    settings: BansSettings,
+    /// The bans in the table, in force or not: 0 says that no address needs to be looked up.
+    count: AtomicUsize,
+    state: Mutex<State>,
+    store: Option<Store>,
+    refused: AtomicU64,
+    imposed: AtomicU64,
+    offences: [AtomicU64; Offence::ALL.len()],
+}
+
+struct State {
+    bans: BanTable,
+    scores: Scores,
+}
+
+/// One ban in force, for lists.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct BanSummary {
+    /// The address or network.
+    pub network: String,
+    /// When it began, in Unix seconds.
+    pub since: u64,
+    /// When it ends, in Unix seconds; `None` when it is lifted.
+    pub ends: Option<u64>,
+    /// How many bans of this network in a row this is.
+    pub times: u32,
+    /// The offences, or the operator's words.
+    pub reason: String,
+    /// Whether an operator imposed it.
+    pub by_operator: bool,
+}
+
+/// The sums since the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BanTotals {
+    /// Bans in force now.
+    pub in_force: usize,
+    /// Bans that were imposed.
+    pub imposed: u64,
+    /// Connections and requests that were refused because of a ban.
+    pub refused: u64,
+    /// Offences by kind, in the order of [`Offence::ALL`].
+    pub offences: [u64; Offence::ALL.len()],
+}
+
+/// Why a ban was not changed.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum BanError {
+    /// The network is exempt by the settings.
+    #[error("{0} holds addresses that are never banned: this machine's, or those of bans.allowed")]
+    Exempt(Network),
+    /// A Unix socket's peers have no address.
+    #[error("write an address or a network, such as 192.0.2.1 or 192.0.2.0/24")]
+    NoAddress,
+    /// So much at once is no address or network of an attacker.
+    #[error("{0} is too large: at most a /8 of IPv4, or a /16 of IPv6, can be banned")]
+    TooLarge(Network),
+    /// As many as the settings allow, all of operators.
+    #[error("there are as many bans as bans.networks_max allows")]
+    Full,
+    /// The network is not banned.
+    #[error("{0} is not banned")]
+    NotBanned(Network),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl Bans {
+    /// Bans that end with the process.
+    pub fn new(settings: &BansSettings) -> Self {
+        Self::with(settings, None)
+    }
+
+    /// Bans that are kept in the store; those of an earlier run go on.
+    pub fn open(settings: &BansSettings, store: Store) -> Result<Self, StoreError> {
+        let time_max = settings.time_max.duration();
+        let kept = record::load(&store, Now::read(), time_max)?;
+        let bans = Self::with(settings, Some(store));
+        {
+            let mut state = bans.0.state.lock();
+            for (network, ban) in kept.into_iter().take(settings.networks_max) {
+                state.bans.insert(network, ban);
+            }
+            bans.publish_count(&state);
+        }
+        Ok(bans)
+    }
+
+    fn with(settings: &BansSettings, store: Option<Store>) -> Self {
+        Self(Arc::new(Inner {
+            count: AtomicUsize::new(0),
+            state: Mutex::new(State {
+                bans: BanTable::default(),
+                scores: Scores::new(settings),
+            }),
+            store,
+            refused: AtomicU64::new(0),
+            imposed: AtomicU64::new(0),
+            offences: Default::default(),
+            settings: settings.clone(),
+        }))
+    }
+
+    /// The settings in force.
+    pub fn settings(&self) -> &BansSettings {
+        &self.0.settings
+    }
+
+    /// Whether this peer is never refused: a program on this machine, unless the settings say
+    /// otherwise, or a peer in an allowed network.
+    pub fn is_exempt(&self, peer: Peer) -> bool {
+        let settings = &self.0.settings;
+        let Some(ip) = peer.ip().map(|ip| ip.to_canonical()) else {
+            return true;
+        };
+        (settings.exempt_local && ip.is_loopback())
+            || settings
+                .allowed
+                .iter()
+                .any(|network| network.holds(Some(ip)))
+    }
+
+    /// The addresses that count as one client.
+    pub fn client_network(&self, ip: std::net::IpAddr) -> Network {
+        Network::around(ip, self.0.settings.ipv4_bits, IPV6_BITS)
+    }
+
+    /// Whether a connection or request of this peer is to be refused, which is counted.
+    pub fn refuses(&self, peer: Peer) -> bool {
+        if self.0.count.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let is_refused = self.remaining(peer).is_some();
+        if is_refused {
+            self.0.refused.fetch_add(1, Ordering::Relaxed);
+        }
+        is_refused
+    }
+
+    /// How long this peer's ban lasts; `None` where it is not banned.
+    pub fn remaining(&self, peer: Peer) -> Option<Duration> {
+        let ip = peer.ip()?;
+        if self.0.count.load(Ordering::Relaxed) == 0 || self.is_exempt(peer) {
+            return None;
+        }
+        let now = Instant::now();
+        let state = self.0.state.lock();
+        state.bans.find(ip, now).map(|ban| ban.remaining(now))
+    }
+
+    /// Notes an offence of this peer, which may end in a ban.
+    pub fn note(&self, peer: Peer, offence: Offence) {
+        let inner = &self.0;
+        if let Some(count) = inner.offences.get(offence as usize) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+        let points = offence.points(&inner.settings.points);
+        let Some(ip) = peer.ip() else { return };
+        if !inner.settings.enabled || points == 0 || self.is_exempt(peer) {
+            return;
+        }
+        let network = self.client_network(ip);
+        let now = Now::read();
+        let mut changes = Vec::new();
+        let mut state = inner.state.lock();
+        if state.bans.find(ip, now.instant).is_some() {
+            // A connection from before the ban: the ban is not lengthened by what it still does.
+            return;
+        }
+        let over = state.scores.add(network, offence, points, now.instant);
+        let Some(counts) = over else { return };
+        let (ban, seconds) = self.automatic_ban(&state.bans, network, &counts, now);
+        if state.bans.get(network).is_none() && state.bans.len() >= inner.settings.networks_max {
+            match state.bans.make_room(now.instant) {
+                Some(freed) => changes.push(record::delete(freed)),
+                None => return,
+            }
+        }
+        tracing::warn!(
+            target: "bans", %network, seconds, times = ban.times, reason = &*ban.reason,
+            "banned"
+        );
+        changes.push(record::put(network, &ban));
+        state.bans.insert(network, ban);
+        self.publish_count(&state);
+        drop(state);
+        inner.imposed.fetch_add(1, Ordering::Relaxed);
+        // Lost in a crash, the ban is imposed again if its reason goes on.
+        let _ = self.submit(changes);
+    }
+
+    /// The ban that follows from offences, and its length in seconds.
+    fn automatic_ban(
+        &self,
+        bans: &BanTable,
+        network: Network,
+        counts: &OffenceCounts,
+        now: Now,
+    ) -> (Ban, u64) {
+        let settings = &self.0.settings;
+        let before = bans.get(network).map_or(0, |ban| ban.times);
+        let doubled = 1_u32 << before.min(DOUBLINGS_MAX);
+        let time_max = settings.time_max.duration();
+        let time = settings
+            .time
+            .duration()
+            .saturating_mul(doubled)
+            .min(time_max);
+        let ban = Ban {
+            ends: now.end_in(time),
+            since: now.unix,
+            times: before.saturating_add(1),
+            reason: offence::reason(counts).into(),
+            by_operator: false,
+        };
+        (ban, time.as_secs())
+    }
+
+    /// Bans a network for so long, or until the ban is lifted. Returns when this is durable.
+    pub async fn add(
+        &self,
+        network: Network,
+        time: Option<Duration>,
+        reason: &str,
+    ) -> Result<BanSummary, BanError> {
+        let network = self.bannable(network)?;
+        let now = Now::read();
+        let ban = Ban {
+            ends: time.and_then(|time| now.end_in(time)),
+            since: now.unix,
+            times: 1,
+            reason: reason.into(),
+            by_operator: true,
+        };
+        let summary = summary(network, &ban);
+        let mut changes = vec![record::put(network, &ban)];
+        {
+            let mut state = self.0.state.lock();
+            let is_new = state.bans.get(network).is_none();
+            if is_new && state.bans.len() >= self.0.settings.networks_max {
+                let freed = state.bans.make_room(now.instant).ok_or(BanError::Full)?;
+                changes.push(record::delete(freed));
+            }
+            state.bans.insert(network, ban);
+            self.publish_count(&state);
+        }
+        self.0.imposed.fetch_add(1, Ordering::Relaxed);
+        self.settle(changes).await?;
+        Ok(summary)
+    }
+
+    /// A network that may be banned, without the bits behind its prefix.
+    fn bannable(&self, network: Network) -> Result<Network, BanError> {
+        let Network::Addresses { address, bits } = network else {
+            return Err(BanError::NoAddress);
+        };
+        let network = Network::around(address, bits, bits);
+        let bits_min = if address.is_ipv4() { 8 } else { 16 };
+        if bits < bits_min {
+            return Err(BanError::TooLarge(network));
+        }
+        let peer = Peer::Address((address, 0).into());
+        let settings = &self.0.settings;
+        let loopback = [[127, 0, 0, 1].into(), std::net::Ipv6Addr::LOCALHOST.into()];
+        let holds_loopback = loopback.into_iter().any(|ip| network.holds(Some(ip)));
+        let is_exempt = self.is_exempt(peer) || (settings.exempt_local && holds_loopback);
+        if is_exempt {
+            return Err(BanError::Exempt(network));
+        }
+        Ok(network)
+    }
+
+    /// Lifts the ban of a network, or of the network that an address belongs to, and forgets its
+    /// offences. Returns when this is durable.
+    pub async fn remove(&self, network: Network) -> Result<(), BanError> {
+        let Network::Addresses { address, bits } = network else {
+            return Err(BanError::NoAddress);
+        };
+        let exact = Network::around(address, bits, bits);
+        let removed = {
+            let mut state = self.0.state.lock();
+            let now = Instant::now();
+            let is_banned = |network: &Network| {
+                let ban = state.bans.get(*network);
+                ban.is_some_and(|ban| ban.is_in_force(now))
+            };
+            let candidates = [exact, self.client_network(address)];
+            let removed = candidates.into_iter().find(is_banned);
+            let removed = removed.ok_or(BanError::NotBanned(exact))?;
+            state.bans.remove(removed);
+            self.publish_count(&state);
+            removed
+        };
+        self.settle(vec![record::delete(removed)]).await
+    }
+
+    /// The bans in force, those that began last first.
+    pub fn list(&self) -> Vec<BanSummary> {
+        let now = Instant::now();
+        let state = self.0.state.lock();
+        let in_force = state.bans.iter();
+        let in_force = in_force.filter(|(_, ban)| ban.is_in_force(now));
+        let mut all: Vec<BanSummary> = in_force
+            .map(|(network, ban)| summary(network, ban))
+            .collect();
+        drop(state);
+        all.sort_by(|a, b| b.since.cmp(&a.since).then(a.network.cmp(&b.network)));
+        all
+    }
+
+    /// The sums since the start.
+    pub fn totals(&self) -> BanTotals {
+        let inner = &self.0;
+        let now = Instant::now();
+        let state = inner.state.lock();
+        let in_force = state.bans.iter().filter(|(_, ban)| ban.is_in_force(now));
+        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        BanTotals {
+            in_force: in_force.count(),
+            imposed: load(&inner.imposed),
+            refused: load(&inner.refused),
+            offences: [0, 1, 2, 3].map(|kind: usize| inner.offences.get(kind).map_or(0, load)),
+        }
+    }
+
+    /// Forgets scores that have recovered, and bans that ended long ago: to be called now and then.
+    pub fn sweep(&self) {
+        let now = Instant::now();
+        let remember_for = self.0.settings.time_max.duration();
+        let mut state = self.0.state.lock();
+        state.scores.sweep(now);
+        let forgotten = state.bans.sweep(now, remember_for);
+        self.publish_count(&state);
+        drop(state);
+        // Those that stay in the store are forgotten after the next start.
+        let _ = self.submit(forgotten.into_iter().map(record::delete).collect());
+    }
+
+    fn publish_count(&self, state: &State) {
+        self.0.count.store(state.bans.len(), Ordering::Relaxed);
+    }
+
+    fn submit(&self, changes: Vec<Change>) -> Option<Result<Ticket, StoreError>> {
+        let store = self.0.store.as_ref()?;
+        (!changes.is_empty()).then(|| store.submit(changes))
+    }
+
+    async fn settle(&self, changes: Vec<Change>) -> Result<(), BanError> {
+        if let Some(ticket) = self.submit(changes) {
+            ticket?.committed().await?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Bans {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Bans").finish_non_exhaustive()
+    }
+}
+
+impl Default for Bans {
+    /// With the default settings, until the process ends.
+    fn default() -> Self {
+        Self::new(&BansSettings::default())
+    }
+}
+
+fn summary(network: Network, ban: &Ban) -> BanSummary {
+    BanSummary {
+        network: network.to_string(),
+        since: ban.since,
+        ends: ban.ends.map(|end| end.unix),
+        times: ban.times,
+        reason: ban.reason.to_string(),
+        by_operator: ban.by_operator,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_ban_in_a_row_lasts_twice_as_long_up_to_the_longest() {
+        let bans = Bans::default();
+        let network = Network::around([192, 0, 2, 1].into(), 32, 64);
+        let mut table = BanTable::default();
+        let mut lengths = Vec::new();
+        for times in 1..=40 {
+            let (ban, seconds) = bans.automatic_ban(&table, network, &[20, 0, 0, 0], Now::read());
+            assert_eq!(ban.times, times);
+            assert_eq!(ban.ends.map(|end| end.unix - ban.since), Some(seconds));
+            table.insert(network, ban);
+            lengths.push(seconds);
+        }
+        assert_eq!(lengths[..4], [300, 600, 1_200, 2_400]);
+        assert_eq!(lengths[8..10], [76_800, 86_400]);
+        assert_eq!(lengths[39], 86_400);
+    }
+}

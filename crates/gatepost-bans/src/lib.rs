@@ -1,0 +1,24 @@
+//! Which addresses are refused, and for how long.
+//!
+//! Listeners and users report the [`Offence`]s of a peer: failed logins, unknown recipients, violations
+//! of a protocol, spam. The offences of a client network add up over all protocols; a network with
+//! too many of them within a time is banned for a while, longer each time. An operator can ban and
+//! pardon networks too. Bans are kept in the store.
+//!
+//! Invariants:
+//! - Only the address of a peer that completed a TCP handshake counts, or the client that a trusted
+//!   proxy named, so a stranger cannot have another address banned by pretending to be it.
+//! - This machine is never banned, unless the settings say so, nor are the allowed networks.
+//! - Both tables, of scores and of bans, are bounded.
+//! - While nothing is banned, [`Bans::refuses`] costs one load of an atomic.
+
+mod bans;
+mod offence;
+mod record;
+mod scores;
+mod settings;
+mod table;
+
+pub use bans::{BanError, BanSummary, BanTotals, Bans};
+pub use offence::Offence;
+pub use settings::{BansSettings, OffencePoints};

@@ -1,0 +1,114 @@
+//! How bans lie in the store: space `ban`, the network as key, and a value in JSON.
+
+use std::time::{Duration, Instant};
+
+use gatepost_settings::Network;
+use gatepost_store::{Change, Store, StoreError};
+use serde::{Deserialize, Serialize};
+
+use crate::table::{Ban, End};
+
+const SPACE: &str = "ban";
+
+#[derive(Debug, Serialize, Deserialize)]
+struct BanRecord {
+    /// Unix seconds.
+    since: u64,
+    /// Unix seconds; without it, the ban holds until it is lifted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ends: Option<u64>,
+    times: u32,
+    reason: String,
+    #[serde(default)]
+    by_operator: bool,
+}
+
+/// The moment of now on both clocks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Now {
+    pub(crate) instant: Instant,
+    /// Unix seconds.
+    pub(crate) unix: u64,
+}
+
+impl Now {
+    pub(crate) fn read() -> Self {
+        let unix = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        Self {
+            instant: Instant::now(),
+            unix: unix.unwrap_or_default().as_secs(),
+        }
+    }
+
+    /// What ends so long from now; `None` where no clock reaches so far.
+    pub(crate) fn end_in(self, time: Duration) -> Option<End> {
+        Some(End {
+            instant: self.instant.checked_add(time)?,
+            unix: self.unix.checked_add(time.as_secs())?,
+        })
+    }
+
+    /// What ends at this Unix time, or has ended then.
+    fn end_at(self, unix: u64) -> Option<End> {
+        let left = Duration::from_secs(unix.saturating_sub(self.unix));
+        let passed = Duration::from_secs(self.unix.saturating_sub(unix));
+        // Where the machine has not run for as long as has passed, it ended just now.
+        let past = self.instant.checked_sub(passed).unwrap_or(self.instant);
+        let instant = past.checked_add(left)?;
+        Some(End { instant, unix })
+    }
+}
+
+pub(crate) fn put(network: Network, ban: &Ban) -> Change {
+    let record = BanRecord {
+        since: ban.since,
+        ends: ban.ends.map(|end| end.unix),
+        times: ban.times,
+        reason: ban.reason.to_string(),
+        by_operator: ban.by_operator,
+    };
+    Change::PutRecord {
+        space: SPACE,
+        key: network.to_string().into(),
+        // Texts and numbers always serialise.
+        value: serde_json::to_vec(&record).unwrap_or_default().into(),
+    }
+}
+
+pub(crate) fn delete(network: Network) -> Change {
+    Change::DeleteRecord {
+        space: SPACE,
+        key: network.to_string().into(),
+    }
+}
+
+/// The bans of an earlier run. A record that this version cannot read is passed over. `time_max`
+/// bounds the bans that were not imposed by an operator: a clock that was wrong must not lengthen
+/// them.
+pub(crate) fn load(
+    store: &Store,
+    now: Now,
+    time_max: Duration,
+) -> Result<Vec<(Network, Ban)>, StoreError> {
+    let records = store.records(SPACE, b"")?;
+    let read = |(key, value): (bytes::Bytes, bytes::Bytes)| {
+        let network: Network = std::str::from_utf8(&key).ok()?.parse().ok()?;
+        let record: BanRecord = serde_json::from_slice(&value).ok()?;
+        let mut ends = record.ends.and_then(|unix| now.end_at(unix));
+        let latest = now.end_in(time_max).filter(|_| !record.by_operator);
+        if let Some(latest) = latest
+            && ends.is_none_or(|end| end.instant > latest.instant)
+        {
+            ends = Some(latest);
+        }
+        let ban = Ban {
+            ends,
+            since: record.since,
+            times: record.times,
+            reason: record.reason.into(),
+            by_operator: record.by_operator,
+        };
+        Some((network, ban))
+    };
+    Ok(records.into_iter().filter_map(read).collect())
+}

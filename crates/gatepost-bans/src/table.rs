@@ -1,0 +1,143 @@
+//! The bans in force, and those that are over but not forgotten.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use gatepost_settings::Network;
+
+/// Where the table is full, the ban that ends first of so many makes room.
+const COMPARED: usize = 8;
+
+/// When a ban ends, on both clocks: one decides, the other is shown and stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct End {
+    pub(crate) instant: Instant,
+    /// Unix seconds.
+    pub(crate) unix: u64,
+}
+
+/// One ban.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Ban {
+    /// `None` for a ban that holds until it is lifted.
+    pub(crate) ends: Option<End>,
+    /// Unix seconds.
+    pub(crate) since: u64,
+    /// How many bans in a row this is.
+    pub(crate) times: u32,
+    pub(crate) reason: Box<str>,
+    pub(crate) by_operator: bool,
+}
+
+impl Ban {
+    pub(crate) fn is_in_force(&self, now: Instant) -> bool {
+        self.ends.is_none_or(|end| end.instant > now)
+    }
+
+    /// The time left.
+    pub(crate) fn remaining(&self, now: Instant) -> Duration {
+        self.ends.map_or(Duration::MAX, |end| {
+            end.instant.saturating_duration_since(now)
+        })
+    }
+
+    fn is_forgotten(&self, now: Instant, remember_for: Duration) -> bool {
+        let forgotten = |end: End| end.instant.checked_add(remember_for);
+        self.ends
+            .and_then(forgotten)
+            .is_some_and(|forgotten| forgotten <= now)
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct BanTable {
+    by_network: HashMap<Network, Ban>,
+    /// How many bans there are of each length of prefix, so that an address is looked up once for
+    /// each length in use.
+    lengths_v4: BTreeMap<u8, usize>,
+    lengths_v6: BTreeMap<u8, usize>,
+}
+
+impl BanTable {
+    /// The ban of this address, in force at `now`.
+    pub(crate) fn find(&self, address: IpAddr, now: Instant) -> Option<&Ban> {
+        let address = address.to_canonical();
+        let lengths = match address {
+            IpAddr::V4(_) => &self.lengths_v4,
+            IpAddr::V6(_) => &self.lengths_v6,
+        };
+        lengths
+            .keys()
+            .filter_map(|&bits| self.by_network.get(&Network::around(address, bits, bits)))
+            .find(|ban| ban.is_in_force(now))
+    }
+
+    pub(crate) fn get(&self, network: Network) -> Option<&Ban> {
+        self.by_network.get(&network)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_network.len()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Network, &Ban)> {
+        self.by_network.iter().map(|(network, ban)| (*network, ban))
+    }
+
+    pub(crate) fn insert(&mut self, network: Network, ban: Ban) {
+        if self.by_network.insert(network, ban).is_none()
+            && let Some((lengths, bits)) = self.length_of(network)
+        {
+            *lengths.entry(bits).or_default() += 1;
+        }
+    }
+
+    pub(crate) fn remove(&mut self, network: Network) -> Option<Ban> {
+        let removed = self.by_network.remove(&network)?;
+        if let Some((lengths, bits)) = self.length_of(network)
+            && let Some(count) = lengths.get_mut(&bits)
+        {
+            *count -= 1;
+            if *count == 0 {
+                lengths.remove(&bits);
+            }
+        }
+        Some(removed)
+    }
+
+    fn length_of(&mut self, network: Network) -> Option<(&mut BTreeMap<u8, usize>, u8)> {
+        match network {
+            Network::Addresses { address, bits } if address.is_ipv4() => {
+                Some((&mut self.lengths_v4, bits))
+            }
+            Network::Addresses { bits, .. } => Some((&mut self.lengths_v6, bits)),
+            Network::Unix => None,
+        }
+    }
+
+    /// Removes the bans that ended more than `remember_for` ago; gives their networks.
+    pub(crate) fn sweep(&mut self, now: Instant, remember_for: Duration) -> Vec<Network> {
+        let forgotten: Vec<Network> = self
+            .iter()
+            .filter(|(_, ban)| ban.is_forgotten(now, remember_for))
+            .map(|(network, _)| network)
+            .collect();
+        for network in &forgotten {
+            self.remove(*network);
+        }
+        forgotten
+    }
+
+    /// Removes one ban that was not imposed by an operator; gives its network.
+    pub(crate) fn make_room(&mut self, now: Instant) -> Option<Network> {
+        let automatic = self.iter().filter(|(_, ban)| !ban.by_operator);
+        // The map's order is random, so these are random ones.
+        let soonest = automatic
+            .take(COMPARED)
+            .min_by_key(|(_, ban)| ban.remaining(now))
+            .map(|(network, _)| network)?;
+        self.remove(soonest);
+        Some(soonest)
+    }
+}

@@ -1,0 +1,116 @@
+//! What a connection writes when it must wait: bytes that the socket did not take at once, and until
+//! when the client must take them.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use crate::http::rate_limits::PACED_BYTES;
+
+use super::connection::Connection;
+use super::sending::{Chunk, send_unsent};
+use super::socket::Polled;
+
+impl Connection {
+    pub(super) fn poll_flush(&mut self, task: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.unsent.is_empty() {
+            let mut outlet = Polled::new(&mut self.stream, task);
+            match send_unsent(&mut self.unsent, &mut outlet) {
+                Ok(count) => {
+                    self.since = Instant::now();
+                    if let Some(sending) = &mut self.sending {
+                        sending.add(count);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.begin_sending();
+                    return Poll::Pending;
+                }
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// The client does not take everything at once: from here on it has deadlines.
+    fn begin_sending(&mut self) {
+        if self.sending.is_none() {
+            self.sending = Some(self.context.sending_rate());
+            self.since = Instant::now();
+            let due = self.write_deadline();
+            self.timer.as_mut().reset(due);
+        }
+    }
+
+    /// Everything was taken: the timer is for requests again.
+    pub(super) fn end_sending(&mut self) {
+        if self.sending.take().is_some() {
+            let idle = self.context.settings.idle_timeout.duration();
+            self.timer.as_mut().reset(Instant::now() + idle);
+        }
+    }
+
+    /// Until when the client must take more of what waits for it.
+    pub(super) fn write_deadline(&self) -> Instant {
+        match &self.sending {
+            Some(sending) => sending.deadline(self.since),
+            None => self.since + self.context.settings.write_timeout.duration(),
+        }
+    }
+
+    /// Queues bytes; [`Connection::flush`] writes them.
+    pub(super) fn queue(&mut self, bytes: impl IntoIterator<Item = Bytes>) {
+        let bytes = bytes.into_iter().filter(|bytes| !bytes.is_empty());
+        self.unsent.extend(bytes.map(Chunk::from));
+    }
+
+    /// Writes events that are queued. How slowly events may be taken, the broker decides: the rate
+    /// begins again with each write.
+    pub(super) async fn flush_events(&mut self) -> io::Result<()> {
+        self.sending = None;
+        self.flush().await
+    }
+
+    /// Writes what is queued; a reader that takes nothing for `write_timeout`, or less than
+    /// `write_rate_min` in the long run, is an error.
+    pub(super) async fn flush(&mut self) -> io::Result<()> {
+        if !self.context.rate_limits.caps_bandwidth() {
+            return self.flush_all().await;
+        }
+        for chunk in std::mem::take(&mut self.unsent) {
+            let mut bytes = chunk.bytes;
+            while !bytes.is_empty() {
+                let part = bytes.split_to(bytes.len().min(PACED_BYTES));
+                let context = Arc::clone(&self.context);
+                context.rate_limits.pace(self.peer, part.len()).await;
+                // It is our own limit that makes the reader slow.
+                self.sending = None;
+                self.unsent.push_back(part.into());
+                self.flush_all().await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn flush_all(&mut self) -> io::Result<()> {
+        poll_fn(|task| {
+            loop {
+                if let Poll::Ready(flushed) = self.poll_flush(task) {
+                    return Poll::Ready(flushed);
+                }
+                ready!(self.timer.as_mut().poll(task));
+                // Bytes that were taken meanwhile have moved the deadline.
+                let due = self.write_deadline();
+                if due <= Instant::now() {
+                    return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+                }
+                self.timer.as_mut().reset(due);
+            }
+        })
+        .await
+    }
+}
