@@ -47,20 +47,19 @@ impl Broker {
 
     /// A broker that keeps in `store` what must survive, and starts from what is there.
     pub fn open(settings: BrokerSettings, store: Store) -> Result<Self, StoreError> {
-        let retained = store.retained()?;
         let per_topic = settings.recent_per_topic;
         let total = per_topic.saturating_mul(settings.recent_topics_max);
-        let history = store.history(per_topic, total.min(100_000))?;
-        let broker = Self::with(settings, Some(store));
-        for publication in retained {
-            broker.0.shared.retained.keep(&Arc::new(publication), None);
-        }
-        for publication in history {
+        let broker = Self::with(settings, Some(store.clone()));
+        let shared = &broker.0.shared;
+        store.each_retained(|publication| {
+            shared.retained.keep(&Arc::new(publication), None);
+        })?;
+        store.each_of_history(per_topic, total.min(100_000), |publication| {
             let publication = Arc::new(publication);
-            let record = broker.0.shared.recent.record(&publication.topic);
+            let record = shared.recent.record(&publication.topic);
             // Of a record just made; nothing else is running yet.
-            let _ = broker.0.shared.recent.push(&record, &publication, || true);
-        }
+            let _ = shared.recent.push(&record, &publication, || true);
+        })?;
         recovery::restore_sessions(&broker.0.sessions)?;
         Ok(broker)
     }

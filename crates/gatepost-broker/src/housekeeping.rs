@@ -79,13 +79,21 @@ impl Housekeeper<'_> {
     }
 
     fn check_memory(self) {
-        let limits = &self.shared.limits;
-        let memory_max = match self.shared.settings.memory_max.as_usize() {
-            0 => limits.memory_share_bytes(),
-            bytes => bytes,
-        };
+        let memory_max = self.shared.memory_max();
         let is_above = memory::resident_bytes().is_some_and(|bytes| bytes > memory_max);
-        limits.set_out_of_memory(is_above);
+        self.shared.limits.set_out_of_memory(is_above);
+        if is_above || self.shared.on_disk.is_any() {
+            memory::return_freed();
+        }
+        if let Some(store) = &self.shared.store
+            && self.shared.on_disk.is_any()
+            && let Err(error) = self
+                .shared
+                .on_disk
+                .load_next(store, self.shared.memory_room())
+        {
+            tracing::warn!(target: "broker", %error, "a session's queue could not be loaded");
+        }
     }
 
     fn check_sessions(self, now: Instant, now_seconds: u32) {

@@ -45,6 +45,7 @@ mod retained;
 mod route;
 mod session;
 mod session_table;
+mod sessions_on_disk;
 mod settings;
 mod shared;
 mod stats;

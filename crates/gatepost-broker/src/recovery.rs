@@ -2,7 +2,8 @@
 //!
 //! What is read is what was committed, at any moment at which that run may have ended. Messages
 //! that no session waits for, and deliveries of which a part is missing, are removed; the latter can
-//! only come from damage and are logged.
+//! only come from damage and are logged. Queues that do not fit into the memory stay
+//! [on disk](crate::sessions_on_disk).
 
 use std::collections::HashMap;
 use std::num::{NonZeroU16, NonZeroU32};
@@ -19,6 +20,7 @@ use crate::filter::{RequestedFilter, RetainHandling, SubscribeOptions};
 use crate::persistence::StoredMessage;
 use crate::session::{DeferredEffects, Session, Will};
 use crate::session_table::SessionTable;
+use crate::sessions_on_disk::{SessionOnDisk, memory_bytes};
 use crate::subscription::{Member, Subscription};
 
 /// Changes that are submitted together while a start cleans up.
@@ -41,6 +43,8 @@ struct Recovery<'a> {
     deliveries: usize,
     /// Deliveries whose message or session is missing.
     incomplete: usize,
+    /// Whether all queues fit into the memory.
+    fits: bool,
 }
 
 /// Fills the table of sessions and the index from the store.
@@ -58,6 +62,7 @@ pub(crate) fn restore_sessions(table: &SessionTable) -> Result<(), StoreError> {
         all_effects: Vec::new(),
         deliveries: 0,
         incomplete: 0,
+        fits: true,
     };
     recovery.read()?;
     recovery.finish();
@@ -67,17 +72,47 @@ pub(crate) fn restore_sessions(table: &SessionTable) -> Result<(), StoreError> {
 impl Recovery<'_> {
     fn read(&mut self) -> Result<(), StoreError> {
         let store = self.store;
-        store.each_message(|(number, publication)| {
-            let message = Message {
-                publication: Arc::new(publication),
-                stored: StoredMessage::found(number),
-            };
-            self.messages.insert(number, message);
-        })?;
+        let needed = memory_bytes(&store.queues_size()?);
+        self.fits = needed <= self.table.shared().memory_room();
+        if self.fits {
+            store.each_message(|found| self.message(found))?;
+        } else {
+            store.each_will_message(|found| self.message(found))?;
+        }
         store.each_session(|row| self.session(row))?;
         store.each_subscription(|row| self.subscription(&row))?;
-        store.each_delivery(|row| self.delivery(&row))?;
-        store.each_received(|(session, packet)| self.received(session, packet))
+        store.each_received(|(session, packet)| self.received(session, packet))?;
+        if self.fits {
+            return store.each_delivery(|row| self.delivery(&row));
+        }
+        self.leave_on_disk()
+    }
+
+    fn message(&mut self, (number, publication): (u64, Publication)) {
+        let message = Message {
+            publication: Arc::new(publication),
+            stored: StoredMessage::found(number),
+        };
+        self.messages.insert(number, message);
+    }
+
+    /// Leaves all queues on disk, and then loads as many as fit.
+    fn leave_on_disk(&mut self) -> Result<(), StoreError> {
+        let mut left = Vec::new();
+        for (number, size) in self.store.queue_sizes()? {
+            if let Some((session, row)) = self.sessions.remove(&number) {
+                left.push(SessionOnDisk {
+                    session,
+                    row,
+                    memory_bytes: memory_bytes(&size),
+                });
+            }
+        }
+        let shared = self.table.shared();
+        shared.on_disk.leave(left);
+        while shared.on_disk.load_next(self.store, shared.memory_room())? {}
+        shared.on_disk.tell(shared.memory_max());
+        Ok(())
     }
 
     fn change(&mut self, change: SessionChange) {
@@ -180,15 +215,8 @@ impl Recovery<'_> {
             return;
         };
         message.stored.hold();
-        let delivery = Delivery {
-            publication: message.publication.clone(),
-            stored: Some(message.stored.clone()),
-            sequence: row.sequence,
-            qos: row.qos,
-            retain: row.retain,
-            dup: false,
-            identifiers: row.identifiers.iter().copied().collect(),
-        };
+        let (publication, stored) = (message.publication.clone(), message.stored.clone());
+        let delivery = Delivery::found(row, publication, stored);
         let sent = session_row.sent.unwrap_or(u64::MAX);
         let mut state = session.lock();
         let queue = state.acknowledged.get_or_insert_default();
@@ -206,6 +234,10 @@ impl Recovery<'_> {
 
     fn finish(mut self) {
         let _ = self.table.settle(std::mem::take(&mut self.all_effects));
+        if !self.fits {
+            // The queues on disk need some of these messages.
+            self.messages.clear();
+        }
         for message in std::mem::take(&mut self.messages).into_values() {
             message.stored.let_go(&mut self.changes);
             if self.changes.len() >= CHANGES_MAX {

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use gatepost_message::Qos;
+
 use crate::encoder::Format;
 use crate::index::{Index, TopicHash};
 use crate::session::{DeliveryMode, Session};
@@ -64,6 +66,18 @@ impl Route {
                 targets: vec![target],
             }),
         }
+    }
+
+    /// Whether a session would get a publication at QoS 1 or 2 whose queue is not in memory.
+    pub(crate) fn has_session_on_disk(&self) -> bool {
+        let is_on_disk = |session: &Session, qos| qos > Qos::AtMostOnce && session.is_on_disk();
+        let mut singles = self.singles.iter();
+        singles.any(|target| is_on_disk(&target.session, target.options.qos))
+            || self.groups.iter().any(|group| {
+                let members = group.members.read();
+                let mut members = members.iter();
+                members.any(|member| is_on_disk(&member.session, member.qos))
+            })
     }
 
     /// How many receive a publication.

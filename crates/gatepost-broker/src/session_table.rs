@@ -96,6 +96,7 @@ impl SessionTable {
     ) -> Result<Attached, ConnectError> {
         let name = options.client_id.as_deref().unwrap_or_default();
         self.check_limits(name, options.user.as_deref())?;
+        let is_out_of_memory = self.shared.limits.is_out_of_memory();
         let (client_id, was_assigned) = match &options.client_id {
             Some(client_id) => (Arc::from(client_id.as_str()), false),
             None => (self.assign_client_id(), true),
@@ -119,6 +120,16 @@ impl SessionTable {
         if let Some(earlier) = kept.take_if(|earlier| is_over(earlier)) {
             sessions.remove(&key);
             all_effects.push(self.end_session(&earlier)); // [MQTT-3.1.2-4]
+        }
+        // A client that comes for what waits in memory frees some.
+        let may_enter = kept
+            .as_ref()
+            .map_or(!is_out_of_memory, |kept| !kept.is_on_disk());
+        if !may_enter {
+            drop(sessions);
+            self.shared.reached(Limit::Memory, &client_id);
+            let _ = self.settle(all_effects);
+            return Err(ConnectError::OutOfMemory);
         }
         let session_present = kept.is_some();
         let session = match kept {
@@ -167,10 +178,6 @@ impl SessionTable {
 
     /// The bounds on connections, other than that on sessions.
     fn check_limits(&self, client: &str, user: Option<&str>) -> Result<(), ConnectError> {
-        if self.shared.limits.is_out_of_memory() {
-            self.shared.reached(Limit::Memory, client);
-            return Err(ConnectError::OutOfMemory);
-        }
         if let Some(rate) = &self.connect_rate
             && !rate.lock().take(Instant::now())
         {

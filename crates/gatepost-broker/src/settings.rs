@@ -63,7 +63,8 @@ pub struct BrokerSettings {
     /// Levels of a topic or filter.
     pub topic_levels_max: usize,
     /// Resident memory above which nothing more is taken in: no connection, no publication at
-    /// QoS 1 or 2, nothing retained. 0 for three quarters of the machine's memory.
+    /// QoS 1 or 2, nothing retained; queues that a start has no room for wait on disk. 0 for three
+    /// quarters of the memory of the machine or of the control group.
     pub memory_max: ByteSize,
     /// Subscriptions of one session.
     pub subscriptions_per_session_max: usize,

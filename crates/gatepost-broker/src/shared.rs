@@ -11,10 +11,12 @@ use crate::clock::Clock;
 use crate::counters::Counters;
 use crate::index::Index;
 use crate::limits::{Limit, Limits};
+use crate::memory;
 use crate::receipts::PendingReceipts;
 use crate::recent::Recent;
 use crate::retained::Retained;
 use crate::session::BrokerView;
+use crate::sessions_on_disk::SessionsOnDisk;
 use crate::settings::{BrokerSettings, SlowSubscriber};
 use crate::stream_queue::StreamQueue;
 
@@ -29,6 +31,7 @@ pub(crate) struct Shared {
     pub(crate) limits: Limits,
     pub(crate) clock: Clock,
     pub(crate) receipts: PendingReceipts,
+    pub(crate) on_disk: SessionsOnDisk,
     pub(crate) streams: Mutex<Vec<Weak<StreamQueue>>>,
 }
 
@@ -49,10 +52,25 @@ impl Shared {
             limits: Limits::default(),
             clock: Clock::new(Instant::now()),
             receipts: PendingReceipts::default(),
+            on_disk: SessionsOnDisk::default(),
             streams: Mutex::default(),
             settings,
             store,
         }
+    }
+
+    /// The resident memory that the process may have.
+    pub(crate) fn memory_max(&self) -> usize {
+        match self.settings.memory_max.as_usize() {
+            0 => self.limits.memory_share_bytes(),
+            bytes => bytes,
+        }
+    }
+
+    /// What is left of it.
+    pub(crate) fn memory_room(&self) -> u64 {
+        let resident = memory::resident_bytes().unwrap_or_default();
+        self.memory_max().saturating_sub(resident) as u64
     }
 
     /// Whether publications are written to the history.

@@ -48,6 +48,7 @@ pub use group::Ticket;
 pub use journal::{JournalEntry, QuarantineEntry};
 pub use mailbox::MailboxEntry;
 pub use originals::{Originals, OriginalsLimits};
+pub use read::QueueSize;
 pub use recovery::Recovery;
 pub use reserve::{MalformedReserve, Reserve};
 pub use session::{DeliveryRow, SessionChange, SessionRow, SubscriptionRow, WillRow};

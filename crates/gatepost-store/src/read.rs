@@ -15,6 +15,8 @@ use bytes::Bytes;
 use gatepost_message::{MessageId, Publication};
 use rusqlite::{Params, Row, params};
 
+pub use session::QueueSize;
+
 use crate::table::{self, Table};
 use crate::{JournalEntry, OnDamage, Store, StoreError, rows};
 
@@ -22,20 +24,33 @@ impl Store {
     /// Every retained message.
     pub fn retained(&self) -> Result<Vec<Publication>, StoreError> {
         let mut publications = Vec::new();
-        self.each(
-            &table::RETAINED,
-            "",
-            [],
-            |row| rows::publication(row, true),
-            |publication| publications.push(publication),
-        )?;
+        self.each_retained(|publication| publications.push(publication))?;
         Ok(publications)
+    }
+
+    /// Visits every retained message.
+    pub fn each_retained(&self, visit: impl FnMut(Publication)) -> Result<(), StoreError> {
+        let read = |row: &Row<'_>| rows::publication(row, true);
+        self.each(&table::RETAINED, "", [], read, visit)
     }
 
     /// The last messages of each topic's history, oldest first: at most `per_topic` of each topic
     /// and `total` in all.
     pub fn history(&self, per_topic: usize, total: usize) -> Result<Vec<Publication>, StoreError> {
         let mut publications = Vec::new();
+        self.each_of_history(per_topic, total, |publication| {
+            publications.push(publication);
+        })?;
+        Ok(publications)
+    }
+
+    /// As [`Store::history`], one after the other.
+    pub fn each_of_history(
+        &self,
+        per_topic: usize,
+        total: usize,
+        visit: impl FnMut(Publication),
+    ) -> Result<(), StoreError> {
         // The inner queries read the index alone, so that payloads are read once.
         let newest = "WHERE rowid IN (
                 SELECT rowid FROM (
@@ -48,9 +63,8 @@ impl Store {
             newest,
             params![per_topic as i64, total as i64],
             |row| rows::publication(row, false),
-            |publication| publications.push(publication),
-        )?;
-        Ok(publications)
+            visit,
+        )
     }
 
     /// The newest entries of the journal, newest first.

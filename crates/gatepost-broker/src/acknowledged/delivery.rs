@@ -4,6 +4,7 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 
 use gatepost_message::{Publication, Qos};
+use gatepost_store::DeliveryRow;
 use smallvec::SmallVec;
 
 use crate::persistence::{CommitStatus, StoredMessage};
@@ -26,6 +27,23 @@ pub(crate) struct Delivery {
 }
 
 impl Delivery {
+    /// As an earlier run of the server stored it.
+    pub(crate) fn found(
+        row: &DeliveryRow,
+        publication: Arc<Publication>,
+        stored: Arc<StoredMessage>,
+    ) -> Self {
+        Self {
+            publication,
+            stored: Some(stored),
+            sequence: row.sequence,
+            qos: row.qos,
+            retain: row.retain,
+            dup: false,
+            identifiers: row.identifiers.iter().copied().collect(),
+        }
+    }
+
     pub(crate) fn packet_id(&self) -> NonZeroU16 {
         let number = self.sequence.wrapping_sub(1) % PACKET_IDS + 1;
         u16::try_from(number)

@@ -165,7 +165,9 @@ impl Publisher {
     /// Publishes under a known topic, which must be the publication's. Nothing is written to a
     /// socket before [`Publisher::flush`].
     pub fn publish_at(&mut self, slot: TopicSlot, publication: Publication) -> PublishOutcome {
-        if self.shared.limits.is_out_of_memory() && publication.qos > Qos::AtMostOnce {
+        let is_short = self.shared.limits.is_out_of_memory()
+            || self.shared.on_disk.is_any() && self.route(slot).has_session_on_disk();
+        if is_short && publication.qos > Qos::AtMostOnce {
             self.reached(Limit::Memory);
             return PublishOutcome {
                 receivers: 0,

@@ -152,6 +152,8 @@ pub struct Session {
     /// Rises with each connection, so that an old connection's task cannot act for a new one.
     pub(crate) epoch: AtomicU64,
     connected: AtomicBool,
+    /// Whether its queue is not in memory (see `sessions_on_disk.rs`).
+    on_disk: AtomicBool,
     congested: AtomicBool,
     /// Seconds since the broker's start at which the client was last heard.
     pub(crate) heard_seconds: AtomicU32,
@@ -179,6 +181,7 @@ impl Session {
             filters: Mutex::default(),
             epoch: AtomicU64::new(0),
             connected: AtomicBool::new(false),
+            on_disk: AtomicBool::new(false),
             congested: AtomicBool::new(false),
             heard_seconds: AtomicU32::new(0),
             silence_max_seconds: AtomicU32::new(0),
@@ -194,6 +197,14 @@ impl Session {
 
     pub(crate) fn is_connected(&self) -> bool {
         self.connected.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn is_on_disk(&self) -> bool {
+        self.on_disk.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_on_disk(&self, is_so: bool) {
+        self.on_disk.store(is_so, Ordering::Release);
     }
 
     pub(crate) fn is_ready(&self) -> bool {

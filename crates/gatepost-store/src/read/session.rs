@@ -24,6 +24,59 @@ impl Store {
         self.each(&MESSAGE, "", [], read_message, visit)
     }
 
+    /// Visits the messages of all wills.
+    pub fn each_will_message(
+        &self,
+        visit: impl FnMut((u64, Publication)),
+    ) -> Result<(), StoreError> {
+        let of_wills = "WHERE number IN (SELECT will_message FROM session)";
+        self.each(&MESSAGE, of_wills, [], read_message, visit)
+    }
+
+    /// Visits the messages of one session's deliveries.
+    pub fn each_message_of(
+        &self,
+        session: u64,
+        visit: impl FnMut((u64, Publication)),
+    ) -> Result<(), StoreError> {
+        let of_session = "WHERE number IN (SELECT message FROM delivery WHERE session = ?)";
+        let session = [session as i64];
+        self.each(&MESSAGE, of_session, session, read_message, visit)
+    }
+
+    /// Visits one session's deliveries, in their order.
+    pub fn each_delivery_of(
+        &self,
+        session: u64,
+        visit: impl FnMut(DeliveryRow),
+    ) -> Result<(), StoreError> {
+        let of_session = "WHERE session = ? ORDER BY session, sequence";
+        let session = [session as i64];
+        self.each(&DELIVERY, of_session, session, read_delivery, visit)
+    }
+
+    /// What waits for all sessions together. Payloads are not read.
+    pub fn queues_size(&self) -> Result<QueueSize, StoreError> {
+        let sql = "SELECT (SELECT COUNT(*) FROM delivery), COUNT(*),
+                          TOTAL(length(topic) + length(payload)) FROM message";
+        let connection = self.reader();
+        let mut statement = connection.prepare_cached(sql)?;
+        Ok(statement.query_row([], |row| read_size(row, 0))?)
+    }
+
+    /// What waits for each session that has deliveries, by the session's number.
+    pub fn queue_sizes(&self) -> Result<Vec<(u64, QueueSize)>, StoreError> {
+        let sql = "SELECT session, COUNT(*), COUNT(DISTINCT number),
+                          TOTAL(length(topic) + length(payload))
+                   FROM delivery LEFT JOIN message ON number = message GROUP BY session";
+        let connection = self.reader();
+        let mut statement = connection.prepare_cached(sql)?;
+        let sizes = statement.query_map([], |row| {
+            Ok((row.get::<_, i64>(0)? as u64, read_size(row, 1)?))
+        })?;
+        Ok(sizes.collect::<rusqlite::Result<_>>()?)
+    }
+
     /// Visits every delivery that is not over, of each session in its order.
     pub fn each_delivery(&self, visit: impl FnMut(DeliveryRow)) -> Result<(), StoreError> {
         self.each(
@@ -40,6 +93,25 @@ impl Store {
         let read = |row: &Row<'_>| Ok(Some((row.get::<_, i64>(0)? as u64, row.get(1)?)));
         self.each(&RECEIVED, "", [], read, visit)
     }
+}
+
+/// What waits for a session, or for all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueueSize {
+    /// Deliveries that are not over.
+    pub deliveries: u64,
+    /// Messages that they deliver.
+    pub messages: u64,
+    /// Bytes of the messages' topics and payloads.
+    pub bytes: u64,
+}
+
+fn read_size(row: &Row<'_>, first: usize) -> rusqlite::Result<QueueSize> {
+    Ok(QueueSize {
+        deliveries: row.get::<_, i64>(first)? as u64,
+        messages: row.get::<_, i64>(first + 1)? as u64,
+        bytes: row.get::<_, f64>(first + 2)? as u64,
+    })
 }
 
 fn read_session(row: &Row<'_>) -> rusqlite::Result<Option<SessionRow>> {

@@ -8,6 +8,7 @@ mod support;
 mod bans;
 mod connections;
 mod judging;
+mod memory_at_start;
 mod pages;
 
 use std::io::{ErrorKind, Read, Write};

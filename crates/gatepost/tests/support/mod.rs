@@ -62,9 +62,14 @@ impl Gateway {
 
     /// Starts in this folder with so many file descriptors at most.
     pub(crate) fn start_with_descriptors(folder: &Path, descriptors: u32, settings: &str) -> Self {
+        Self::start_after(&format!("ulimit -n {descriptors}"), folder, settings)
+    }
+
+    /// Starts in this folder, from a shell that runs `script` first.
+    pub(crate) fn start_after(script: &str, folder: &Path, settings: &str) -> Self {
         let mut shell = Command::new("sh");
         shell
-            .args(["-c", &format!("ulimit -n {descriptors}; exec \"$@\""), "sh"])
+            .args(["-c", &format!("{script}; exec \"$@\""), "sh"])
             .arg(env!("CARGO_BIN_EXE_gatepost"));
         Self::started(Self::start_by(shell, folder, settings))
     }

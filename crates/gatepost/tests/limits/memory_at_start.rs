@@ -1,0 +1,154 @@
+//! A start that would need more memory than it may: it serves the sessions that fit, says which do
+//! not, and loses nothing.
+
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use crate::support::{Gateway, await_some, run, text_of};
+
+const SETTINGS: &str = "rules.paths = []\nbroker.queue_bytes_max = \"1GB\"\n";
+/// Bytes of a message, and how many each session waits for.
+const MESSAGE: usize = 200_000;
+const QUEUES: [(&str, usize); 3] = [("small", 5), ("large", 200), ("larger", 240)];
+/// Beyond what the server needs alone: enough for the small and the large queue (41 MB), and not
+/// for the larger one (48 MB) as well.
+const ROOM_MEGABYTES: usize = 70;
+
+fn publish(gateway: &Gateway, topic: &str, count: usize) -> Output {
+    let port = gateway.port("mqtt");
+    let count = count.to_string();
+    let arguments = [
+        "-V", "mqttv5", "-p", &port, "-q", "1", "-t", topic, "-s", "--repeat", &count, "-d",
+    ];
+    run("mosquitto_pub", &arguments, &vec![b'x'; MESSAGE])
+}
+
+/// Receives as this client; the bytes that came.
+fn take(gateway: &Gateway, client: &str, further: &[&str]) -> Output {
+    let port = gateway.port("mqtt");
+    let topic = format!("queues/{client}");
+    let mut arguments = vec![
+        "-V", "mqttv5", "-p", &port, "-c", "-x", "600", "-q", "1", "-i", client, "-t", &topic,
+    ];
+    arguments.extend(further);
+    run("mosquitto_sub", &arguments, b"")
+}
+
+fn take_all(gateway: &Gateway, client: &str, count: usize) -> Option<()> {
+    let output = take(gateway, client, &["-C", &count.to_string(), "-W", "60"]);
+    (output.stdout.len() == count * (MESSAGE + 1)).then_some(())
+}
+
+fn resident_megabytes(gateway: &Gateway) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", gateway.pid()));
+    let status = status.expect("it runs");
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+    let kibibytes = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<usize>().ok());
+    kibibytes.expect("a number") / 1024
+}
+
+/// Fills the queues; the memory that a start may then have, in megabytes.
+fn fill(folder: &Path) -> usize {
+    let gateway = Gateway::start_in(folder, SETTINGS);
+    let alone = resident_megabytes(&gateway);
+    for (client, count) in QUEUES {
+        take(&gateway, client, &["-E"]);
+        let published = publish(&gateway, &format!("queues/{client}"), count);
+        assert!(published.status.success(), "{}", text_of(&published));
+    }
+    gateway.kill();
+    alone + ROOM_MEGABYTES
+}
+
+/// What the larger queue would get is refused; the small one is served.
+fn expect_the_larger_on_disk(gateway: &Gateway) {
+    assert!(gateway.log().contains("stay on disk"), "{}", gateway.log());
+    take_all(gateway, "small", 5).expect("the small queue");
+    let refused = text_of(&take(gateway, "larger", &["-C", "1", "-W", "5"]));
+    assert!(refused.contains("Quota exceeded"), "{refused}");
+    let refused = text_of(&publish(gateway, "queues/larger", 1));
+    assert!(refused.contains("RC:151"), "{refused}");
+    let taken = text_of(&publish(gateway, "queues/small", 1));
+    assert!(!taken.contains("RC:151"), "{taken}");
+}
+
+/// Nothing is lost, and what was refused is not there.
+fn expect_everything(folder: &Path) {
+    let gateway = Gateway::start_in(folder, SETTINGS);
+    take_all(&gateway, "small", 1).expect("the later one");
+    take_all(&gateway, "larger", 240).expect("the larger queue");
+    take_all(&gateway, "large", 200).expect("the large queue");
+}
+
+#[test]
+fn queues_that_do_not_fit_wait_on_disk() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let megabytes = fill(folder.path());
+    let bound = format!("{SETTINGS}broker.memory_max = \"{megabytes}MB\"\n");
+    let gateway = Gateway::start_in(folder.path(), &bound);
+    expect_the_larger_on_disk(&gateway);
+    gateway.kill();
+    expect_everything(folder.path());
+}
+
+#[test]
+fn a_queue_is_loaded_when_there_is_room() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let megabytes = fill(folder.path());
+    let bound = format!("{SETTINGS}broker.memory_max = \"{megabytes}MB\"\n");
+    let gateway = Gateway::start_in(folder.path(), &bound);
+    take_all(&gateway, "large", 200).expect("the large queue");
+    // Refused until the housekeeper has loaded it.
+    await_some("the larger queue is loaded", || {
+        take_all(&gateway, "larger", 240)
+    });
+}
+
+/// A control group below the test's own.
+struct ControlGroup(PathBuf);
+
+impl ControlGroup {
+    /// `None` where none may be made.
+    fn new(megabytes: usize) -> Option<Self> {
+        let own = std::fs::read_to_string("/proc/self/cgroup").ok()?;
+        own.lines().find_map(|line| {
+            let mut parts = line.splitn(3, ':').skip(1);
+            let (base, limit) = match parts.next()? {
+                "" => ("/sys/fs/cgroup", "memory.max"),
+                "memory" => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+                _ => return None,
+            };
+            let own = Path::new(base).join(parts.next()?.trim_start_matches('/'));
+            let path = own.join(format!("gatepost-test-{}", std::process::id()));
+            std::fs::create_dir(&path).ok()?;
+            let group = Self(path);
+            // The file is there where the group controls memory; dropped, the group is removed.
+            let limit = group.0.join(limit);
+            let bytes = (megabytes * 1_000_000).to_string();
+            (limit.exists() && std::fs::write(limit, bytes).is_ok()).then_some(group)
+        })
+    }
+}
+
+impl Drop for ControlGroup {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+/// As in a container: no setting says how much memory there is.
+#[test]
+fn the_bound_of_a_control_group_counts() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let megabytes = fill(folder.path());
+    // The server takes three quarters of it.
+    let Some(group) = ControlGroup::new(megabytes * 4 / 3) else {
+        println!("no control group can be made here; the settings' bound is tested instead");
+        return;
+    };
+    let enter = format!("echo $$ > '{}/cgroup.procs'", group.0.display());
+    let gateway = Gateway::start_after(&enter, folder.path(), SETTINGS);
+    expect_the_larger_on_disk(&gateway);
+    gateway.kill();
+    expect_everything(folder.path());
+}
