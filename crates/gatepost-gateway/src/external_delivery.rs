@@ -32,7 +32,8 @@ impl Gateway {
         };
         let mut verdict = judgement.verdict.clone();
         if let Err(error) = kept {
-            tracing::error!(target: "gateway", message = %message.id, "not stored: {error}");
+            // The store logs why it fails, once a second.
+            tracing::debug!(target: "gateway", message = %message.id, "not stored: {error}");
             verdict = Verdict::new(Action::Defer, STORE_FAILED);
         }
         let listener = message.envelope.listener;

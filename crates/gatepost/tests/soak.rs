@@ -18,7 +18,7 @@ use std::thread;
 use std::time::Instant;
 
 use support::{Gateway, PATIENCE, await_some, run, text_of};
-use wire::{Connection, Packet, Publish};
+use wire::{Connection, Packet, Publish, Version};
 
 const ROUNDS: u64 = 120;
 /// After so many rounds the server has allocated what it keeps.
@@ -87,11 +87,13 @@ impl Drop for SetWhenDropped<'_> {
 
 /// Publishes numbers and receives each, in order, until told otherwise.
 fn steady_pair(address: SocketAddr, is_over: &AtomicBool, received: &AtomicU64) {
-    let (mut subscriber, _) = Connection::open(address, "steady subscriber").expect("open");
+    let (mut subscriber, _) =
+        Connection::open(address, Version::Mqtt311, "steady subscriber").expect("open");
     subscriber.put_subscribe("steady/#");
     subscriber.flush().expect("alive");
     while subscriber.receive().expect("alive") != Some(Packet::Suback) {}
-    let (mut publisher, _) = Connection::open(address, "steady publisher").expect("open");
+    let (mut publisher, _) =
+        Connection::open(address, Version::Mqtt5, "steady publisher").expect("open");
     let mut number = 0_u64;
     while !is_over.load(Ordering::Acquire) {
         publisher.put_publish(&Publish {

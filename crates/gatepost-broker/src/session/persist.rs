@@ -72,7 +72,8 @@ impl Session {
         kept.push_row(row);
         let submitted = kept.submit(store)?;
         if let Err(error) = &submitted {
-            tracing::error!(target: "broker", client = self.client_id(), %error,
+            // The store logs why it fails, once a second.
+            tracing::debug!(target: "broker", client = self.client_id(), %error,
                 "a session could not be stored");
         }
         Some(submitted)

@@ -57,7 +57,8 @@ impl OpenedSession {
                 Err(error) => Err(error),
             };
             if let Err(error) = outcome {
-                tracing::warn!(target: "mqtt", %error, "refused: its session cannot be stored");
+                // The store logs why it fails, once a second.
+                tracing::debug!(target: "mqtt", %error, "refused: its session cannot be stored");
                 return Err(ConnectRefusal {
                     version: self.version,
                     reason: Reason::SERVER_UNAVAILABLE,

@@ -274,6 +274,23 @@ fn the_queue_of_a_session() {
     assert!(is_counted(&server, Limit::Queue));
 }
 
+/// MQTT 3.1.1 cannot say that a publication was not taken: its connection ends \[MQTT-4.8.0-2\].
+#[test]
+fn an_mqtt_3_1_1_publisher_is_not_acknowledged_beyond_a_limit() {
+    let retaining = with(|settings| settings.retained_messages_max = 1);
+    publish(&mut enter(&retaining, "keeper"), "b", true);
+    let queueing = with(|settings| settings.queue_messages_max = 1);
+    leave_session(&queueing);
+    publish(&mut enter(&queueing, "first"), "a", false);
+    for (server, retain) in [(&retaining, true), (&queueing, false)] {
+        for qos in [Qos::AtLeastOnce, Qos::ExactlyOnce] {
+            let mut wire = Wire::connected(server.address, Version::Mqtt311, "publisher");
+            wire.publish("a", b"x", qos, retain);
+            assert!(wire.is_closed(), "retained: {retain}, {qos:?}");
+        }
+    }
+}
+
 #[test]
 fn memory() {
     let server = with(|settings| settings.memory_max = ByteSize(1));

@@ -6,7 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use crate::wire::{Connection, Packet, Publish};
+use crate::wire::{Connection, Packet, Publish, Version};
 
 /// Publications of one publisher that may be unacknowledged.
 const WINDOW: usize = 32;
@@ -28,6 +28,7 @@ struct Begun {
 /// Publishes the numbers from 0 on under a topic of its own.
 pub(crate) struct Publisher {
     client_id: String,
+    pub(crate) version: Version,
     pub(crate) topic: String,
     pub(crate) qos: u8,
     next: u64,
@@ -41,6 +42,11 @@ impl Publisher {
     pub(crate) fn new(qos: u8, number: usize) -> Self {
         Self {
             client_id: format!("publisher-{qos}-{number}"),
+            version: if number.is_multiple_of(2) {
+                Version::Mqtt311
+            } else {
+                Version::Mqtt5
+            },
             topic: format!("crash/{qos}/{number}"),
             qos,
             next: 0,
@@ -52,7 +58,8 @@ impl Publisher {
 
     /// Publishes until the connection is lost, or everything is finished.
     pub(crate) fn run(&mut self, address: SocketAddr, signals: &Signals) -> io::Result<()> {
-        let (mut connection, session_present) = Connection::open(address, &self.client_id)?;
+        let (mut connection, session_present) =
+            Connection::open(address, self.version, &self.client_id)?;
         assert!(
             session_present || self.acknowledged.is_empty(),
             "{}: a session with an acknowledged publication is there",
@@ -80,8 +87,11 @@ impl Publisher {
             if is_finishing && self.begun.is_empty() {
                 return Ok(());
             }
-            if let Some(packet) = connection.receive()? {
-                self.take(&mut connection, &packet, signals);
+            match connection.receive()? {
+                // Published again over the next connection, as in MQTT 3.1.1.
+                Some(Packet::Refused) => return Err(io::ErrorKind::ConnectionReset.into()),
+                Some(packet) => self.take(&mut connection, &packet, signals),
+                None => {}
             }
         }
     }
@@ -164,7 +174,8 @@ impl Subscriber {
         address: SocketAddr,
         is_enough: impl Fn(&Self) -> bool,
     ) -> io::Result<()> {
-        let (mut connection, session_present) = Connection::open(address, &self.client_id)?;
+        let (mut connection, session_present) =
+            Connection::open(address, Version::Mqtt311, &self.client_id)?;
         assert!(
             session_present || !self.is_subscribed,
             "{}: a session whose subscription was acknowledged is there",

@@ -21,6 +21,8 @@ const ROUNDS: u64 = 20;
 /// A round ends after so many acknowledgements, or when it has lasted so long.
 const ACKNOWLEDGED: u64 = 100;
 const ROUND_TIME: Duration = Duration::from_secs(2);
+/// Lines of a log in a round: a failing disk is told once a second, and not for each message.
+const LOG_LINES_MAX: usize = 40;
 
 /// When the fault comes: after so many operations that go well, at most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -258,6 +260,8 @@ impl Crash {
             let log = gateway.log();
             gateway.kill();
             assert!(is_running || plan.kills(), "the server ended:\n{log}");
+            let lines = log.lines().count();
+            assert!(lines < LOG_LINES_MAX, "{lines} lines:\n{log}");
         });
         true
     }

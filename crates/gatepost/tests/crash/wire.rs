@@ -1,4 +1,4 @@
-//! MQTT 3.1.1 by hand, as far as this test needs it: a client that we control to the byte.
+//! MQTT 3.1.1 and 5 by hand, as far as this test needs them: a client that we control to the byte.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -19,6 +19,14 @@ pub(crate) enum Packet {
     Pubrel(u16),
     Pubcomp(u16),
     Suback,
+    /// PUBACK, PUBREC or PUBCOMP with a reason that is an error, or DISCONNECT: MQTT 5 only.
+    Refused,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Version {
+    Mqtt311,
+    Mqtt5,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,6 +39,7 @@ pub(crate) struct Publish {
 }
 
 pub(crate) struct Connection {
+    version: Version,
     stream: TcpStream,
     received: Vec<u8>,
     out: Vec<u8>,
@@ -38,16 +47,25 @@ pub(crate) struct Connection {
 
 impl Connection {
     /// Connects with a session that outlives the connection.
-    pub(crate) fn open(address: SocketAddr, client_id: &str) -> io::Result<(Self, bool)> {
+    pub(crate) fn open(
+        address: SocketAddr,
+        version: Version,
+        client_id: &str,
+    ) -> io::Result<(Self, bool)> {
         let stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(READ_TIMEOUT))?;
         stream.set_nodelay(true)?;
         let mut connection = Self {
+            version,
             stream,
             received: Vec::new(),
             out: Vec::new(),
         };
-        let mut body = b"\0\x04MQTT\x04\0\0\0".to_vec();
+        let mut body = match version {
+            Version::Mqtt311 => b"\0\x04MQTT\x04\0\0\0".to_vec(),
+            // The session never expires (section 3.1.2.11.2).
+            Version::Mqtt5 => b"\0\x04MQTT\x05\0\0\0\x05\x11\xff\xff\xff\xff".to_vec(),
+        };
         put_text(&mut body, client_id);
         connection.put(0x10, &body);
         connection.flush()?;
@@ -72,6 +90,9 @@ impl Connection {
         let mut body = Vec::new();
         put_text(&mut body, &publish.topic);
         body.extend(publish.packet_id.to_be_bytes());
+        if self.version == Version::Mqtt5 {
+            body.push(0); // no properties
+        }
         body.extend(publish.payload.as_bytes());
         self.put(0x30 | publish.qos << 1 | u8::from(publish.dup) << 3, &body);
     }
@@ -157,6 +178,8 @@ fn put_text(out: &mut Vec<u8>, text: &str) {
 
 fn understand(first: u8, body: &[u8]) -> Packet {
     let number = |at: usize| u16::from_be_bytes([body[at], body[at + 1]]);
+    // MQTT 5 section 3.4.2.1: without a reason code it is success.
+    let is_error = |at: usize| body.get(at).is_some_and(|&reason| reason >= 0x80);
     match first >> 4 {
         2 => Packet::Connack {
             is_accepted: body[1] == 0,
@@ -175,6 +198,10 @@ fn understand(first: u8, body: &[u8]) -> Packet {
                 packet_id: if qos > 0 { number(topic_end) } else { 0 },
             })
         }
+        4 | 5 if is_error(2) => Packet::Refused,
+        // "Packet identifier not found" ends what an earlier PUBREL had released.
+        7 if is_error(2) && body[2] != 0x92 => Packet::Refused,
+        14 => Packet::Refused,
         4 => Packet::Puback(number(0)),
         5 => Packet::Pubrec(number(0)),
         6 => Packet::Pubrel(number(0)),
