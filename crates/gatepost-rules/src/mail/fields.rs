@@ -184,6 +184,9 @@ impl Mail<'_> {
         if let Some(text) = self.relay_text(name) {
             return vec![Cow::Owned(text)];
         }
+        if let Some(domains) = self.domains_of(name) {
+            return domains;
+        }
         if name.eq_ignore_ascii_case("EnvelopeFrom") {
             return self
                 .envelope_from()
@@ -221,6 +224,28 @@ impl Mail<'_> {
             _ => return None,
         };
         Some(relay::as_text(relays).into_bytes())
+    }
+
+    /// `X-AuthorDomain` and `X-SenderDomain`: the domains of `From:`, joined by blanks, and of the
+    /// envelope's sender. Fields of these names in the message do not count.
+    fn domains_of(&self, name: &str) -> Option<Vec<Cow<'_, [u8]>>> {
+        let selector = if name.eq_ignore_ascii_case("X-AuthorDomain") {
+            "From:addr:host"
+        } else if name.eq_ignore_ascii_case("X-SenderDomain") {
+            "EnvelopeFrom:first:addr:host"
+        } else {
+            return None;
+        };
+        let mut domains: Vec<Cow<'_, [u8]>> = Vec::new();
+        for domain in self.values_of(selector) {
+            if !domain.is_empty() && !domains.contains(&domain) {
+                domains.push(domain);
+            }
+        }
+        if domains.len() > 1 {
+            domains = vec![Cow::Owned(domains.join(&b' '))];
+        }
+        Some(domains)
     }
 
     /// All fields from one `Received:` field to another, both counted from the top and both included.

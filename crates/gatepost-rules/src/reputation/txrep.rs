@@ -1,7 +1,7 @@
 //! TxRep: a score is drawn towards the averages of several things that sent it.
 
 use super::book::{Book, Entry};
-use super::key::{key, network, prefix};
+use super::key::{key, network};
 use super::sender::Sender;
 use super::settings::TxrepSettings;
 use crate::bayes::Class;
@@ -32,7 +32,8 @@ impl Book {
         }
         if settings.welcomelist_out > 0.0 {
             for recipient in &sender.recipients {
-                self.welcome(recipient, settings.welcomelist_out);
+                // Somebody inside writes to the address.
+                self.set_sender(recipient, -settings.welcomelist_out);
             }
         }
         let (mut sum, mut weight_sum) = (0.0, 0.0);
@@ -56,16 +57,6 @@ impl Book {
             shelf.set(message, entry);
         }
         delta_of(delta)
-    }
-
-    /// Puts an address to which somebody inside writes on the good side; its averages so far are dropped.
-    fn welcome(&self, address: &str, points: f64) {
-        let key = key(address, None);
-        let mut shelf = self.shelf(&key);
-        shelf.remove_all(&prefix(address));
-        let mut entry = Entry::default();
-        entry.add(-points);
-        shelf.set(key, entry);
     }
 
     /// Notes that a person said what a message is.

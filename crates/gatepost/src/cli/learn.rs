@@ -21,6 +21,9 @@ use crate::learning::{self, Learner, LearningError, wait};
 /// What was learned is kept after so many messages.
 const KEEP_EVERY: usize = 500;
 
+/// The average that an address gets by hand, as in SpamAssassin.
+const SENDER_POINTS: f64 = 100.0;
+
 /// Train the Bayes filter with spam and wanted mail
 ///
 /// PATHs are messages, mbox files, Maildirs or other folders; `-` is standard input. A message is
@@ -42,6 +45,15 @@ pub(super) struct LearnArguments {
     /// Replace all learned data by a file from `sa-learn --backup` or `--export`
     #[arg(long, value_name = "FILE", group = "what")]
     import: Option<PathBuf>,
+    /// Draw the scores of this address's messages down, where AWL or TxRep is enabled
+    #[arg(long, value_name = "ADDRESS", group = "what")]
+    welcome_sender: Option<String>,
+    /// Draw the scores of this address's messages up
+    #[arg(long, value_name = "ADDRESS", group = "what")]
+    block_sender: Option<String>,
+    /// Remove what was learned about this address
+    #[arg(long, value_name = "ADDRESS", group = "what")]
+    forget_sender: Option<String>,
     /// Show how much was learned, without learning
     #[arg(long, group = "what")]
     status: bool,
@@ -53,6 +65,22 @@ pub(super) struct LearnArguments {
     paths: Vec<PathBuf>,
     #[command(flatten)]
     source: ConfigSource,
+}
+
+impl LearnArguments {
+    /// The address to change, and the average that it gets; none if it is to be forgotten.
+    fn senders(&self) -> Option<(&str, Option<f64>)> {
+        let welcome = self
+            .welcome_sender
+            .as_deref()
+            .map(|name| (name, Some(-SENDER_POINTS)));
+        let block = self
+            .block_sender
+            .as_deref()
+            .map(|name| (name, Some(SENDER_POINTS)));
+        let forget = self.forget_sender.as_deref().map(|name| (name, None));
+        welcome.or(block).or(forget)
+    }
 }
 
 /// Why learning ended early.
@@ -116,6 +144,8 @@ fn learn(arguments: &LearnArguments, config: &Config) -> Result<usize, LearnErro
         export(&known()?, path).map(|()| 0)
     } else if let Some(path) = &arguments.import {
         import(learner_for("import")?, path, arguments.quiet).map(|()| 0)
+    } else if let Some(senders) = arguments.senders() {
+        change_sender(learner_for("change a sender")?, senders, arguments.quiet).map(|()| 0)
     } else if arguments.status {
         println!("{}", status(&known()?));
         Ok(0)
@@ -304,6 +334,32 @@ fn import(learner: &Learner, path: &Path, quiet: bool) -> Result<(), LearnError>
             "imported: {} spam, {} ham, {} tokens",
             summary.totals.spam, summary.totals.ham, summary.tokens
         );
+    }
+    Ok(())
+}
+
+/// Sets or forgets the average of an address.
+fn change_sender(
+    learner: &Learner,
+    (name, points): (&str, Option<f64>),
+    quiet: bool,
+) -> Result<(), LearnError> {
+    let book = &learner.learning.book;
+    let changed = match points {
+        Some(points) => {
+            book.set_sender(name, points);
+            true
+        }
+        None => book.forget_sender(name),
+    };
+    learner.keep()?;
+    learner.settle()?;
+    if !quiet {
+        match (points, changed) {
+            (Some(points), _) => println!("{name}: its average is now {points}"),
+            (None, true) => println!("{name}: forgotten"),
+            (None, false) => println!("{name}: nothing was known"),
+        }
     }
     Ok(())
 }
