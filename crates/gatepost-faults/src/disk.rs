@@ -1,36 +1,17 @@
-//! The disk of one folder, and the table of all folders that have one.
+//! The disk of one folder, as a test handles it.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
-use parking_lot::Mutex;
-
-use crate::plan::{Effect, Fault, FileKind, Operation};
-use crate::power::Unsynced;
+use crate::plan::{Fault, Operation};
+use crate::state::{DISKS, Shared};
 use crate::vfs;
-
-static DISKS: LazyLock<Mutex<HashMap<PathBuf, Arc<Shared>>>> = LazyLock::new(Mutex::default);
 
 /// The disk below one folder. Dropped, it works without faults again.
 #[derive(Debug)]
 pub struct Disk {
     folder: PathBuf,
     shared: Arc<Shared>,
-}
-
-/// What the disk's handle and its open files share.
-#[derive(Debug, Default)]
-pub(crate) struct Shared {
-    state: Mutex<State>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    faults: Vec<Fault>,
-    counts: HashMap<Operation, u64>,
-    has_power: bool,
-    unsynced: Unsynced,
 }
 
 impl Disk {
@@ -88,50 +69,5 @@ impl Drop for Disk {
         {
             disks.remove(&self.folder);
         }
-    }
-}
-
-/// The disk that this file is on, if it is one of ours.
-pub(crate) fn of(path: &Path) -> Option<Arc<Shared>> {
-    let disks = DISKS.lock();
-    path.ancestors()
-        .find_map(|folder| disks.get(folder).cloned())
-}
-
-/// What the disk does with an operation.
-pub(crate) enum Decision {
-    Do,
-    Fail(Effect),
-}
-
-impl Shared {
-    /// Counts the operation and says what becomes of it.
-    pub(crate) fn decide(&self, operation: Operation, path: &Path) -> Decision {
-        let file = FileKind::of(path);
-        let mut state = self.state.lock();
-        *state.counts.entry(operation).or_default() += 1;
-        if !state.has_power {
-            return Decision::Fail(Effect::Error);
-        }
-        let due = state
-            .faults
-            .iter_mut()
-            .find_map(|fault| fault.take(operation, file));
-        if due == Some(Effect::PowerCut) {
-            state.has_power = false;
-        }
-        drop(state);
-        match due {
-            None => Decision::Do,
-            Some(Effect::Slow(time)) => {
-                std::thread::sleep(time);
-                Decision::Do
-            }
-            Some(effect) => Decision::Fail(effect),
-        }
-    }
-
-    pub(crate) fn unsynced(&self, change: impl FnOnce(&mut Unsynced)) {
-        change(&mut self.state.lock().unsynced);
     }
 }

@@ -22,6 +22,7 @@
 mod disk;
 mod plan;
 mod power;
+mod state;
 mod vfs;
 
 pub use disk::Disk;

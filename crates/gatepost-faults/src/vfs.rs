@@ -15,8 +15,8 @@ use std::sync::{Arc, Once};
 
 use rusqlite::ffi;
 
-use crate::disk::{self, Decision, Shared};
 use crate::plan::{Effect, Operation};
+use crate::state::{self, Decision, Shared};
 
 #[repr(C)]
 struct FaultFile {
@@ -135,7 +135,7 @@ unsafe extern "C" fn open(
         (*file).pMethods = ptr::null(); // nothing to close, unless this goes well
         let path = path(name);
         let context = Context {
-            disk: disk::of(&path),
+            disk: state::of(&path),
             path,
         };
         if let Decision::Fail(effect) = decide(&context, Operation::Open) {
@@ -161,7 +161,7 @@ unsafe extern "C" fn delete(
 ) -> c_int {
     unsafe {
         let path = path(name);
-        if let Some(disk) = disk::of(&path) {
+        if let Some(disk) = state::of(&path) {
             if let Decision::Fail(effect) = disk.decide(Operation::Delete, &path) {
                 return code(effect, ffi::SQLITE_IOERR_DELETE);
             }

@@ -5,40 +5,17 @@
 //! subscriptions that they would not get today.
 
 use std::future::Future;
-use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use gatepost_broker::{Authorization, RequestedFilter};
+use gatepost_broker::RequestedFilter;
 use gatepost_message::TopicFilter;
 use gatepost_mqtt::Reason;
-use gatepost_users::{Access, Identity};
-use tokio::time::Sleep;
+use gatepost_users::Identity;
 
 use super::connection::Connection;
 use super::connection_end::ConnectionEnd;
-
-/// A login's rights, as the broker asks about them.
-struct IdentityRights(Identity);
-
-impl Authorization for IdentityRights {
-    fn may_receive(&self, topic: &str) -> bool {
-        self.0.may(Access::Subscribe, topic).is_allowed()
-    }
-
-    fn may_publish(&self, topic: &str, retain: bool) -> bool {
-        self.0.may_publish(topic, retain).is_allowed()
-    }
-}
-
-/// The rights of this login, which follow changes of users and rules.
-pub(super) fn authorization(identity: &Identity) -> Arc<dyn Authorization> {
-    Arc::new(IdentityRights(identity.clone()))
-}
-
-/// When a login by token ends. Most logins do not.
-pub(super) type LoginEnd = Option<Pin<Box<Sleep>>>;
+use super::rights::authorization;
 
 impl Connection {
     /// Takes another login, or the first one.

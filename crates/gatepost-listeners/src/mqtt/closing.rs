@@ -6,10 +6,10 @@ use bytes::BytesMut;
 use gatepost_bans::Offence;
 use gatepost_broker::Close;
 
+use super::connect_properties;
 use super::connection::Connection;
 use super::connection_end::ConnectionEnd;
 use super::encoder::Framing;
-use super::handshake;
 use crate::linger::linger;
 use crate::websocket;
 
@@ -25,7 +25,7 @@ impl Connection {
                 expiry_seconds,
             } => Close {
                 with_will: *with_will,
-                expiry: expiry_seconds.map(handshake::expiry),
+                expiry: expiry_seconds.map(connect_properties::expiry),
             },
             ConnectionEnd::Lost | ConnectionEnd::Server(..) | ConnectionEnd::Refused(_) => Close {
                 with_will: true,

@@ -13,7 +13,6 @@ use gatepost_message::Peer;
 use gatepost_mqtt::{Ack, Packet, PropertiesBuffer, Property, Reason, Version};
 use gatepost_users::Identity;
 
-use super::access::LoginEnd;
 use super::acknowledgements::{
     Acknowledgements, DueAcknowledgement, PublishAcknowledgement, Unstored,
 };
@@ -23,7 +22,8 @@ use super::handshake::OpenedSession;
 use super::input::{Controls, Input};
 use super::login::Authentication;
 use super::opening::Opening;
-use super::publish::Publishing;
+use super::publishing::Publishing;
+use super::rights::LoginEnd;
 use super::{MqttContext, WebSocketStart};
 use crate::admission::{Admitted, Refusal};
 use crate::stream::Stream;

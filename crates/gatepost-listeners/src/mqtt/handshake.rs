@@ -6,20 +6,21 @@ use std::time::Duration;
 use bytes::BytesMut;
 use gatepost_broker::{Attachment, ConnectError, ConnectOptions, Connected, Welcome, Will};
 use gatepost_message::{Publication, Topic};
-use gatepost_mqtt::{Connack, Connect, Properties, PropertiesBuffer, Property, Reason, Version};
+use gatepost_mqtt::{
+    Connack, Connect, Packet, PacketType, PropertiesBuffer, Property, Reason, Version,
+};
 use gatepost_store::{StoreError, Ticket};
 use gatepost_users::{Identity, ScramLogin};
 use smallvec::SmallVec;
 
 use super::MqttSettings;
-use super::access::authorization;
+use super::connect_properties::{ConnectProperties, ConnectRefusal, NotOpened, expiry};
 use super::encoder::{Framing, carried, format};
-use super::login::{Authentication, Login};
-use super::opening::{NotOpened, Opening};
+use super::input::{Controls, Input};
+use super::login::{Authentication, Login, log_in};
+use super::opening::{Opening, refusal, whole};
+use super::rights::authorization;
 
-/// Session Expiry Interval that never ends (section 3.1.2.11.2).
-const EXPIRY_NEVER: u32 = u32::MAX;
-const RECEIVE_MAX_DEFAULT: u16 = u16::MAX;
 /// The longest client id of MQTT 3.1, in characters.
 const CLIENT_ID_3_1_MAX: usize = 23;
 /// As long as the client ids that the broker makes.
@@ -70,58 +71,56 @@ impl OpenedSession {
     }
 }
 
-/// A refused CONNECT: the reason for the CONNACK.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct ConnectRefusal {
-    pub(super) version: Version,
-    pub(super) reason: Reason,
-}
-
-/// The properties of CONNECT.
-pub(super) struct ConnectProperties<'a> {
-    expiry_seconds: u32,
-    receive_max: u16,
-    packet_bytes_max: Option<u32>,
-    alias_max: u16,
-    wants_reasons: bool,
-    pub(super) authentication_method: Option<&'a str>,
-    pub(super) authentication_data: Option<&'a [u8]>,
-}
-
-impl<'a> ConnectProperties<'a> {
-    pub(super) fn new(connect: &Connect<'a>) -> Self {
-        // [MQTT-3.1.2-23]: before MQTT 5 a session lasts exactly if it is not clean.
-        let is_lasting = !connect.version.has_properties() && !connect.clean_start;
-        let mut properties = Self {
-            expiry_seconds: if is_lasting { EXPIRY_NEVER } else { 0 },
-            receive_max: RECEIVE_MAX_DEFAULT,
-            packet_bytes_max: None,
-            alias_max: 0,
-            wants_reasons: true,
-            authentication_method: None,
-            authentication_data: None,
-        };
-        for property in connect.properties.iter() {
-            match property {
-                Property::SessionExpiryInterval(seconds) => properties.expiry_seconds = seconds,
-                Property::ReceiveMaximum(count) => properties.receive_max = count,
-                Property::MaximumPacketSize(bytes) => properties.packet_bytes_max = Some(bytes),
-                Property::TopicAliasMaximum(max) => properties.alias_max = max,
-                Property::RequestProblemInformation(wanted) => properties.wants_reasons = wanted,
-                Property::AuthenticationMethod(method) => {
-                    properties.authentication_method = Some(method);
+impl Opening<'_> {
+    /// Opens the connection; `received` came with a WebSocket handshake.
+    pub(super) async fn open(&self, input: &mut Input, received: &[u8]) -> Option<OpenedSession> {
+        let mut controls = Controls::default();
+        input.take_frames(received, &mut controls, |_| 0);
+        self.obey(controls).await?;
+        match self.greet(input).await {
+            Ok(opened) => Some(opened),
+            Err(refusal) => {
+                if let Some(refusal) = refusal {
+                    self.refuse(refusal).await;
                 }
-                Property::AuthenticationData(data) => properties.authentication_data = Some(data),
-                _ => {}
+                None
             }
         }
-        properties
+    }
+
+    /// Waits for the first packet, which must be CONNECT \[MQTT-3.1.0-1\], authenticates its sender
+    /// and answers it.
+    async fn greet(&self, input: &mut Input) -> Result<OpenedSession, NotOpened> {
+        let bytes = self.packet(input, PacketType::Connect).await.ok_or(None)?;
+        let frame = whole(&bytes).ok_or(None)?;
+        let connect = match Packet::decode(Version::Mqtt5, frame) {
+            Ok(Packet::Connect(connect)) => connect,
+            Ok(_) => return Err(None),
+            Err(error) => {
+                self.note_fault();
+                return Err(refusal(frame.body, error));
+            }
+        };
+        let asked = ConnectProperties::new(&connect);
+        let refuse = |reason| {
+            Some(ConnectRefusal {
+                version: connect.version,
+                reason,
+            })
+        };
+        check(&connect, &self.context.settings).map_err(refuse)?;
+        let login = log_in(self, input, &connect, &asked)
+            .await
+            .map_err(|reason| reason.and_then(refuse))?;
+        let mut opened = connect_session(&connect, &asked, login, self)?;
+        opened.greet().await?;
+        Ok(opened)
     }
 }
 
 /// Gives the client its session, or returns the refusal. The CONNACK of success is the session's first
 /// frame; it is not yet flushed.
-pub(super) fn connect(
+fn connect_session(
     connect: &Connect<'_>,
     asked: &ConnectProperties<'_>,
     login: Login,
@@ -213,7 +212,7 @@ fn enter(
 }
 
 /// Refuses what no client may ask for, before any login.
-pub(super) fn check(connect: &Connect<'_>, settings: &MqttSettings) -> Result<(), Reason> {
+fn check(connect: &Connect<'_>, settings: &MqttSettings) -> Result<(), Reason> {
     let is_lasting_and_nameless =
         connect.client_id.is_empty() && !connect.clean_start && !connect.version.has_properties();
     // MQTT 3.1 section 3.1: 1 to 23 characters.
@@ -237,14 +236,6 @@ fn keep_alive(connect: &Connect<'_>, settings: &MqttSettings) -> u16 {
         max
     } else {
         asked
-    }
-}
-
-pub(super) const fn expiry(seconds: u32) -> Duration {
-    if seconds == EXPIRY_NEVER {
-        Duration::MAX
-    } else {
-        Duration::from_secs(seconds as u64)
     }
 }
 
@@ -342,18 +333,5 @@ impl Greeting<'_> {
         ]
         .into_iter()
         .flatten()
-    }
-}
-
-impl ConnectRefusal {
-    /// Appends the CONNACK.
-    pub(super) fn encode(self, out: &mut BytesMut) {
-        let connack = Connack {
-            session_present: false, // [MQTT-3.2.2-6]
-            reason: self.reason,
-            properties: Properties::EMPTY,
-        };
-        // Without properties it always fits.
-        let _ = connack.encode(self.version, out);
     }
 }

@@ -7,12 +7,10 @@ use gatepost_mqtt::{
 };
 use gatepost_users::{Credentials, Denied, Identity, ListenerAuth, ScramLogin, ScramStep, Secret};
 
-use super::connection::Connection;
-use super::connection_end::ConnectionEnd;
-use super::handshake::ConnectProperties;
+use super::connect_properties::ConnectProperties;
 use super::input::Input;
 use super::opening::{Opening, whole};
-use crate::tls::TlsSession;
+use crate::stream::TlsSession;
 
 /// A client that may have a session.
 #[derive(Default)]
@@ -34,7 +32,7 @@ const fn connack_reason(denied: &Denied) -> Reason {
 }
 
 /// The same in DISCONNECT, which has no code for a wrong password (section 3.14.2.1).
-const fn disconnect_reason(denied: &Denied) -> Reason {
+pub(super) const fn disconnect_reason(denied: &Denied) -> Reason {
     match denied {
         Denied::Credentials | Denied::Malformed(_) => Reason::NOT_AUTHORIZED,
         other => connack_reason(other),
@@ -128,9 +126,9 @@ async fn converse(
 
 /// A connection's means to log in anew (section 4.12.1).
 pub(super) struct Authentication {
-    auth: ListenerAuth,
+    pub(super) auth: ListenerAuth,
     /// While the client proves itself.
-    exchange: Option<ScramLogin>,
+    pub(super) exchange: Option<ScramLogin>,
 }
 
 impl Authentication {
@@ -142,61 +140,8 @@ impl Authentication {
     }
 }
 
-impl Connection {
-    /// AUTH after the CONNACK. Until the new login succeeds the old one holds; when it fails the
-    /// connection ends \[MQTT-4.12.1-2\].
-    pub(super) fn authenticate(&mut self, auth: &Outcome<'_>) -> Result<(), ConnectionEnd> {
-        let error = |text| ConnectionEnd::Server(Reason::PROTOCOL_ERROR, text);
-        let (peer, client_id) = (self.peer, self.attachment.session().client_id());
-        let Some(authentication) = &mut self.authentication else {
-            let text = "AUTH without an authentication method in CONNECT [MQTT-4.12.0-6]";
-            return Err(error(text));
-        };
-        if method(auth) != ScramLogin::MECHANISM {
-            let text = "another authentication method than in CONNECT [MQTT-4.12.1-1]";
-            return Err(error(text));
-        }
-        let mut exchange = match (auth.reason, authentication.exchange.take()) {
-            (Reason::REAUTHENTICATE, _) => authentication.auth.scram(peer, Some(client_id)),
-            (Reason::CONTINUE_AUTHENTICATION, Some(exchange)) => exchange,
-            _ => return Err(error("AUTH out of its turn [MQTT-4.12.0-3]")),
-        };
-        let denied = |denied: Denied| {
-            let reason = disconnect_reason(&denied);
-            ConnectionEnd::Server(reason, "the new login failed [MQTT-4.12.1-2]")
-        };
-        let (reason, data) = match exchange.step(data(auth)).map_err(denied)? {
-            ScramStep::Challenge(data) => {
-                authentication.exchange = Some(exchange);
-                (Reason::CONTINUE_AUTHENTICATION, data)
-            }
-            ScramStep::Done { last, identity } => {
-                self.log_in_anew(identity)?;
-                (Reason::SUCCESS, last)
-            }
-        };
-        let framing = self.framing;
-        framing.put(&mut self.out, |out| put_auth(reason, &data, out));
-        Ok(())
-    }
-
-    /// The session stays its user's.
-    fn log_in_anew(&mut self, identity: Identity) -> Result<(), ConnectionEnd> {
-        let before = self.identity.as_ref().and_then(Identity::user);
-        if before != identity.user() {
-            return Err(ConnectionEnd::Server(
-                Reason::NOT_AUTHORIZED,
-                "a session is one user's: connect anew to log in as another",
-            ));
-        }
-        self.set_identity(Some(identity));
-        self.recheck_waiting();
-        Ok(())
-    }
-}
-
 /// Appends an AUTH of ours.
-fn put_auth(reason: Reason, data: &[u8], out: &mut BytesMut) {
+pub(super) fn put_auth(reason: Reason, data: &[u8], out: &mut BytesMut) {
     let mut properties = PropertiesBuffer::new();
     // Challenges and proofs are short.
     let _ = properties.push(&Property::AuthenticationMethod(ScramLogin::MECHANISM));
@@ -204,7 +149,7 @@ fn put_auth(reason: Reason, data: &[u8], out: &mut BytesMut) {
     let _ = Outcome::new(reason, properties.as_properties()).encode_auth(out);
 }
 
-fn method<'a>(auth: &Outcome<'a>) -> &'a str {
+pub(super) fn method<'a>(auth: &Outcome<'a>) -> &'a str {
     let method = auth.properties.find(|property| match property {
         Property::AuthenticationMethod(method) => Some(method),
         _ => None,
@@ -212,7 +157,7 @@ fn method<'a>(auth: &Outcome<'a>) -> &'a str {
     method.unwrap_or_default()
 }
 
-fn data<'a>(auth: &Outcome<'a>) -> &'a [u8] {
+pub(super) fn data<'a>(auth: &Outcome<'a>) -> &'a [u8] {
     let data = auth.properties.find(|property| match property {
         Property::AuthenticationData(data) => Some(data),
         _ => None,

@@ -4,11 +4,12 @@
 //! one read gave, then flushes once: its own answers with one write, and every subscriber that
 //! it published to with one write each. Between reads it owns only an unfinished packet.
 //!
-//! - `opening.rs`: from the first byte to the session; `login.rs`: authentication; `handshake.rs`:
-//!   CONNECT and its answer;
+//! - `opening.rs`: a connection before its session; `login.rs`: authentication; `handshake.rs`:
+//!   CONNECT (`connect_properties.rs`) and its answer;
 //! - `connection.rs`: the loop, and when it reads; `closing.rs`: how it ends;
-//! - `packets.rs`: what each packet does; `publish.rs`, `subscribe.rs`: those that do more;
-//! - `access.rs`: what the client may do, as that changes;
+//! - `packets.rs`: what each packet does; `publish.rs` (`publishing.rs`), `subscribe.rs`: those
+//!   that do more;
+//! - `access.rs`: what the client may do (`rights.rs`), as that changes; `reauthentication.rs`: AUTH;
 //! - `acknowledgements.rs`: acknowledgements that wait for the disk or for a verdict;
 //! - `connection_end.rs`: the one place where errors become DISCONNECT;
 //! - `encoder.rs`: publications on the wire.
@@ -16,6 +17,7 @@
 mod access;
 mod acknowledgements;
 mod closing;
+mod connect_properties;
 mod connection;
 mod connection_end;
 mod encoder;
@@ -25,6 +27,9 @@ mod login;
 mod opening;
 mod packets;
 mod publish;
+mod publishing;
+mod reauthentication;
+mod rights;
 mod settings;
 mod subscribe;
 

@@ -1,4 +1,4 @@
-//! From the first byte to the session: CONNECT, authentication, CONNACK.
+//! A connection before it has a session: the packets of CONNECT, authentication and CONNACK.
 //!
 //! Nothing of the broker is touched before the sender is known. All of it together, proofs and
 //! password checks included, takes no longer than `connect_timeout`.
@@ -14,19 +14,15 @@ use gatepost_mqtt::{DecodeError, Frame, Packet, PacketType, Reason, Version};
 use gatepost_users::ListenerAuth;
 
 use super::MqttContext;
+use super::connect_properties::ConnectRefusal;
 use super::encoder::Framing;
-use super::handshake::{self, ConnectProperties, ConnectRefusal, OpenedSession};
 use super::input::{Controls, Input};
-use super::login;
 use crate::linger::linger;
 use crate::stream::Stream;
 use crate::websocket::{self, Control, FrameError, Opcode, whole_frame};
 
 /// RFC 6455 section 7.4.1.
 const NORMAL_CLOSURE: u16 = 1000;
-
-/// Why there is no session: the refusal to send, or `None` where no answer is possible.
-pub(super) type NotOpened = Option<ConnectRefusal>;
 
 /// A connection before its CONNECT is answered.
 pub(super) struct Opening<'a> {
@@ -39,22 +35,6 @@ pub(super) struct Opening<'a> {
 }
 
 impl Opening<'_> {
-    /// Opens the connection; `received` came with a WebSocket handshake.
-    pub(super) async fn open(&self, input: &mut Input, received: &[u8]) -> Option<OpenedSession> {
-        let mut controls = Controls::default();
-        input.take_frames(received, &mut controls, |_| 0);
-        self.obey(controls).await?;
-        match self.greet(input).await {
-            Ok(opened) => Some(opened),
-            Err(refusal) => {
-                if let Some(refusal) = refusal {
-                    self.refuse(refusal).await;
-                }
-                None
-            }
-        }
-    }
-
     /// Answers a connection beyond the listener's limits, before any login.
     pub(super) async fn turn_away(&self, input: &mut Input, received: &[u8]) {
         let mut controls = Controls::default();
@@ -71,35 +51,6 @@ impl Opening<'_> {
             let (version, reason) = (connect.version, Reason::QUOTA_EXCEEDED);
             self.refuse(ConnectRefusal { version, reason }).await;
         }
-    }
-
-    /// Waits for the first packet, which must be CONNECT \[MQTT-3.1.0-1\], authenticates its sender
-    /// and answers it.
-    async fn greet(&self, input: &mut Input) -> Result<OpenedSession, NotOpened> {
-        let bytes = self.packet(input, PacketType::Connect).await.ok_or(None)?;
-        let frame = whole(&bytes).ok_or(None)?;
-        let connect = match Packet::decode(Version::Mqtt5, frame) {
-            Ok(Packet::Connect(connect)) => connect,
-            Ok(_) => return Err(None),
-            Err(error) => {
-                self.note_fault();
-                return Err(refusal(frame.body, error));
-            }
-        };
-        let asked = ConnectProperties::new(&connect);
-        let refuse = |reason| {
-            Some(ConnectRefusal {
-                version: connect.version,
-                reason,
-            })
-        };
-        handshake::check(&connect, &self.context.settings).map_err(refuse)?;
-        let login = login::log_in(self, input, &connect, &asked)
-            .await
-            .map_err(|reason| reason.and_then(refuse))?;
-        let mut opened = handshake::connect(&connect, &asked, login, self)?;
-        opened.greet().await?;
-        Ok(opened)
     }
 
     /// The next packet, which must be of this type; nothing else may come before the CONNACK
@@ -140,14 +91,14 @@ impl Opening<'_> {
         }
     }
 
-    fn note_fault(&self) {
+    pub(super) fn note_fault(&self) {
         let admission = &self.context.admission;
         admission.offended(self.peer, Offence::ProtocolFault);
     }
 
     /// Answers WebSocket's own frames, which may come at any time (RFC 6455 section 5.5); `None`
     /// where the connection ends.
-    async fn obey(&self, controls: Controls) -> Option<()> {
+    pub(super) async fn obey(&self, controls: Controls) -> Option<()> {
         let mut out = BytesMut::new();
         let mut close_code = controls.error.map(FrameError::close_code);
         for control in controls.controls {
@@ -184,7 +135,7 @@ impl Opening<'_> {
         let _ = self.stream.try_write(&[IoSlice::new(&out)]);
     }
 
-    async fn refuse(&self, refusal: ConnectRefusal) {
+    pub(super) async fn refuse(&self, refusal: ConnectRefusal) {
         self.say(|out| refusal.encode(out));
         Box::pin(linger(self.stream)).await;
     }
@@ -228,7 +179,7 @@ pub(super) fn whole(bytes: &[u8]) -> Option<Frame<'_>> {
 }
 
 /// The answer to a malformed CONNECT, if its version can be made out.
-fn refusal(body: &[u8], error: DecodeError) -> Option<ConnectRefusal> {
+pub(super) fn refusal(body: &[u8], error: DecodeError) -> Option<ConnectRefusal> {
     let level = match body {
         [0, 4, b'M', b'Q', b'T', b'T', level, ..]
         | [0, 6, b'M', b'Q', b'I', b's', b'd', b'p', level, ..] => *level,

@@ -1,196 +1,20 @@
 //! PUBLISH from a client (section 3.3): straight to the broker, or first to the judges.
 
-use std::collections::VecDeque;
-use std::future::Future;
-use std::pin::Pin;
-use std::task::{Context, Poll};
-
 use bytes::Bytes;
-use gatepost_broker::{Publisher, Receipt, TopicSlot, Verdicts};
-use gatepost_gateway::{Gateway, Outcome};
+use gatepost_broker::{Publisher, Receipt, TopicSlot};
+use gatepost_gateway::Gateway;
 use gatepost_message::{
     Action, Envelope, Format, Listener, Message, MessageId, Publication, Qos, Verdict,
 };
 use gatepost_mqtt::{PacketId, Property, Publish, Reason};
-use gatepost_store::{StoreError, Ticket};
 use gatepost_users::Identity;
-use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::acknowledgements::PublishAcknowledgement;
 use super::connection::Connection;
 use super::connection_end::ConnectionEnd;
 use super::encoder::carried;
+use super::publishing::{Judged, Publishing, reason};
 use super::settings::OnReject;
-
-/// Publications of one connection that may wait for a verdict.
-const JUDGED_MAX: usize = 64;
-
-/// Whether a scope applies to a topic, as long as the procedures stay the same.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Scope {
-    Unknown,
-    None,
-    Applies,
-}
-
-/// A publication whose verdict came.
-pub(super) struct Judged {
-    outcome: Outcome,
-    message: MessageId,
-    packet_id: Option<PacketId>,
-    exactly_once: bool,
-}
-
-type Judging = Pin<Box<dyn Future<Output = Judged> + Send>>;
-
-/// What a connection needs once it publishes.
-pub(super) struct Publishing {
-    publisher: Publisher,
-    verdicts: Verdicts,
-    /// By alias, less one; empty where the client has not set it.
-    aliases: Vec<Box<str>>,
-    /// By topic slot.
-    scopes: Vec<Scope>,
-    /// The topics and procedures that `scopes` is about.
-    scopes_of: (u64, u64),
-    judging: Option<Judging>,
-    waiting: VecDeque<(Message, Option<PacketId>)>,
-    /// Until when the next read is delayed; made once, for the few that need it.
-    gathering: Option<Pin<Box<Sleep>>>,
-}
-
-impl Publishing {
-    fn new(publisher: Publisher, verdicts: Verdicts) -> Self {
-        Self {
-            publisher,
-            verdicts,
-            aliases: Vec::new(),
-            scopes: Vec::new(),
-            scopes_of: (0, 0),
-            judging: None,
-            waiting: VecDeque::new(),
-            gathering: None,
-        }
-    }
-
-    pub(super) fn flush(&mut self) -> Option<Result<Ticket, StoreError>> {
-        let ticket = self.publisher.flush();
-        if let Some(until) = self.publisher.gathers_until() {
-            let until = Instant::from_std(until);
-            match &mut self.gathering {
-                Some(timer) => timer.as_mut().reset(until),
-                None => self.gathering = Some(Box::pin(sleep_until(until))),
-            }
-        }
-        ticket
-    }
-
-    /// Waits until the client is to be read again.
-    pub(super) fn poll_gathered(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        match &mut self.gathering {
-            Some(timer) if !timer.is_elapsed() => timer.as_mut().poll(context),
-            _ => Poll::Ready(()),
-        }
-    }
-
-    pub(super) fn is_congested(&self) -> bool {
-        self.publisher.is_congested()
-    }
-
-    pub(super) fn poll_relief(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        self.publisher.poll_relief(context)
-    }
-
-    pub(super) fn is_waiting_for_verdicts(&self) -> bool {
-        self.waiting.len() >= JUDGED_MAX
-    }
-
-    /// Whether a scope applies; looked up once for each topic and set of procedures.
-    fn is_judged(&mut self, slot: TopicSlot, gateway: &Gateway) -> bool {
-        let procedures = gateway.procedures();
-        let current = (self.publisher.topics_epoch(), procedures.generation());
-        if self.scopes_of != current {
-            self.scopes.clear();
-            self.scopes_of = current;
-        }
-        if self.scopes.len() <= slot.index() {
-            self.scopes.resize(slot.index() + 1, Scope::Unknown);
-        }
-        let scope = &mut self.scopes[slot.index()];
-        if *scope == Scope::Unknown {
-            let topic = self.publisher.topic(slot).as_str();
-            *scope = match procedures.scope_for(Listener::Mqtt, Some(topic), &[]) {
-                Some(_) => Scope::Applies,
-                None => Scope::None,
-            };
-        }
-        *scope == Scope::Applies
-    }
-
-    /// Waits for the next verdict. Publications of one client are judged one after the other,
-    /// so that their order stays.
-    pub(super) fn poll_verdict(&mut self, context: &mut Context<'_>) -> Poll<Judged> {
-        let Some(judging) = &mut self.judging else {
-            return Poll::Pending;
-        };
-        let judged = std::task::ready!(judging.as_mut().poll(context));
-        self.judging = None;
-        Poll::Ready(judged)
-    }
-
-    /// Tells the session what became of an exactly-once publication: one that was not taken must
-    /// not be taken for received when its sender repeats it.
-    fn settle(&self, judged: &Judged, on_reject: OnReject) {
-        if let Some(packet_id) = judged.packet_id.filter(|_| judged.exactly_once) {
-            let ends = on_reject == OnReject::Disconnect
-                && judged.outcome.verdict.action == Action::Reject;
-            let is_taken = !ends && !reason(&judged.outcome, on_reject).is_error();
-            self.verdicts.settle(packet_id, judged.message, is_taken);
-        }
-    }
-
-    fn judge_next(&mut self, gateway: &Gateway) {
-        if self.judging.is_none()
-            && let Some((message, packet_id)) = self.waiting.pop_front()
-        {
-            self.judging = Some(judge(gateway.clone(), message, packet_id));
-        }
-    }
-
-    /// The connection is over; what it published is still judged and delivered.
-    pub(super) fn finish_in_background(
-        mut self: Box<Self>,
-        gateway: Option<Gateway>,
-        on_reject: OnReject,
-    ) {
-        let Some(gateway) = gateway else { return };
-        if self.judging.is_none() && self.waiting.is_empty() {
-            return;
-        }
-        tokio::spawn(async move {
-            if let Some(judging) = self.judging.take() {
-                let judged = judging.await;
-                self.settle(&judged, on_reject);
-            }
-            while let Some((message, packet_id)) = self.waiting.pop_front() {
-                let judged = judge(gateway.clone(), message, packet_id).await;
-                self.settle(&judged, on_reject);
-            }
-        });
-    }
-}
-
-fn judge(gateway: Gateway, message: Message, packet_id: Option<PacketId>) -> Judging {
-    Box::pin(async move {
-        let exactly_once = message.qos == Qos::ExactlyOnce;
-        Judged {
-            message: message.id,
-            outcome: gateway.submit(message).await,
-            packet_id,
-            exactly_once,
-        }
-    })
-}
 
 impl Connection {
     pub(super) fn publish(&mut self, publish: &Publish<'_>) -> Result<(), ConnectionEnd> {
@@ -419,19 +243,6 @@ impl Connection {
         if let (Some(gateway), Some(publishing)) = (gateway, &mut self.publishing) {
             publishing.judge_next(&gateway);
         }
-    }
-}
-
-/// The verdict in MQTT's terms.
-fn reason(outcome: &Outcome, on_reject: OnReject) -> Reason {
-    match outcome.verdict.action {
-        Action::Accept | Action::Tag if outcome.deliveries == 0 => Reason::NO_MATCHING_SUBSCRIBERS,
-        Action::Accept | Action::Tag | Action::Drop | Action::Quarantine => Reason::SUCCESS,
-        Action::Reject if on_reject == OnReject::PayloadFormatInvalid => {
-            Reason::PAYLOAD_FORMAT_INVALID
-        }
-        Action::Reject => Reason::NOT_AUTHORIZED,
-        Action::Defer => Reason::QUOTA_EXCEEDED,
     }
 }
 

@@ -7,12 +7,10 @@
 //! we connect to.
 
 mod certificates;
-mod common_name;
 pub mod dane;
 mod error;
 mod outgoing;
 mod pem;
-mod session;
 mod settings;
 
 use std::future::poll_fn;
@@ -27,11 +25,9 @@ use rustls::{ServerConfig, ServerConnection};
 
 pub use error::TlsError;
 pub use outgoing::{Anybody, Outgoing, SYSTEM_AUTHORITIES, Trust, connect};
-pub use session::TlsSession;
 pub use settings::{CertificateFiles, TlsSettings};
 
-use crate::stream::Stream;
-use session::Socket;
+use crate::stream::{Socket, Stream, TlsSession};
 
 /// One listener's side of TLS. Cheap to clone.
 #[derive(Clone)]

@@ -15,9 +15,8 @@ use rustls::{
 };
 
 use super::error::TlsError;
-use super::session::{Socket, TlsSession};
 use super::{Stamp, pem, stamp};
-use crate::stream::Stream;
+use crate::stream::{Socket, Stream, TlsSession};
 
 /// Where distributions keep the authorities that they believe.
 pub const SYSTEM_AUTHORITIES: [&str; 3] = [

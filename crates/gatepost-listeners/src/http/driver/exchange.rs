@@ -13,7 +13,7 @@ use crate::http::request::{Request, Version};
 use crate::http::response::{Body, Response};
 use crate::http::router;
 use crate::http::websocket_handshake::subprotocol;
-use crate::tls::TlsSession;
+use crate::stream::TlsSession;
 
 use super::buffers::timeout;
 use super::connection::{Connection, Next, Pending};

@@ -5,7 +5,7 @@
 //! - `head.rs`, `chunked.rs` understand HTTP/1; `encode.rs`, `output.rs`, `sending.rs` write it;
 //!   `flushing.rs` writes what a slow reader did not take at once; `http2/` is HTTP/2, over the `h2`
 //!   crate;
-//! - `from_memory.rs` answers with cached pages and files, `worker_page.rs` with pages that run
+//! - `from_memory.rs` answers with cached pages and files, `serve_worker_page.rs` with pages that run
 //!   code, `exchange.rs` everything else through the router;
 //! - `live_stream.rs` and `paced_stream.rs` write subscriptions.
 
@@ -25,6 +25,7 @@ mod output;
 mod paced_stream;
 mod request_body;
 mod sending;
+mod serve_worker_page;
 mod socket;
 mod worker_page;
 

@@ -14,7 +14,7 @@ use tokio::net::TcpStream;
 
 use crate::lazy_stream::LazyStream;
 use crate::stream::Stream;
-use crate::tls::TlsSession;
+use crate::stream::TlsSession;
 
 use super::sending::Outlet;
 

@@ -25,7 +25,7 @@ use crate::http::response::{Body, Response};
 use crate::http::router;
 use crate::in_flight::Lease;
 use crate::minimum_rate::MinimumRate;
-use crate::tls::TlsSession;
+use crate::stream::TlsSession;
 
 use super::buffers::timeout;
 use super::connection::Connection;

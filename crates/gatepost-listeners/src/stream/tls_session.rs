@@ -1,6 +1,6 @@
 //! One encrypted connection behind one shared reference.
 //!
-//! The listeners' [`Stream`](crate::stream::Stream) is written to from other tasks, without
+//! The listeners' [`Stream`](super::Stream) is written to from other tasks, without
 //! waiting, so TLS is too: the state of rustls stands behind a lock that is held for the length
 //! of one read or write, never across an await. The plain sockets pay nothing for this.
 //!
@@ -136,7 +136,7 @@ impl State {
 }
 
 impl TlsSession {
-    pub(super) fn new(socket: Socket, mut connection: Connection, client_is_user: bool) -> Self {
+    pub(crate) fn new(socket: Socket, mut connection: Connection, client_is_user: bool) -> Self {
         connection.set_buffer_limit(Some(SEAL_BYTES));
         Self {
             socket,
@@ -149,7 +149,7 @@ impl TlsSession {
     }
 
     /// Drives the handshake to its end.
-    pub(super) fn poll_handshake(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(crate) fn poll_handshake(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             let mut state = self.state.lock();
             match state.drain(&self.socket) {

@@ -2,8 +2,11 @@
 //!
 //! Why not `AsyncRead`/`AsyncWrite`: fan-out writes to a subscriber's socket from the
 //! publisher's task, so writing must work through `&self`, must never wait, and must take many
-//! pieces at once. A writer whose bytes the socket refuses leaves the rest to the connection's own task, which waits
-//! for writability.
+//! pieces at once. A writer whose bytes the socket refuses leaves the rest to the connection's own
+//! task, which waits for writability.
+
+mod common_name;
+mod tls_session;
 
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
@@ -13,7 +16,8 @@ use std::task::{Context, Poll};
 use rustix::net::{Shutdown, sockopt};
 use tokio::net::{TcpStream, UnixStream};
 
-use crate::tls::TlsSession;
+pub(crate) use tls_session::Socket;
+pub use tls_session::TlsSession;
 
 /// A connected socket, registered with the reactor of the present worker.
 #[derive(Debug)]

@@ -1,0 +1,72 @@
+//! The state of every folder whose disk may fail.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock};
+
+use parking_lot::Mutex;
+
+use crate::plan::{Effect, Fault, FileKind, Operation};
+use crate::power::Unsynced;
+
+pub(crate) static DISKS: LazyLock<Mutex<HashMap<PathBuf, Arc<Shared>>>> =
+    LazyLock::new(Mutex::default);
+
+/// What the disk's handle and its open files share.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    pub(crate) state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub(crate) faults: Vec<Fault>,
+    pub(crate) counts: HashMap<Operation, u64>,
+    pub(crate) has_power: bool,
+    pub(crate) unsynced: Unsynced,
+}
+
+/// The disk that this file is on, if it is one of ours.
+pub(crate) fn of(path: &Path) -> Option<Arc<Shared>> {
+    let disks = DISKS.lock();
+    path.ancestors()
+        .find_map(|folder| disks.get(folder).cloned())
+}
+
+/// What the disk does with an operation.
+pub(crate) enum Decision {
+    Do,
+    Fail(Effect),
+}
+
+impl Shared {
+    /// Counts the operation and says what becomes of it.
+    pub(crate) fn decide(&self, operation: Operation, path: &Path) -> Decision {
+        let file = FileKind::of(path);
+        let mut state = self.state.lock();
+        *state.counts.entry(operation).or_default() += 1;
+        if !state.has_power {
+            return Decision::Fail(Effect::Error);
+        }
+        let due = state
+            .faults
+            .iter_mut()
+            .find_map(|fault| fault.take(operation, file));
+        if due == Some(Effect::PowerCut) {
+            state.has_power = false;
+        }
+        drop(state);
+        match due {
+            None => Decision::Do,
+            Some(Effect::Slow(time)) => {
+                std::thread::sleep(time);
+                Decision::Do
+            }
+            Some(effect) => Decision::Fail(effect),
+        }
+    }
+
+    pub(crate) fn unsynced(&self, change: impl FnOnce(&mut Unsynced)) {
+        change(&mut self.state.lock().unsynced);
+    }
+}

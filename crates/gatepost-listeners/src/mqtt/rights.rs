@@ -1,0 +1,29 @@
+//! What a login may do, as the broker asks about it.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use gatepost_broker::Authorization;
+use gatepost_users::{Access, Identity};
+use tokio::time::Sleep;
+
+/// A login's rights, as the broker asks about them.
+struct IdentityRights(Identity);
+
+impl Authorization for IdentityRights {
+    fn may_receive(&self, topic: &str) -> bool {
+        self.0.may(Access::Subscribe, topic).is_allowed()
+    }
+
+    fn may_publish(&self, topic: &str, retain: bool) -> bool {
+        self.0.may_publish(topic, retain).is_allowed()
+    }
+}
+
+/// The rights of this login, which follow changes of users and rules.
+pub(super) fn authorization(identity: &Identity) -> Arc<dyn Authorization> {
+    Arc::new(IdentityRights(identity.clone()))
+}
+
+/// When a login by token ends. Most logins do not.
+pub(super) type LoginEnd = Option<Pin<Box<Sleep>>>;
