@@ -2,7 +2,7 @@
 #![no_main]
 
 use gatepost_rules::bayes::{Bayes, BayesSettings, Class, Relearn, Sample};
-use gatepost_rules::mail::Mail;
+use gatepost_mail::Mail;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|message: &[u8]| {

@@ -2,7 +2,7 @@
 #![no_main]
 
 use gatepost_rules::Configuration;
-use gatepost_rules::mail::{HeaderSelector, Mail};
+use gatepost_mail::{HeaderSelector, Mail};
 use libfuzzer_sys::fuzz_target;
 use std::sync::LazyLock;
 

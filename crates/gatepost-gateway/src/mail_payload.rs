@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use gatepost_mail::Mail;
 use gatepost_message::{Format, Message, Properties, Verdict, edit};
-use gatepost_rules::mail::Mail;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 

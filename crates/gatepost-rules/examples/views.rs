@@ -2,7 +2,7 @@
 //!
 //! Usage: `views RULE_DIRECTORY < LIST`, where each line of the list is an id, a tab and a path.
 
-use gatepost_rules::mail::{HeaderSelector, Lines, Mail, ViewSettings};
+use gatepost_mail::{HeaderSelector, Lines, Mail, ViewSettings};
 use std::fmt::Write as _;
 use std::io::BufRead as _;
 use std::path::Path;

@@ -4,8 +4,8 @@
 //! its own part.
 
 use crate::eval::{EvalSettings, ScannedMail};
-use crate::mail::{Directive, Mail, ViewSettings};
 use crate::network::NetworkSettings;
+use gatepost_mail::{Directive, Mail, ViewSettings};
 
 /// What rule files say beside their rules.
 #[derive(Clone, Debug, Default)]

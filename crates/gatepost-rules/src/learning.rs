@@ -10,8 +10,8 @@ use std::sync::Arc;
 use crate::bayes::{
     Autolearn, Bayes, BayesSettings, Class, Judgement, Learned, Points, Relearn, Sample,
 };
-use crate::mail::Mail;
 use crate::reputation::{Book, ReputationSettings, Sender};
+use gatepost_mail::Mail;
 
 /// What was learned, shared with all rule sets that follow one another.
 #[derive(Clone)]

@@ -27,8 +27,6 @@ mod configuration;
 pub mod eval;
 mod language;
 mod learning;
-pub mod mail;
-pub mod mailbox;
 #[doc(hidden)]
 pub mod network;
 mod problem;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use crate::mail::MailLimits;
+use gatepost_mail::MailLimits;
 use gatepost_settings::{ByteSize, Period};
 use serde::{Deserialize, Serialize};
 

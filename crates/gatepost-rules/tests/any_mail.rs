@@ -1,6 +1,6 @@
 //! Whatever bytes a message has, all its views exist, and its plain ones keep what they must.
 
-use gatepost_rules::mail::{HeaderSelector, Mail};
+use gatepost_mail::{HeaderSelector, Mail};
 use proptest::prelude::*;
 
 /// Pieces of which broken mail is made.

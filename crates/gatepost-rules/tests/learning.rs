@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use gatepost_mail::Mail;
 use gatepost_rules::bayes::{Class, Learned};
-use gatepost_rules::mail::Mail;
 use gatepost_rules::{Learning, RuleSet, RulesSettings, ScanContext};
 
 const RULES: &str = "\

@@ -1,7 +1,7 @@
 //! Each limit of `[rules.mail]`: what lies within it is seen by rules, what lies beyond is not, and
 //! a larger setting brings it back.
 
-use gatepost_rules::mail::MailLimits;
+use gatepost_mail::MailLimits;
 use gatepost_rules::{RuleSet, RulesSettings, ScanContext};
 use std::fmt::Write as _;
 

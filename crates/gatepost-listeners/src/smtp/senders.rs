@@ -4,7 +4,7 @@
 //! that the settings add. Administrators may send as anybody. The null reverse path is nobody's address:
 //! reports need it.
 
-use gatepost_rules::mail::Mail;
+use gatepost_mail::Mail;
 use gatepost_users::Identity;
 
 use super::path::{self, Mailbox};

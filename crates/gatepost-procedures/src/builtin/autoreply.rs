@@ -4,8 +4,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use gatepost_mail::{HeaderSelector, Mail};
 use gatepost_message::{Action, Format, Message, MessageId, Verdict};
-use gatepost_rules::mail::{HeaderSelector, Mail};
 use gatepost_settings::Period;
 use gatepost_store::Value;
 use serde::{Deserialize, Serialize};

@@ -6,8 +6,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Instant;
 
+use gatepost_mail::Mail;
 use gatepost_message::{Action, Format, Message, Verdict};
-use gatepost_rules::mail::Mail;
 use gatepost_settings::Period;
 use serde::{Deserialize, Serialize};
 

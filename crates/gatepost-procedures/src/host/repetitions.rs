@@ -5,8 +5,8 @@ use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use gatepost_mail::Mail;
 use gatepost_message::{Format, Message, Properties, Publication, Qos};
-use gatepost_rules::mail::Mail;
 use parking_lot::Mutex;
 
 /// How `/dedupe` folds, from its limits.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use gatepost_mail::Leaf;
 use gatepost_message::Edit;
-use gatepost_rules::mail::Leaf;
 use mlua::{Lua, MetaMethod, UserData, UserDataFields, UserDataMethods, Value};
 
 use super::working::{MessageInWork, SharedMessage, field};

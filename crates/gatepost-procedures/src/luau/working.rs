@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use gatepost_mail::{HeaderSelector, Leaf, Mail};
 use gatepost_message::{Edit, Field, Format, Message, Verdict, edit};
-use gatepost_rules::mail::{HeaderSelector, Leaf, Mail};
 use mlua::Error;
 use parking_lot::{Mutex, MutexGuard};
 

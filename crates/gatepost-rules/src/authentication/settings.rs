@@ -4,7 +4,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::eval::glob;
-use crate::mail::{Directive, Pattern};
+use gatepost_mail::{Directive, Pattern};
 
 /// Keys of fewer bits prove nothing, unless `dkim_minimum_key_bits` says otherwise.
 const KEY_BITS_MIN: usize = 1024;

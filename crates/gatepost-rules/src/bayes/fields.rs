@@ -12,7 +12,7 @@ use super::chew;
 use super::settings::BayesSettings;
 use super::token::Collector;
 use super::words::{Region, add_line, mail_address};
-use crate::mail::address;
+use gatepost_mail::address;
 
 /// Tokens of the head stop at so many.
 const FIELD_TOKENS_MAX: usize = 10_000;

@@ -3,7 +3,7 @@
 //! Compatible with SpamAssassin: the same tokens (a database of either serves the other), the same
 //! probability, the same bookkeeping of what was learned. The way of a message:
 //!
-//! - `sample` takes from the views of a [`Mail`](crate::mail::Mail) what is needed: its tokens
+//! - `sample` takes from the views of a [`Mail`](gatepost_mail::Mail) what is needed: its tokens
 //!   (`words`, `fields`, `token`), its ids, its time.
 //! - [`Bayes`] judges a sample (`classifier`, `combine`), learns it and forgets it (`learning`). Its
 //!   tokens are in memory (`table`), read by any number of threads without a lock while one learns.

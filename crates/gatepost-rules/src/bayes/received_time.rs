@@ -4,7 +4,7 @@
 //! make its words look new. The topmost `Received` field counts, but for those that a local fetch
 //! added.
 
-use crate::mail::Mail;
+use gatepost_mail::Mail;
 
 /// When `mail` was received, in seconds since 1970; `None` if no field tells.
 pub(super) fn received_time(mail: &Mail<'_>) -> Option<u32> {

@@ -9,7 +9,7 @@ use super::received_time::received_time;
 use super::settings::BayesSettings;
 use super::token::{Collector, Token};
 use super::words::{Region, add_line};
-use crate::mail::{HeaderSelector, Lines, Mail};
+use gatepost_mail::{HeaderSelector, Lines, Mail};
 
 /// Tokens of the visible text, and of the invisible text, stop at so many.
 const TEXT_TOKENS_MAX: usize = 50_000;

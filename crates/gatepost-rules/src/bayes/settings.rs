@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use regex_automata::meta::Regex;
 use regex_automata::util::syntax;
 
-use crate::mail::Directive;
+use gatepost_mail::Directive;
 
 /// Words of SpamAssassin's English stop list: they are in every message and only cost space. Used
 /// until a rule file brings lists of its own (`bayes_stopword_en`).

@@ -19,13 +19,13 @@ use crate::Severity;
 use crate::bayes::PointsOf;
 use crate::language::Definitions;
 use crate::language::definition::{Definition, Test, View};
-use crate::mail::HeaderSelector;
 use crate::network::{NetworkRule, NetworkTest};
 use crate::scan::{
     CaptureSource, EvalRule, FieldRule, FieldRules, LineRule, LineRules, MatchedText, MimeRule,
     MimeRules, Program, RuleId, TemplateRule,
 };
 use crate::shortcircuit::{Shortcircuit, Turn};
+use gatepost_mail::HeaderSelector;
 use prepare::{Prepared, TemplateTarget};
 
 /// What a report says of a rule that hit.

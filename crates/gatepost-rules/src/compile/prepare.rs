@@ -9,9 +9,9 @@ use crate::eval::{self, EvalProblem, Evaluation};
 use crate::language::Definitions;
 use crate::language::definition::{Definition, FieldTest, Test, View};
 use crate::learning::Reputation;
-use crate::mail::HeaderSelector;
 use crate::network::{self, LinkList, NetworkTest};
 use crate::scan::{FieldRule, RuleId};
+use gatepost_mail::HeaderSelector;
 
 /// A test that can run.
 pub(super) enum Prepared {

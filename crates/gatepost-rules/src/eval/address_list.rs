@@ -1,6 +1,6 @@
 //! EvalSettings of addresses with `*` and `?`.
 
-use crate::mail::Pattern;
+use gatepost_mail::Pattern;
 use std::collections::HashSet;
 
 /// A list of addresses, some with wildcards.

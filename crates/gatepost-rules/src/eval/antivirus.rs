@@ -2,7 +2,7 @@
 
 use super::ScannedMail;
 use super::{Entry, pattern, plain};
-use crate::mail::{ContentType, Part, lines};
+use gatepost_mail::{ContentType, Part, lines};
 
 pub(super) const FUNCTIONS: &[Entry] = &[
     ("check_microsoft_executable", |_| {
@@ -77,7 +77,7 @@ fn is_suspect(attachment: &Attachment<'_>) -> bool {
             break;
         }
     }
-    let is = |pattern: &crate::mail::Pattern| pattern.is_match(media_type.as_bytes());
+    let is = |pattern: &gatepost_mail::Pattern| pattern.is_match(media_type.as_bytes());
     match ending {
         "txt" | "htm" | "html" | "phtm" | "phtml" | "xhtm" | "xhtml" | "xml" => !is(&TEXT_TYPE),
         "jpg" | "jpeg" | "tif" | "tiff" | "gif" | "png" => {

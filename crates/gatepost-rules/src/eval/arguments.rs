@@ -1,6 +1,6 @@
 //! The arguments of a call, as text, numbers, limits and patterns.
 
-use crate::mail::Pattern;
+use gatepost_mail::Pattern;
 
 /// The arguments of a call.
 pub(super) struct Arguments<'a>(&'a [String]);

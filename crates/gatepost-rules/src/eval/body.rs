@@ -2,7 +2,7 @@
 
 use super::ScannedMail;
 use super::{Entry, bound, pattern};
-use crate::mail::Part;
+use gatepost_mail::Part;
 use std::collections::{HashMap, HashSet};
 
 pub(super) const FUNCTIONS: &[Entry] = &[
@@ -114,7 +114,7 @@ fn find_alternative_difference(mail: &ScannedMail<'_>) -> AlternativeDifference 
             .filter(|part| part.is_leaf && part.media_type.starts_with("text"))
         {
             let rendered = mail.rendered_of(part);
-            let Some(content) = crate::mail::text_of_part(part, rendered) else {
+            let Some(content) = gatepost_mail::text_of_part(part, rendered) else {
                 continue;
             };
             let words = if rendered.is_some() {
@@ -208,7 +208,7 @@ fn stock_words(mail: &ScannedMail<'_>) -> usize {
     else {
         return 0;
     };
-    let Some(text) = crate::mail::text_of_part(part, mail.rendered_of(part)) else {
+    let Some(text) = gatepost_mail::text_of_part(part, mail.rendered_of(part)) else {
         return 0;
     };
     if !text.contains(':') {

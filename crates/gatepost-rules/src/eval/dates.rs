@@ -2,7 +2,7 @@
 
 use super::ScannedMail;
 use super::{Entry, bound, pattern, plain};
-use crate::mail::parse_date;
+use gatepost_mail::parse_date;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 pub(super) const FUNCTIONS: &[Entry] = &[
@@ -99,7 +99,7 @@ fn received_times(mail: &ScannedMail<'_>) -> (Vec<i64>, Option<i64>) {
     let fields: Vec<&[u8]> = mail
         .head()
         .all(b"received")
-        .map(crate::mail::Field::decoded)
+        .map(gatepost_mail::Field::decoded)
         .collect();
     let mut hops: Vec<&[u8]> = fields
         .into_iter()

@@ -3,7 +3,7 @@
 use super::ScannedMail;
 use super::header::{gated_through_received_remover, one_line, received_on_one_line};
 use super::{Entry, pattern, plain};
-use crate::mail::{has_ip, relay_text};
+use gatepost_mail::{has_ip, relay_text};
 
 pub(super) const FUNCTIONS: &[Entry] = &[
     ("check_for_forged_hotmail_received_headers", |_| {

@@ -2,7 +2,7 @@
 
 use super::ScannedMail;
 use super::{Entry, bound, locale, pattern, plain};
-use crate::mail::HeaderSelector;
+use gatepost_mail::HeaderSelector;
 use std::collections::HashSet;
 
 pub(super) const FUNCTIONS: &[Entry] = &[
@@ -67,7 +67,7 @@ pub(super) const FUNCTIONS: &[Entry] = &[
             let different: HashSet<&[u8]> = mail
                 .head()
                 .all(&name)
-                .map(crate::mail::Field::decoded)
+                .map(gatepost_mail::Field::decoded)
                 .collect();
             (low..=high).contains(&(different.len() as f64))
         })

@@ -2,7 +2,7 @@
 
 use super::ScannedMail;
 use super::{Entry, bound, locale, pattern, plain};
-use crate::mail::{HtmlFacts, ip_is};
+use gatepost_mail::{HtmlFacts, ip_is};
 
 pub(super) const FUNCTIONS: &[Entry] = &[
     ("html_tag_balance", |arguments| {

@@ -174,10 +174,11 @@ macro_rules! pattern {
         pattern!($name, $pattern, "");
     };
     ($name:ident, $pattern:expr, $flags:expr) => {
-        static $name: std::sync::LazyLock<crate::mail::Pattern> = std::sync::LazyLock::new(|| {
-            crate::mail::Pattern::with_flags(&$pattern, $flags)
-                .unwrap_or_else(|error| unreachable!("built-in pattern: {error}"))
-        });
+        static $name: std::sync::LazyLock<gatepost_mail::Pattern> =
+            std::sync::LazyLock::new(|| {
+                gatepost_mail::Pattern::with_flags(&$pattern, $flags)
+                    .unwrap_or_else(|error| unreachable!("built-in pattern: {error}"))
+            });
     };
 }
 pub(crate) use pattern;

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use md5::{Digest, Md5};
 
 use super::{Entry, bound, pattern, plain};
-use crate::mail::Part;
+use gatepost_mail::Part;
 
 pub(super) const FUNCTIONS: &[Entry] = &[
     ("pdf_count", |arguments| {

@@ -4,7 +4,7 @@ use super::ScannedMail;
 use std::collections::HashMap;
 
 use super::{Entry, plain};
-use crate::mail::Directive;
+use gatepost_mail::Directive;
 
 pub(super) const FUNCTIONS: &[Entry] = &[("check_phishing", |_| plain(is_named))];
 

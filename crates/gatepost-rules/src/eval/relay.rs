@@ -2,7 +2,7 @@
 
 use super::ScannedMail;
 use super::{Entry, bound, pattern, plain};
-use crate::mail::{Relay, ip_private, relay_text};
+use gatepost_mail::{Relay, ip_private, relay_text};
 
 pub(super) const FUNCTIONS: &[Entry] = &[
     ("check_for_numeric_helo", |_| plain(numeric_helo)),
@@ -32,8 +32,8 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     }),
     ("check_for_from_domain_in_received_headers", |arguments| {
         let (domain, desired) = (arguments.text(0)?.to_owned(), arguments.text(1)? == "true");
-        let named = crate::mail::Pattern::with_flags(&format!(r"\b{}\b", quote(&domain)), "i")?;
-        let relayed = crate::mail::Pattern::with_flags(
+        let named = gatepost_mail::Pattern::with_flags(&format!(r"\b{}\b", quote(&domain)), "i")?;
+        let relayed = gatepost_mail::Pattern::with_flags(
             &format!(r" rdns=\S*\b{domain} [^\]]*by=\S*\b{domain} "),
             "",
         )?;

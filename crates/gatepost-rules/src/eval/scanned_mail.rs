@@ -10,7 +10,7 @@ use std::ops::Deref;
 use std::sync::LazyLock;
 
 use super::{EvalSettings, body, dates, from_name, image, mime, office, pdf, recipients};
-use crate::mail::Mail;
+use gatepost_mail::Mail;
 
 static DEFAULT_SETTINGS: LazyLock<EvalSettings> = LazyLock::new(EvalSettings::default);
 

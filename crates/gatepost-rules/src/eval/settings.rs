@@ -4,7 +4,7 @@ use super::address_list::{AddressList, glob, glob_within};
 use super::office::OfficeSettings;
 use super::phishing::Feeds;
 use super::text_cat::Languages;
-use crate::mail::{Directive, Pattern};
+use gatepost_mail::{Directive, Pattern};
 use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use super::{Entry, pattern, plain};
-use crate::mail::Directive;
+use gatepost_mail::Directive;
 
 pub(super) const FUNCTIONS: &[Entry] = &[
     ("check_language", |_| plain(is_unwanted)),

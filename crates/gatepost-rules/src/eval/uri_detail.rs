@@ -1,7 +1,7 @@
 //! URIDetail: rules about where a link stands and what its text says.
 
 use super::{EvalProblem, Evaluation};
-use crate::mail::{Pattern, Uri};
+use gatepost_mail::{Pattern, Uri};
 
 /// What of a link a condition looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

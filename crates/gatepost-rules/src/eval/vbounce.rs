@@ -2,7 +2,7 @@
 
 use super::ScannedMail;
 use super::{Entry, pattern, plain};
-use crate::mail::lines;
+use gatepost_mail::lines;
 
 pub(super) const FUNCTIONS: &[Entry] = &[
     ("have_any_bounce_relays", |_| plain(has_relays)),

@@ -3,7 +3,7 @@
 use super::ScannedMail;
 use super::settings::SenderFromHost;
 use super::{Entry, bound, plain};
-use crate::mail::{Pattern, Relay, parse_ip};
+use gatepost_mail::{Pattern, Relay, parse_ip};
 
 pub(super) const FUNCTIONS: &[Entry] = &[
     ("check_from_in_blocklist", |_| {
@@ -183,7 +183,7 @@ fn relay_fits(relay: &Relay, host: &str) -> bool {
             .strip_suffix(&host)
             .is_some_and(|before| before.is_empty() || before.ends_with('.'));
     };
-    let mut networks = crate::mail::Networks::default();
+    let mut networks = gatepost_mail::Networks::default();
     networks.add(&format!("{network}{length}")).is_ok()
         && parse_ip(relay.ip.as_bytes()).is_some_and(|address| networks.contains(address))
 }

@@ -9,8 +9,8 @@ use super::definition::Source;
 use super::directives;
 use super::plugins::{LANGUAGE_VERSION_TEXT, Plugins};
 use super::{Definitions, Language};
-use crate::mail::Directive;
 use crate::{Problem, Severity};
+use gatepost_mail::Directive;
 
 /// Files that include files, beyond which a chain is taken for a circle.
 const INCLUDE_DEPTH_MAX: usize = 16;

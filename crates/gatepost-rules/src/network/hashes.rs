@@ -9,8 +9,8 @@ use ring::digest;
 use written::{base32, hexadecimal};
 
 use super::views::Views;
-use crate::mail::{Pattern, ip, is_fully_qualified};
 use gatepost_dns::{Kind, Question, Record};
+use gatepost_mail::{Pattern, ip, is_fully_qualified};
 
 /// Questions of one rule about one message, unless it says `max=`.
 const QUESTIONS_MAX: usize = 10;

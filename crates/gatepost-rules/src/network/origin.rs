@@ -4,8 +4,8 @@
 //! say becomes tags of templates and the field `X-ASN` of header rules.
 
 use crate::authentication::settings::{NetworkZone, SenderSettings};
-use crate::mail::{Mail, ip, parse_ip};
 use gatepost_dns::{Answer, Kind, Question, Record};
+use gatepost_mail::{Mail, ip, parse_ip};
 
 /// The question to each zone about the server that gave us the message.
 fn questions<'m>(

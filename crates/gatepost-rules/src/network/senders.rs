@@ -15,9 +15,9 @@ use crate::authentication::settings::SenderSettings;
 use crate::authentication::spf::{self, Sender, SpfResult};
 use crate::authentication::{Known, Looked, Wait, texts};
 use crate::eval::ScannedMail;
-use crate::mail::{Relay, parse_ip};
 pub(crate) use asking::SenderTest;
 use gatepost_dns::{Answer, Kind, Question};
+use gatepost_mail::{Relay, parse_ip};
 use noted::{noted_in, unfold};
 
 /// What was found out about a message's senders so far.

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::authentication::settings::SenderSettings;
-use crate::mail::Directive;
+use gatepost_mail::Directive;
 
 /// The settings of network rules.
 #[derive(Clone, Debug)]

@@ -6,8 +6,8 @@ use super::origin;
 use super::senders::{SenderFindings, Senders};
 use super::settings::NetworkSettings;
 use crate::eval::ScannedMail;
-use crate::mail::{Uri, ip};
 use gatepost_dns::{Answer, Kind, Question, Record};
+use gatepost_mail::{Uri, ip};
 
 /// Names that one template may become.
 const NAMES_MAX: usize = 20;
@@ -122,7 +122,7 @@ impl<'m, 'a> Views<'m, 'a> {
     /// The addresses of relays that a set means, by the end of its name.
     pub(super) fn relays(&self, set: &str, is_nice: bool, count_max: usize) -> Vec<IpAddr> {
         let relays = self.mail.relays();
-        let public = |relays: &[crate::mail::Relay]| {
+        let public = |relays: &[gatepost_mail::Relay]| {
             let mut addresses: Vec<IpAddr> = Vec::new();
             for relay in relays {
                 if let Some(address) = ip::parse(relay.ip.as_bytes())

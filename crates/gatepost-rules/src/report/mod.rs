@@ -16,8 +16,8 @@ use gatepost_message::Authentication;
 
 use crate::bayes::{Autolearn, Judgement};
 use crate::language::options::Options;
-use crate::mail::Lines;
 use crate::shortcircuit::Ending;
+use gatepost_mail::Lines;
 pub use given_up::GivenUp;
 
 /// Lines of the body that the preview takes, and its length in bytes.

@@ -1,6 +1,6 @@
 //! Who sent a message, as far as averages are concerned.
 
-use crate::mail::{HeaderSelector, Mail, Relay};
+use gatepost_mail::{HeaderSelector, Mail, Relay};
 
 /// Who sent a message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! What rule files and preferences say about AWL and TxRep.
 
-use crate::mail::Directive;
+use gatepost_mail::Directive;
 
 /// The settings of both, as rule files give them.
 ///

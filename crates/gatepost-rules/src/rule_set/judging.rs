@@ -11,13 +11,13 @@ use crate::compile::{self, Abilities, Compiled, RuleFacts};
 use crate::configuration::Configuration;
 use crate::eval::ScannedMail;
 use crate::learning::Lesson;
-use crate::mail::Mail;
 use crate::network::{Asked, NetworkFindings};
 use crate::report;
 use crate::scan::ScanState;
 use crate::shortcircuit::Ending;
 use crate::users::Preferences;
 use crate::{GivenUp, Report, ScanContext};
+use gatepost_mail::Mail;
 
 /// A scan whose local rules have run.
 pub(super) struct Scan<'a> {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use super::RuleSet;
 use crate::language::definition::{Example, Test};
-use crate::mail::HeaderSelector;
 use crate::{Problem, ScanContext, Severity};
+use gatepost_mail::HeaderSelector;
 
 impl RuleSet {
     /// Runs the examples; what comes is one problem for each that fails, and for each that has no

@@ -11,10 +11,10 @@ use crate::bayes::{Autolearn, Points};
 use crate::compile::{Compiled, RuleFacts};
 use crate::language::definition::Definition;
 use crate::learning::Lesson;
-use crate::mail::Mail;
 use crate::report;
 use crate::scan::ScanState;
 use crate::shortcircuit::Ending;
+use gatepost_mail::Mail;
 
 /// What the rules that hit add up to.
 #[derive(Debug, Default)]

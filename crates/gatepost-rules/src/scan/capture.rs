@@ -7,7 +7,7 @@ use std::borrow::Cow;
 
 use super::state::{RuleId, ScanState};
 use crate::language::definition::View;
-use crate::mail::{HeaderSelector, Mail};
+use gatepost_mail::{HeaderSelector, Mail};
 use gatepost_pattern::{Captured, Groups, Template};
 
 /// The part of a message that a pattern matches.

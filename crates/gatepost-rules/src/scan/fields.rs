@@ -6,7 +6,7 @@ use gatepost_pattern::{Pattern, Prefilter, PrefilterThresholds};
 
 use super::filter;
 use super::state::{RuleId, ScanState};
-use crate::mail::{HeaderSelector, Mail};
+use gatepost_mail::{HeaderSelector, Mail};
 
 const THRESHOLDS: PrefilterThresholds = PrefilterThresholds {
     patterns_min: 2,

@@ -1,7 +1,7 @@
 //! Patterns that take more steps than they may.
 
 use super::{TIME_MAX, computed, held, html, numbered, plain};
-use gatepost_rules::mail::MailLimits;
+use gatepost_mail::MailLimits;
 use gatepost_rules::{Report, RuleSet, RulesSettings, ScanContext};
 use gatepost_settings::{ByteSize, Period};
 use std::fmt::Write as _;

@@ -2,7 +2,7 @@
 //! its HTML are.
 
 use super::{SIZE, TIME_MAX, computed, html, numbered, plain};
-use gatepost_rules::mail::{HeaderSelector, Mail};
+use gatepost_mail::{HeaderSelector, Mail};
 use std::fmt::Write as _;
 
 fn read_all(name: &str, message: &[u8]) {

@@ -4,7 +4,7 @@ use ring::signature::{self, UnparsedPublicKey, VerificationAlgorithm};
 
 use super::signature::{Algorithm, Signature};
 use super::tags::Tags;
-use crate::mail::decode_base64;
+use gatepost_mail::decode_base64;
 
 /// A public key and what it may be used for.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use ring::digest;
 use super::canonical::Canonical;
 use super::fields::{RawField, RawMail};
 use super::tags::Tags;
-use crate::mail::decode_base64;
+use gatepost_mail::decode_base64;
 
 /// How it was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,8 +6,8 @@ use super::SpfResult;
 use super::macros::expand;
 use super::record::{Mechanism, Place, Record as Policy, is_record};
 use crate::authentication::{Known, Looked, Wait, texts};
-use crate::mail::ip;
 use gatepost_dns::{Kind, Record};
+use gatepost_mail::ip;
 
 /// Words of a record that may ask, all records together: SpamAssassin's number, where RFC 7208
 /// section 4.6.4 has 10.

@@ -2,7 +2,7 @@
 
 use super::super::{locale, pattern};
 use crate::eval::ScannedMail;
-use crate::mail::{ContentType, Part, lines};
+use gatepost_mail::{ContentType, Part, lines};
 
 /// Counts over all parts.
 #[derive(Clone, Debug, Default)]

@@ -7,7 +7,7 @@ pub(super) use findings::MimeFindings;
 use findings::{PartHead, find};
 
 use super::{Entry, bound, locale, pattern, plain};
-use crate::mail::lines;
+use gatepost_mail::lines;
 
 pub(super) const FUNCTIONS: &[Entry] = &[
     ("check_for_mime", |arguments| {

@@ -15,7 +15,7 @@ pub(crate) use settings::OfficeSettings;
 
 use super::{Entry, pattern, plain};
 use crate::eval::ScannedMail;
-use crate::mail::Part;
+use gatepost_mail::Part;
 use zip::Archive;
 
 pub(super) const FUNCTIONS: &[Entry] = &[

@@ -1,6 +1,6 @@
 //! What rule files say about office files: the directives that begin with `olemacro_`.
 
-use crate::mail::{Directive, Pattern};
+use gatepost_mail::{Directive, Pattern};
 
 /// Which files are looked at, and how far.
 #[derive(Clone, Debug)]

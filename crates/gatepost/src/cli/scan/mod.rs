@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
-use gatepost_rules::mailbox::{self, MailboxSettings, STANDARD_INPUT};
+use gatepost_mail::mailbox::{self, MailboxSettings, STANDARD_INPUT};
 use gatepost_rules::{Problem, RuleSet, Severity};
 use indicatif::{ProgressBar, ProgressStyle};
 

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Mutex, PoisonError};
 
-use gatepost_rules::mailbox::{Found, MailboxProblem};
+use gatepost_mail::mailbox::{Found, MailboxProblem};
 use gatepost_rules::{NearMiss, Report, RuleSet, ScanContext};
 
 /// Messages that wait for a judge, and results that wait to be printed, per thread.

@@ -1,0 +1,358 @@
+//! HTML cut into tags, text and comments the way Perl's HTML::Parser cuts it, which is the way the
+//! browsers of its time did: nothing is an error, and every byte belongs to some token.
+
+mod markup;
+
+/// Receives the pieces of a document in order.
+pub(super) trait Handler {
+    /// A start tag; its name is in lower case.
+    fn start(&mut self, tag: &str, attributes: &Attributes<'_>);
+    /// An end tag; its name is in lower case.
+    fn end(&mut self, tag: &str);
+    /// Text between tags. In `literal` text, as in scripts, entities are not decoded.
+    fn text(&mut self, text: &str, literal: bool);
+    /// A comment with its delimiters.
+    fn comment(&mut self, text: &str);
+    /// A `<!DOCTYPE …>` or `<!ENTITY …>`.
+    fn declaration(&mut self, text: &str);
+    /// Whether a start tag of this name is still open.
+    fn is_open(&self, tag: &str) -> bool;
+}
+
+/// The attributes of a start tag, names as written, values with entities undecoded.
+#[derive(Debug, Default)]
+pub(super) struct Attributes<'a> {
+    list: smallvec::SmallVec<[(&'a str, &'a str); 8]>,
+}
+
+/// Most attributes of a tag that are kept.
+const ATTRIBUTES_MAX: usize = 500;
+
+impl<'a> Attributes<'a> {
+    /// The value of the first attribute of this name. An attribute without a value has its own name
+    /// as value.
+    pub(super) fn get(&self, name: &str) -> Option<&'a str> {
+        self.list
+            .iter()
+            .find(|(known, _)| known.eq_ignore_ascii_case(name))
+            .map(|&(_, value)| value)
+    }
+
+    /// All of them.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
+        self.list.iter().copied()
+    }
+
+    fn push(&mut self, name: &'a str, value: &'a str) {
+        if self.list.len() < ATTRIBUTES_MAX {
+            self.list.push((name, value));
+        }
+    }
+}
+
+/// Elements whose content is text whatever it looks like, and whether entities in it are text too.
+const LITERAL_ELEMENTS: [(&str, bool); 7] = [
+    ("script", true),
+    ("style", true),
+    ("xmp", true),
+    ("iframe", true),
+    ("plaintext", true),
+    ("title", false),
+    ("textarea", false),
+];
+
+/// Nothing shorter is a tag.
+const MARKUP_LENGTH_MIN: usize = 3;
+
+/// SGML marked sections, `<![CDATA[ … ]]>`, by rising strength.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Section {
+    None,
+    Include,
+    Rcdata,
+    Cdata,
+    Ignore,
+}
+
+/// Cuts `text` and gives the pieces to `handler`.
+pub(super) fn tokenise(text: &str, handler: &mut impl Handler) {
+    let mut reader = Reader::new(text);
+    let mut rest = reader.run(0, handler);
+    // A script or style that is never closed would hide all that follows it; so it is closed at the
+    // end of the document, where its text then ends.
+    let mut closed = String::new();
+    for tag in ["style", "script"] {
+        if handler.is_open(tag) {
+            if closed.is_empty() {
+                closed.push_str(text.get(rest..).unwrap_or_default());
+                rest = 0;
+            }
+            closed.push_str("</");
+            closed.push_str(tag);
+            closed.push('>');
+            let mut again = Reader {
+                text: &closed,
+                unclosed: Vec::new(),
+                ..reader
+            };
+            rest = again.run(rest, handler);
+            reader = Reader { text, ..again };
+        }
+    }
+    let mut reader = if closed.is_empty() {
+        reader
+    } else {
+        Reader {
+            text: &closed,
+            ..reader
+        }
+    };
+    reader.finish(rest, handler);
+}
+
+struct Reader<'a> {
+    text: &'a str,
+    literal: Option<(&'static str, bool)>,
+    sections: Vec<Section>,
+    section: Section,
+    /// Comments end at the next `>`: set when the real end was not found.
+    short_comments: bool,
+    pending_end: Option<&'static str>,
+    /// Literal elements of which no end tag follows, so that it is looked for once only.
+    unclosed: Vec<&'static str>,
+}
+
+/// What a construct that starts with `<` turned out to be.
+enum Found {
+    /// A piece that ends here.
+    Piece(usize),
+    /// It is not ended in this document.
+    Unfinished,
+    /// It is no markup: the `<` is text.
+    Text,
+}
+
+const fn is_space(byte: u8) -> bool {
+    crate::ascii::is_space(byte)
+}
+
+impl<'a> Reader<'a> {
+    fn new(text: &'a str) -> Self {
+        Self {
+            text,
+            literal: None,
+            sections: Vec::new(),
+            section: Section::None,
+            short_comments: false,
+            pending_end: None,
+            unclosed: Vec::new(),
+        }
+    }
+
+    fn byte(&self, at: usize) -> Option<u8> {
+        self.text.as_bytes().get(at).copied()
+    }
+
+    fn slice(&self, start: usize, end: usize) -> &'a str {
+        self.text.get(start..end).unwrap_or_default()
+    }
+
+    fn skip_space(&self, mut at: usize) -> usize {
+        while self.byte(at).is_some_and(is_space) {
+            at += 1;
+        }
+        at
+    }
+
+    fn find(&self, byte: u8, from: usize) -> Option<usize> {
+        memchr::memchr(byte, self.text.as_bytes().get(from..)?).map(|at| from + at)
+    }
+
+    fn report_text(&mut self, start: usize, end: usize, handler: &mut impl Handler) {
+        if start < end && self.section != Section::Ignore {
+            let literal =
+                self.literal.is_some_and(|(_, literal)| literal) || self.section == Section::Cdata;
+            handler.text(self.slice(start, end), literal);
+        }
+    }
+
+    fn report_comment(&mut self, start: usize, end: usize, handler: &mut impl Handler) {
+        if self.section != Section::Ignore {
+            handler.comment(self.slice(start, end));
+        }
+    }
+
+    fn report_pending_end(&mut self, handler: &mut impl Handler) {
+        if let Some(tag) = self.pending_end.take() {
+            handler.end(tag);
+        }
+    }
+
+    /// Reports all that is complete from `start` on; returns where the incomplete rest starts.
+    fn run(&mut self, start: usize, handler: &mut impl Handler) -> usize {
+        let (mut start, mut at) = (start, start);
+        // The last `<` of the text that begins at `start` with another one.
+        let mut last_text = None;
+        loop {
+            if let Some((element, _)) = self.literal {
+                let end = if self.unclosed.contains(&element) {
+                    None
+                } else {
+                    self.literal_end(element, at)
+                };
+                let Some((end_tag, after)) = end else {
+                    if !self.unclosed.contains(&element) {
+                        self.unclosed.push(element);
+                    }
+                    return start;
+                };
+                self.report_text(start, end_tag, handler);
+                self.literal = None;
+                if self.section != Section::Ignore {
+                    self.report_pending_end(handler);
+                    handler.end(element);
+                }
+                (start, at) = (after, after);
+                continue;
+            }
+            if matches!(self.section, Section::Cdata | Section::Rcdata) {
+                match memchr::memmem::find(
+                    self.text.as_bytes().get(at..).unwrap_or_default(),
+                    b"]]>",
+                ) {
+                    Some(length) => {
+                        self.report_text(start, at + length, handler);
+                        (start, at) = (at + length + 3, at + length + 3);
+                        self.leave_section();
+                        continue;
+                    }
+                    None => return start,
+                }
+            }
+            let next = self.find(b'<', at);
+            if self.section != Section::None
+                && let Some(end) = self.section_end(at, next.unwrap_or(self.text.len()))
+            {
+                self.report_text(start, end, handler);
+                (start, at) = (end + 3, end + 3);
+                last_text = None;
+                self.leave_section();
+                continue;
+            }
+            let Some(tag) = next else {
+                if let Some(last) = last_text {
+                    self.report_text(start, last, handler);
+                    start = last;
+                }
+                let end = self.last_word_start(start);
+                self.report_text(start, end, handler);
+                return end;
+            };
+            let is_near_end = self.text.len() - tag < MARKUP_LENGTH_MIN;
+            if last_text.is_some() && !is_near_end && !self.can_be_markup(tag) {
+                // Rows of `<` are one text, not a text for each.
+                (last_text, at) = (Some(tag), tag + 1);
+                continue;
+            }
+            self.report_text(start, tag, handler);
+            start = tag;
+            last_text = None;
+            if is_near_end {
+                return start;
+            }
+            match self.markup(tag, handler) {
+                Found::Piece(after) => (start, at) = (after, after),
+                Found::Unfinished => return start,
+                Found::Text => (last_text, at) = (Some(tag), tag + 1),
+            }
+        }
+    }
+
+    /// Whether what follows the `<` at `tag` is not certainly text.
+    fn can_be_markup(&self, tag: usize) -> bool {
+        self.byte(tag + 1)
+            .is_some_and(|byte| byte.is_ascii_alphabetic() || matches!(byte, b'/' | b'!' | b'?'))
+    }
+
+    /// The end of the document: decides what an incomplete rest is.
+    fn finish(&mut self, start: usize, handler: &mut impl Handler) {
+        let mut start = start;
+        while start < self.text.len() {
+            if let Some((element, _)) = self.literal {
+                if matches!(element, "plaintext" | "xmp" | "iframe" | "textarea") {
+                    break;
+                }
+                self.literal = None;
+                if matches!(element, "script" | "style") {
+                    handler.end(element);
+                } else {
+                    self.pending_end = Some(element);
+                }
+                start = self.run(start, handler);
+                continue;
+            }
+            if self.byte(start) == Some(b'<') && !self.short_comments {
+                self.short_comments = true;
+                start = self.run(start, handler);
+                continue;
+            }
+            let is_markup = self.byte(start) == Some(b'<')
+                && self.byte(start + 1).is_none_or(|byte| {
+                    byte.is_ascii_alphabetic() || matches!(byte, b'_' | b':' | b'/' | b'!' | b'?')
+                });
+            if is_markup {
+                self.report_comment(start, self.text.len(), handler);
+                start = self.text.len();
+            }
+            break;
+        }
+        self.report_text(start, self.text.len(), handler);
+        self.report_pending_end(handler);
+    }
+
+    /// Where the last word of the document starts, with the white space before it; or, if the document
+    /// ends in white space, where that starts. The last word may be cut off, so it is told apart.
+    fn last_word_start(&self, from: usize) -> usize {
+        let text = self.text.as_bytes().get(from..).unwrap_or_default();
+        let trimmed = crate::ascii::trim_end(text);
+        let end = if trimmed.len() < text.len() {
+            trimmed.len()
+        } else {
+            let word = text.iter().rposition(|&byte| is_space(byte)).unwrap_or(0);
+            crate::ascii::trim_end(text.get(..word).unwrap_or_default()).len()
+        };
+        from + end
+    }
+
+    /// Where the end tag of a literal element starts and ends.
+    fn literal_end(&self, element: &str, from: usize) -> Option<(usize, usize)> {
+        if element == "plaintext" {
+            return None;
+        }
+        let mut from = from;
+        loop {
+            let tag = self.find(b'<', from)?;
+            from = tag + 1;
+            if self.byte(from) != Some(b'/') {
+                continue;
+            }
+            let name_end = tag + 2 + element.len();
+            let name = self.text.as_bytes().get(tag + 2..name_end);
+            if name.is_some_and(|name| name.eq_ignore_ascii_case(element.as_bytes())) {
+                let close = self.skip_space(name_end);
+                if self.byte(close) == Some(b'>') {
+                    return Some((tag, close + 1));
+                }
+            }
+        }
+    }
+
+    fn section_end(&self, from: usize, to: usize) -> Option<usize> {
+        memchr::memmem::find(self.text.as_bytes().get(from..to)?, b"]]>").map(|at| from + at)
+    }
+
+    fn leave_section(&mut self) {
+        self.sections.pop();
+        self.section = self.sections.iter().copied().max().unwrap_or(Section::None);
+    }
+}

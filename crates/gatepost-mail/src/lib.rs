@@ -1,0 +1,286 @@
+//! What is in a mail, as SpamAssassin's rules see it, and mailboxes to read mails from.
+//!
+//! A rule never looks at the bytes of a message but at *views* of them: decoded header fields,
+//! rendered text, decoded bodies, links, relays. [`Mail`] makes each view on first use and keeps
+//! it, so a program pays only for the views that it reads. [`mailbox`] reads mails from files, mbox
+//! files, Maildir and folders.
+//!
+//! ```
+//! use gatepost_mail::{HeaderSelector, Mail};
+//!
+//! let mail = Mail::parse(b"Subject: =?UTF-8?Q?Gr=C3=BC=C3=9Fe?=\r\n\
+//!     Content-Type: text/html\r\n\r\n\
+//!     <p>See <a href=\"https://www.example.com/news\">our news</a></p>");
+//!
+//! let subject = mail.header(&HeaderSelector::parse("Subject"));
+//! assert_eq!(subject.unwrap().trim_ascii_end(), "Grüße".as_bytes());
+//! assert!(mail.body().iter().any(|line| line.starts_with(b"See our news")));
+//! assert!(mail.uris().iter().any(|uri| uri == b"https://www.example.com/news"));
+//! ```
+//!
+//! Invariants:
+//! - No input is refused: every view exists, whatever the bytes, and nothing here panics.
+//! - The size of every view is bounded by the size of the message times a small constant; the limits
+//!   behind this bound are documented where they are applied.
+//! - Views are byte strings: UTF-8 where a known character set was declared, otherwise the original
+//!   bytes, exactly as SpamAssassin passes them to its patterns.
+//! - No view depends on a rule or on what a rule found.
+
+pub mod address;
+mod ascii;
+mod body;
+mod charset;
+mod content_type;
+mod date;
+mod domain;
+mod envelope;
+mod fields;
+mod head;
+mod html;
+pub mod ip;
+mod leaf;
+mod limits;
+mod line_ends;
+mod lines;
+pub mod mailbox;
+mod multipart;
+mod network;
+mod part;
+mod parties;
+mod parts;
+mod pattern;
+mod readable;
+mod relay;
+mod selector;
+mod transfer;
+mod uri;
+mod view_settings;
+mod within;
+mod words;
+
+pub use leaf::Leaf;
+pub use limits::MailLimits;
+pub use lines::Lines;
+pub use selector::HeaderSelector;
+pub use uri::{Uri, UriList};
+pub use view_settings::{Directive, ViewSettings};
+
+pub use ascii::lines;
+pub use content_type::ContentType;
+pub use date::parse as parse_date;
+pub use domain::{Boundaries, is_fully_qualified};
+pub use head::{Field, Head};
+pub use html::{Anchors, HtmlFacts, Link, OpenElements, Rendered};
+pub use ip::{is_ip as ip_is, is_private as ip_private, parse as parse_ip};
+pub use network::Networks;
+pub use part::Part;
+pub use parts::{Oddities, Parts};
+pub use pattern::Pattern;
+pub use relay::{Relay, Relays, as_text as relay_text};
+pub use transfer::base64 as decode_base64;
+
+use body::{Visibility, body_lines, part_text, raw_chunks, render_part};
+use std::borrow::Cow;
+use std::cell::OnceCell;
+use std::sync::LazyLock;
+
+static DEFAULT_SETTINGS: LazyLock<ViewSettings> = LazyLock::new(ViewSettings::default);
+
+/// One message and its views.
+///
+/// Borrows the message. Not `Sync`: one judge thread reads one message.
+pub struct Mail<'a> {
+    settings: &'a ViewSettings,
+    head: Head<'a>,
+    full: Cow<'a, [u8]>,
+    parts: OnceCell<Parts>,
+    rendered: OnceCell<Vec<Option<Rendered>>>,
+    body: OnceCell<Lines>,
+    visible_body: OnceCell<Lines>,
+    invisible_body: OnceCell<Lines>,
+    rawbody: OnceCell<Lines>,
+    uris: OnceCell<UriList>,
+    relays: OnceCell<Relays>,
+    envelope_from: OnceCell<Option<Vec<u8>>>,
+    senders: OnceCell<Vec<Vec<u8>>>,
+    recipients: OnceCell<Vec<Vec<u8>>>,
+    /// Links that a caller found in attached documents.
+    attached_links: Vec<Vec<u8>>,
+}
+
+impl<'a> Mail<'a> {
+    /// The views of `message` under the default settings.
+    pub fn parse(message: &'a [u8]) -> Self {
+        Self::parse_with(message, &DEFAULT_SETTINGS)
+    }
+
+    /// The views of `message` under `settings`: its networks decide which relays are trusted,
+    /// its registrar boundaries which words are links.
+    pub fn parse_with(message: &'a [u8], settings: &'a ViewSettings) -> Self {
+        let message: &'a [u8] = if message.is_empty() { b"\n" } else { message };
+        let head = Head::parse(message, settings.limits);
+        let full = match &head.pristine {
+            Cow::Borrowed(_) => {
+                let start = head.mbox_separator.map_or(0, <[u8]>::len);
+                Cow::Borrowed(message.get(start..).unwrap_or_default())
+            }
+            Cow::Owned(pristine) => Cow::Owned([pristine.as_slice(), head.body].concat()),
+        };
+        Self {
+            settings,
+            head,
+            full,
+            parts: OnceCell::new(),
+            rendered: OnceCell::new(),
+            body: OnceCell::new(),
+            visible_body: OnceCell::new(),
+            invisible_body: OnceCell::new(),
+            rawbody: OnceCell::new(),
+            uris: OnceCell::new(),
+            relays: OnceCell::new(),
+            envelope_from: OnceCell::new(),
+            senders: OnceCell::new(),
+            recipients: OnceCell::new(),
+            attached_links: Vec::new(),
+        }
+    }
+
+    /// With the envelope's sender as its receiver knows it, which the head need not tell; empty for a
+    /// bounce.
+    #[must_use]
+    pub fn with_envelope_sender(self, sender: Option<&str>) -> Self {
+        if let Some(sender) = sender {
+            let _ = self.envelope_from.set(Some(sender.as_bytes().to_vec()));
+        }
+        self
+    }
+
+    /// Counts links that stand in attached documents among those of the message. Has no effect on
+    /// views that were made before.
+    pub fn add_links(&mut self, links: Vec<Vec<u8>>) {
+        self.attached_links.extend(links);
+    }
+
+    /// The settings under which the views are made.
+    pub fn view_settings(&self) -> &'a ViewSettings {
+        self.settings
+    }
+
+    /// What `full` rules match: the message as it came, without an mbox separator line.
+    pub fn full(&self) -> &[u8] {
+        &self.full
+    }
+
+    /// The head and where the body begins.
+    pub fn head(&self) -> &Head<'a> {
+        &self.head
+    }
+
+    /// The MIME parts.
+    pub fn parts(&self) -> &Parts {
+        self.parts
+            .get_or_init(|| Parts::parse(&self.head, self.settings.limits))
+    }
+
+    /// The HTML parts rendered; one entry for each leaf, `None` for leaves that are no HTML.
+    pub fn rendered(&self) -> &[Option<Rendered>] {
+        let length_max = self.settings.limits.html_size_max.as_usize();
+        let render = |part| render_part(part, length_max);
+        self.rendered
+            .get_or_init(|| self.parts().leaves().map(render).collect())
+    }
+
+    /// Whether a limit ended a view that was made before the end of the message.
+    pub fn is_cut(&self) -> bool {
+        let rendered = self.rendered.get().into_iter().flatten().flatten();
+        rendered.into_iter().any(|rendered| rendered.is_cut)
+    }
+
+    /// The rendering of one leaf.
+    pub fn rendered_of(&self, part: &Part) -> Option<&Rendered> {
+        let leaves = self.parts().leaves().zip(self.rendered());
+        leaves
+            .into_iter()
+            .find(|(leaf, _)| std::ptr::eq(*leaf, part))?
+            .1
+            .as_ref()
+    }
+
+    /// The facts of all HTML parts, in order.
+    pub fn html_all(&self) -> impl Iterator<Item = &HtmlFacts> {
+        self.rendered()
+            .iter()
+            .flatten()
+            .map(|rendered| &rendered.facts)
+    }
+
+    fn text_view(&self, visibility: Visibility) -> Lines {
+        let subject = match visibility {
+            Visibility::Invisible => Vec::new(),
+            _ => [self.head.last(b"subject").unwrap_or_default(), b"\n"].concat(),
+        };
+        let parts = self.parts().leaves().zip(self.rendered());
+        let texts = parts.map(|(part, rendered)| part_text(part, rendered.as_ref(), visibility));
+        body_lines(&subject, texts, self.settings.body_part_length_max)
+    }
+
+    /// What `body` rules match: the rendered text in paragraphs. The first line is the subject, which
+    /// `tflags nosubject` skips.
+    pub fn body(&self) -> &Lines {
+        self.body.get_or_init(|| self.text_view(Visibility::All))
+    }
+
+    /// The same without text that is hidden from the reader.
+    pub fn visible_body(&self) -> &Lines {
+        self.visible_body
+            .get_or_init(|| self.text_view(Visibility::Visible))
+    }
+
+    /// Only the text that is hidden from the reader; no subject.
+    pub fn invisible_body(&self) -> &Lines {
+        self.invisible_body
+            .get_or_init(|| self.text_view(Visibility::Invisible))
+    }
+
+    /// What `rawbody` rules match: the decoded text parts, unrendered, in chunks.
+    pub fn rawbody(&self) -> &Lines {
+        let length_max = self.settings.rawbody_part_length_max;
+        self.rawbody
+            .get_or_init(|| raw_chunks(self.parts().leaves(), length_max))
+    }
+
+    /// The relays the message came through.
+    pub fn relays(&self) -> &Relays {
+        self.relays.get_or_init(|| Relays::read(self))
+    }
+
+    /// The sender of the envelope, as far as the head tells; empty for a bounce.
+    pub fn envelope_from(&self) -> Option<&[u8]> {
+        self.envelope_from
+            .get_or_init(|| envelope::sender(self))
+            .as_deref()
+    }
+
+    /// Every link with its details.
+    pub fn uri_list(&self) -> &UriList {
+        self.uris.get_or_init(|| {
+            let attached = &self.attached_links;
+            uri::collect(self.body(), self.html_all(), attached, self.settings)
+        })
+    }
+
+    /// What `uri` rules match: every link of the text and the HTML, as written and canonical.
+    pub fn uris(&self) -> &Lines {
+        &self.uri_list().forms
+    }
+}
+
+/// Whether an address stands in the text.
+pub fn has_ip(text: &[u8]) -> bool {
+    ip::find(text).is_some()
+}
+
+/// The text of a part, rendered if it is HTML; `None` if it is no text.
+pub fn text_of_part(part: &Part, rendered: Option<&Rendered>) -> Option<String> {
+    part_text(part, rendered, Visibility::All).map(body::PartText::into_text)
+}

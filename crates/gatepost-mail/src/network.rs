@@ -1,0 +1,133 @@
+//! Sets of networks: which relays are ours.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+/// Networks in the order they were named; the first that holds an address decides about it.
+#[derive(Clone, Debug, Default)]
+pub struct Networks {
+    list: Vec<Network>,
+    /// Somebody named networks, beyond those every set has.
+    pub(crate) configured: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Network {
+    bits: u128,
+    mask: u128,
+    excluded: bool,
+}
+
+impl Networks {
+    /// The addresses of the machine itself, which are always trusted.
+    pub(crate) fn loopback() -> Self {
+        let mut all = Self::default();
+        for network in ["127.0.0.0/8", "::1"] {
+            all.list.extend(Network::parse(network));
+        }
+        all
+    }
+
+    /// Adds networks, divided by blanks: `10.1.2.3`, `10.1.0.0/16`, `10.1.`, `!10.1.2.3`, `2001:db8::/32`.
+    pub fn add(&mut self, text: &str) -> Result<(), String> {
+        for word in text.split_ascii_whitespace() {
+            let network = Network::parse(word).ok_or_else(|| format!("{word} is no network"))?;
+            self.list.push(network);
+            self.configured = true;
+        }
+        Ok(())
+    }
+
+    /// Whether `address` is in the set.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let bits = bits(address);
+        self.list
+            .iter()
+            .find(|network| bits & network.mask == network.bits)
+            .is_some_and(|network| !network.excluded)
+    }
+}
+
+/// An address as IPv6, IPv4 mapped.
+fn bits(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(address) => address.to_bits(),
+    }
+}
+
+impl Network {
+    fn parse(text: &str) -> Option<Self> {
+        let (excluded, text) = match text.strip_prefix('!') {
+            Some(rest) => (true, rest),
+            None => (false, text),
+        };
+        let (address, length) = match text.split_once('/') {
+            Some((address, length)) => (address, Some(length.parse::<u32>().ok()?)),
+            None => (text, None),
+        };
+        let address = address
+            .strip_prefix('[')
+            .and_then(|inner| inner.strip_suffix(']'))
+            .unwrap_or(address);
+        let (bits, length) = if address.contains(':') {
+            (
+                address.parse::<Ipv6Addr>().ok()?.to_bits(),
+                length.unwrap_or(128),
+            )
+        } else {
+            let (bits, given) = partial_v4(address)?;
+            (bits, 96 + length.unwrap_or(given))
+        };
+        let mask = match length {
+            0 => 0,
+            1..=128 => u128::MAX << (128 - length),
+            _ => return None,
+        };
+        Some(Self {
+            bits: bits & mask,
+            mask,
+            excluded,
+        })
+    }
+}
+
+/// An IPv4 address of which the last numbers may be left out, and the length of what is given, bits.
+fn partial_v4(text: &str) -> Option<(u128, u32)> {
+    let text = text.strip_suffix('.').unwrap_or(text);
+    let mut octets = [0_u8; 4];
+    let mut count = 0;
+    for number in text.split('.') {
+        *octets.get_mut(count)? = number.parse().ok()?;
+        count += 1;
+    }
+    Some((bits(IpAddr::from(octets)), count as u32 * 8))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_network_decides() {
+        let mut all = Networks::loopback();
+        all.add("!10.0.1.5 10.0.1/24 192.168. 2001:db8::/32")
+            .expect("they are networks");
+        for (address, inside) in [
+            ("127.1.2.3", true),
+            ("10.0.1.5", false),
+            ("10.0.1.6", true),
+            ("10.0.2.6", false),
+            ("192.168.7.7", true),
+            ("2001:db8::5", true),
+            ("::1", true),
+            ("8.8.8.8", false),
+        ] {
+            assert_eq!(
+                all.contains(address.parse().expect("it is an address")),
+                inside,
+                "{address}"
+            );
+        }
+        assert!(all.add("nonsense").is_err());
+    }
+}

@@ -1,0 +1,118 @@
+//! One MIME part: what its fields say of it, and its text before and after transfer decoding.
+//!
+//! The text is a slice of the message's body wherever the body needed no repair, and is decoded when
+//! it is first asked for: many rules never look at an attached file.
+
+use super::ascii;
+use super::head::Field;
+use super::transfer::{base64, quoted_printable};
+use bytes::Bytes;
+use std::borrow::Cow;
+use std::cell::OnceCell;
+
+/// One part.
+#[derive(Debug)]
+pub struct Part {
+    /// Its fields. Empty for the message itself, whose head stands apart.
+    pub fields: Vec<Field<'static>>,
+    /// Its media type in lower case.
+    pub media_type: String,
+    /// The character set it declares.
+    pub charset: Option<Vec<u8>>,
+    /// The file name it gives.
+    pub name: Option<Vec<u8>>,
+    /// It is a text or a file, not a container of others.
+    pub is_leaf: bool,
+    /// How deep it lies; 0 for the message itself.
+    pub depth: u32,
+    /// It is the message itself, or one attached to it.
+    pub(crate) is_message: bool,
+    /// The text before transfer decoding.
+    pub(super) raw: Bytes,
+    /// Where its children lie in the list of all parts.
+    pub(super) children: Vec<usize>,
+    /// The text after transfer decoding, once it was asked for.
+    pub(super) decoded: OnceCell<Bytes>,
+}
+
+impl Part {
+    pub(super) fn new(fields: Vec<Field<'static>>, media_type: String, depth: u32) -> Self {
+        Self {
+            fields,
+            media_type,
+            charset: None,
+            name: None,
+            is_leaf: true,
+            depth,
+            is_message: false,
+            raw: Bytes::new(),
+            children: Vec::new(),
+            decoded: OnceCell::new(),
+        }
+    }
+
+    /// The decoded value of the last field of this name.
+    pub fn field(&self, name: &[u8]) -> Option<&[u8]> {
+        self.fields
+            .iter()
+            .rev()
+            .find(|field| field.is(name))
+            .map(Field::decoded)
+    }
+
+    /// The text before transfer decoding.
+    pub fn raw(&self) -> &Bytes {
+        &self.raw
+    }
+
+    /// The type it is shown as: a file named `.html` is HTML whatever it says it is.
+    pub(crate) fn effective_type(&self) -> &str {
+        let name = self.name.as_deref().unwrap_or_default();
+        let name = name
+            .strip_suffix(b"\n")
+            .unwrap_or(name)
+            .to_ascii_lowercase();
+        let html = [&b".html"[..], b".htm", b".shtml", b".shtm"];
+        if html.iter().any(|ending| name.ends_with(ending)) {
+            "text/html"
+        } else {
+            &self.media_type
+        }
+    }
+
+    /// Whether its type begins with `text` or `message`.
+    fn is_text(&self) -> bool {
+        let kind = self
+            .media_type
+            .split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')
+            .next();
+        matches!(kind, Some("text" | "message"))
+    }
+
+    /// The text after transfer decoding.
+    pub fn decoded(&self) -> &Bytes {
+        self.decoded.get_or_init(|| {
+            let encoding = self.field(b"content-transfer-encoding").unwrap_or_default();
+            if encoding.eq_ignore_ascii_case(b"quoted-printable") {
+                return without_carriage_returns(quoted_printable(&self.raw));
+            }
+            if encoding.eq_ignore_ascii_case(b"base64") {
+                let decoded = base64(&self.raw);
+                return if self.is_text() {
+                    without_carriage_returns(decoded)
+                } else {
+                    Bytes::from(decoded)
+                };
+            }
+            self.raw.clone()
+        })
+    }
+}
+
+fn without_carriage_returns(text: Vec<u8>) -> Bytes {
+    let shorter = match ascii::without_carriage_returns(&text) {
+        Cow::Borrowed(_) => None,
+        Cow::Owned(shorter) => Some(shorter),
+    };
+    Bytes::from(shorter.unwrap_or(text))
+}

@@ -1,0 +1,229 @@
+//! One `Received:` line.
+
+use super::Relay;
+use super::authentication::authentication;
+use super::shape::{Found, Outcome, find_shape, find_uppercase_shape};
+use crate::ip;
+use crate::pattern::Pattern;
+use std::sync::LazyLock;
+
+/// What a line says.
+#[derive(Debug)]
+pub(super) enum Reading {
+    /// A handover.
+    Relay(Box<Relay>),
+    /// Something inside one machine, or without an address: of no interest.
+    Skipped,
+    /// A scanner's note, with the envelope sender of the handover that follows.
+    Scanner(Option<String>),
+    /// A program fetched the mail from a mailbox.
+    Fetched,
+    /// Nothing can be made of it.
+    Unparseable,
+}
+
+struct Patterns {
+    plain_hop: Pattern,
+    date: Pattern,
+    id: Pattern,
+    helo_parameter: Pattern,
+    helo_word: Pattern,
+    by: Pattern,
+    envelope_from: Pattern,
+    guess_helo: Pattern,
+}
+
+static PATTERNS: LazyLock<Patterns> = LazyLock::new(|| {
+    let compile = |pattern: &str, flags: &str| {
+        Pattern::with_flags(pattern, flags)
+            .unwrap_or_else(|error| unreachable!("built-in pattern: {error}"))
+    };
+    // What may stand in a name a server gives itself.
+    let name = r"[-A-Za-z0-9.^+_&:=?!@%*$\\/]";
+    let not_name = r"[^-A-Za-z0-9.^+_&:=?!@%*$\\/]";
+    Patterns {
+        plain_hop: compile(r"^from (\S+) by [^\s;]+ ?;", "i"),
+        date: compile(
+            r"[\s;]+(?:(?:Mon|Tue|Thu|Wed|Fri|Sat|Sun), )?\d+ (?:Jan|Jun|Jul|Feb|Mar|May|Apr|Aug|Sep|Oct|Nov|Dec) \d+ \d+:\d+(?::\d+)? \S+$",
+            "",
+        ),
+        id: compile(r" id <?([^\s<>;]{3,})", ""),
+        helo_parameter: compile(&format!(r"\bhelo=({name}+)(?:{not_name}|$)"), ""),
+        helo_word: compile(&format!(r"\b(?:HELO|EHLO) ({name}+)(?:{not_name}|$)"), ""),
+        by: compile(r" by (\S+)(?:[^-A-Za-z0-9;.]|$)", ""),
+        envelope_from: compile(
+            r"(?:return-path:? |envelope-(?:sender|from)[ =])(\S+)\b",
+            "i",
+        ),
+        guess_helo: compile(r"^(\S+)[^-A-Za-z0-9.]", ""),
+    }
+});
+
+fn group(pattern: &Pattern, text: &str) -> Option<String> {
+    pattern
+        .group(text.as_bytes(), 1)
+        .map(|found| String::from_utf8_lossy(found).into_owned())
+}
+
+/// Reads a line.
+pub(super) fn read_line(line: &str) -> Reading {
+    let patterns = &*PATTERNS;
+    let mut line = line.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
+    while let Some(shorter) = line.strip_suffix(';') {
+        let length = shorter.strip_suffix(' ').unwrap_or(shorter).len();
+        line.truncate(length);
+    }
+    let lower_start = line
+        .get(..6)
+        .map(str::to_ascii_lowercase)
+        .unwrap_or_default();
+    let is_from = lower_start.starts_with("from ") || lower_start == "(from ";
+    let is_local = line
+        .match_indices(" with local for")
+        .any(|(at, text)| ends_word(&line, at + text.len()));
+    if !is_from || is_local {
+        return Reading::Skipped;
+    }
+    if let Some(sender) = group(&patterns.plain_hop, &line) {
+        let bracketed = sender
+            .strip_prefix('[')
+            .and_then(|inner| inner.strip_suffix(']'));
+        if !bracketed.is_some_and(|inner| {
+            !inner.is_empty()
+                && inner
+                    .bytes()
+                    .all(|byte| byte.is_ascii_digit() || byte == b'.')
+        }) {
+            return Reading::Skipped;
+        }
+    }
+    let date = patterns.date.spans(line.as_bytes()).next();
+    if let Some((start, _)) = date {
+        line.truncate(start);
+    }
+    if let Some(at) = line.find(")by ") {
+        line.insert(at + 1, ' ');
+    }
+    let mut found = Found {
+        id: group(&patterns.id, &line).unwrap_or_default(),
+        helo: group(&patterns.helo_parameter, &line)
+            .or_else(|| group(&patterns.helo_word, &line))
+            .unwrap_or_default(),
+        by: group(&patterns.by, &line).unwrap_or_default(),
+        ..Found::default()
+    };
+    let auth = authentication(&line);
+    let outcome = if let Some(rest) = line.strip_prefix("from ") {
+        found.envelope_from = group(&patterns.envelope_from, rest);
+        let outcome = find_shape(rest, &mut found);
+        if outcome == Outcome::Unknown && found.helo.is_empty() {
+            found.helo = group(&patterns.guess_helo, rest).unwrap_or_default();
+        }
+        outcome
+    } else {
+        find_uppercase_shape(&line, &mut found)
+    };
+    match outcome {
+        Outcome::Relay => {}
+        Outcome::Skip => return Reading::Skipped,
+        Outcome::Fetched => return Reading::Fetched,
+        Outcome::Scanner => {
+            return Reading::Scanner(found.envelope_from.as_deref().map(tidy_envelope_from));
+        }
+        Outcome::Unknown => {
+            if found.ip.is_empty() {
+                found.ip = bracketed_address(&line).unwrap_or_default();
+            }
+            if found.ip.is_empty() || found.by.is_empty() {
+                return Reading::Unparseable;
+            }
+        }
+    }
+    Reading::Relay(Box::new(finish(found, auth)))
+}
+
+fn ends_word(text: &str, at: usize) -> bool {
+    !text
+        .as_bytes()
+        .get(at)
+        .copied()
+        .is_some_and(crate::ascii::is_word)
+}
+
+/// The first address in square brackets.
+fn bracketed_address(line: &str) -> Option<String> {
+    line.match_indices('[').find_map(|(open, _)| {
+        let rest = line.get(open + 1..)?;
+        let inner = rest.get(..rest.find(']')?)?;
+        ip::is_ip(inner.as_bytes()).then(|| inner.to_owned())
+    })
+}
+
+/// Marks what cannot stand in the form rules match.
+fn without_odd_characters(text: &str) -> String {
+    let is_odd = |letter: char| {
+        letter.is_ascii_whitespace()
+            || matches!(
+                letter,
+                '\0' | '\x0b' | '#' | '[' | ']' | '(' | ')' | '<' | '>' | '|'
+            )
+    };
+    text.chars()
+        .map(|letter| if is_odd(letter) { '!' } else { letter })
+        .collect()
+}
+
+fn tidy_envelope_from(text: &str) -> String {
+    let text = text
+        .trim_start()
+        .trim_start_matches('<')
+        .trim_end()
+        .trim_end_matches('>');
+    without_odd_characters(text)
+}
+
+/// The address alone: no `IPv6:`, no brackets, no zone (RFC 4007), no mapping of IPv4.
+fn tidy_ip(text: &str) -> String {
+    let text = if text
+        .get(..5)
+        .is_some_and(|start| start.eq_ignore_ascii_case("ipv6:"))
+    {
+        text.get(5..).unwrap_or_default()
+    } else {
+        text
+    };
+    let text = text.strip_prefix('[').unwrap_or(text);
+    let text = text.strip_suffix(']').unwrap_or(text);
+    let text = text.split('%').next().unwrap_or_default();
+    let lower = text.to_ascii_lowercase();
+    let mapped = lower.rsplit_once("ffff:").filter(|(before, address)| {
+        before.ends_with(':')
+            && before.matches(':').count() >= 2
+            && before.bytes().all(|byte| matches!(byte, b'0' | b':'))
+            && ip::parse_v4(address.as_bytes()).is_some()
+    });
+    without_odd_characters(mapped.map_or(text, |(_, address)| address))
+}
+
+fn finish(found: Found, auth: String) -> Relay {
+    let mut rdns = found.rdns.trim_end_matches('.').to_owned();
+    if rdns.eq_ignore_ascii_case("unknown") || rdns.starts_with('[') {
+        rdns.clear();
+    }
+    let ip = tidy_ip(&found.ip);
+    let address = ip::parse(ip.as_bytes());
+    Relay {
+        rdns: without_odd_characters(&rdns),
+        helo: without_odd_characters(&found.helo),
+        by: without_odd_characters(found.by.strip_suffix(';').unwrap_or(&found.by)),
+        ident: without_odd_characters(&found.ident),
+        envelope_from: found.envelope_from.as_deref().map(tidy_envelope_from),
+        id: found.id,
+        auth,
+        ip_private: address.is_some_and(ip::is_private),
+        no_reverse_dns: rdns.is_empty() && found.looked_up,
+        internal: false,
+        submission: false,
+        ip,
+    }
+}

@@ -1,0 +1,256 @@
+//! The relays a message came through, read from its `Received:` fields.
+//!
+//! Every mail server words its field in its own way. [`mod@line`] brings a field into one form, [`shape`]
+//! knows the wordings. This module walks the relays from the newest to the oldest and decides how far
+//! they can be trusted: a relay outside our networks may have written what it liked below itself.
+
+mod authentication;
+mod line;
+mod shape;
+
+use super::Mail;
+use super::ip;
+use super::network::Networks;
+use line::{Reading, read_line};
+use std::fmt::Write as _;
+
+/// Most `Received:` fields that are read.
+const RECEIVED_MAX: usize = 1000;
+
+/// One handover of the message.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Relay {
+    /// Address of the sender.
+    pub ip: String,
+    /// Its name by reverse DNS, as far as the receiver looked it up.
+    pub rdns: String,
+    /// The name it gave itself.
+    pub helo: String,
+    /// The receiver.
+    pub by: String,
+    /// The answer of an RFC 1413 query.
+    pub ident: String,
+    /// The envelope sender, if the receiver noted it.
+    pub envelope_from: Option<String>,
+    /// The receiver's id of the message.
+    pub id: String,
+    /// How the sender proved who it is; empty if it did not.
+    pub auth: String,
+    /// The address is not of the public internet.
+    pub ip_private: bool,
+    /// The receiver looks names up, and there was none.
+    pub no_reverse_dns: bool,
+    /// The relay is ours.
+    pub internal: bool,
+    /// The relay accepts mail of our own users.
+    pub(crate) submission: bool,
+}
+
+impl Relay {
+    /// The form rules match, with its fields in a fixed order.
+    fn write(&self, out: &mut String) {
+        let Self {
+            ip,
+            rdns,
+            helo,
+            by,
+            ident,
+            id,
+            auth,
+            ..
+        } = self;
+        let envelope_from = self
+            .envelope_from
+            .as_deref()
+            .filter(|text| *text != "0")
+            .unwrap_or_default();
+        let (internal, submission) = (u8::from(self.internal), u8::from(self.submission));
+        let _ = write!(
+            out,
+            "[ ip={ip} rdns={rdns} helo={helo} by={by} ident={ident} envfrom={envelope_from} intl={internal} id={id} auth={auth} msa={submission} ]"
+        );
+    }
+}
+
+/// All relays of a message, newest first.
+#[derive(Clone, Debug, Default)]
+pub struct Relays {
+    /// Relays in `trusted_networks`: what they write is believed.
+    pub trusted: Vec<Relay>,
+    /// All other relays.
+    pub untrusted: Vec<Relay>,
+    /// Relays in `internal_networks`: those of the own site.
+    pub internal: Vec<Relay>,
+    /// All other relays.
+    pub external: Vec<Relay>,
+    /// The number of `Received:` fields in no known form.
+    pub unparseable: usize,
+    /// How many `Received:` fields trusted and internal relays wrote, less one.
+    pub(crate) last_trusted: i64,
+    pub(crate) last_internal: i64,
+}
+
+/// A list of relays in the form rules match.
+pub fn as_text(relays: &[Relay]) -> String {
+    let mut out = String::new();
+    for (index, relay) in relays.iter().enumerate() {
+        if index > 0 {
+            out.push(' ');
+        }
+        relay.write(&mut out);
+    }
+    out
+}
+
+/// Which networks count as what.
+struct Trust<'a> {
+    trusted: &'a Networks,
+    internal: &'a Networks,
+    submission: &'a Networks,
+    /// Nobody named networks: the border is guessed.
+    guessed: bool,
+}
+
+impl<'a> Trust<'a> {
+    fn of(mail: &'a Mail<'_>) -> Self {
+        let settings = mail.view_settings();
+        let (mut trusted, mut internal) = (&settings.trusted_networks, &settings.internal_networks);
+        let guessed = !trusted.configured && !internal.configured;
+        if trusted.configured && !internal.configured {
+            internal = trusted;
+        } else if internal.configured && !trusted.configured {
+            trusted = internal;
+        }
+        Self {
+            trusted,
+            internal,
+            submission: &settings.submission_networks,
+            guessed,
+        }
+    }
+}
+
+/// Where the walk stands.
+struct Walk {
+    relays: Relays,
+    in_trusted: bool,
+    in_internal: bool,
+    found_submission: bool,
+    /// Fields of programs that fetch mail restart the walk, as long as all relays were trusted.
+    may_restart: bool,
+}
+
+impl Relays {
+    /// Reads the relays of a message.
+    pub(crate) fn read(mail: &Mail<'_>) -> Self {
+        let trust = Trust::of(mail);
+        let mut walk = Walk {
+            relays: Self {
+                last_trusted: -1,
+                last_internal: -1,
+                ..Self::default()
+            },
+            in_trusted: true,
+            in_internal: true,
+            found_submission: false,
+            may_restart: true,
+        };
+        let mut scanner_envelope_from = None;
+        for text in received_lines(mail) {
+            let noted = scanner_envelope_from.take();
+            match read_line(&text) {
+                Reading::Relay(mut relay) => {
+                    if let Some(noted) = noted {
+                        relay.envelope_from = Some(noted);
+                    }
+                    walk.step(*relay, &trust);
+                    continue;
+                }
+                Reading::Unparseable => walk.relays.unparseable += 1,
+                Reading::Skipped => {}
+                Reading::Scanner(envelope_from) => scanner_envelope_from = envelope_from,
+                Reading::Fetched => {
+                    if walk.may_restart {
+                        walk.relays.trusted.clear();
+                        walk.relays.internal.clear();
+                        walk.relays.external.clear();
+                    }
+                }
+            }
+            walk.relays.last_trusted += i64::from(walk.in_trusted);
+            walk.relays.last_internal += i64::from(walk.in_internal);
+        }
+        walk.relays
+    }
+}
+
+/// The `Received:` fields, then those that name the origin in a field of their own.
+fn received_lines(mail: &Mail<'_>) -> Vec<String> {
+    let fields = mail.head().all(b"received").take(RECEIVED_MAX);
+    let mut lines: Vec<String> = fields
+        .map(|field| String::from_utf8_lossy(field.decoded()).into_owned())
+        .collect();
+    for name in &mail.view_settings().originating_ip_fields {
+        let Some(value) = mail.head().last(name.as_bytes()) else {
+            continue;
+        };
+        if let Some(address) = ip::find(value).and_then(|(start, end)| value.get(start..end)) {
+            lines.push(format!(
+                "from X-Originating-IP: {}\n",
+                String::from_utf8_lossy(address)
+            ));
+        }
+    }
+    lines
+}
+
+impl Walk {
+    fn step(&mut self, mut relay: Relay, trust: &Trust<'_>) {
+        if self.in_trusted && !self.found_submission {
+            self.decide(&mut relay, trust);
+        }
+        relay.internal = self.in_internal;
+        if self.in_trusted {
+            self.relays.trusted.push(relay.clone());
+            self.may_restart = true;
+            self.relays.last_trusted += 1;
+        } else {
+            self.relays.untrusted.push(relay.clone());
+            self.may_restart = false;
+        }
+        if self.in_internal {
+            self.relays.internal.push(relay);
+            self.relays.last_internal += 1;
+        } else {
+            self.relays.external.push(relay);
+        }
+    }
+
+    /// Whether the chain of trust reaches beyond this relay.
+    fn decide(&mut self, relay: &mut Relay, trust: &Trust<'_>) {
+        let authenticated = !relay.auth.is_empty() && relay.auth != "0";
+        if trust.guessed {
+            // Private addresses and authenticated senders are on our side of the border.
+            if !relay.ip_private && !authenticated {
+                self.in_trusted = false;
+                self.in_internal = false;
+            }
+            return;
+        }
+        let address = ip::parse(relay.ip.as_bytes());
+        let within =
+            |networks: &Networks| address.is_some_and(|address| networks.contains(address));
+        if !authenticated && !within(trust.trusted) {
+            self.in_trusted = false;
+            self.in_internal = false;
+            return;
+        }
+        if self.in_internal && !authenticated && !within(trust.internal) {
+            self.in_internal = false;
+        }
+        if within(trust.submission) {
+            self.found_submission = true;
+            relay.submission = true;
+        }
+    }
+}

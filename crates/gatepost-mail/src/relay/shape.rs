@@ -1,0 +1,310 @@
+//! The wordings of `Received:` lines, as a table.
+//!
+//! A wording is a template: `{helo}`, `{rdns}`, `{by}`, `{ident}` stand for words, `{ip}` for an
+//! address, `{any_ip}` for another one, `{…?}` for a word that may be empty, `{both}` for a name
+//! that is both HELO and reverse name, `{options}` for Exim's list of `helo=` and `ident=`. The
+//! rest of a template is a pattern. The order matters: several servers write lines that fit more
+//! than one wording, and the one named first is the one meant.
+
+mod wordings;
+
+use crate::pattern::Pattern;
+use std::sync::LazyLock;
+use wordings::Extra::{
+    Fetched, LookedUp, LookedUpUnknown, LookedUpUnlessError, LookedUpUnlessUnknown,
+    LookedUpWithIdent, NoId, Scanner, Skip, XMail,
+};
+pub(super) use wordings::IP;
+use wordings::{
+    BEFORE_QMAIL, Extra, LIKE_QMAIL, LOCALHOST, OTHERS, QMAIL, QMAIL_GUARD, Row, SERVERS,
+    UPPERCASE, WEB_MAIL,
+};
+
+/// What was found in a line so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) ip: String,
+    pub(super) rdns: String,
+    pub(super) helo: String,
+    pub(super) by: String,
+    pub(super) ident: String,
+    pub(super) id: String,
+    pub(super) envelope_from: Option<String>,
+    /// The receiver looks up names of senders.
+    pub(super) looked_up: bool,
+}
+
+/// What a wording means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// A handover.
+    Relay,
+    /// Nothing of interest.
+    Skip,
+    /// Mail fetched from a mailbox.
+    Fetched,
+    /// A scanner's note.
+    Scanner,
+    /// No known wording.
+    Unknown,
+}
+
+struct Shape {
+    needs: &'static str,
+    pattern: Pattern,
+    fields: [Option<usize>; 8],
+    extra: Extra,
+}
+
+/// Names of groups, in the order of [`Shape::fields`].
+const FIELDS: [&str; 8] = ["ip", "rdns", "helo", "by", "ident", "id", "both", "options"];
+
+fn compile_pattern(template: &str) -> Pattern {
+    Pattern::with_flags(template, "")
+        .unwrap_or_else(|error| unreachable!("built-in pattern: {error}"))
+}
+
+fn expand(template: &str) -> String {
+    let mut text = template.replace("LOCALHOST", LOCALHOST);
+    for name in FIELDS {
+        let words = if name == "options" { ".*?" } else { r"\S+" };
+        let words = if name == "ip" { IP } else { words };
+        text = text.replace(&format!("{{{name}}}"), &format!("(?<{name}>{words})"));
+        text = text.replace(&format!("{{{name}?}}"), &format!(r"(?<{name}>\S*)"));
+    }
+    text.replace("{any_ip}", IP)
+}
+
+impl Shape {
+    fn compile(&(needs, template, extra): &Row) -> Self {
+        let pattern = compile_pattern(&expand(template));
+        let fields = FIELDS.map(|field| pattern.group_number(field));
+        Self {
+            needs,
+            pattern,
+            fields,
+            extra,
+        }
+    }
+
+    /// Fills `found` if the wording fits.
+    fn read(&self, line: &str, found: &mut Found) -> Option<Outcome> {
+        if !line.contains(self.needs) {
+            return None;
+        }
+        let groups = self.pattern.groups::<10>(line.as_bytes())?;
+        let group = |index: usize| {
+            let number = self.fields.get(index).copied().flatten()?;
+            let text = groups.get(number).copied().flatten()?;
+            Some(String::from_utf8_lossy(text).into_owned())
+        };
+        let ip = group(0);
+        if ip
+            .as_ref()
+            .is_some_and(|ip| !crate::ip::is_ip(ip.as_bytes()))
+        {
+            return None;
+        }
+        match self.extra {
+            Skip => return Some(Outcome::Skip),
+            Fetched => return Some(Outcome::Fetched),
+            Scanner => return Some(Outcome::Scanner),
+            _ => {}
+        }
+        let targets = [
+            &mut found.ip,
+            &mut found.rdns,
+            &mut found.helo,
+            &mut found.by,
+            &mut found.ident,
+            &mut found.id,
+        ];
+        for (index, target) in targets.into_iter().enumerate() {
+            if let Some(text) = group(index) {
+                *target = text;
+            }
+        }
+        if let Some(name) = group(6) {
+            found.rdns.clone_from(&name);
+            found.helo = name;
+        }
+        if let Some(options) = group(7) {
+            read_options(&options, found);
+        }
+        self.finish(line, found);
+        Some(Outcome::Relay)
+    }
+
+    fn finish(&self, line: &str, found: &mut Found) {
+        match self.extra {
+            LookedUp => found.looked_up = true,
+            LookedUpUnknown => {
+                found.looked_up = true;
+                if found.rdns == "unknown" {
+                    found.rdns.clear();
+                }
+            }
+            LookedUpWithIdent => {
+                found.looked_up = true;
+                let rdns = found
+                    .rdns
+                    .strip_prefix("IDENT:")
+                    .filter(|rest| rest.contains('@'))
+                    .unwrap_or(&found.rdns);
+                if let Some((ident, name)) = rdns.split_once('@') {
+                    (found.ident, found.rdns) = (ident.to_owned(), name.to_owned());
+                }
+            }
+            LookedUpUnlessError => {
+                found.looked_up = found.rdns != "softdnserr";
+                if !found.looked_up {
+                    found.rdns.clear();
+                }
+            }
+            LookedUpUnlessUnknown => found.looked_up = found.rdns != "UNKNOWN",
+            NoId => found.id.clear(),
+            XMail => {
+                let bracketed = |start: &str| {
+                    let rest = line.get(line.find(start)? + start.len()..)?;
+                    let word = rest.split(' ').next()?;
+                    word.rfind('>')
+                        .and_then(|end| word.get(..end))
+                        .filter(|id| !id.is_empty())
+                        .map(str::to_owned)
+                };
+                found.id = bracketed(" id <").unwrap_or(std::mem::take(&mut found.id));
+                found.envelope_from = bracketed(" from <").or(found.envelope_from.take());
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Exim's `helo=… ident=…`.
+fn read_options(options: &str, found: &mut Found) {
+    let value = |name: &str| {
+        let rest = options.get(options.find(name)? + name.len()..)?;
+        Some(
+            rest.split_ascii_whitespace()
+                .next()
+                .filter(|_| !rest.starts_with(' '))
+                .unwrap_or_default()
+                .to_owned(),
+        )
+    };
+    if let Some(helo) = value("helo=").filter(|helo| !helo.is_empty()) {
+        found.helo = helo;
+    }
+    if let Some(ident) = value("ident=") {
+        found.ident = ident;
+    }
+}
+
+struct Shapes {
+    web_mail: Vec<Shape>,
+    servers: Vec<(Pattern, Vec<Shape>)>,
+    before_qmail: Vec<Shape>,
+    qmail_guard: Pattern,
+    qmail: Vec<Shape>,
+    others: Vec<Shape>,
+    uppercase: Vec<Shape>,
+    exim_name: Pattern,
+    exim_helo: Pattern,
+    exim_address: Pattern,
+    exim_by: Pattern,
+}
+
+static SHAPES: LazyLock<Shapes> = LazyLock::new(|| {
+    let all = |rows: &[Row]| rows.iter().map(Shape::compile).collect::<Vec<_>>();
+    Shapes {
+        web_mail: all(&WEB_MAIL),
+        servers: SERVERS
+            .iter()
+            .map(|(guard, rows)| (compile_pattern(guard), all(rows)))
+            .collect(),
+        before_qmail: BEFORE_QMAIL
+            .iter()
+            .chain(&LIKE_QMAIL)
+            .map(Shape::compile)
+            .collect(),
+        qmail_guard: compile_pattern(&expand(QMAIL_GUARD)),
+        qmail: all(&QMAIL),
+        others: all(&OTHERS),
+        uppercase: all(&UPPERCASE),
+        exim_name: compile_pattern(r"^(\S+) "),
+        exim_helo: compile_pattern(r" \((\S+)\) "),
+        exim_address: compile_pattern(&format!(r" \[({IP})(?:\.\d+)?\] ")),
+        exim_by: compile_pattern(r"by (\S+) "),
+    }
+});
+
+fn first_of(shapes: &[Shape], line: &str, found: &mut Found) -> Option<Outcome> {
+    shapes.iter().find_map(|shape| shape.read(line, found))
+}
+
+/// Finds the wording of a line after `from `.
+pub(super) fn find_shape(line: &str, found: &mut Found) -> Outcome {
+    let shapes = &*SHAPES;
+    first_of(&shapes.web_mail, line, found)
+        .or_else(|| of_named_server(shapes, line, found))
+        .or_else(|| first_of(&shapes.before_qmail, line, found))
+        .or_else(|| of_qmail(shapes, line, found))
+        .or_else(|| first_of(&shapes.others, line, found))
+        .unwrap_or(Outcome::Unknown)
+}
+
+fn of_named_server(shapes: &Shapes, line: &str, found: &mut Found) -> Option<Outcome> {
+    let (index, (_, rows)) = shapes
+        .servers
+        .iter()
+        .enumerate()
+        .find(|(_, (guard, _))| guard.is_match(line.as_bytes()))?;
+    let outcome = first_of(rows, line, found);
+    let is_exim = SERVERS
+        .get(index)
+        .is_some_and(|(guard, _)| *guard == "Exim");
+    outcome.or_else(|| is_exim.then(|| of_odd_exim(shapes, line, found)).flatten())
+}
+
+/// Exim's lines can be worded by its administrator: whatever bits are there are taken.
+fn of_odd_exim(shapes: &Shapes, line: &str, found: &mut Found) -> Option<Outcome> {
+    let group = |pattern: &Pattern| {
+        pattern
+            .group(line.as_bytes(), 1)
+            .map(|text| String::from_utf8_lossy(text).into_owned())
+    };
+    let bits = [
+        (&shapes.exim_name, &mut found.rdns),
+        (&shapes.exim_helo, &mut found.helo),
+        (&shapes.exim_address, &mut found.ip),
+    ];
+    for (pattern, target) in bits {
+        if let Some(text) = group(pattern) {
+            *target = text;
+        }
+    }
+    found.by = group(&shapes.exim_by)?;
+    (!found.ip.is_empty()).then_some(Outcome::Relay)
+}
+
+fn of_qmail(shapes: &Shapes, line: &str, found: &mut Found) -> Option<Outcome> {
+    if !shapes.qmail_guard.is_match(line.as_bytes()) {
+        return None;
+    }
+    first_of(&shapes.qmail, line, found);
+    if found.rdns == "unknown" {
+        found.rdns.clear();
+    } else {
+        found.looked_up = true;
+    }
+    Some(Outcome::Relay)
+}
+
+/// Finds the wording of a line that begins with `FROM` or `(from`.
+pub(super) fn find_uppercase_shape(line: &str, found: &mut Found) -> Outcome {
+    let outcome = first_of(&SHAPES.uppercase, line, found).unwrap_or(Outcome::Unknown);
+    if outcome == Outcome::Relay && found.rdns == "unverified" && line.starts_with("FROM ") {
+        found.rdns.clear();
+    }
+    outcome
+}

@@ -1,0 +1,127 @@
+//! What rule files say about the views: networks, registrar boundaries, redirectors.
+
+use super::domain::Boundaries;
+use super::limits::MailLimits;
+use super::network::Networks;
+use super::pattern::Pattern;
+
+/// The settings of rule files that views depend on.
+#[derive(Clone, Debug)]
+pub struct ViewSettings {
+    /// How much of a message is taken apart; from the settings, not from a rule file.
+    pub limits: MailLimits,
+    /// Top-level and registrars' domains: `util_rb_tld` and others.
+    pub boundaries: Boundaries,
+    redirectors: Vec<Pattern>,
+    /// `trusted_networks`.
+    pub trusted_networks: Networks,
+    pub(crate) internal_networks: Networks,
+    pub(crate) submission_networks: Networks,
+    pub(crate) originating_ip_fields: Vec<String>,
+    pub(crate) envelope_sender_field: Option<String>,
+    /// The text of one part in a `body` view, in characters: `body_part_scan_size`.
+    pub(crate) body_part_length_max: usize,
+    /// The text of one part in a `rawbody` view, in bytes: `rawbody_part_scan_size`.
+    pub(crate) rawbody_part_length_max: usize,
+}
+
+/// The defaults of `body_part_scan_size` and `rawbody_part_scan_size`.
+const BODY_PART_LENGTH_MAX: usize = 50_000;
+const RAWBODY_PART_LENGTH_MAX: usize = 500_000;
+
+impl Default for ViewSettings {
+    fn default() -> Self {
+        let originating = [
+            "X-Yahoo-Post-IP",
+            "X-Originating-IP",
+            "X-Apparently-From",
+            "X-SenderIP",
+        ];
+        Self {
+            limits: MailLimits::default(),
+            boundaries: Boundaries::default(),
+            redirectors: Vec::new(),
+            trusted_networks: Networks::loopback(),
+            internal_networks: Networks::loopback(),
+            submission_networks: Networks::default(),
+            originating_ip_fields: originating.map(str::to_owned).to_vec(),
+            envelope_sender_field: None,
+            body_part_length_max: BODY_PART_LENGTH_MAX,
+            rawbody_part_length_max: RAWBODY_PART_LENGTH_MAX,
+        }
+    }
+}
+
+/// What became of a directive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Directive {
+    /// It is one of ours and was stored.
+    Taken,
+    /// It is not one of ours.
+    Unknown,
+    /// It is one of ours, but its value cannot be used; the reason.
+    Invalid(String),
+}
+
+impl ViewSettings {
+    /// Takes one line of a rule file, split at the first blank: its name and the rest.
+    pub fn directive(&mut self, name: &str, value: &str) -> Directive {
+        let words = value
+            .split_ascii_whitespace()
+            .map(|word| Box::from(word.to_ascii_lowercase()));
+        match name {
+            "util_rb_tld" => self.boundaries.top_level.extend(words),
+            "util_rb_2tld" => self.boundaries.second.extend(words),
+            "util_rb_3tld" => self.boundaries.third.extend(words),
+            "clear_util_rb" => self.boundaries = Boundaries::default(),
+            "redirector_pattern" => match Pattern::compile(value) {
+                Ok(pattern) => self.redirectors.push(pattern),
+                Err(reason) => return Directive::Invalid(reason),
+            },
+            "trusted_networks" => return add(&mut self.trusted_networks, value),
+            "internal_networks" => return add(&mut self.internal_networks, value),
+            "msa_networks" => return add(&mut self.submission_networks, value),
+            "clear_trusted_networks" => self.trusted_networks = Networks::loopback(),
+            "clear_internal_networks" => self.internal_networks = Networks::loopback(),
+            "clear_msa_networks" => self.submission_networks = Networks::default(),
+            "originating_ip_headers" => {
+                self.originating_ip_fields
+                    .extend(value.split_ascii_whitespace().map(str::to_owned));
+            }
+            "clear_originating_ip_headers" => self.originating_ip_fields.clear(),
+            "envelope_sender_header" => {
+                let field = value.trim().trim_end_matches(':');
+                self.envelope_sender_field =
+                    Some(field.to_owned()).filter(|field| !field.is_empty());
+            }
+            "body_part_scan_size" => return set_length(&mut self.body_part_length_max, value),
+            "rawbody_part_scan_size" => {
+                return set_length(&mut self.rawbody_part_length_max, value);
+            }
+            _ => return Directive::Unknown,
+        }
+        Directive::Taken
+    }
+
+    /// Patterns of links that lead to other links; their group 1 is the other link.
+    pub(crate) fn redirectors(&self) -> &[Pattern] {
+        &self.redirectors
+    }
+}
+
+/// Sets a length; 0 stands for no limit.
+fn set_length(length_max: &mut usize, value: &str) -> Directive {
+    match value.trim().parse() {
+        Ok(0) => *length_max = usize::MAX,
+        Ok(length) => *length_max = length,
+        Err(_) => return Directive::Invalid(format!("{value} is no number")),
+    }
+    Directive::Taken
+}
+
+fn add(networks: &mut Networks, value: &str) -> Directive {
+    match networks.add(value) {
+        Ok(()) => Directive::Taken,
+        Err(reason) => Directive::Invalid(reason),
+    }
+}
