@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use gatepost_rules::bayes::{Bayes, BayesLimits, MemoryStore};
+use gatepost_learning::bayes::{Bayes, BayesLimits, MemoryStore};
 use libfuzzer_sys::fuzz_target;
 
 fn bayes() -> Bayes {

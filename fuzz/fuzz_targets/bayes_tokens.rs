@@ -1,7 +1,7 @@
 //! Any message gives tokens, is learned and forgotten, and leaves nothing behind.
 #![no_main]
 
-use gatepost_rules::bayes::{Bayes, BayesSettings, Class, Relearn, Sample};
+use gatepost_learning::bayes::{Bayes, BayesSettings, Class, Relearn, Sample};
 use gatepost_mail::Mail;
 use libfuzzer_sys::fuzz_target;
 

@@ -9,7 +9,8 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 use flate2::{Compression, write::ZlibEncoder};
-use gatepost_rules::{Learning, RuleSet, RulesSettings};
+use gatepost_learning::Learning;
+use gatepost_rules::{RuleSet, RulesSettings};
 use gatepost_settings::Bind;
 use support::World;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -43,7 +43,6 @@ mod limits;
 mod line_ends;
 mod lines;
 pub mod mailbox;
-mod multipart;
 mod network;
 mod part;
 mod parties;

@@ -5,6 +5,7 @@
 //! nests them. [`dissection`] builds the tree.
 
 mod dissection;
+mod multipart;
 
 use super::limits::MailLimits;
 use super::part::Part;

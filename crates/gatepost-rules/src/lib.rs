@@ -1,37 +1,45 @@
 //! The SpamAssassin rule language: parse, compile, scan.
 //!
-//! A rule folder is read once ([`RuleSet::load`]) and compiled into tables that every thread
-//! shares; a message is then judged by [`RuleSet::scan`], which answers with a [`Report`]. The way
-//! of a rule, room by room:
+//! [`RuleSet::load`] reads a rule folder once and compiles it into tables that all threads share;
+//! [`RuleSet::scan`] then returns a [`Report`] for each message:
 //!
-//! - `language` reads the files line by line into rules and preferences. What it cannot use
-//!   becomes a [`Problem`] with file, line and mend; the rest loads.
-//! - [`mail`] makes the views of a message that rules look at, each only when a rule asks.
-//! - [`mailbox`] reads messages out of files, mbox files, Maildir and folders.
-//! - [`bayes`] and [`reputation`] hold what was learned; `learning` joins them to a scan.
-//! - [`eval`] holds the functions that `eval:` rules call.
-//! - `network` asks what only the network knows; `authentication` (SPF, DKIM, ARC, DMARC) judges
-//!   the answers.
-//! - `scan` runs a prefilter over each view, verifies the candidate rules with their patterns
-//!   ([`gatepost_pattern`]), and computes the metas.
+//! ```
+//! use gatepost_rules::{RuleSet, RulesSettings, ScanContext};
 //!
-//! Invariants: a message never makes this crate panic, whatever its bytes; a scan takes bounded
-//! time, and a rule that ran into its bound is named in the report; a rule that cannot run is
-//! named among the problems, never dropped in silence.
+//! let text = b"body CHEAP /cheap watches/i\nscore CHEAP 2.5\n";
+//! let (rules, problems) = RuleSet::from_text("my.cf", text, &RulesSettings::default());
+//! assert!(problems.is_empty());
+//! let report = rules.scan(b"Subject: hello\r\n\r\nCheap watches!\r\n", &ScanContext::default());
+//! assert!(report.hits.iter().any(|hit| &*hit.name == "CHEAP"));
+//! ```
+//!
+//! The modules, in the order of a rule's life:
+//!
+//! - `language` parses rule files line by line into rules and preferences. A line that it cannot
+//!   use becomes a [`Problem`] with file, line and advice; the rest loads.
+//! - `compile` turns rules into the tables that a scan reads.
+//! - `scan` runs a prefilter over each view of a message ([`gatepost_mail::Mail`]), verifies the
+//!   candidate rules with their patterns ([`gatepost_pattern`]), and evaluates meta rules.
+//! - [`eval`] contains the functions that `eval:` rules call.
+//! - `network` sends DNS queries; `authentication` evaluates SPF, DKIM, ARC and DMARC from the
+//!   responses.
+//! - `rule_set` combines them; `report` writes the results. Bayes and the reputation of senders
+//!   are in [`gatepost_learning`].
+//!
+//! Invariants: no message makes this crate panic, whatever its bytes; the time of a scan is bounded,
+//! and the report names each rule that reached its limit; a rule that cannot run is named among the
+//! problems, never silently dropped.
 
 #[doc(hidden)]
 pub mod authentication;
-pub mod bayes;
 mod compile;
 mod configuration;
 pub mod eval;
 mod language;
-mod learning;
 #[doc(hidden)]
 pub mod network;
 mod problem;
 mod report;
-pub mod reputation;
 mod rule_set;
 mod scan;
 mod settings;
@@ -43,7 +51,6 @@ mod warm_up;
 
 pub use configuration::Configuration;
 pub use gatepost_dns::{Progress, SilentList};
-pub use learning::{Learning, LearningSettings, TeachError, Teaching};
 pub use problem::{Problem, Severity};
 pub use report::{GivenUp, Hit, Report};
 pub use rule_set::{NearMiss, PendingScan, RuleSet, ScanProgress, Statistics};

@@ -107,7 +107,8 @@ fn wrapped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Learning, RulesSettings, ScanContext};
+    use crate::{RulesSettings, ScanContext};
+    use gatepost_learning::Learning;
 
     const RULES: &str = "\
 body FREE /your order is free/\n\

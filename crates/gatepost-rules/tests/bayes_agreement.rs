@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use gatepost_learning::bayes::{Bayes, Class, Relearn, Sample};
 use gatepost_mail::Mail;
-use gatepost_rules::bayes::{Bayes, Class, Relearn, Sample};
 use gatepost_rules::{RuleSet, RulesSettings};
 
 /// One message in so many is trained with.

@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use gatepost_learning::Learning;
+use gatepost_learning::bayes::{Class, Learned};
 use gatepost_mail::Mail;
-use gatepost_rules::bayes::{Class, Learned};
-use gatepost_rules::{Learning, RuleSet, RulesSettings, ScanContext};
+use gatepost_rules::{RuleSet, RulesSettings, ScanContext};
 
 const RULES: &str = "\
     loadplugin Mail::SpamAssassin::Plugin::Bayes\n\

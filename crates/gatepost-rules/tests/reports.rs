@@ -8,7 +8,9 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use gatepost_rules::{Learning, RuleSet, RulesSettings, ScanContext};
+use gatepost_learning::Learning;
+
+use gatepost_rules::{RuleSet, RulesSettings, ScanContext};
 
 const MESSAGES: [&str; 4] = ["ham", "long", "plain", "spam"];
 const PLUGINS: [&str; 5] = [

@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use gatepost_bans::Offence;
 use gatepost_message::{Action, Edit, Envelope, Format, Listener, Message, Peer, Verdict, edit};
 use gatepost_procedures::{ProcedureAnswer, ProcedureCallError};
-use gatepost_rules::{Report, TeachError, Teaching};
+use gatepost_rules::Report;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::Instant;

@@ -1,7 +1,7 @@
 //! The head of a request, without I/O.
 
 use bytes::{Buf, BytesMut};
-use gatepost_rules::bayes::Class;
+use gatepost_learning::bayes::Class;
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

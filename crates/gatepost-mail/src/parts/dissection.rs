@@ -4,13 +4,13 @@
 //! What is still to be taken apart waits in a queue, so that neither depth nor number of parts is
 //! ever a matter of the stack; both are bounded by the limits.
 
+use super::multipart::{BoundaryKind, PartReader, boundary_kind, is_part_head_line};
 use super::{Oddities, Part, Parts};
 use crate::ascii::{is_blank, is_space, lines};
 use crate::content_type::{ContentType, disposition_name};
 use crate::head::{Field, Head};
 use crate::limits::MailLimits;
 use crate::line_ends::normalised_body;
-use crate::multipart::{BoundaryKind, PartReader, boundary_kind, is_part_head_line};
 use bytes::Bytes;
 use std::cell::OnceCell;
 use std::collections::VecDeque;

@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use arc_swap::ArcSwap;
+use gatepost_learning::{TeachError, Teaching};
 use gatepost_message::{Listener, Message, Verdict};
-use gatepost_rules::{Report, RuleSet, TeachError, Teaching};
+use gatepost_rules::{Report, RuleSet};
 use tokio::sync::oneshot;
 
 use crate::builtin::verdict;

@@ -16,7 +16,6 @@ use gatepost_pattern::Groups;
 
 use crate::Problem;
 use crate::Severity;
-use crate::bayes::PointsOf;
 use crate::language::Definitions;
 use crate::language::definition::{Definition, Test, View};
 use crate::network::{NetworkRule, NetworkTest};
@@ -25,6 +24,7 @@ use crate::scan::{
     MimeRules, Program, RuleId, TemplateRule,
 };
 use crate::shortcircuit::{Shortcircuit, Turn};
+use gatepost_learning::bayes::PointsOf;
 use gatepost_mail::HeaderSelector;
 use prepare::{Prepared, TemplateTarget};
 

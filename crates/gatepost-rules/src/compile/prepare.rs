@@ -4,13 +4,13 @@ use gatepost_pattern::{Pattern, Template};
 
 use super::{Abilities, NotRunning, hits_max};
 use crate::Severity;
-use crate::bayes::Interval;
 use crate::eval::{self, EvalProblem, Evaluation};
 use crate::language::Definitions;
 use crate::language::definition::{Definition, FieldTest, Test, View};
-use crate::learning::Reputation;
 use crate::network::{self, LinkList, NetworkTest};
 use crate::scan::{FieldRule, RuleId};
+use gatepost_learning::Reputation;
+use gatepost_learning::bayes::Interval;
 use gatepost_mail::HeaderSelector;
 
 /// A test that can run.

@@ -1,8 +1,8 @@
 //! What of a message a rule looks at, as far as learning is concerned.
 
-use crate::bayes::RulePlace;
 use crate::language::Definitions;
 use crate::language::definition::{Definition, Test, View};
+use gatepost_learning::bayes::RulePlace;
 
 /// The place of a rule. A meta is where the rules are that it names.
 pub(super) fn place(rule: &Definition, definitions: &Definitions) -> RulePlace {

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::bayes::{RuleFlags, RulePlace};
 use crate::network::{LinkFlags, NetworkCall};
 use crate::shortcircuit::Shortcircuit;
+use gatepost_learning::bayes::{RuleFlags, RulePlace};
 
 /// Where a line stands.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

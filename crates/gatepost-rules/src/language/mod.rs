@@ -21,10 +21,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::configuration::Configuration;
-use crate::learning::LearningSettings;
 use crate::network::LinkList;
 use crate::{Problem, Severity, Statistics};
 use definition::{Definition, Example};
+use gatepost_learning::LearningSettings;
 use loader::Loader;
 use options::Options;
 use plugins::Plugins;

@@ -14,9 +14,9 @@ use std::time::Duration;
 
 use gatepost_message::Authentication;
 
-use crate::bayes::{Autolearn, Judgement};
 use crate::language::options::Options;
 use crate::shortcircuit::Ending;
+use gatepost_learning::bayes::{Autolearn, Judgement};
 use gatepost_mail::Lines;
 pub use given_up::GivenUp;
 

@@ -6,17 +6,17 @@ use super::RuleSet;
 use super::ending;
 use super::near_miss::NearMiss;
 use super::tally::Tally;
-use crate::bayes::{Autolearn, Judgement};
 use crate::compile::{self, Abilities, Compiled, RuleFacts};
 use crate::configuration::Configuration;
 use crate::eval::ScannedMail;
-use crate::learning::Lesson;
 use crate::network::{Asked, NetworkFindings};
 use crate::report;
 use crate::scan::ScanState;
 use crate::shortcircuit::Ending;
 use crate::users::Preferences;
 use crate::{GivenUp, Report, ScanContext};
+use gatepost_learning::Lesson;
+use gatepost_learning::bayes::{Autolearn, Judgement};
 use gatepost_mail::Mail;
 
 /// A scan whose local rules have run.

@@ -15,16 +15,16 @@ use std::time::Duration;
 
 use gatepost_dns::{SilenceLimits, SilentList};
 
-use crate::bayes::Learned;
 use crate::compile::{self, Abilities, Compiled};
 use crate::configuration::Configuration;
 use crate::language::options::Options;
 use crate::language::{self, Definitions, Language};
-use crate::learning::{Learning, LearningSettings, TeachError, Teaching};
 use crate::network::Network;
 use crate::report;
 use crate::users::Users;
 use crate::{Problem, RulesSettings, Severity};
+use gatepost_learning::bayes::Learned;
+use gatepost_learning::{Learning, LearningSettings, TeachError, Teaching};
 
 pub use near_miss::NearMiss;
 pub use pending::{PendingScan, ScanProgress};

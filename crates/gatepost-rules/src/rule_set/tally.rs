@@ -7,13 +7,13 @@
 use std::sync::Arc;
 
 use crate::Hit;
-use crate::bayes::{Autolearn, Points};
 use crate::compile::{Compiled, RuleFacts};
 use crate::language::definition::Definition;
-use crate::learning::Lesson;
 use crate::report;
 use crate::scan::ScanState;
 use crate::shortcircuit::Ending;
+use gatepost_learning::Lesson;
+use gatepost_learning::bayes::{Autolearn, Points};
 use gatepost_mail::Mail;
 
 /// What the rules that hit add up to.

@@ -23,13 +23,13 @@ use std::time::Duration;
 
 use gatepost_pattern::Pattern;
 
-use crate::bayes::Interval;
 use crate::eval::{Evaluation, ScannedMail};
-use crate::learning::Reputation;
 use crate::network::NetworkRule;
 pub(crate) use budget::Budget;
 pub(crate) use capture::{CaptureRules, CaptureSource, MatchedText, TemplateRule};
 pub(crate) use fields::{FieldRule, FieldRules, MimeRule, MimeRules};
+use gatepost_learning::Reputation;
+use gatepost_learning::bayes::Interval;
 pub(crate) use lines::{LineRule, LineRules};
 pub(crate) use meta::{MetaRule, MetaRules, NearMeta, Operand};
 pub(crate) use state::{RuleId, ScanState};

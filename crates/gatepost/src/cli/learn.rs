@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use gatepost_learning::Learning;
+use gatepost_learning::bayes::{BackupError, Class, Learned, Relearn, Sample};
 use gatepost_mail::Mail;
 use gatepost_mail::mailbox::{self, MailboxSettings};
-use gatepost_rules::bayes::{BackupError, Class, Learned, Relearn, Sample};
-use gatepost_rules::{Learning, RuleSet};
+use gatepost_rules::RuleSet;
 use gatepost_store::{Change, Store, StoreError};
 use indicatif::{ProgressBar, ProgressStyle};
 

@@ -1,6 +1,6 @@
 //! Keeps the senders' averages as records of the database.
 
-use gatepost_rules::reputation::{BookStore, BookStoreError, Entry};
+use gatepost_learning::reputation::{BookStore, BookStoreError, Entry};
 use gatepost_store::{Change, Store, StoreError};
 
 /// The space of the database's records.

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use gatepost_rules::bayes::{Bayes, Record, TokenStore, TokenStoreError};
-use gatepost_rules::reputation::{Book, BookStore, BookStoreError, Entry};
-use gatepost_rules::{Learning, RulesSettings};
+use gatepost_learning::Learning;
+use gatepost_learning::bayes::{Bayes, Record, TokenStore, TokenStoreError};
+use gatepost_learning::reputation::{Book, BookStore, BookStoreError, Entry};
+use gatepost_rules::RulesSettings;
 use gatepost_store::Store;
 
 use super::LearningError;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 
-use gatepost_rules::LearningSettings;
+use gatepost_learning::LearningSettings;
 use parking_lot::Mutex;
 
 use super::{Learner, queue};

@@ -15,9 +15,10 @@ mod token_store;
 use std::path::Path;
 use std::sync::Arc;
 
-use gatepost_rules::bayes::{Bayes, TokenStoreError};
-use gatepost_rules::reputation::{Book, BookStoreError};
-use gatepost_rules::{Learning, RulesSettings};
+use gatepost_learning::Learning;
+use gatepost_learning::bayes::{Bayes, TokenStoreError};
+use gatepost_learning::reputation::{Book, BookStoreError};
+use gatepost_rules::RulesSettings;
 use gatepost_store::{Store, StoreError};
 
 use book_store::StoredBook;

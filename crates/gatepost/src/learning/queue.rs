@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use gatepost_rules::bayes::{BayesSettings, Class, Relearn, Sample};
+use gatepost_learning::bayes::{BayesSettings, Class, Relearn, Sample};
 use gatepost_store::{Change, StoreError};
 
 use super::Learner;

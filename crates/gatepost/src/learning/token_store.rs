@@ -1,7 +1,7 @@
 //! Keeps what Bayes learned as records of the database.
 
 use bytes::Bytes;
-use gatepost_rules::bayes::{Record, Row, TokenStore, TokenStoreError};
+use gatepost_learning::bayes::{Record, Row, TokenStore, TokenStoreError};
 use gatepost_store::{Change, Store, StoreError, Ticket};
 use parking_lot::Mutex;
 
@@ -83,7 +83,7 @@ fn failed(error: StoreError) -> TokenStoreError {
 mod tests {
     use std::sync::Arc;
 
-    use gatepost_rules::bayes::{Bayes, BayesLimits};
+    use gatepost_learning::bayes::{Bayes, BayesLimits};
 
     use super::*;
 

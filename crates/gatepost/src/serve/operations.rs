@@ -7,12 +7,12 @@ use bytes::Bytes;
 use gatepost_bans::Bans;
 use gatepost_broker::{Broker, StepOutcome, TraceStep};
 use gatepost_gateway::{Gateway, MailPayload, RuleHits, journal};
+use gatepost_learning::bayes::{Class, Learned, Relearn, Sample};
 use gatepost_listeners::http::operations::{
     AdminChange, Done, Lesson, OperationError, Operations, Quarantined, Search,
 };
 use gatepost_mail::Mail;
 use gatepost_message::{Action, Format, MessageId, Verdict};
-use gatepost_rules::bayes::{Class, Learned, Relearn, Sample};
 use gatepost_rules::{Problem, RuleTime, Severity};
 use gatepost_store::{Change, JournalEntry, QuarantineEntry, Store, StoreError};
 use gatepost_users::ANONYMOUS;

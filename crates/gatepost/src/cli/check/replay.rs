@@ -9,9 +9,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use gatepost_learning::Learning;
 use gatepost_message::{Format, Verdict};
 use gatepost_procedures::ProcedureHost;
-use gatepost_rules::{Learning, RuleSet};
+use gatepost_rules::RuleSet;
 use gatepost_store::{JournalEntry, Store, StoreError, Values};
 
 use super::super::procedures::start;

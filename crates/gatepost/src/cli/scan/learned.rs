@@ -1,6 +1,6 @@
 //! `--learned`: scans with what was learned in the data folder, and keeps what they add to it.
 
-use gatepost_rules::Learning;
+use gatepost_learning::Learning;
 use gatepost_store::{Store, StoreError};
 
 use crate::config::Config;

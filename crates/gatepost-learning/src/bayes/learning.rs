@@ -5,9 +5,10 @@
 
 use super::classifier::{Bayes, now_seconds};
 use super::combine::{Counts, Totals};
-use super::record::{Class, ExpiryRecord, Record};
+use super::learner::Learner;
+use super::message_key::MessageKey;
+use super::record::{Class, Record};
 use super::sample::Sample;
-use super::seen::{MessageKey, Seen};
 use super::settings::BayesSettings;
 use super::store::TokenStoreError;
 use super::table::Entry;
@@ -36,14 +37,6 @@ pub enum Relearn {
     Change,
     /// The gateway thinks so itself: leave what was learned.
     Keep,
-}
-
-/// What only the learner needs.
-pub(super) struct Learner {
-    pub(super) seen: Seen,
-    pub(super) expiry: ExpiryRecord,
-    /// Facts besides tokens that the store has not got yet.
-    pub(super) waiting: Vec<Record>,
 }
 
 impl Bayes {
@@ -178,24 +171,5 @@ impl Bayes {
             },
             true,
         );
-    }
-}
-
-impl Learner {
-    pub(super) fn new(messages_max: usize) -> Self {
-        Self {
-            seen: Seen::new(messages_max),
-            expiry: ExpiryRecord::default(),
-            waiting: Vec::new(),
-        }
-    }
-
-    /// Under which key and as what a message was learned.
-    fn find(&self, sample: &Sample) -> Option<(MessageKey, Class)> {
-        let own = sample.own_id.as_deref();
-        std::iter::once(sample.generated_id.as_slice())
-            .chain(own)
-            .map(MessageKey::of)
-            .find_map(|key| Some((key, self.seen.get(key)?)))
     }
 }

@@ -1,9 +1,31 @@
-//! What a scan asks of what was learned, and what is learned from a scan.
+//! What was learned from earlier mails: Bayes ([`bayes`]) and the reputation of senders
+//! ([`reputation`]), compatible with SpamAssassin.
 //!
-//! [`Learning`] joins Bayes and the senders' averages to a [`RuleSet`](crate::RuleSet). A scan then
-//! takes the score set with Bayes as soon as enough is learned, draws the score towards the
-//! sender's average, and learns a message whose score is clear. Without it, and where settings
-//! switch all of it off, a scan depends on the message and the rules alone.
+//! [`Learning`] holds both. A caller that knows what a mail is teaches it:
+//!
+//! ```
+//! use gatepost_learning::bayes::{Class, Learned};
+//! use gatepost_learning::{Learning, LearningSettings};
+//! use gatepost_mail::Mail;
+//!
+//! let learning = Learning::in_memory();
+//! let settings = LearningSettings::default();
+//! let mail = Mail::parse(b"From: shop@example.com\r\nSubject: cheap watches\r\n\r\nBuy now.\r\n");
+//!
+//! assert_eq!(learning.learn(&mail, Class::Spam, &settings), Learned::New);
+//! // The same message again changes nothing.
+//! assert_eq!(learning.learn(&mail, Class::Spam, &settings), Learned::Before);
+//! ```
+//!
+//! During a scan a [`Lesson`] takes the same message through the steps that a rule engine needs: it
+//! reads the probability of spam from Bayes, moves the score towards the sender's average, and
+//! learns the message if its score is clear.
+//!
+//! Invariants: this crate knows no rules, only the points that rules gave; without a store nothing
+//! is written to disk.
+
+pub mod bayes;
+pub mod reputation;
 
 use std::sync::Arc;
 
@@ -78,7 +100,7 @@ pub enum TeachError {
 
 impl Learning {
     /// Waits until all that was learned is on disk.
-    pub(crate) fn settle(&self) -> Result<(), TeachError> {
+    pub fn settle(&self) -> Result<(), TeachError> {
         let not_kept = |error: &dyn std::error::Error| TeachError::NotKept(error.to_string());
         self.bayes.keep().map_err(|error| not_kept(&error))?;
         self.book.keep().map_err(|error| not_kept(&error))?;
@@ -96,22 +118,19 @@ pub struct LearningSettings {
 }
 
 /// One message's way through what was learned.
-pub(crate) struct Lesson<'a> {
+pub struct Lesson<'a> {
     learning: &'a Learning,
     settings: &'a LearningSettings,
     sample: Option<Sample>,
-    pub(crate) judgement: Option<Judgement>,
+    /// What Bayes says of the message.
+    pub judgement: Option<Judgement>,
     /// Whether the score set with Bayes applies.
-    pub(crate) with_bayes: bool,
+    pub with_bayes: bool,
 }
 
 impl<'a> Lesson<'a> {
     /// Asks Bayes, if it has learned enough.
-    pub(crate) fn begin(
-        learning: &'a Learning,
-        settings: &'a LearningSettings,
-        mail: &Mail<'_>,
-    ) -> Self {
+    pub fn begin(learning: &'a Learning, settings: &'a LearningSettings, mail: &Mail<'_>) -> Self {
         let with_bayes = learning.bayes.is_ready(&settings.bayes);
         let sample = with_bayes.then(|| Sample::of(mail, &settings.bayes));
         let judgement = sample
@@ -128,7 +147,7 @@ impl<'a> Lesson<'a> {
 
     /// What the sender's average adds to a message whose rules gave `points`; the rule's name and
     /// its score.
-    pub(crate) fn reputation(
+    pub fn reputation(
         &mut self,
         mail: &Mail<'_>,
         asked: Reputation,
@@ -150,7 +169,7 @@ impl<'a> Lesson<'a> {
     }
 
     /// Learns the message if its score is clear.
-    pub(crate) fn end(mut self, mail: &Mail<'_>, points: &Points, is_spam: bool) -> Autolearn {
+    pub fn end(mut self, mail: &Mail<'_>, points: &Points, is_spam: bool) -> Autolearn {
         let settings = &self.settings.bayes;
         if !settings.enabled || !settings.autolearn.enabled {
             return Autolearn::Disabled;
@@ -174,7 +193,7 @@ impl<'a> Lesson<'a> {
 
 /// Which judge of senders a rule asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reputation {
+pub enum Reputation {
     /// `check_from_in_auto_welcomelist`.
     Awl,
     /// `check_senders_reputation`.
@@ -183,7 +202,7 @@ pub(crate) enum Reputation {
 
 impl Reputation {
     /// The judge that an eval function asks.
-    pub(crate) fn of_function(name: &str) -> Option<Self> {
+    pub fn of_function(name: &str) -> Option<Self> {
         match name {
             "check_from_in_auto_welcomelist" | "check_from_in_auto_whitelist" => Some(Self::Awl),
             "check_senders_reputation" => Some(Self::Txrep),

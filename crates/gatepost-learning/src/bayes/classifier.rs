@@ -11,7 +11,7 @@ use arc_swap::ArcSwap;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::combine::{Totals, combine, keep_significant, token_probability};
-use super::learning::Learner;
+use super::learner::Learner;
 use super::record::Record;
 use super::sample::Sample;
 use super::settings::BayesSettings;

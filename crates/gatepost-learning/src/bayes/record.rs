@@ -1,7 +1,7 @@
 //! What is kept of what was learned, fact by fact, and as rows of a table with sorted keys.
 
 use super::combine::{Counts, Totals};
-use super::seen::MessageKey;
+use super::message_key::MessageKey;
 use super::token::Token;
 
 /// Whether a message is unwanted.

@@ -7,8 +7,8 @@ use std::io::{BufRead, Write};
 
 use super::classifier::{Bayes, now_seconds};
 use super::combine::{Counts, Totals};
+use super::message_key::MessageKey;
 use super::record::{Class, ExpiryRecord, Record};
-use super::seen::MessageKey;
 use super::store::TokenStoreError;
 use super::table::{Entry, Table};
 use super::token::Token;

@@ -3,10 +3,10 @@
 
 use bytes::Bytes;
 
-use super::ascii::{is_blank, lines};
-use super::content_type::ContentType;
-use super::head::{Field, is_field_line};
-use super::parts::Oddities;
+use super::Oddities;
+use crate::ascii::{is_blank, lines};
+use crate::content_type::ContentType;
+use crate::head::{Field, is_field_line};
 
 /// Longest line of a part within a multipart, bytes; longer ones are broken.
 const LINE_LENGTH_MAX: usize = 2048;
@@ -15,7 +15,7 @@ const LINE_LENGTH_MAX: usize = 2048;
 pub(super) fn is_part_head_line(text: &[u8]) -> bool {
     let name = text
         .iter()
-        .take_while(|&&byte| super::ascii::is_field_name(byte))
+        .take_while(|&&byte| crate::ascii::is_field_name(byte))
         .count();
     name > 0 && text.get(name) == Some(&b':')
 }
@@ -123,7 +123,7 @@ impl PartReader {
             return;
         };
         let (name, value) = header.split_at(colon);
-        let value = super::ascii::trim_start(value.get(1..).unwrap_or_default());
+        let value = crate::ascii::trim_start(value.get(1..).unwrap_or_default());
         if self.fields.len() >= self.fields_max {
             return;
         }

@@ -2,36 +2,8 @@
 
 use std::collections::HashMap;
 
-use sha1::{Digest, Sha1};
-
+use super::message_key::MessageKey;
 use super::record::Class;
-
-/// By what a learned message is found again: the first eight bytes of the SHA-1 of its id.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct MessageKey(u64);
-
-impl MessageKey {
-    /// The key of an id.
-    pub fn of(id: &[u8]) -> Self {
-        let digest: [u8; 20] = Sha1::digest(id).into();
-        let (beginning, _) = digest.split_at(8);
-        Self(
-            beginning
-                .iter()
-                .fold(0, |bits, byte| bits << 8 | u64::from(*byte)),
-        )
-    }
-
-    /// The key with these bytes.
-    pub const fn from_bytes(bytes: [u8; 8]) -> Self {
-        Self(u64::from_be_bytes(bytes))
-    }
-
-    /// Its bytes.
-    pub const fn to_bytes(self) -> [u8; 8] {
-        self.0.to_be_bytes()
-    }
-}
 
 /// The learned messages. At most so many as set are remembered; beyond, the oldest eighth is
 /// dropped at once, so that a long-running gateway that learns by itself stays bounded.

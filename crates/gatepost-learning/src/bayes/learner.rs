@@ -1,0 +1,35 @@
+//! What learning needs besides the table of tokens.
+
+use super::message_key::MessageKey;
+use super::record::{Class, ExpiryRecord, Record};
+use super::sample::Sample;
+use super::seen::Seen;
+
+/// The state that only learning changes, behind one lock.
+pub(super) struct Learner {
+    /// The messages that were learned.
+    pub(super) seen: Seen,
+    /// The latest expiry.
+    pub(super) expiry: ExpiryRecord,
+    /// Records other than tokens that are not yet written to the store.
+    pub(super) waiting: Vec<Record>,
+}
+
+impl Learner {
+    pub(super) fn new(messages_max: usize) -> Self {
+        Self {
+            seen: Seen::new(messages_max),
+            expiry: ExpiryRecord::default(),
+            waiting: Vec::new(),
+        }
+    }
+
+    /// The key under which a message was learned, and its class.
+    pub(super) fn find(&self, sample: &Sample) -> Option<(MessageKey, Class)> {
+        let own = sample.own_id.as_deref();
+        std::iter::once(sample.generated_id.as_slice())
+            .chain(own)
+            .map(MessageKey::of)
+            .find_map(|key| Some((key, self.seen.get(key)?)))
+    }
+}
