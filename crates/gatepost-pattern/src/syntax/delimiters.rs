@@ -1,6 +1,6 @@
 //! The delimiters of Perl's match operator: `/…/i`, `m{…}x`, `m!…!`.
 
-use super::parser::Modifiers;
+use super::cursor::Modifiers;
 
 /// Splits a pattern into its body and its modifiers.
 pub(crate) fn split(text: &[u8]) -> Result<(&[u8], Modifiers), String> {

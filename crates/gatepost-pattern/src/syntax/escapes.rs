@@ -1,7 +1,7 @@
 //! The part of the parser for escapes and bracketed classes.
 
+use super::cursor::{Parser, SyntaxError};
 use super::node::{Assertion, Group, Node};
-use super::parser::{Parser, SyntaxError};
 use crate::byte_set::ByteSet;
 
 /// The meaning of an escape.
@@ -123,11 +123,11 @@ impl Parser<'_> {
             .take_while(u8::is_ascii_digit)
             .collect();
         let number = String::from_utf8_lossy(&digits).parse().unwrap_or(u32::MAX);
-        if number >= 10 && number > self.groups_total() {
+        if number >= 10 && number > self.groups_total {
             let byte = self.octal()?;
             return Ok(self.literal(byte));
         }
-        if number > self.groups_total() {
+        if number > self.groups_total {
             return Err(self.error("reference to a group that is not there"));
         }
         self.position += digits.len();
@@ -149,7 +149,7 @@ impl Parser<'_> {
             _ => return Err(self.error("bad reference to a group")),
         };
         let group = match text.parse::<u32>() {
-            Ok(number) if number > 0 && number <= self.groups_total() => Group::Number(number),
+            Ok(number) if number > 0 && number <= self.groups_total => Group::Number(number),
             Ok(_) => return Err(self.error("reference to a group that is not there")),
             Err(_) if text.starts_with('-') => {
                 return Err(self.error("relative references are not supported"));

@@ -4,6 +4,7 @@
 //! [`Node`]s, and [`mod@widen`] over-approximates a tree for prefilters. What the parser does not know becomes
 //! an [`mod@opaque`] node.
 
+mod cursor;
 mod delimiters;
 mod escapes;
 mod node;
@@ -11,10 +12,10 @@ mod opaque;
 mod parser;
 mod widen;
 
+pub use cursor::Modifiers;
 pub(crate) use delimiters::split;
 pub(crate) use node::{Assertion, Greed, Group, Node};
 pub(crate) use opaque::opaque;
-pub use parser::Modifiers;
 pub(crate) use parser::parse;
 pub(crate) use widen::widen;
 

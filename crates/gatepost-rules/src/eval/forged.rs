@@ -1,7 +1,7 @@
 //! HeaderEval: mail that claims to come from a big provider but does not.
 
 use super::ScannedMail;
-use super::header::{gated_through_received_remover, one_line, received_on_one_line};
+use super::received::{gated_through_received_remover, one_line, received_on_one_line};
 use super::{Entry, pattern, plain};
 use gatepost_mail::{has_ip, relay_text};
 

@@ -1,6 +1,7 @@
 //! HeaderEval: fields that no mail program writes.
 
 use super::ScannedMail;
+use super::received::{gated_through_received_remover, received_on_one_line};
 use super::{Entry, bound, locale, pattern, plain};
 use gatepost_mail::HeaderSelector;
 use std::collections::HashSet;
@@ -101,25 +102,6 @@ fn fake_aol_relay(mail: &ScannedMail<'_>) -> bool {
     AOL_RELAY.is_match(&received) && !AOL_SERVER.is_match(&received)
 }
 
-/// All `Received:` fields with white space collapsed.
-pub(super) fn received_on_one_line(mail: &ScannedMail<'_>) -> Vec<u8> {
-    one_line(&mail.header_text("Received").unwrap_or_default())
-}
-
-/// With each run of white space as one blank.
-pub(super) fn one_line(text: &[u8]) -> Vec<u8> {
-    let mut out: Vec<u8> = Vec::with_capacity(text.len());
-    for &byte in text {
-        let space = byte.is_ascii_whitespace() || byte == 0x0b;
-        if !space {
-            out.push(byte);
-        } else if out.last() != Some(&b' ') {
-            out.push(b' ');
-        }
-    }
-    out
-}
-
 pattern!(ENCODED_WORD, r"=\?(.+?)\?.\?.*?\?=");
 
 fn faraway_charset(mail: &ScannedMail<'_>) -> bool {
@@ -161,26 +143,6 @@ fn has_illegal_characters(text: &[u8], is_subject: bool, ratio: f64, count: f64)
         illegal -= 1;
     }
     illegal as f64 / text.len() as f64 >= ratio && illegal as f64 >= count
-}
-
-pattern!(EZMLM, r"^contact \S+@\S+; run by ezmlm$", "m");
-pattern!(MAILING_LIST, r"^mailing list \S+@\S+", "m");
-pattern!(
-    QMAIL_HOP,
-    r"qmail \d+ invoked (?:from network|by .{3,20})\); \d+ ... \d+"
-);
-pattern!(MSN_GROUPS, r"from groups\.msn\.com \(\S+\.msn\.com ");
-
-/// Whether mailing list software took the older `Received:` fields away.
-pub(super) fn gated_through_received_remover(mail: &ScannedMail<'_>) -> bool {
-    let text = |name: &str| mail.header_text(name);
-    if text("Mailing-List").is_some_and(|list| EZMLM.is_match(&list))
-        && MAILING_LIST.is_match(&text("Delivered-To").unwrap_or_default())
-        && QMAIL_HOP.is_match(&text("Received").unwrap_or_default())
-    {
-        return true;
-    }
-    text("Received").is_none_or(|received| MSN_GROUPS.is_match(&received))
 }
 
 pattern!(

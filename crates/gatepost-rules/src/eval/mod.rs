@@ -1,9 +1,9 @@
 //! The functions that rules call by name: `header X eval:check_for_missing_to_header()`.
 //!
-//! [`prepare`] turns a name and its arguments into an [`Evaluation`] once, when rules are loaded:
-//! numbers are read, patterns compiled, mistakes reported. Running it on a message then only
-//! computes. Functions are grouped as SpamAssassin groups them, one plugin a module; what several
-//! functions of a plugin need is found once a message and kept in its [`ScannedMail`].
+//! [`prepare`] turns a name and its arguments into an [`Evaluation`] once, when rules are loaded: it
+//! parses numbers, compiles patterns and reports errors. Running the evaluation on a message then only
+//! computes. Functions are grouped as in SpamAssassin, one plugin per module. Results that several
+//! functions of a plugin need are computed once per message and kept in its [`ScannedMail`].
 
 mod access;
 mod address_list;
@@ -23,9 +23,9 @@ mod mime;
 mod office;
 mod pdf;
 mod phishing;
+mod received;
 mod recipients;
 mod relay;
-mod scanned_mail;
 mod settings;
 mod text_cat;
 mod uri;
@@ -35,11 +35,15 @@ mod welcomelist;
 
 pub(crate) use address_list::glob;
 pub(crate) use freemail::{addresses_in, without_links, without_quoted};
-pub use scanned_mail::ScannedMail;
 pub(crate) use settings::EvalSettings;
 pub use uri_detail::prepare_uri_detail;
 
+use std::cell::OnceCell;
+use std::ops::Deref;
+use std::sync::LazyLock;
+
 use arguments::Arguments;
+use gatepost_mail::Mail;
 
 /// A function with its arguments bound.
 type Test = Box<dyn Fn(&ScannedMail<'_>) -> u32 + Send + Sync>;
@@ -166,6 +170,70 @@ fn plain(test: fn(&ScannedMail<'_>) -> bool) -> Built {
 #[allow(clippy::unnecessary_wraps)] // The same.
 fn bound(test: impl Fn(&ScannedMail<'_>) -> bool + Send + Sync + 'static) -> Built {
     Ok(Box::new(move |mail| u32::from(test(mail))))
+}
+
+static DEFAULT_SETTINGS: LazyLock<EvalSettings> = LazyLock::new(EvalSettings::default);
+
+/// One message under evaluation: its views, the settings of eval functions, and their results.
+///
+/// [`Mail`] itself knows nothing of rules. Links in attached documents belong to the message, so they
+/// are added to the mail before any view of its links is made.
+pub struct ScannedMail<'a> {
+    mail: Mail<'a>,
+    settings: &'a EvalSettings,
+    findings: Findings,
+}
+
+/// Results that several functions of a plugin need, computed once per message.
+#[derive(Default)]
+struct Findings {
+    mime: OnceCell<mime::MimeFindings>,
+    alternative: OnceCell<body::AlternativeDifference>,
+    dates: OnceCell<dates::DateFindings>,
+    recipients: OnceCell<recipients::RecipientFindings>,
+    images: OnceCell<image::Images>,
+    office: OnceCell<office::Office>,
+    pdf: OnceCell<pdf::Files>,
+    freemail: OnceCell<Option<Vec<Vec<u8>>>>,
+    from_name: OnceCell<from_name::FromNameFindings>,
+    listed_hosts: OnceCell<Vec<String>>,
+    uppercase_percent: OnceCell<f64>,
+}
+
+impl<'a> ScannedMail<'a> {
+    /// Prepares a mail for evaluation under the settings of rule files.
+    pub(crate) fn new(mail: Mail<'a>, settings: &'a EvalSettings) -> Self {
+        let mut scanned = Self {
+            mail,
+            settings,
+            findings: Findings::default(),
+        };
+        let links = office::document_links(&scanned).to_vec();
+        scanned.mail.add_links(links);
+        scanned
+    }
+
+    /// Prepares a message for evaluation under the default settings.
+    pub fn parse(message: &'a [u8]) -> Self {
+        Self::new(Mail::parse(message), &DEFAULT_SETTINGS)
+    }
+
+    /// The settings of eval functions from rule files.
+    pub(crate) const fn settings(&self) -> &'a EvalSettings {
+        self.settings
+    }
+
+    const fn findings(&self) -> &Findings {
+        &self.findings
+    }
+}
+
+impl<'a> Deref for ScannedMail<'a> {
+    type Target = Mail<'a>;
+
+    fn deref(&self) -> &Mail<'a> {
+        &self.mail
+    }
 }
 
 /// A pattern that is part of a function.

@@ -4,12 +4,12 @@
 use std::collections::HashMap;
 
 use super::definition::{Example, Flags};
-use super::loader::{Line, LineProblem, Loader};
+use super::line::{Line, LineProblem, Loaded};
 use super::replace_tags::ReplaceTags;
 use super::rules::{Outcome, rule};
 use crate::shortcircuit::Shortcircuit;
 
-pub(super) fn score(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn score(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
     let value = line.after_first_word_text()?;
     let mut relative = false;
     let mut scores = Vec::new();
@@ -37,7 +37,7 @@ pub(super) fn score(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
             ));
         }
     };
-    let definition = rule(loader, line)?;
+    let definition = rule(loaded, line)?;
     definition.scores = Some(match (relative, definition.scores) {
         (false, _) => scores,
         (true, Some(base)) => std::array::from_fn(|set| base[set] + scores[set]),
@@ -51,14 +51,14 @@ pub(super) fn score(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
     Ok(())
 }
 
-pub(super) fn describe(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn describe(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
     let text = line.after_first_word_text()?;
-    rule(loader, line)?.description = Some(text.into());
+    rule(loaded, line)?.description = Some(text.into());
     Ok(())
 }
 
 /// `test NAME ok|fail TEXT`.
-pub(super) fn example(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn example(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
     let value = line.after_first_word()?;
     let end = value
         .iter()
@@ -75,7 +75,7 @@ pub(super) fn example(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
             ));
         }
     };
-    loader.definitions.examples.push(Example {
+    loaded.definitions.examples.push(Example {
         source: line.source.clone(),
         rule: line.first_word().into(),
         should_hit,
@@ -84,24 +84,24 @@ pub(super) fn example(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
     Ok(())
 }
 
-pub(super) fn flags(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn flags(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
     let flags = Flags::parse(&line.after_first_word_text()?);
-    rule(loader, line)?.flags = flags;
+    rule(loaded, line)?.flags = flags;
     Ok(())
 }
 
-pub(super) fn priority(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn priority(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
     let value = line.after_first_word_text()?;
     let priority = value.trim().parse().map_err(|_| {
         LineProblem::invalid(format!("{value:?} is no priority"), "write a whole number")
     })?;
-    rule(loader, line)?.priority = priority;
+    rule(loaded, line)?.priority = priority;
     Ok(())
 }
 
 /// `shortcircuit NAME on|spam|ham|off`.
-pub(super) fn shortcircuit(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
-    needs_shortcircuit(loader)?;
+pub(super) fn shortcircuit(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+    needs_shortcircuit(loaded)?;
     let word = line.after_first_word_text()?;
     let kind = match word.trim() {
         "on" => Some(Shortcircuit::On),
@@ -115,7 +115,7 @@ pub(super) fn shortcircuit(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome 
             ));
         }
     };
-    let definition = rule(loader, line)?;
+    let definition = rule(loaded, line)?;
     definition.shortcircuit = kind;
     if matches!(kind, Some(Shortcircuit::Spam | Shortcircuit::Ham)) {
         if definition.priority == 0 {
@@ -131,8 +131,8 @@ pub(super) fn shortcircuit(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome 
 /// Where rules run that call a message spam or ham at once, unless told otherwise.
 const SHORTCIRCUIT_PRIORITY: i32 = -200;
 
-fn needs_shortcircuit(loader: &Loader<'_>) -> Outcome {
-    if loader
+fn needs_shortcircuit(loaded: &Loaded<'_>) -> Outcome {
+    if loaded
         .plugins
         .is_loaded("Mail::SpamAssassin::Plugin::Shortcircuit")
     {
@@ -145,15 +145,15 @@ fn needs_shortcircuit(loader: &Loader<'_>) -> Outcome {
 }
 
 /// `shortcircuit_spam_score` and its companions.
-pub(super) fn shortcircuit_score(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
-    needs_shortcircuit(loader)?;
+pub(super) fn shortcircuit_score(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+    needs_shortcircuit(loaded)?;
     let value = line.value_text()?;
     let score: f64 = value
         .parse()
         .ok()
         .filter(|score: &f64| score.is_finite())
         .ok_or_else(|| LineProblem::invalid(format!("{value:?} is no number"), "write a number"))?;
-    let scores = &mut loader.definitions.options.shortcircuit;
+    let scores = &mut loaded.definitions.options.shortcircuit;
     match line.directive {
         "shortcircuit_spam_score" => scores.spam = score,
         "shortcircuit_ham_score" => scores.ham = score,
@@ -163,52 +163,52 @@ pub(super) fn shortcircuit_score(loader: &mut Loader<'_>, line: &Line<'_>) -> Ou
     Ok(())
 }
 
-pub(super) fn subject_prefix(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn subject_prefix(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
     let text = line.after_first_word_text()?;
-    rule(loader, line)?.subject_prefix = Some(text.into());
+    rule(loaded, line)?.subject_prefix = Some(text.into());
     Ok(())
 }
 
-pub(super) fn replace_rules(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn replace_rules(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
     for name in line.value_text()?.split_whitespace() {
-        loader.definitions.rule(name).replaces_tags = true;
+        loaded.definitions.rule(name).replaces_tags = true;
     }
     Ok(())
 }
 
 fn replacement(
-    loader: &mut Loader<'_>,
+    loaded: &mut Loaded<'_>,
     line: &Line<'_>,
     table: fn(&mut ReplaceTags) -> &mut HashMap<Vec<u8>, Vec<u8>>,
 ) -> Outcome {
     let text = line.after_first_word()?.to_vec();
     let name = line.first_word().as_bytes().to_vec();
-    table(&mut loader.definitions.replace_tags).insert(name, text);
+    table(&mut loaded.definitions.replace_tags).insert(name, text);
     Ok(())
 }
 
-pub(super) fn replace_tag(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
-    replacement(loader, line, |tags| &mut tags.tags)
+pub(super) fn replace_tag(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+    replacement(loaded, line, |tags| &mut tags.tags)
 }
 
-pub(super) fn replace_pre(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
-    replacement(loader, line, |tags| &mut tags.before)
+pub(super) fn replace_pre(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+    replacement(loaded, line, |tags| &mut tags.before)
 }
 
-pub(super) fn replace_inter(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
-    replacement(loader, line, |tags| &mut tags.between)
+pub(super) fn replace_inter(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+    replacement(loaded, line, |tags| &mut tags.between)
 }
 
-pub(super) fn replace_post(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
-    replacement(loader, line, |tags| &mut tags.after)
+pub(super) fn replace_post(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+    replacement(loaded, line, |tags| &mut tags.after)
 }
 
-pub(super) fn replace_start(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
-    loader.definitions.replace_tags.start = line.value_text()?.into_bytes();
+pub(super) fn replace_start(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+    loaded.definitions.replace_tags.start = line.value_text()?.into_bytes();
     Ok(())
 }
 
-pub(super) fn replace_end(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
-    loader.definitions.replace_tags.end = line.value_text()?.into_bytes();
+pub(super) fn replace_end(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+    loaded.definitions.replace_tags.end = line.value_text()?.into_bytes();
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Reads files line by line and hands each line to what carries it out.
+//! Reads files line by line and passes each line to the handler of its directive.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::condition::{self, Conditions};
 use super::definition::Source;
 use super::directives;
+use super::line::{Line, LineProblem, Loaded};
 use super::plugins::{LANGUAGE_VERSION_TEXT, Plugins};
 use super::{Definitions, Language};
 use crate::{Problem, Severity};
@@ -15,96 +16,9 @@ use gatepost_mail::Directive;
 /// Files that include files, beyond which a chain is taken for a circle.
 const INCLUDE_DEPTH_MAX: usize = 16;
 
-/// A line's problem, before it is known where the line stands.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct LineProblem {
-    pub(super) severity: Severity,
-    pub(super) cause: &'static str,
-    pub(super) reason: String,
-    pub(super) mend: String,
-}
-
-impl LineProblem {
-    pub(super) fn invalid(reason: impl Into<String>, mend: impl Into<String>) -> Self {
-        Self {
-            severity: Severity::Error,
-            cause: "malformed line",
-            reason: reason.into(),
-            mend: mend.into(),
-        }
-    }
-
-    pub(super) fn missing() -> Self {
-        Self::invalid("its value is missing", "write a value after the word")
-    }
-
-    pub(super) fn note(cause: &'static str, reason: impl Into<String>) -> Self {
-        Self {
-            severity: Severity::Note,
-            cause,
-            reason: reason.into(),
-            mend: String::new(),
-        }
-    }
-}
-
-/// A line without comment, split at its first blank.
-pub(super) struct Line<'l> {
-    pub(super) source: Source,
-    /// In lower case, with underscores.
-    pub(super) directive: &'l str,
-    pub(super) value: &'l [u8],
-}
-
-impl Line<'_> {
-    /// The first word of the value; empty if there is none, or if it is no text.
-    pub(super) fn first_word(&self) -> &str {
-        let end = self.value.iter().position(u8::is_ascii_whitespace);
-        let word = self.value.get(..end.unwrap_or(self.value.len()));
-        std::str::from_utf8(word.unwrap_or_default()).unwrap_or_default()
-    }
-
-    /// What follows the first word.
-    pub(super) fn after_first_word(&self) -> Result<&[u8], LineProblem> {
-        let end = self.value.iter().position(u8::is_ascii_whitespace);
-        let rest = end.and_then(|end| self.value.get(end..));
-        let rest = rest.unwrap_or_default().trim_ascii_start();
-        if rest.is_empty() {
-            return Err(LineProblem::missing());
-        }
-        Ok(rest)
-    }
-
-    pub(super) fn after_first_word_text(&self) -> Result<String, LineProblem> {
-        let rest = self.after_first_word()?;
-        Ok(String::from_utf8_lossy(rest).into_owned())
-    }
-
-    /// The whole value.
-    pub(super) fn value_text(&self) -> Result<String, LineProblem> {
-        if self.value.is_empty() {
-            return Err(LineProblem::missing());
-        }
-        Ok(String::from_utf8_lossy(self.value).into_owned())
-    }
-
-    /// A value that is yes or no.
-    pub(super) fn flag(&self) -> Result<bool, LineProblem> {
-        match self.value.to_ascii_lowercase().as_slice() {
-            b"1" | b"yes" => Ok(true),
-            b"0" | b"no" => Ok(false),
-            _ => Err(LineProblem::invalid(
-                "it is neither 0 nor 1",
-                "write 0 or 1",
-            )),
-        }
-    }
-}
-
-/// The state of reading.
+/// Reads the files of some rule folders.
 pub(super) struct Loader<'d> {
-    pub(super) definitions: &'d mut Definitions,
-    pub(super) plugins: Plugins,
+    loaded: Loaded<'d>,
     language: &'d Language,
     /// Whether the lines are a user's, who may not define rules.
     is_user: bool,
@@ -119,8 +33,10 @@ impl<'d> Loader<'d> {
         language: &'d Language,
     ) -> Self {
         Self {
-            definitions,
-            plugins,
+            loaded: Loaded {
+                definitions,
+                plugins,
+            },
             language,
             is_user: false,
             files: Vec::new(),
@@ -137,8 +53,8 @@ impl<'d> Loader<'d> {
     pub(super) fn read(&mut self, path: &Path, text: &[u8]) {
         let file = Arc::new(path.to_path_buf());
         self.files.push(Arc::clone(&file));
-        self.definitions.statistics.files += 1;
-        self.definitions.statistics.bytes += text.len();
+        self.loaded.definitions.statistics.files += 1;
+        self.loaded.definitions.statistics.bytes += text.len();
         let mut conditions = Conditions::default();
         for (index, line) in text.split(|&byte| byte == b'\n').enumerate() {
             let source = Source {
@@ -155,7 +71,7 @@ impl<'d> Loader<'d> {
     }
 
     fn report(&mut self, source: &Source, problem: LineProblem, rule: Option<Arc<str>>) {
-        self.definitions.problems.push(Problem {
+        self.loaded.definitions.problems.push(Problem {
             severity: problem.severity,
             file: Arc::clone(&source.file),
             line: source.line,
@@ -172,7 +88,7 @@ impl<'d> Loader<'d> {
         }
         let line = without_comment(raw);
         let mut line = line.trim_ascii();
-        if let Some((language, rest)) = in_other_words(line) {
+        if let Some((language, rest)) = in_other_language(line) {
             if !self.language.speaks(language) {
                 if !conditions.skipping() {
                     let name = String::from_utf8_lossy(language).into_owned();
@@ -198,11 +114,11 @@ impl<'d> Loader<'d> {
         let outcome = match self.condition(&line, conditions) {
             Some(outcome) => outcome,
             None if conditions.skipping() => Ok(()),
-            None => self.carry_out(&line, conditions),
+            None => self.apply(&line, conditions),
         };
         if let Err(problem) = outcome {
             let rule = (problem.severity == Severity::Error)
-                .then(|| self.definitions.known_rule(line.first_word()))
+                .then(|| self.loaded.definitions.known_rule(line.first_word()))
                 .flatten();
             self.report(source, problem, rule);
         }
@@ -222,7 +138,7 @@ impl<'d> Loader<'d> {
                     "ifplugin" => Cow::Owned(format!("plugin({text})")),
                     _ => text,
                 };
-                let holds = condition::holds(&text, &self.plugins, self.language.local_only);
+                let holds = condition::holds(&text, &self.loaded.plugins, self.language.local_only);
                 conditions.enter(*holds.as_ref().unwrap_or(&false), line.source.line);
                 Some(holds.map(|_| ()).map_err(|reason| {
                     LineProblem::invalid(reason, "the lines up to its endif are skipped")
@@ -234,11 +150,7 @@ impl<'d> Loader<'d> {
         }
     }
 
-    fn carry_out(
-        &mut self,
-        line: &Line<'_>,
-        conditions: &mut Conditions,
-    ) -> Result<(), LineProblem> {
+    fn apply(&mut self, line: &Line<'_>, conditions: &mut Conditions) -> Result<(), LineProblem> {
         if self.is_user && directives::is_administrators(line.directive) {
             return Err(LineProblem::invalid(
                 format!("a user's preferences cannot hold {}", line.directive),
@@ -251,10 +163,10 @@ impl<'d> Loader<'d> {
             _ => {}
         }
         if let Some(handler) = directives::handler(line.directive) {
-            return handler(self, line);
+            return handler(&mut self.loaded, line);
         }
         let value = String::from_utf8_lossy(line.value);
-        let definitions = &mut *self.definitions;
+        let definitions = &mut *self.loaded.definitions;
         let taken = [
             definitions.configuration.directive(line.directive, &value),
             definitions.learning.bayes.directive(line.directive, &value),
@@ -339,7 +251,7 @@ fn rules_version(line: &[u8]) -> Option<String> {
 }
 
 /// `lang xx_YY rest`.
-fn in_other_words(line: &[u8]) -> Option<(&[u8], &[u8])> {
+fn in_other_language(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let rest = line.strip_prefix(b"lang")?;
     if !rest.first()?.is_ascii_whitespace() {
         return None;

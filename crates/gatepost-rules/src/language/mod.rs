@@ -10,6 +10,7 @@ mod condition;
 pub(crate) mod definition;
 mod directives;
 pub(crate) mod expression;
+mod line;
 mod loader;
 pub(crate) mod options;
 pub(crate) mod plugins;
@@ -22,7 +23,8 @@ use std::sync::Arc;
 
 use crate::configuration::Configuration;
 use crate::network::LinkList;
-use crate::{Problem, Severity, Statistics};
+use crate::statistics::Statistics;
+use crate::{Problem, Severity};
 use definition::{Definition, Example};
 use gatepost_learning::LearningSettings;
 use loader::Loader;

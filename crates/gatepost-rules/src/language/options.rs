@@ -3,7 +3,7 @@
 // All have the signature of the table of directives, also those that cannot fail.
 #![allow(clippy::unnecessary_wraps)]
 
-use super::loader::{Line, LineProblem, Loader};
+use super::line::{Line, LineProblem, Loaded};
 use crate::shortcircuit::ShortcircuitScores;
 
 /// The threshold of folders that name none.
@@ -84,10 +84,10 @@ impl Default for Options {
 
 type Outcome = Result<(), LineProblem>;
 
-pub(super) fn required_score(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn required_score(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
     let value = line.value_text()?;
     let score = value.parse().ok().filter(|score: &f64| score.is_finite());
-    loader.definitions.options.required_score = score
+    loaded.definitions.options.required_score = score
         .ok_or_else(|| LineProblem::invalid(format!("{value:?} is no number"), "write a number"))?;
     Ok(())
 }
@@ -101,42 +101,42 @@ fn template_line(line: &Line<'_>) -> String {
     format!("{}\n", quoted.unwrap_or(&text))
 }
 
-pub(super) fn report(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
-    loader.definitions.options.report += &template_line(line);
+pub(super) fn report(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+    loaded.definitions.options.report += &template_line(line);
     Ok(())
 }
 
-pub(super) fn clear_report(loader: &mut Loader<'_>, _: &Line<'_>) -> Outcome {
-    loader.definitions.options.report.clear();
+pub(super) fn clear_report(loaded: &mut Loaded<'_>, _: &Line<'_>) -> Outcome {
+    loaded.definitions.options.report.clear();
     Ok(())
 }
 
-pub(super) fn unsafe_report(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
-    loader.definitions.options.unsafe_report += &template_line(line);
+pub(super) fn unsafe_report(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+    loaded.definitions.options.unsafe_report += &template_line(line);
     Ok(())
 }
 
-pub(super) fn clear_unsafe_report(loader: &mut Loader<'_>, _: &Line<'_>) -> Outcome {
-    loader.definitions.options.unsafe_report.clear();
+pub(super) fn clear_unsafe_report(loaded: &mut Loaded<'_>, _: &Line<'_>) -> Outcome {
+    loaded.definitions.options.unsafe_report.clear();
     Ok(())
 }
 
-pub(super) fn report_contact(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn report_contact(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
     let contact = line.value_text()?;
     // Debian's files hold this placeholder where nobody filled it in.
     if contact != "@@CONTACT_ADDRESS@@" {
-        loader.definitions.options.report_contact = contact;
+        loaded.definitions.options.report_contact = contact;
     }
     Ok(())
 }
 
-pub(super) fn report_hostname(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
-    loader.definitions.options.report_hostname = line.value_text()?;
+pub(super) fn report_hostname(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+    loaded.definitions.options.report_hostname = line.value_text()?;
     Ok(())
 }
 
-pub(super) fn report_safe(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
-    let options = &mut loader.definitions.options;
+pub(super) fn report_safe(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+    let options = &mut loaded.definitions.options;
     options.report_safe = match line.value {
         b"0" => 0,
         b"1" => 1,
@@ -151,31 +151,31 @@ pub(super) fn report_safe(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
     Ok(())
 }
 
-pub(super) fn report_wrap_width(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn report_wrap_width(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
     let value = line.value_text()?;
-    loader.definitions.options.wrap_width = value
+    loaded.definitions.options.wrap_width = value
         .parse()
         .map_err(|_| LineProblem::invalid(format!("{value:?} is no width"), "write a number"))?;
     Ok(())
 }
 
-pub(super) fn fold_headers(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
-    loader.definitions.options.fold_fields = line.flag()?;
+pub(super) fn fold_headers(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+    loaded.definitions.options.fold_fields = line.flag()?;
     Ok(())
 }
 
-pub(super) fn version_tag(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn version_tag(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
     let tag = line.value_text()?;
-    loader.definitions.options.version_tag = format!("-{}", tag.to_ascii_lowercase());
+    loaded.definitions.options.version_tag = format!("-{}", tag.to_ascii_lowercase());
     Ok(())
 }
 
 /// The lists that `ham`, `spam` or `all` means.
 fn field_lists<'l>(
-    loader: &'l mut Loader<'_>,
+    loaded: &'l mut Loaded<'_>,
     which: &str,
 ) -> Result<Vec<&'l mut Vec<(String, String)>>, LineProblem> {
-    let options = &mut loader.definitions.options;
+    let options = &mut loaded.definitions.options;
     match which {
         "ham" => Ok(vec![&mut options.ham_fields]),
         "spam" => Ok(vec![&mut options.spam_fields]),
@@ -187,7 +187,7 @@ fn field_lists<'l>(
     }
 }
 
-pub(super) fn add_header(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn add_header(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
     let value = line.after_first_word_text()?;
     let (name, text) = value.split_once(char::is_whitespace).ok_or_else(|| {
         LineProblem::invalid(
@@ -207,7 +207,7 @@ pub(super) fn add_header(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
         .strip_prefix('"')
         .and_then(|text| text.strip_suffix('"'));
     let text = unescape(quoted.unwrap_or(text));
-    for fields in field_lists(loader, line.first_word())? {
+    for fields in field_lists(loaded, line.first_word())? {
         fields.retain(|(known, _)| !known.eq_ignore_ascii_case(name));
         fields.push((name.to_owned(), text.clone()));
     }
@@ -233,9 +233,9 @@ fn unescape(text: &str) -> String {
     plain
 }
 
-pub(super) fn remove_header(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn remove_header(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
     let name = line.after_first_word_text()?;
-    for fields in field_lists(loader, line.first_word())? {
+    for fields in field_lists(loaded, line.first_word())? {
         fields.retain(|(known, _)| {
             !known.eq_ignore_ascii_case(name.trim()) || known == "Checker-Version"
         });
@@ -243,15 +243,15 @@ pub(super) fn remove_header(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome
     Ok(())
 }
 
-pub(super) fn clear_headers(loader: &mut Loader<'_>, _: &Line<'_>) -> Outcome {
-    let options = &mut loader.definitions.options;
+pub(super) fn clear_headers(loaded: &mut Loaded<'_>, _: &Line<'_>) -> Outcome {
+    let options = &mut loaded.definitions.options;
     for fields in [&mut options.ham_fields, &mut options.spam_fields] {
         fields.retain(|(name, _)| name.eq_ignore_ascii_case("Checker-Version"));
     }
     Ok(())
 }
 
-pub(super) fn rewrite_header(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn rewrite_header(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
     let field = line.first_word();
     let name = ["Subject", "From", "To"]
         .into_iter()
@@ -262,7 +262,7 @@ pub(super) fn rewrite_header(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcom
                 "name Subject, From or To",
             )
         })?;
-    let rewrites = &mut loader.definitions.options.rewrites;
+    let rewrites = &mut loaded.definitions.options.rewrites;
     rewrites.retain(|(known, _)| known != name);
     if let Ok(text) = line.after_first_word_text() {
         // A parenthesis would end the comment that the text becomes.
@@ -275,7 +275,7 @@ pub(super) fn rewrite_header(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcom
     Ok(())
 }
 
-pub(super) fn load_plugin(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn load_plugin(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
     let module = line.first_word();
     if module.is_empty() {
         return Err(LineProblem::missing());
@@ -285,9 +285,9 @@ pub(super) fn load_plugin(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
     }
     // Its links in documents count as links of the message, whether or not a rule of it is there.
     if module.ends_with("::OLEVBMacro") {
-        loader.definitions.configuration.eval.office.is_loaded = true;
+        loaded.definitions.configuration.eval.office.is_loaded = true;
     }
-    loader.plugins.load(module).map_err(|_| LineProblem {
+    loaded.plugins.load(module).map_err(|_| LineProblem {
         severity: crate::Severity::Warning,
         cause: "plugin not here",
         reason: format!("the plugin {module} is not part of this engine"),
@@ -295,14 +295,14 @@ pub(super) fn load_plugin(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
     })
 }
 
-pub(super) fn try_plugin(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn try_plugin(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
     // An unknown one is no problem: that is what the word says.
-    let _ = loader.plugins.load(line.first_word());
+    let _ = loaded.plugins.load(line.first_word());
     Ok(())
 }
 
-pub(super) fn enable_compatibility(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn enable_compatibility(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
     let flag = line.value_text()?;
-    loader.plugins.enable_compatibility(&flag);
+    loaded.plugins.enable_compatibility(&flag);
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! The directives that define rules.
 
 use super::definition::{Definition, FieldTest, Test, View};
-use super::loader::{Line, LineProblem, Loader};
+use super::line::{Line, LineProblem, Loaded};
 use crate::network::{LinkFlags, LinkList, LinkQuery, NetworkCall};
 
 /// The longest name of a rule.
@@ -9,8 +9,8 @@ const NAME_LENGTH_MAX: usize = 128;
 
 pub(super) type Outcome = Result<(), LineProblem>;
 
-fn define(loader: &mut Loader<'_>, line: &Line<'_>, test: Test) -> Outcome {
-    let definition = rule(loader, line)?;
+fn define(loaded: &mut Loaded<'_>, line: &Line<'_>, test: Test) -> Outcome {
+    let definition = rule(loaded, line)?;
     definition.test = Some(test);
     let source = line.source.clone();
     definition.source = source;
@@ -19,7 +19,7 @@ fn define(loader: &mut Loader<'_>, line: &Line<'_>, test: Test) -> Outcome {
 
 /// The rule that a line names first.
 pub(super) fn rule<'l>(
-    loader: &'l mut Loader<'_>,
+    loaded: &'l mut Loaded<'_>,
     line: &Line<'_>,
 ) -> Result<&'l mut Definition, LineProblem> {
     let name = line.first_word();
@@ -34,13 +34,13 @@ pub(super) fn rule<'l>(
             "use letters, digits and underscores, beginning with no digit",
         ));
     }
-    Ok(loader.definitions.rule(name))
+    Ok(loaded.definitions.rule(name))
 }
 
-pub(super) fn header(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn header(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
     let value = line.after_first_word()?;
     if let Some(call) = strip_eval(value) {
-        return eval(loader, line, View::Header, call);
+        return eval(loaded, line, View::Header, call);
     }
     let test = match value.strip_prefix(b"exists:") {
         Some(field) => {
@@ -53,10 +53,10 @@ pub(super) fn header(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
         }
         None => Test::Header(field_test(value)?),
     };
-    define(loader, line, test)
+    define(loaded, line, test)
 }
 
-pub(super) fn mime_header(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn mime_header(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
     let test = field_test(line.after_first_word()?)?;
     let modifier = test.selector.split_once(':').map(|(_, modifier)| modifier);
     if let Some(modifier) = modifier.filter(|&modifier| modifier != "raw") {
@@ -65,7 +65,7 @@ pub(super) fn mime_header(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
             "there is :raw",
         ));
     }
-    define(loader, line, Test::MimeHeader(test))
+    define(loaded, line, Test::MimeHeader(test))
 }
 
 /// `eval:…` and the older `rbleval:…`.
@@ -136,50 +136,50 @@ fn check_selector(selector: &str) -> Outcome {
     }
 }
 
-fn pattern_or_eval(loader: &mut Loader<'_>, line: &Line<'_>, view: View) -> Outcome {
+fn pattern_or_eval(loaded: &mut Loaded<'_>, line: &Line<'_>, view: View) -> Outcome {
     let value = line.after_first_word()?;
     if let Some(call) = value.strip_prefix(b"eval:") {
-        return eval(loader, line, view, call);
+        return eval(loaded, line, view, call);
     }
     let pattern = value.to_vec();
-    define(loader, line, Test::Pattern { view, pattern })
+    define(loaded, line, Test::Pattern { view, pattern })
 }
 
-pub(super) fn body(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
-    pattern_or_eval(loader, line, View::Body)
+pub(super) fn body(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+    pattern_or_eval(loaded, line, View::Body)
 }
 
-pub(super) fn raw_body(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
-    pattern_or_eval(loader, line, View::RawBody)
+pub(super) fn raw_body(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+    pattern_or_eval(loaded, line, View::RawBody)
 }
 
-pub(super) fn full(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
-    pattern_or_eval(loader, line, View::Full)
+pub(super) fn full(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+    pattern_or_eval(loaded, line, View::Full)
 }
 
-pub(super) fn uri(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn uri(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
     let pattern = line.after_first_word()?.to_vec();
     let view = View::Uri;
-    define(loader, line, Test::Pattern { view, pattern })
+    define(loaded, line, Test::Pattern { view, pattern })
 }
 
-pub(super) fn uri_detail(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn uri_detail(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
     let conditions = String::from_utf8_lossy(line.after_first_word()?).into_owned();
-    define(loader, line, Test::UriDetail { conditions })
+    define(loaded, line, Test::UriDetail { conditions })
 }
 
-pub(super) fn meta(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn meta(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
     let expression = String::from_utf8_lossy(line.after_first_word()?).into_owned();
-    define(loader, line, Test::Meta { expression })
+    define(loaded, line, Test::Meta { expression })
 }
 
-pub(super) fn network(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn network(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
     let value = line.after_first_word_text()?;
     let mut words = value.splitn(3, char::is_whitespace).map(str::trim);
     let arguments: Vec<String> = words.by_ref().map(str::to_owned).collect();
     let function = line.directive.to_owned();
     define(
-        loader,
+        loaded,
         line,
         Test::Network(NetworkCall {
             function,
@@ -189,7 +189,7 @@ pub(super) fn network(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
 }
 
 /// `uridnsbl NAME zone TYPE [subtest]` and its companions.
-pub(super) fn link_list(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
+pub(super) fn link_list(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
     let value = line.after_first_word_text()?;
     let words: Vec<&str> = value.split_whitespace().collect();
     let [zone, kind, ref subtest @ ..] = words[..] else {
@@ -205,12 +205,12 @@ pub(super) fn link_list(loader: &mut Loader<'_>, line: &Line<'_>) -> Outcome {
         query: LinkQuery::of_directive(line.directive),
         flags: LinkFlags::default(),
     };
-    let name = rule(loader, line)?.name.clone();
-    loader.definitions.link_lists.insert(name, list);
+    let name = rule(loaded, line)?.name.clone();
+    loaded.definitions.link_lists.insert(name, list);
     Ok(())
 }
 
-fn eval(loader: &mut Loader<'_>, line: &Line<'_>, view: View, call: &[u8]) -> Outcome {
+fn eval(loaded: &mut Loaded<'_>, line: &Line<'_>, view: View, call: &[u8]) -> Outcome {
     let call = String::from_utf8_lossy(call);
     let malformed = || {
         LineProblem::invalid(
@@ -230,7 +230,7 @@ fn eval(loader: &mut Loader<'_>, line: &Line<'_>, view: View, call: &[u8]) -> Ou
         .any(|start| function.starts_with(start))
     {
         return define(
-            loader,
+            loaded,
             line,
             Test::Network(NetworkCall {
                 function,
@@ -239,7 +239,7 @@ fn eval(loader: &mut Loader<'_>, line: &Line<'_>, view: View, call: &[u8]) -> Ou
         );
     }
     define(
-        loader,
+        loaded,
         line,
         Test::Eval {
             view,

@@ -21,6 +21,7 @@ use crate::language::options::Options;
 use crate::language::{self, Definitions, Language};
 use crate::network::Network;
 use crate::report;
+use crate::statistics::Statistics;
 use crate::users::Users;
 use crate::{Problem, RulesSettings, Severity};
 use gatepost_learning::bayes::Learned;
@@ -34,21 +35,6 @@ const EMBEDDED: (&str, &str) = (
     "gatepost.cf",
     include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/rules/gatepost.cf")),
 );
-
-/// How many rules there are, by what became of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Statistics {
-    /// Rules that run, sub-rules included.
-    pub rules: usize,
-    /// Rules that were read and cannot run here; each has a [`Problem`].
-    pub not_running: usize,
-    /// Rules that could run, are not scored, and are asked for by no rule that runs.
-    pub unneeded: usize,
-    /// Rule files read.
-    pub files: usize,
-    /// Bytes of rule files read.
-    pub bytes: usize,
-}
 
 /// All rules of some folders, compiled; shared by all threads.
 pub struct RuleSet {

@@ -5,7 +5,8 @@
 
 use std::borrow::Cow;
 
-use super::state::{RuleId, ScanState};
+use super::RuleId;
+use super::state::ScanState;
 use crate::language::definition::View;
 use gatepost_mail::{HeaderSelector, Mail};
 use gatepost_pattern::{Captured, Groups, Template};

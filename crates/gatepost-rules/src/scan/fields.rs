@@ -4,8 +4,9 @@ use std::borrow::Cow;
 
 use gatepost_pattern::{Pattern, Prefilter, PrefilterThresholds};
 
+use super::RuleId;
 use super::filter;
-use super::state::{RuleId, ScanState};
+use super::state::ScanState;
 use gatepost_mail::{HeaderSelector, Mail};
 
 const THRESHOLDS: PrefilterThresholds = PrefilterThresholds {

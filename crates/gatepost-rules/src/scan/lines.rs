@@ -3,8 +3,9 @@
 use gatepost_pattern::{LiteralInfo, LiteralMatch, Pattern, Prefilter, PrefilterThresholds};
 use smallvec::SmallVec;
 
+use super::RuleId;
 use super::filter;
-use super::state::{RuleId, ScanState};
+use super::state::ScanState;
 
 /// The bytes and lines at which a batch of lines is full.
 const BATCH_BYTES: usize = 16 * 1024;

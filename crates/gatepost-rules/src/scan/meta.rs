@@ -4,7 +4,8 @@
 //! peculiarity of SpamAssassin is kept: a meta with score 0 is never *settled* when it would hit, so metas
 //! which name it are never computed ([`Settled`]).
 
-use super::state::{RuleId, ScanState};
+use super::RuleId;
+use super::state::ScanState;
 use crate::language::expression::Expression;
 
 /// The usual number of metas of a message that differ from their value at rest.

@@ -32,7 +32,10 @@ use gatepost_learning::Reputation;
 use gatepost_learning::bayes::Interval;
 pub(crate) use lines::{LineRule, LineRules};
 pub(crate) use meta::{MetaRule, MetaRules, NearMeta, Operand};
-pub(crate) use state::{RuleId, ScanState};
+pub(crate) use state::ScanState;
+
+/// The index of a rule in the tables of its rule set.
+pub(crate) type RuleId = u32;
 
 /// The cost of an eval function in steps: the clock is read for every eighth function.
 const EVAL_COST: u32 = 8;

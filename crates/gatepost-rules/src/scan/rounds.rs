@@ -3,7 +3,7 @@
 //! Each round contains a required literal, so a match contains at least as many literals as the pattern has
 //! rounds. An offset is verified only after that many literals from there on; most texts contain fewer.
 
-use super::state::RuleId;
+use super::RuleId;
 use gatepost_pattern::Window;
 
 /// The end of a literal, and the window before it in which a match can start.

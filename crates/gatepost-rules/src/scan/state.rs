@@ -2,12 +2,10 @@
 
 use std::cell::Cell;
 
+use super::RuleId;
 use super::budget::Budget;
 use super::rounds::Rounds;
 use gatepost_pattern::{LONG_TEXT_BYTES, LiteralInfo, Pattern, Window};
-
-/// The index of a rule in the tables of its rule set.
-pub(crate) type RuleId = u32;
 
 /// Offsets of one text at which a rule is verified; after them the rest of the text is searched once.
 const OFFSETS_MAX: u32 = 511;

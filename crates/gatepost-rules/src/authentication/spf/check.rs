@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::SpfResult;
-use super::macros::expand;
+use super::macros;
 use super::record::{Mechanism, Place, Record as Policy, is_record};
 use crate::authentication::{Known, Looked, Wait, texts};
 use gatepost_dns::{Kind, Record};
@@ -40,8 +40,8 @@ impl From<Wait> for Stop {
     }
 }
 
-/// A check as far as it has come.
-pub(super) struct Evaluation<'e, 'a> {
+/// A check in progress.
+struct Evaluation<'e, 'a> {
     known: &'e Known<'e, 'a>,
     sender: Sender<'e>,
     words: u32,
@@ -88,7 +88,7 @@ impl<'a> Evaluation<'_, 'a> {
             return Ok(SpfResult::Neutral);
         };
         self.count_word()?;
-        let target = expand(&redirect, self, domain)?;
+        let target = self.expand(&redirect, domain)?;
         match self.check(&target)? {
             SpfResult::None => Err(Stop::With(SpfResult::PermError)),
             result => Ok(result),
@@ -116,7 +116,7 @@ impl<'a> Evaluation<'_, 'a> {
             Mechanism::V4(network, bits) => Ok(is_within(address, (*network).into(), *bits, 128)),
             Mechanism::V6(network, bits) => Ok(is_within(address, (*network).into(), 32, *bits)),
             Mechanism::Include(name) => {
-                let target = expand(name, self, domain)?;
+                let target = self.expand(name, domain)?;
                 match self.check(&target)? {
                     SpfResult::Pass => Ok(true),
                     SpfResult::Fail | SpfResult::SoftFail | SpfResult::Neutral => Ok(false),
@@ -125,7 +125,7 @@ impl<'a> Evaluation<'_, 'a> {
                 }
             }
             Mechanism::Exists(name) => {
-                let target = expand(name, self, domain)?;
+                let target = self.expand(name, domain)?;
                 Ok(!self.records(&target, Kind::A)?.is_empty())
             }
             Mechanism::Addresses(place) => {
@@ -163,7 +163,7 @@ impl<'a> Evaluation<'_, 'a> {
 
     fn target(&self, name: Option<&str>, domain: &str) -> Result<String, Stop> {
         match name {
-            Some(name) => Ok(expand(name, self, domain)?),
+            Some(name) => Ok(self.expand(name, domain)?),
             None => Ok(domain.to_owned()),
         }
     }
@@ -222,8 +222,12 @@ impl<'a> Evaluation<'_, 'a> {
         if wait { Err(Wait) } else { Ok(proven) }
     }
 
-    /// What a macro's letter stands for (section 7.2).
-    pub(super) fn value(&self, letter: char, domain: &str) -> Result<String, Wait> {
+    fn expand(&self, text: &str, domain: &str) -> Result<String, Wait> {
+        macros::expand(text, |letter| self.value(letter, domain))
+    }
+
+    /// The value of a macro letter (section 7.2).
+    fn value(&self, letter: char, domain: &str) -> Result<String, Wait> {
         let Sender {
             address,
             local_part,

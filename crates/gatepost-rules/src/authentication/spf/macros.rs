@@ -1,6 +1,5 @@
 //! Macros in the names of an SPF record, RFC 7208 section 7.
 
-use super::check::Evaluation;
 use crate::authentication::Wait;
 
 /// The longest name that is asked for; of longer ones labels go, from the left (section 7.3).
@@ -81,11 +80,10 @@ pub(super) fn check(text: &str) -> Option<()> {
     pieces(text).map(|_| ())
 }
 
-/// Fills in the macros of a name.
+/// Expands the macros of a name. `value` returns the value of a macro letter in lower case.
 pub(super) fn expand(
     text: &str,
-    evaluation: &Evaluation<'_, '_>,
-    domain: &str,
+    value: impl Fn(char) -> Result<String, Wait>,
 ) -> Result<String, Wait> {
     let mut name = String::new();
     for piece in pieces(text).unwrap_or_default() {
@@ -97,7 +95,7 @@ pub(super) fn expand(
                 reverse,
                 delimiters,
             } => {
-                let value = evaluation.value(letter.to_ascii_lowercase(), domain)?;
+                let value = value(letter.to_ascii_lowercase())?;
                 let mut parts: Vec<&str> =
                     value.split(|letter| delimiters.contains(letter)).collect();
                 if reverse {
