@@ -13,6 +13,7 @@ mod dependencies;
 mod documents;
 mod files;
 mod imports;
+mod layout;
 mod lengths;
 mod module_tree;
 mod source;
