@@ -35,7 +35,7 @@ use crate::bayes::{
 use crate::reputation::{Book, ReputationSettings, Sender};
 use gatepost_mail::Mail;
 
-/// What was learned, shared with all rule sets that follow one another.
+/// The learned data, shared by all rule sets that replace one another.
 #[derive(Clone)]
 pub struct Learning {
     /// Bayes.
@@ -45,7 +45,7 @@ pub struct Learning {
 }
 
 impl Learning {
-    /// One that begins with nothing and keeps nothing.
+    /// Empty learned data without a store.
     pub fn in_memory() -> Self {
         Self {
             bayes: Arc::new(Bayes::in_memory()),
@@ -53,7 +53,7 @@ impl Learning {
         }
     }
 
-    /// Learns a message because somebody says what it is: Bayes and TxRep.
+    /// Learns a message that a person classified, in Bayes and TxRep.
     pub fn learn(&self, mail: &Mail<'_>, class: Class, settings: &LearningSettings) -> Learned {
         let sample = Sample::of(mail, &settings.bayes);
         let learned = self
@@ -78,28 +78,28 @@ impl Learning {
     }
 }
 
-/// What somebody says of a message.
+/// A person's instruction about a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Teaching {
-    /// What it is.
+    /// Learn the message as this class.
     Learn(Class),
-    /// It is to be as if it had never been learned.
+    /// Forget the message, as if it had never been learned.
     Forget,
 }
 
 /// Why a message was not learned.
 #[derive(Debug, thiserror::Error)]
 pub enum TeachError {
-    /// Nothing is learned here at all.
+    /// Learning is disabled.
     #[error("nothing is learned here: Bayes is switched off")]
     Off,
-    /// It was learned, and cannot be kept.
+    /// The message was learned, but could not be stored.
     #[error("what was learned cannot be kept: {0}")]
     NotKept(String),
 }
 
 impl Learning {
-    /// Waits until all that was learned is on disk.
+    /// Waits until all learned data is durable.
     pub fn settle(&self) -> Result<(), TeachError> {
         let not_kept = |error: &dyn std::error::Error| TeachError::NotKept(error.to_string());
         self.bayes.keep().map_err(|error| not_kept(&error))?;
@@ -108,28 +108,28 @@ impl Learning {
     }
 }
 
-/// What rule files say about learning.
+/// Directives of rule files about learning.
 #[derive(Clone, Debug, Default)]
 pub struct LearningSettings {
-    /// About Bayes.
+    /// The settings of Bayes.
     pub bayes: BayesSettings,
-    /// About the senders' averages.
+    /// The settings of AWL and TxRep.
     pub reputation: ReputationSettings,
 }
 
-/// One message's way through what was learned.
+/// The learning steps during the scan of one message.
 pub struct Lesson<'a> {
     learning: &'a Learning,
     settings: &'a LearningSettings,
     sample: Option<Sample>,
-    /// What Bayes says of the message.
+    /// The result of Bayes for the message.
     pub judgement: Option<Judgement>,
     /// Whether the score set with Bayes applies.
     pub with_bayes: bool,
 }
 
 impl<'a> Lesson<'a> {
-    /// Asks Bayes, if it has learned enough.
+    /// Runs Bayes, if it has learned enough.
     pub fn begin(learning: &'a Learning, settings: &'a LearningSettings, mail: &Mail<'_>) -> Self {
         let with_bayes = learning.bayes.is_ready(&settings.bayes);
         let sample = with_bayes.then(|| Sample::of(mail, &settings.bayes));
@@ -145,8 +145,8 @@ impl<'a> Lesson<'a> {
         }
     }
 
-    /// What the sender's average adds to a message whose rules gave `points`; the rule's name and
-    /// its score.
+    /// The adjustment of the score of a message whose rules gave `points`, from the sender's
+    /// average.
     pub fn reputation(
         &mut self,
         mail: &Mail<'_>,
@@ -191,7 +191,7 @@ impl<'a> Lesson<'a> {
     }
 }
 
-/// Which judge of senders a rule asks.
+/// The reputation system that a rule calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reputation {
     /// `check_from_in_auto_welcomelist`.
@@ -201,7 +201,7 @@ pub enum Reputation {
 }
 
 impl Reputation {
-    /// The judge that an eval function asks.
+    /// The reputation system of an eval function.
     pub fn of_function(name: &str) -> Option<Self> {
         match name {
             "check_from_in_auto_welcomelist" | "check_from_in_auto_whitelist" => Some(Self::Awl),

@@ -1,52 +1,53 @@
-//! Which judged messages are learned by themselves.
+//! Decides which scanned messages are learned automatically.
 //!
-//! A message is learned if its score is clear without Bayes' own part in it, so that Bayes does not
-//! only confirm itself: rules count with their scores of the set without Bayes, and to be learned
-//! as spam, both the head and the body must have given reasons.
+//! A message is learned if its score is clear without the contribution of Bayes, so that Bayes does
+//! not confirm itself. Rules count with their scores in the score set without Bayes, and a message
+//! is learned as spam only if both header rules and body rules contributed points.
 
 use super::record::Class;
 use super::settings::AutolearnSettings;
 
-/// Points that the head, and that the body, must have given to learn spam.
+/// The points that header rules, and body rules, must each contribute before a message is learned
+/// as spam.
 const PLACE_POINTS_MIN: f64 = 3.0;
-/// Bayes and other learners must not have said the opposite by more points than this.
+/// The points by which Bayes and other learners may at most contradict the class.
 const LEARNED_POINTS_MAX: f64 = 1.0;
 
-/// What of a message a rule looks at, as far as it matters here.
+/// The part of a message that a rule examines, as far as automatic learning distinguishes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RulePlace {
     /// `header` rules and evals.
     Head,
     /// `body`, `rawbody` and `uri` rules and evals.
     Body,
-    /// `meta` rules, with how many of the rules they name look at the head and at the body.
+    /// `meta` rules, with the number of their rules that examine the head and the body.
     Meta {
-        /// At the head.
+        /// Rules that examine the head.
         head: usize,
-        /// At the body.
+        /// Rules that examine the body.
         body: usize,
     },
     /// `full` rules and all others.
     Other,
 }
 
-/// The words of `tflags` that matter here.
+/// The flags of `tflags` that matter for automatic learning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RuleFlags {
-    /// `noautolearn` or `userconf`: it does not count.
+    /// `noautolearn` or `userconf`: the rule is ignored.
     pub left_out: bool,
-    /// `learn`: it is the word of a learner itself.
+    /// `learn`: the rule is the result of a learner itself.
     pub learner: bool,
-    /// `autolearn_force`: it is certain enough alone.
+    /// `autolearn_force`: the rule suffices without points from the other part.
     pub force: bool,
-    /// `autolearn_header` or `autolearn_body`: it counts as that.
+    /// `autolearn_header` or `autolearn_body`: the rule counts for that part.
     pub counts_as: Option<RulePlace>,
 }
 
 /// One rule that hit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PointsOf {
-    /// What it looks at.
+    /// The part that it examines.
     pub place: RulePlace,
     /// Its flags.
     pub flags: RuleFlags,
@@ -74,7 +75,7 @@ pub struct Points {
 }
 
 impl Points {
-    /// Counts a rule that hit.
+    /// Adds a rule that hit.
     pub fn add(&mut self, rule: &PointsOf) {
         if rule.flags.left_out {
             return;
@@ -98,7 +99,7 @@ impl Points {
         self.total += score;
     }
 
-    /// The sum without learners, to a thousandth; it is also what AWL and TxRep average.
+    /// The sum without learners, rounded to a thousandth; AWL and TxRep average it too.
     pub fn total(&self) -> f64 {
         thousandths(self.total)
     }
@@ -108,24 +109,24 @@ fn thousandths(score: f64) -> f64 {
     (score * 1000.0).round() / 1000.0
 }
 
-/// What `autolearn=` says.
+/// The value of `autolearn=`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Autolearn {
-    /// It was learned so.
+    /// The message was learned as this class.
     Learned(Class),
     /// It is not clear enough.
     No,
-    /// Learning by itself is switched off.
+    /// Automatic learning is disabled.
     Disabled,
     /// There is no learner, or it knew the message already.
     #[default]
     Unavailable,
-    /// It could not be learned.
+    /// The message could not be learned.
     Failed,
 }
 
 impl Autolearn {
-    /// The word in `X-Spam-Status`.
+    /// The value in `X-Spam-Status`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Learned(Class::Spam) => "spam",
@@ -139,7 +140,8 @@ impl Autolearn {
 }
 
 impl AutolearnSettings {
-    /// As what a judged message is to be learned, if at all. `probability` is Bayes' own word.
+    /// The class as which a scanned message is learned automatically, if at all. `probability` is
+    /// the result of Bayes.
     pub fn decide(
         &self,
         points: &Points,

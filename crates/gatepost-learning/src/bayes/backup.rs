@@ -13,25 +13,25 @@ use super::store::TokenStoreError;
 use super::table::{Entry, Table};
 use super::token::Token;
 
-/// Longer lines are refused: no message id is that long.
+/// The longest line; no message id is that long.
 const LINE_BYTES_MAX: u64 = 64 * 1024;
 
 /// Why a backup could not be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    /// The file failed.
+    /// Reading or writing the file failed.
     #[error(transparent)]
     File(#[from] std::io::Error),
-    /// What was learned cannot be read or kept.
+    /// The learned data cannot be read or stored.
     #[error(transparent)]
     Store(#[from] TokenStoreError),
-    /// It is no backup of a version known here.
+    /// The file is not a backup of a supported version.
     #[error("the first line must be `v 3 db_version` (or version 2)")]
     Version,
-    /// A line has no meaning.
+    /// A line is malformed.
     #[error("line {line}: {reason}")]
     Line {
-        /// The line, from 1.
+        /// The line number, from 1.
         line: u64,
         /// What is wrong.
         reason: &'static str,
@@ -48,9 +48,9 @@ pub struct ImportSummary {
     pub totals: Totals,
     /// Tokens.
     pub tokens: u64,
-    /// Learned messages remembered.
+    /// Message ids, by which learned messages are recognised.
     pub messages: u64,
-    /// Lines that were passed over because they say nothing (tokens without counts).
+    /// Lines that were skipped because they carry no information (tokens without counts).
     pub passed_over: u64,
 }
 
@@ -89,8 +89,7 @@ impl Bayes {
         Ok(written?)
     }
 
-    /// Replaces everything that was learned by a backup. If the backup has a mistake, nothing is
-    /// changed.
+    /// Replaces all learned data by a backup. If the backup contains an error, nothing changes.
     pub fn import(&self, backup: impl BufRead) -> Result<ImportSummary, BackupError> {
         let now = now_seconds();
         let content = Content::read(backup, now)?;
@@ -187,7 +186,7 @@ impl Content {
     }
 }
 
-/// Reads a line without its end; false after the last.
+/// Reads a line without its line end; false at the end of the input.
 fn read_line(
     backup: &mut impl BufRead,
     text: &mut Vec<u8>,
@@ -267,7 +266,7 @@ fn parse_line(line: &[u8], is_encoded: bool, now: u32) -> Result<Line, &'static 
     }
 }
 
-/// A count as it is held: older programs wrote negative ones, which mean none.
+/// A count. Older programs wrote negative ones, which stand for zero.
 fn clamp(number: i64) -> u32 {
     u32::try_from(number.max(0)).unwrap_or(u32::MAX)
 }

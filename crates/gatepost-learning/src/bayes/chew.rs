@@ -1,9 +1,9 @@
-//! What is simplified in some fields before they are divided into words.
+//! Normalises some header fields before they are divided into words.
 //!
-//! Dates, queue ids and random parts are different in every message: kept as they are, they would
-//! fill the database with tokens that never come again. What software writes in their place often
-//! tells who sent the message, so that is kept. The forms are SpamAssassin's, since tokens must be
-//! the same.
+//! Dates, queue ids and random parts differ in every message: unchanged, they would fill the
+//! database with tokens that never occur again. The format that software gives them often
+//! identifies the sender's software, so the format is kept. The transformations are those of
+//! SpamAssassin, since the tokens must be equal.
 
 use std::sync::LazyLock;
 
@@ -31,7 +31,7 @@ impl Pattern {
         )
     }
 
-    /// Replaces up to `max` matches by what `replace` appends.
+    /// Replaces up to `max` matches by the text that `replace` appends.
     fn replace(
         &self,
         text: &[u8],
@@ -106,7 +106,7 @@ patterns! {
     RELAY_KEYS = r" [a-z]+=";
 }
 
-/// `Content-Type`: of a boundary only its shape is kept, at the end.
+/// `Content-Type`: of a boundary only the shape is kept, at the end.
 pub(super) fn content_type(value: &[u8]) -> Vec<u8> {
     let mut boundary = None;
     let mut text = BOUNDARY.replace(value, usize::MAX, |group, out| {
@@ -139,7 +139,7 @@ fn boundary_shape(boundary: &[u8]) -> Vec<u8> {
     shape
 }
 
-/// `Message-Id`: the parts that the writing software chose.
+/// `Message-Id`: the parts that the sending software chose.
 pub(super) fn message_id(value: &[u8]) -> Vec<u8> {
     let text = OUTLOOK_EXPRESS_ID.replace(value, usize::MAX, |group, out| {
         for (mark, index) in [(&b" OEA"[..], 1), (b" OEB", 2), (b" OEC", 3), (b" ", 4)] {
@@ -176,7 +176,7 @@ pub(super) fn received(value: &[u8]) -> Vec<u8> {
     GRAY_RECEIVED_WORDS.blank(&text)
 }
 
-/// The relays that SpamAssassin makes of `Received`: the values without their keys.
+/// The relays that SpamAssassin reads from `Received`: the values without their keys.
 pub(super) fn relays(value: &[u8]) -> Vec<u8> {
     RELAY_KEYS.blank(value)
 }

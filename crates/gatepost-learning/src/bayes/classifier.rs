@@ -1,7 +1,7 @@
-//! What was learned, and what it says of a message.
+//! The classifier: the learned tokens, and the probability of spam that they give a message.
 //!
-//! Whoever judges reads the table that is there at that moment, and waits for nobody; the learner
-//! (`learning`) changes it, or puts a larger one in its place.
+//! A scan reads the current table without a lock; the learner (`learning`) modifies this table or
+//! replaces it by a larger one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,13 +19,13 @@ use super::store::{NoStore, TokenStore, TokenStoreError};
 use super::table::{Entry, Table};
 use super::token::Token;
 
-/// What Bayes may take of memory.
+/// Limits on the memory of Bayes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BayesLimits {
-    /// At most so many tokens are held; beyond, new ones are not learned. A token takes 20 to 60
+    /// The most tokens in memory; beyond this, new tokens are not learned. A token takes 20 to 60
     /// bytes.
     pub tokens_max: usize,
-    /// At most so many learned messages are remembered, about 20 bytes each.
+    /// The most learned messages that are remembered, about 20 bytes each.
     pub messages_max: usize,
 }
 
@@ -38,47 +38,47 @@ impl Default for BayesLimits {
     }
 }
 
-/// What Bayes says of a message.
+/// The result of Bayes for a message.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Judgement {
-    /// How probable it is that the message is spam, from 0 to 1.
+    /// The probability that the message is spam, from 0 to 1.
     pub probability: f64,
     /// Tokens of the message.
     pub tokens: usize,
-    /// Of those, how many were learned before.
+    /// The number of these that were learned before.
     pub known: usize,
-    /// Of the tokens that decided, how many speak for spam.
+    /// Significant tokens that indicate spam.
     pub spammy: usize,
-    /// Of the tokens that decided, how many speak for ham.
+    /// Significant tokens that indicate ham.
     pub hammy: usize,
 }
 
-/// How much was learned.
+/// The amount of learned data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BayesStatistics {
-    /// Messages.
+    /// Learned messages by class.
     pub totals: Totals,
     /// Tokens.
     pub tokens: usize,
-    /// Messages remembered, so that they are not learned twice.
+    /// Message ids that are remembered, so that no message is learned twice.
     pub messages: usize,
-    /// Bytes of memory that tokens take.
+    /// Bytes of memory for tokens.
     pub memory: usize,
 }
 
-/// What was learned, shared by all threads through an `Arc`.
+/// The learned data of Bayes, shared by all threads through an `Arc`.
 pub struct Bayes {
     table: ArcSwap<Table>,
     /// Spam messages in the upper half, ham in the lower.
     totals: AtomicU64,
-    /// Who holds this is the one who learns.
+    /// The lock of the learner.
     learner: Mutex<Learner>,
     pub(super) store: Arc<dyn TokenStore>,
     limits: BayesLimits,
 }
 
 impl Bayes {
-    /// Loads what `store` keeps.
+    /// Loads the contents of `store`.
     pub fn open(store: Arc<dyn TokenStore>, limits: BayesLimits) -> Result<Self, TokenStoreError> {
         let bayes = Self::empty(store.clone(), limits);
         let mut learner = bayes.learner();
@@ -87,7 +87,7 @@ impl Bayes {
         Ok(bayes)
     }
 
-    /// One that has learned nothing and keeps what it learns only in memory.
+    /// An empty classifier without a store.
     pub fn in_memory() -> Self {
         Self::empty(Arc::new(NoStore), BayesLimits::default())
     }
@@ -126,8 +126,8 @@ impl Bayes {
         }
     }
 
-    /// Whether enough was learned to judge, and judging is switched on. It is then that the score
-    /// sets with Bayes apply.
+    /// Whether Bayes is enabled and has learned enough messages. From then on the score sets with
+    /// Bayes apply.
     pub fn is_ready(&self, settings: &BayesSettings) -> bool {
         let totals = self.totals();
         settings.enabled
@@ -136,8 +136,8 @@ impl Bayes {
             && totals.ham >= settings.ham_min
     }
 
-    /// What Bayes says of a message; `None` if it cannot tell: too little was learned, it is
-    /// switched off, or no token says anything.
+    /// The probability of spam for a message; `None` if too little was learned, Bayes is disabled,
+    /// or no token is significant.
     pub fn judge(&self, sample: &Sample, settings: &BayesSettings) -> Option<Judgement> {
         if !self.is_ready(settings) {
             return None;
@@ -172,12 +172,12 @@ impl Bayes {
         })
     }
 
-    /// Waits until all that was handed to the store is safe.
+    /// Waits until everything passed to the store is durable.
     pub fn settle(&self) -> Result<(), TokenStoreError> {
         self.store.settle()
     }
 
-    /// How much was learned.
+    /// The amount of learned data.
     pub fn statistics(&self) -> BayesStatistics {
         let messages = self.learner().seen.len();
         let table = self.table.load();
@@ -189,7 +189,7 @@ impl Bayes {
         }
     }
 
-    /// How many messages were learned.
+    /// The number of learned messages.
     pub fn totals(&self) -> Totals {
         let packed = self.totals.load(Ordering::Acquire);
         Totals {
@@ -219,7 +219,7 @@ impl Bayes {
         self.table.store(Arc::new(table));
     }
 
-    /// Sets a token, making room where needed and allowed.
+    /// Sets a token; the table grows where necessary and permitted.
     pub(super) fn set_token(&self, entry: Entry, changed: bool) {
         let table = self.table.load();
         if table.is_full() && table.get(entry.token).is_none() {
@@ -236,7 +236,7 @@ impl Bayes {
     }
 }
 
-/// The present, in seconds since 1970.
+/// The current time, in seconds since 1970.
 pub(super) fn now_seconds() -> u32 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)

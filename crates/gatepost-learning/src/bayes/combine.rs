@@ -1,21 +1,21 @@
-//! From token counts to one probability.
+//! Combines token counts into one probability.
 //!
 //! Gary Robinson's f(w) for each token, and Fisher's method (chi-squared) to combine the strongest
 //! of them ("A Statistical Approach to the Spam Problem", Linux Journal 107, 2003). The constants
 //! are SpamAssassin's, found by its mass checks.
 
-/// `s` of f(w): how strong the assumption is against what was counted.
+/// `s` of f(w): the weight of the assumption against the counts.
 const ASSUMPTION_STRENGTH: f64 = 0.030;
 /// `x` of f(w): the probability of a token never seen.
 const ASSUMED_PROBABILITY: f64 = 0.538;
-/// Tokens nearer to one half than this say nothing.
+/// Tokens nearer to one half than this are not significant.
 const STRENGTH_MIN: f64 = 0.346;
-/// At most so many tokens, the strongest, decide.
+/// The number of tokens, strongest first, that decide.
 const SIGNIFICANT_TOKENS_MAX: usize = 150;
-/// A product smaller than this is carried on as mantissa and exponent, before it underflows.
+/// A product smaller than this is converted to mantissa and exponent, before it underflows.
 const SMALL_PRODUCT: f64 = 1e-200;
 
-/// How many messages were learned.
+/// The number of learned messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// As spam.
@@ -24,7 +24,7 @@ pub struct Totals {
     pub ham: u32,
 }
 
-/// In how many learned messages a token was.
+/// The number of learned messages that contained a token.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Of spam.
@@ -34,14 +34,14 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Whether it was in none.
+    /// Whether no message contained it.
     pub fn is_zero(self) -> bool {
         self.spam == 0 && self.ham == 0
     }
 }
 
-/// The probability that a message with this token is spam; `None` where it cannot be told. Tokens
-/// seen once (hapaxes) count only if `use_hapaxes`.
+/// The probability that a message with this token is spam; `None` if the counts do not determine
+/// it. Tokens seen once (hapaxes) count only if `use_hapaxes`.
 pub(super) fn token_probability(counts: Counts, totals: Totals, use_hapaxes: bool) -> Option<f64> {
     let seen = f64::from(counts.spam) + f64::from(counts.ham);
     let seen_min = if use_hapaxes { 1.0 } else { 2.0 };
@@ -56,7 +56,7 @@ pub(super) fn token_probability(counts: Counts, totals: Totals, use_hapaxes: boo
     )
 }
 
-/// Keeps of `probabilities` those that decide, the strongest first.
+/// Keeps the significant probabilities, the strongest first.
 pub(super) fn keep_significant<T>(probabilities: &mut Vec<(f64, T)>) {
     probabilities.retain(|(probability, _)| strength(*probability) >= STRENGTH_MIN);
     probabilities.sort_by(|(left, _), (right, _)| strength(*right).total_cmp(&strength(*left)));
@@ -67,7 +67,7 @@ fn strength(probability: f64) -> f64 {
     (probability - 0.5).abs()
 }
 
-/// Fisher's method over the probabilities that decide; `None` if there are none.
+/// Fisher's method over the significant probabilities; `None` if there are none.
 pub(super) fn combine(probabilities: &[f64], totals: Totals) -> Option<f64> {
     let learned = f64::from(totals.spam) + f64::from(totals.ham);
     if probabilities.is_empty() || learned == 0.0 {
@@ -88,7 +88,7 @@ pub(super) fn combine(probabilities: &[f64], totals: Totals) -> Option<f64> {
 /// A product of many small factors.
 struct Product {
     mantissa: f64,
-    /// Natural logarithm of what was taken out of the mantissa.
+    /// The natural logarithm of the factor removed from the mantissa.
     taken_out: f64,
 }
 

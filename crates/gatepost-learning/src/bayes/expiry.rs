@@ -1,9 +1,9 @@
-//! Forgetting tokens that were of no use for long.
+//! Expiry: removes tokens that were not used for a long time.
 //!
-//! When there are more tokens than set, those go that were last of use longest ago, down to about
-//! three quarters of what is allowed. Ages are tried in powers of two of half a day, and the
-//! smallest is taken that does not remove more than that; a run that would remove next to nothing
-//! removes nothing. As in SpamAssassin, messages stay noted as learned.
+//! When the number of tokens exceeds the limit, the least recently used ones are removed, down to
+//! about three quarters of the limit. Candidate ages are powers of two of half a day, and the
+//! smallest one that does not remove more than that is chosen; a run that would remove almost
+//! nothing removes nothing. As in SpamAssassin, the ids of learned messages are kept.
 
 use super::classifier::{Bayes, now_seconds};
 use super::record::{ExpiryRecord, Record};
@@ -11,21 +11,21 @@ use super::settings::BayesSettings;
 use super::store::TokenStoreError;
 use super::table::Entry;
 
-/// Not more often than so many seconds apart.
+/// The shortest time between two runs, in seconds.
 const PERIOD_SECONDS: u32 = 43_200;
-/// The first age that is tried, in seconds.
+/// The first candidate age, in seconds.
 const AGE_MIN_SECONDS: u32 = 43_200;
-/// How often the age is doubled: up to 256 days.
+/// The number of times that the age is doubled: up to 256 days.
 const DOUBLINGS: u32 = 9;
-/// So many tokens always stay.
+/// The number of tokens that always remain.
 const KEPT_TOKENS_MIN: usize = 100_000;
-/// Of the tokens allowed, this share is aimed at: 75 %.
+/// The target after expiry, as a share of the limit: 75 %.
 const KEPT_PERCENT: usize = 75;
-/// It is not worth removing fewer than this.
+/// A run that would remove fewer tokens than this is skipped.
 const REMOVED_TOKENS_MIN: usize = 1_000;
 
 impl Bayes {
-    /// Forgets old tokens if that is due; gives how many.
+    /// Runs an expiry if it is due; returns the number of removed tokens.
     pub fn expire(&self, settings: &BayesSettings) -> Result<usize, TokenStoreError> {
         self.expire_at(settings, now_seconds())
     }
@@ -65,7 +65,7 @@ impl Bayes {
 }
 
 /// The smallest age at which at most `to_remove` tokens are older; `None` if that would remove
-/// next to nothing.
+/// almost nothing.
 fn age_to_remove(
     to_remove: usize,
     newest: u32,

@@ -1,9 +1,8 @@
-//! Words out of the fields of the head.
+//! The words of header fields.
 //!
-//! Every field counts but those known to mislead (`IGNORED`), so that the tracking fields of mass
-//! mailers, which nobody knows beforehand, tell on them. A token of a field carries the field's
-//! name; some names are shortened, and some fields are put together besides, because words mean the
-//! same in all of them.
+//! All fields count except those known to mislead (`IGNORED`), so unknown tracking fields of bulk
+//! mailers contribute too. The token of a word in a field carries the field's name. Some names are
+//! shortened, and some fields are also combined, because a word means the same in all of them.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -14,20 +13,20 @@ use super::token::Collector;
 use super::words::{Region, add_line, mail_address};
 use gatepost_mail::address;
 
-/// Tokens of the head stop at so many.
+/// The most tokens of the head.
 const FIELD_TOKENS_MAX: usize = 10_000;
 
-/// A field of the head: its name as written, and its value decoded and unfolded, as it stands
-/// after the colon.
+/// A header field: its name as written, and its value after the colon, decoded and unfolded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field<'a> {
     /// The name, in the case it was written in.
     pub name: Cow<'a, [u8]>,
-    /// The value; it begins with the blank after the colon if there is one.
+    /// The value; it begins with the space after the colon if there is one.
     pub value: Cow<'a, [u8]>,
 }
 
-/// Field names shortened in tokens. The case counts, as different software writes different case.
+/// Field names as shortened in tokens. Case matters, since different software writes different
+/// case.
 const SHORT_NAMES: [(&[u8], &[u8]); 19] = [
     (b"Message-Id", b"*m"),
     (b"Message-ID", b"*M"),
@@ -50,8 +49,7 @@ const SHORT_NAMES: [(&[u8], &[u8]); 19] = [
     (b"x-spam-relays-untrusted", b"*RU"),
 ];
 
-/// Adds the tokens of the head: its fields, then the views of it that the relays give
-/// (`x-spam-relays-…`).
+/// Adds the tokens of the head: its fields, then the views of its relays (`x-spam-relays-…`).
 pub(super) fn add_fields(
     fields: &[Field<'_>],
     relays: &[Field<'_>],
@@ -106,7 +104,7 @@ pub(super) fn add_fields(
     }
 }
 
-/// The value of a field without what never comes again.
+/// The value of a field without the parts that never occur again.
 fn simplify<'a>(name: &[u8], lower: &[u8], value: &'a [u8]) -> Cow<'a, [u8]> {
     let bare = lower
         .strip_prefix(b"x-")
@@ -145,7 +143,7 @@ fn addresses(value: &[u8]) -> Vec<u8> {
     words.join(&b' ')
 }
 
-/// The words between runs of blanks; a blank at the beginning leaves an empty first word.
+/// The words between runs of blanks; a leading blank yields an empty first word.
 fn blank_separated(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     let leading = text.first().is_some_and(u8::is_ascii_whitespace);
     let words = text
@@ -164,7 +162,7 @@ fn without_first(value: &[u8], what: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Whether of a field only that it is there is noted: signatures are different every time.
+/// Whether only the presence of a field counts: signatures are different every time.
 fn is_marked_only(lower: &[u8]) -> bool {
     const FINGERPRINTS: [&[u8]; 8] = [
         b"x-gnupg-fingerprint",

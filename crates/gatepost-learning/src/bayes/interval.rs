@@ -1,6 +1,6 @@
-//! The arguments of `check_bayes`: which probabilities a `BAYES_…` rule is about.
+//! The arguments of `check_bayes`: the probabilities for which a `BAYES_…` rule hits.
 
-/// Which probabilities hit: above `above`, up to `up_to`.
+/// An interval of probabilities: above `above`, up to `up_to`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
     above: f64,
@@ -9,7 +9,7 @@ pub struct Interval {
 
 impl Interval {
     /// Reads the two arguments of `eval:check_bayes('0.95', '0.99')`; the second may be `undef`.
-    /// `None` if they are not such.
+    /// `None` if they are malformed.
     pub fn parse(arguments: &[impl AsRef<str>]) -> Option<Self> {
         let [above, up_to] = arguments else {
             return None;
@@ -23,7 +23,7 @@ impl Interval {
         })
     }
 
-    /// Whether a probability hits. The lowest interval begins with 0 itself.
+    /// Whether the interval contains a probability. The lowest interval includes 0 itself.
     pub fn contains(&self, probability: f64) -> bool {
         (self.above == 0.0 || probability > self.above)
             && self.up_to.is_none_or(|up_to| probability <= up_to)

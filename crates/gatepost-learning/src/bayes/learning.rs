@@ -1,7 +1,7 @@
-//! Learning and forgetting, and handing to the store what changed by it.
+//! Learns and forgets messages, and passes the changes to the store.
 //!
-//! One learns at a time, under the learner's lock; whoever judges meanwhile waits for nobody, and
-//! may see some of a message's tokens before and some after.
+//! The learner's lock permits one learner at a time. Scans do not wait for it, and may read some of
+//! a message's tokens before the change and some after it.
 
 use super::classifier::{Bayes, now_seconds};
 use super::combine::{Counts, Totals};
@@ -14,33 +14,35 @@ use super::store::TokenStoreError;
 use super::table::Entry;
 use super::token::Token;
 
-/// A message that says it was received later than so many seconds from now lies.
+/// The furthest that the time of receipt of a message may lie in the future; a later one is
+/// ignored.
 const FUTURE_MAX_SECONDS: u32 = 86_400;
 
-/// What became of a message that was to be learned.
+/// The result of learning a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Learned {
-    /// It was learned.
+    /// The message was learned.
     New,
-    /// It had been learned as the opposite; that was forgotten, and it was learned anew.
+    /// The message had been learned as the other class; that was forgotten, and the message learned
+    /// again.
     Changed,
-    /// It had been learned before; nothing changed.
+    /// The message had been learned before; nothing changed.
     Before,
     /// Bayes is switched off.
     Off,
 }
 
-/// What to do with a message that was learned as the opposite.
+/// The treatment of a message that was learned as the other class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Relearn {
-    /// A person says so: forget what was learned, and learn anew.
+    /// A person classified the message: forget the other class, and learn it again.
     Change,
-    /// The gateway thinks so itself: leave what was learned.
+    /// The classification is automatic: keep the previous one.
     Keep,
 }
 
 impl Bayes {
-    /// Learns a message. It is kept with the next [`Bayes::keep`].
+    /// Learns a message. [`Bayes::keep`] stores it.
     pub fn learn(
         &self,
         sample: &Sample,
@@ -94,7 +96,7 @@ impl Bayes {
         }
     }
 
-    /// Forgets a message as if it had never been learned; false if it was not learned.
+    /// Forgets a message as if it had never been learned; returns false if it was not learned.
     pub fn forget(&self, sample: &Sample, settings: &BayesSettings) -> bool {
         if !settings.enabled {
             return false;
@@ -123,8 +125,8 @@ impl Bayes {
         learner.waiting.push(Record::Unlearned(key));
     }
 
-    /// Hands what was learned since the last time to the store. What fails is tried again with the
-    /// next call.
+    /// Passes the changes since the last call to the store. Changes that could not be written are
+    /// written again by the next call.
     pub fn keep(&self) -> Result<(), TokenStoreError> {
         let mut learner = self.learner();
         self.keep_locked(&mut learner)
@@ -161,7 +163,7 @@ impl Bayes {
     fn change_token(&self, token: Token, time: u32, change: impl Fn(Counts) -> Counts) {
         let before = self.known(token);
         let counts = change(before.map(|entry| entry.counts).unwrap_or_default());
-        // A token that was of use later keeps that time.
+        // A token that was used later keeps that time.
         let time = before.map_or(time, |entry| entry.time.max(time));
         self.set_token(
             Entry {

@@ -1,19 +1,20 @@
-//! Bayes: what the words of a message say, from what was learned.
+//! Bayes: the probability that a message is spam, from the words of learned messages.
 //!
-//! Compatible with SpamAssassin: the same tokens (a database of either serves the other), the same
-//! probability, the same bookkeeping of what was learned. The way of a message:
+//! Compatible with SpamAssassin: the tokens, the probability and the record of learned messages are
+//! the same, so either program can use the database of the other. The steps for a message:
 //!
-//! - `sample` takes from the views of a [`Mail`](gatepost_mail::Mail) what is needed: its tokens
-//!   (`words`, `fields`, `token`), its ids, its time.
-//! - [`Bayes`] judges a sample (`classifier`, `combine`), learns it and forgets it (`learning`). Its
-//!   tokens are in memory (`table`), read by any number of threads without a lock while one learns.
-//! - What was learned is handed, fact by fact ([`Record`]), to a [`TokenStore`].
-//! - `expiry` forgets tokens that were of no use for long; `backup` reads and writes the text
-//!   format of `sa-learn --backup`; `autolearn` tells which judged messages are learned by
-//!   themselves.
+//! - `sample` extracts the input from the views of a [`Mail`](gatepost_mail::Mail): its tokens
+//!   (`words`, `fields`, `token`), its ids and its time.
+//! - [`Bayes`] classifies a sample (`classifier`, `combine`), learns it and forgets it
+//!   (`learning`). Its tokens are in memory (`table`); any number of threads read them without a
+//!   lock while one thread learns.
+//! - Each change is passed as a [`Record`] to a [`TokenStore`].
+//! - `expiry` removes tokens that were not used for a long time; `backup` reads and writes the text
+//!   format of `sa-learn --backup`; `autolearn` decides which scanned messages are learned
+//!   automatically.
 //!
-//! Invariants: a message is learned once, as one class, however often it is given; judging never
-//! waits for learning or for the disk; memory is bounded by [`BayesLimits`].
+//! Invariants: a message is learned once, as one class, however often it is presented;
+//! classification never waits for learning or for the disk; memory is bounded by [`BayesLimits`].
 
 mod autolearn;
 mod backup;

@@ -1,12 +1,11 @@
-//! When a message was received, by its own fields.
+//! The time at which a message was received, from its own fields.
 //!
-//! It is the time under which tokens are noted as used, so that learning an old archive does not
-//! make its words look new. The topmost `Received` field counts, but for those that a local fetch
-//! added.
+//! Tokens are recorded as used at this time, so learning an old archive does not make its words
+//! look recent. The topmost `Received` field counts, except those that a local fetch program added.
 
 use gatepost_mail::Mail;
 
-/// When `mail` was received, in seconds since 1970; `None` if no field tells.
+/// The time of receipt of `mail`, in seconds since 1970; `None` if no field contains one.
 pub(super) fn received_time(mail: &Mail<'_>) -> Option<u32> {
     let head = mail.head();
     let values = |name: &'static [u8]| head.all(name).map(|field| text(field.decoded()));
@@ -37,7 +36,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Whether a program on the same machine handed the message on.
+/// Whether a program on the same machine forwarded the message.
 fn is_local(received: &str) -> bool {
     if received.contains("qmail ") && received.contains(" invoked by uid ") {
         return true;
@@ -58,7 +57,7 @@ fn is_fetched(received: &str) -> bool {
     received.contains("by localhost with ") && received.contains(" (fetchmail-")
 }
 
-/// The date in a field, in seconds since 1970, as RFC 5322 section 3.3 or `ctime` writes it.
+/// The date in a field, in seconds since 1970, in the format of RFC 5322 section 3.3 or of `ctime`.
 fn parse_date(value: &str) -> Option<u32> {
     let words: Vec<&str> = value
         .split([' ', '\t', ',', ';'])
@@ -109,7 +108,7 @@ fn number(word: &str, max: i64) -> Option<i64> {
         .filter(|number| (0..=max).contains(number))
 }
 
-/// A year of two or three digits as RFC 5322 section 4.3 says.
+/// A year of two or three digits according to RFC 5322 section 4.3.
 fn full_year(word: &str) -> Option<i64> {
     let year = number(word, 9999)?;
     let year = match (word.len(), year) {

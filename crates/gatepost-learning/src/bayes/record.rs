@@ -1,10 +1,10 @@
-//! What is kept of what was learned, fact by fact, and as rows of a table with sorted keys.
+//! Records of learned data, and their form as rows of a table with sorted keys.
 
 use super::combine::{Counts, Totals};
 use super::message_key::MessageKey;
 use super::token::Token;
 
-/// Whether a message is unwanted.
+/// The class of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Class {
     /// Unwanted.
@@ -13,56 +13,56 @@ pub enum Class {
     Ham,
 }
 
-/// One fact that was learned. The newest of its kind counts.
+/// A change of the learned data. The newest record of a kind counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// How many messages were learned.
+    /// The number of learned messages.
     Totals(Totals),
-    /// In how many messages a token was, and when it was last of use (seconds since 1970). Counts
-    /// of zero mean that the token is forgotten.
+    /// The number of messages with a token, and the time of its last use (seconds since 1970).
+    /// Counts of zero mean that the token is forgotten.
     Token(Token, Counts, u32),
     /// A message was learned.
     Learned {
-        /// By which it is found again.
+        /// The key of the message.
         key: MessageKey,
-        /// As what.
+        /// Its class.
         class: Class,
-        /// When, in seconds since 1970.
+        /// The time of learning, in seconds since 1970.
         time: u32,
-        /// Its id, for exports.
+        /// The message id, for exports.
         id: Vec<u8>,
     },
     /// A learned message is forgotten.
     Unlearned(MessageKey),
-    /// When old tokens were last forgotten, and how that went.
+    /// The latest expiry.
     Expiry(ExpiryRecord),
-    /// Everything before this record is void.
+    /// All earlier records are void.
     Cleared,
 }
 
-/// How the last expiry went.
+/// The result of the latest expiry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ExpiryRecord {
-    /// When it ran, in seconds since 1970.
+    /// The time of the run, in seconds since 1970.
     pub time: u32,
-    /// Which age made a token old, in seconds.
+    /// The age from which a token was removed, in seconds.
     pub age: u32,
-    /// How many tokens it removed.
+    /// The number of removed tokens.
     pub removed: u32,
 }
 
 /// A record as a change to a table of keys and values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Row {
-    /// This key has this value now.
+    /// Sets the value of a key.
     Put(Vec<u8>, Vec<u8>),
-    /// This key is no more.
+    /// Removes a key.
     Delete(Vec<u8>),
-    /// No key is any more.
+    /// Removes all keys.
     DeleteAll,
 }
 
-// The first byte of a key tells what it is about.
+// The first byte of a key is the kind of the record.
 const TOKEN: u8 = b't';
 const LEARNED: u8 = b'm';
 const TOTALS: u8 = b'n';
@@ -105,7 +105,7 @@ impl Record {
         }
     }
 
-    /// The record that a row is; `None` if it is not one of ours.
+    /// The record of a row; `None` if it is malformed.
     pub fn from_row(key: &[u8], value: &[u8]) -> Option<Self> {
         match key.split_first()? {
             (&TOKEN, token) => {

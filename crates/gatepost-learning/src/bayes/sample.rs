@@ -1,4 +1,4 @@
-//! What Bayes needs of a message.
+//! The input of Bayes from one message.
 
 use std::sync::LazyLock;
 
@@ -11,42 +11,42 @@ use super::token::{Collector, Token};
 use super::words::{Region, add_line};
 use gatepost_mail::{HeaderSelector, Lines, Mail};
 
-/// Tokens of the visible text, and of the invisible text, stop at so many.
+/// The most tokens of the visible text, and of the invisible text.
 const TEXT_TOKENS_MAX: usize = 50_000;
-/// Tokens of links stop at so many.
+/// The most tokens of links.
 const LINK_TOKENS_MAX: usize = 10_000;
 
-/// Longer message ids are cut; no real one is near.
+/// The longest message id; longer ones are cut.
 const ID_BYTES_MAX: usize = 4096;
 
-/// The views of a message that give tokens.
+/// The views of a message that yield tokens.
 #[derive(Clone, Debug)]
 pub struct Sources<'a> {
-    /// The text a reader sees, the subject first.
+    /// The visible text, the subject first.
     pub visible: &'a Lines,
-    /// Text in HTML that a reader does not see.
+    /// Text in HTML that is hidden from the reader.
     pub invisible: &'a Lines,
     /// Links.
     pub uris: &'a Lines,
-    /// The fields of the head, top down.
+    /// The header fields, top down.
     pub fields: Vec<Field<'a>>,
     /// The relays as `x-spam-relays-external`, `-internal`, `-trusted` and `-untrusted`.
     pub relays: Vec<Field<'a>>,
-    /// For each part the SHA-1 of its decoded content in hexadecimal, a colon and its type.
+    /// For each part the SHA-1 of its decoded content in hexadecimal, a colon and its media type.
     pub part_digests: Vec<Vec<u8>>,
 }
 
-/// A message as Bayes learns and judges it.
+/// A message in the form in which Bayes learns and classifies it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sample {
     /// Its tokens, each once, sorted.
     pub tokens: Vec<Token>,
-    /// An id made of its content, the same each time; it is noted when the message is learned.
+    /// An id derived from its content; it is recorded when the message is learned.
     pub generated_id: Vec<u8>,
-    /// Its own message id without angle brackets; another program may have noted that.
+    /// Its own message id without angle brackets; another program may have recorded that one.
     pub own_id: Option<Vec<u8>>,
-    /// When it was received, in seconds since 1970, by its `Received` fields; `None` if they do
-    /// not tell.
+    /// The time of receipt, in seconds since 1970, from its `Received` fields; `None` if they
+    /// contain none.
     pub time: Option<u32>,
 }
 
@@ -104,7 +104,7 @@ fn short_digest(digest: &[u8]) -> &[u8] {
 }
 
 impl Sample {
-    /// What Bayes needs of `mail`.
+    /// The sample of `mail`.
     pub fn of(mail: &Mail<'_>, settings: &BayesSettings) -> Self {
         Self {
             tokens: Sources::of(mail, settings).tokens(settings),
@@ -116,7 +116,7 @@ impl Sample {
 }
 
 impl Sample {
-    /// The sample as bytes, to hand it to another process.
+    /// The sample as bytes, for another process.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(64 + self.tokens.len() * 5);
         bytes.extend_from_slice(&self.time.unwrap_or(0).to_be_bytes());
@@ -132,7 +132,7 @@ impl Sample {
         bytes
     }
 
-    /// The sample that [`Sample::to_bytes`] wrote; `None` if the bytes are none.
+    /// The sample that [`Sample::to_bytes`] wrote; `None` if the bytes are malformed.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (time, rest) = bytes.split_first_chunk::<4>()?;
         let (generated_id, rest) = split_id(rest)?;
@@ -155,7 +155,7 @@ fn split_id(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 impl<'a> Sources<'a> {
-    /// The views of `mail` that give tokens.
+    /// The views of `mail` that yield tokens.
     pub fn of(mail: &'a Mail<'_>, settings: &BayesSettings) -> Self {
         static NOTHING: LazyLock<Lines> = LazyLock::new(Lines::default);
         let wanted = settings.sources;
@@ -189,7 +189,7 @@ impl<'a> Sources<'a> {
     }
 }
 
-/// The relays as SpamAssassin writes them.
+/// The relays in SpamAssassin's notation.
 fn relays<'a>(mail: &Mail<'_>) -> Vec<Field<'a>> {
     [
         "x-spam-relays-external",
@@ -219,8 +219,8 @@ fn part_digests(mail: &Mail<'_>) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// An id of the addressees, the date and the body: the same when a message comes back with other
-/// fields added.
+/// An id of the addressees, the date and the body: it stays the same when the message returns with
+/// other fields added.
 fn generated_id(mail: &Mail<'_>) -> Vec<u8> {
     let head = mail.head();
     let line = |name: &[u8]| match head.last(name) {
@@ -229,7 +229,7 @@ fn generated_id(mail: &Mail<'_>) -> Vec<u8> {
     };
     let mut body_hash = Sha1::new();
     if head.crlf {
-        // The body counts with LF as the line end, whichever it came with.
+        // The body counts with LF as line end, whatever the original line ends were.
         let mut rest = head.body;
         while let Some(at) = memchr::memmem::find(rest, b"\r\n") {
             body_hash.update(rest.get(..at).unwrap_or_default());
@@ -288,7 +288,7 @@ mod tests {
         assert_eq!(again.generated_id, sample.generated_id);
         assert_eq!(again.tokens, sample.tokens);
         assert!(sample.tokens.contains(&Token::of(&[b"watches"])));
-        // Of the head's own bytes: the digest that sa-learn notes for this message.
+        // Of the original bytes of the head: the digest that sa-learn records for this message.
         assert!(sample.generated_id.ends_with(b"@sa_generated"));
     }
 

@@ -1,12 +1,12 @@
-//! Which messages were learned, so that none is learned twice.
+//! The learned messages, so that none is learned twice.
 
 use std::collections::HashMap;
 
 use super::message_key::MessageKey;
 use super::record::Class;
 
-/// The learned messages. At most so many as set are remembered; beyond, the oldest eighth is
-/// dropped at once, so that a long-running gateway that learns by itself stays bounded.
+/// The keys of learned messages, up to a limit. Beyond it, the oldest eighth is removed at once, so
+/// that memory stays bounded when messages are learned automatically.
 #[derive(Debug)]
 pub(super) struct Seen {
     messages: HashMap<MessageKey, (Class, u32)>,
@@ -37,7 +37,7 @@ impl Seen {
         self.messages.remove(&key);
     }
 
-    /// Remembers a message; gives those that had to be dropped for it.
+    /// Adds a message; returns those that were removed to make room.
     pub(super) fn insert(&mut self, key: MessageKey, class: Class, time: u32) -> Vec<MessageKey> {
         self.messages.insert(key, (class, time));
         if self.messages.len() <= self.messages_max {

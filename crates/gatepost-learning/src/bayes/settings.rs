@@ -1,4 +1,4 @@
-//! What rule files and preferences say about Bayes: `use_bayes`, `bayes_…`.
+//! Directives of rule files and preferences for Bayes: `use_bayes`, `bayes_…`.
 
 use std::collections::HashSet;
 
@@ -7,39 +7,39 @@ use regex_automata::util::syntax;
 
 use gatepost_mail::Directive;
 
-/// Words of SpamAssassin's English stop list: they are in every message and only cost space. Used
-/// until a rule file brings lists of its own (`bayes_stopword_en`).
+/// The words of SpamAssassin's English stop list: they occur in every message and only cost space.
+/// They apply until a rule file contains lists of its own (`bayes_stopword_en`).
 const ENGLISH_STOP_WORDS: &str = "able|already|all|and|any|are|because|both|can|come|each|mail|even|\
     few|first|for|from|give|have|has|http|information|into|it's|just|know|like|long|look|made|\
     mailing|mailto|make|many|more|most|much|need|not|now|number|off|only|one|out|own|people|place|\
     right|same|see|such|that|this|through|the|time|using|web|where|why|without|with|world|work|\
     years|year|you're|your|you";
 
-/// The settings of Bayes, as rule files give them.
+/// The settings of Bayes from rule files.
 ///
-/// The reader of rule files offers every directive it does not know itself to
+/// The parser of rule files passes every directive that it does not know itself to
 /// [`BayesSettings::directive`], in the order of the files.
 #[derive(Clone, Debug)]
 pub struct BayesSettings {
-    /// `use_bayes`: learn and judge at all.
+    /// `use_bayes`: learn and classify at all.
     pub enabled: bool,
-    /// `use_bayes_rules`: judge; off, learning goes on.
+    /// `use_bayes_rules`: classify; without it, learning continues.
     pub rules_enabled: bool,
-    /// `bayes_min_spam_num`: judge only once so many spam messages are learned.
+    /// `bayes_min_spam_num`: the number of learned spam messages from which Bayes classifies.
     pub spam_min: u32,
-    /// `bayes_min_ham_num`: judge only once so many ham messages are learned.
+    /// `bayes_min_ham_num`: the number of learned ham messages from which Bayes classifies.
     pub ham_min: u32,
     /// `bayes_use_hapaxes`: tokens seen only once count too.
     pub use_hapaxes: bool,
     /// `bayes_max_token_length`: longer words are cut, in bytes.
     pub token_bytes_max: usize,
-    /// `bayes_token_sources`: what of a message gives tokens.
+    /// `bayes_token_sources`: the parts of a message that yield tokens.
     pub sources: TokenSources,
-    /// `bayes_ignore_header`: fields that give no tokens, in lower case.
+    /// `bayes_ignore_header`: fields that yield no tokens, in lower case.
     pub ignored_fields: HashSet<Vec<u8>>,
-    /// `bayes_auto_expire`: forget old tokens when there are too many.
+    /// `bayes_auto_expire`: remove old tokens when there are too many.
     pub auto_expire: bool,
-    /// `bayes_expiry_max_db_size`: from so many tokens on old ones are forgotten.
+    /// `bayes_expiry_max_db_size`: the number of tokens above which old ones are removed.
     pub tokens_max: usize,
     /// `bayes_auto_learn` and its thresholds.
     pub autolearn: AutolearnSettings,
@@ -47,14 +47,14 @@ pub struct BayesSettings {
     stop_words: StopWords,
 }
 
-/// What of a message gives tokens (`bayes_token_sources`).
+/// The parts of a message that yield tokens (`bayes_token_sources`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenSources {
     /// Fields of the head.
     pub header: bool,
-    /// Text that a reader sees.
+    /// Visible text.
     pub visible: bool,
-    /// Text in HTML that a reader does not see.
+    /// Text in HTML that is hidden from the reader.
     pub invisible: bool,
     /// Links.
     pub uri: bool,
@@ -62,22 +62,22 @@ pub struct TokenSources {
     pub mimepart: bool,
 }
 
-/// When a judged message is learned by itself.
+/// The conditions under which a scanned message is learned automatically.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AutolearnSettings {
     /// `bayes_auto_learn`.
     pub enabled: bool,
-    /// `bayes_auto_learn_threshold_nonspam`: below this score as ham.
+    /// `bayes_auto_learn_threshold_nonspam`: below this score, as ham.
     pub ham_below: f64,
-    /// `bayes_auto_learn_threshold_spam`: from this score on as spam.
+    /// `bayes_auto_learn_threshold_spam`: from this score on, as spam.
     pub spam_from: f64,
-    /// `bayes_auto_learn_on_error`: only where Bayes did not know yet.
+    /// `bayes_auto_learn_on_error`: only messages that Bayes classified differently.
     pub on_error: bool,
 }
 
 #[derive(Clone, Debug)]
 struct StopWords {
-    /// Which languages' lists apply.
+    /// The languages whose stop lists apply.
     languages: Vec<[u8; 2]>,
     lists: Vec<([u8; 2], Regex)>,
 }
@@ -125,7 +125,7 @@ impl Default for StopWords {
 }
 
 impl BayesSettings {
-    /// Takes one line of a rule file, split at the first blank: its name and the rest.
+    /// Processes one line of a rule file: the directive and the rest after the first blank.
     pub fn directive(&mut self, name: &str, value: &str) -> Directive {
         let value = value.trim();
         match name {

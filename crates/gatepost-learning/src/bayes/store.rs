@@ -1,4 +1,4 @@
-//! Where what was learned is kept: a trait, so that this crate needs no database.
+//! Storage of learned data: a trait, so that this crate needs no database.
 
 use std::collections::BTreeMap;
 
@@ -6,28 +6,27 @@ use parking_lot::Mutex;
 
 use super::record::{Record, Row};
 
-/// The keeper has failed.
+/// The store failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("what was learned cannot be kept: {0}")]
 pub struct TokenStoreError(pub String);
 
-/// Keeps what was learned.
+/// Stores learned data.
 ///
-/// [`Bayes`](super::Bayes) reads everything once at its start and holds it in memory; afterwards it
-/// only writes. Each [`TokenStore::write`] takes the facts of one moment: they are to be kept all
-/// or not at all.
+/// [`Bayes`](super::Bayes) reads everything once at startup and keeps it in memory; afterwards it
+/// only writes. The records of one [`TokenStore::write`] are stored all or not at all.
 pub trait TokenStore: Send + Sync {
-    /// Hands everything that is kept to `visit`, in any order.
+    /// Passes every stored record to `visit`, in any order.
     fn load(&self, visit: &mut dyn FnMut(Record)) -> Result<(), TokenStoreError>;
 
-    /// Takes facts to keep. Need not wait until they are safe.
+    /// Accepts records to store. It may return before they are durable.
     fn write(&self, records: Vec<Record>) -> Result<(), TokenStoreError>;
 
-    /// Waits until all that was written before is safe.
+    /// Waits until all earlier writes are durable.
     fn settle(&self) -> Result<(), TokenStoreError>;
 }
 
-/// A keeper in memory, for tests and trials.
+/// A store in memory, for tests.
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     rows: Mutex<BTreeMap<Vec<u8>, Vec<u8>>>,
@@ -59,7 +58,7 @@ impl TokenStore for MemoryStore {
     }
 }
 
-/// A keeper that keeps nothing: what is learned lasts as long as the process.
+/// A store that discards everything: learned data lasts as long as the process.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct NoStore;
 

@@ -1,12 +1,13 @@
 //! All tokens in memory, read without a lock.
 //!
-//! An open-addressing hash table of atomics, 20 bytes a slot. Any number of scans read it while one
-//! learner (the lock is its caller's) writes. A scan may see some tokens before and some after a
-//! message was learned; that is as harmless as either order.
+//! An open-addressing hash table of atomics, 20 bytes per slot. Any number of scans read it while
+//! one learner writes, under its caller's lock. A scan may read some tokens before and some after a
+//! message was learned, which is as harmless as either order.
 //!
-//! Invariants: a slot's key, once set, stays; a token that is forgotten keeps its slot with counts
-//! of zero until the table is rebuilt. At least a quarter of the slots is free, so a probe ends.
-//! Slots are chosen by a multiplier that nobody outside knows: words cannot be chosen to collide.
+//! Invariants: the key of a slot never changes once it is set; a forgotten token keeps its slot,
+//! with counts of zero, until the table is rebuilt. At least a quarter of the slots is free, so
+//! every probe ends. A secret multiplier chooses the slots, so nobody can choose words that
+//! collide.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -14,9 +15,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use super::combine::Counts;
 use super::token::{TOKEN_BITS, Token};
 
-/// Marks a key as set, since a token of zero is possible.
+/// Set in the key of a used slot, since a token of zero is possible.
 const SET: u64 = 1 << TOKEN_BITS;
-/// Marks a token whose slot differs from what is kept.
+/// Set for a token whose slot differs from the store.
 const CHANGED: u64 = 1 << (TOKEN_BITS + 1);
 
 const SLOTS_MIN: usize = 1 << 10;
@@ -26,7 +27,7 @@ const SLOTS_MIN: usize = 1 << 10;
 pub(super) struct Entry {
     pub(super) token: Token,
     pub(super) counts: Counts,
-    /// When it was last of use, in seconds since 1970.
+    /// The time of its last use, in seconds since 1970.
     pub(super) time: u32,
 }
 
@@ -89,7 +90,7 @@ impl Table {
             .filter(|entry| !entry.counts.is_zero())
     }
 
-    /// Notes that a token was of use at `time`.
+    /// Records that a token was used at `time`.
     pub(super) fn touch(&self, token: Token, time: u32) {
         if let Ok(index) = self.find(token)
             && let (Some(slot), Some(last)) = (self.slots.get(index), self.times.get(index))
@@ -99,8 +100,8 @@ impl Table {
         }
     }
 
-    /// Sets a token's counts and time. Only the learner may call this, and only if the table is not
-    /// full or has the token.
+    /// Sets the counts and time of a token. Only the learner may call this, and only if the table
+    /// is not full or contains the token.
     pub(super) fn set(&self, entry: Entry, changed: bool) {
         let (index, is_new) = match self.find(entry.token) {
             Ok(index) => (index, false),
@@ -115,7 +116,7 @@ impl Table {
         slot.counts.store(pack(entry.counts), Ordering::Relaxed);
         time.store(entry.time, Ordering::Relaxed);
         let mark = if changed { CHANGED } else { 0 };
-        // The key last: who sees it sees the counts.
+        // The key is written last: a thread that reads the key reads the counts.
         slot.key
             .fetch_or(entry.token.to_u64() | SET | mark, Ordering::Release);
         if is_new {
@@ -135,8 +136,8 @@ impl Table {
             .filter(|entry| !entry.counts.is_zero())
     }
 
-    /// All tokens that differ from what is kept, forgotten ones with counts of zero; they count as
-    /// kept from now on.
+    /// All tokens that differ from the store, forgotten ones with counts of zero; from now on they
+    /// count as stored.
     pub(super) fn take_changed(&self) -> Vec<Entry> {
         self.slots
             .iter()
@@ -149,7 +150,7 @@ impl Table {
             .collect()
     }
 
-    /// Marks a token as differing from what is kept.
+    /// Records that a token differs from the store.
     pub(super) fn mark_changed(&self, token: Token) {
         if let Ok(index) = self.find(token)
             && let Some(slot) = self.slots.get(index)
@@ -158,8 +159,8 @@ impl Table {
         }
     }
 
-    /// A table with the same tokens and room for `tokens`. Forgotten tokens are left out, but for
-    /// those that are still kept.
+    /// A table with the same tokens and room for `tokens`. Forgotten tokens are left out, except
+    /// those that are still in the store.
     pub(super) fn rebuilt(&self, tokens: usize) -> Self {
         let table = Self::with_room_for(tokens.max(self.len()));
         for (index, slot) in self.slots.iter().enumerate() {
@@ -170,7 +171,7 @@ impl Table {
             if !entry.counts.is_zero() {
                 table.set(entry, changed);
             } else if changed {
-                // Its removal has not been kept yet: a slot with counts, then without.
+                // Its removal is not yet stored: a slot with counts, then without.
                 let counts = Counts { spam: 1, ham: 0 };
                 table.set(Entry { counts, ..entry }, true);
                 table.set(entry, true);
@@ -179,7 +180,7 @@ impl Table {
         table
     }
 
-    /// The slot of a token, or else the free slot where it would go.
+    /// The slot of a token, or the free slot for it.
     fn find(&self, token: Token) -> Result<usize, Option<usize>> {
         let mask = self.slots.len() - 1;
         let shift = 64 - self.slots.len().trailing_zeros();

@@ -1,4 +1,4 @@
-//! What a word becomes: forty bits of its SHA-1.
+//! Tokens: forty bits of the SHA-1 of a word.
 
 use std::fmt;
 
@@ -6,8 +6,8 @@ use sha1::{Digest, Sha1};
 
 /// A token: the last five bytes of the SHA-1 of its text.
 ///
-/// SpamAssassin keeps tokens so, to save space and so that a database tells nobody's words; ours
-/// are the same bytes, so that databases can be exchanged.
+/// SpamAssassin stores tokens in this form, which saves space and does not disclose words; ours are
+/// the same bytes, so databases can be exchanged.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Token(u64);
 
@@ -74,14 +74,14 @@ pub(super) struct Collector {
 }
 
 impl Collector {
-    /// Adds the token of a text given in pieces; an empty text is none.
+    /// Adds the token of a text given in pieces; an empty text adds none.
     pub(super) fn add(&mut self, pieces: &[&[u8]]) {
         if pieces.iter().any(|piece| !piece.is_empty()) {
             self.tokens.push(Token::of(pieces));
         }
     }
 
-    /// How many were added, repeated ones counted again.
+    /// The number of added tokens, duplicates included.
     pub(super) fn len(&self) -> usize {
         self.tokens.len()
     }

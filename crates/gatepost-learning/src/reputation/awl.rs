@@ -1,4 +1,4 @@
-//! AWL: a score is drawn towards the average of its sender's messages.
+//! AWL: moves a score towards the average of its sender's messages.
 
 use super::book::Book;
 use super::key::{key, network, prefix};
@@ -6,8 +6,9 @@ use super::sender::Sender;
 use super::settings::AwlSettings;
 
 impl Book {
-    /// What AWL adds to a message that scored `points`, and counts the message. `None` if it has
-    /// nothing to say: it is switched off, the sender is unknown or new, or his average is that.
+    /// Returns the adjustment of AWL for a message with the score `points`, and counts the message.
+    /// `None` if there is no adjustment: AWL is disabled, or the sender is unknown or new, or the
+    /// average equals the score.
     pub fn awl(&self, sender: &Sender, points: f64, settings: &AwlSettings) -> Option<f64> {
         if !settings.enabled || !sender.from_field {
             return None;
@@ -18,20 +19,21 @@ impl Book {
             .and_then(|ip| network(ip, settings.ipv4_bits, settings.ipv6_bits));
         let own = key(&sender.address, network.as_deref());
         let anywhere = key(&sender.address, None);
-        let mut shelf = self.shelf(&own);
-        let mut entry = shelf.get(&own).unwrap_or_default();
+        let mut shard = self.shard(&own);
+        let mut entry = shard.get(&own).unwrap_or_default();
         if entry.count == 0
             && sender.first_public_ip.is_some()
-            && let Some(known) = shelf.get(&anywhere).filter(|known| known.count > 0)
+            && let Some(known) = shard.get(&anywhere).filter(|known| known.count > 0)
         {
-            // An address that was entered by hand takes on the network it is first seen from.
-            shelf.remove_all(&prefix(&sender.address));
+            // An address that was entered manually takes on the network from which it is first
+            // seen.
+            shard.remove_all(&prefix(&sender.address));
             entry = known;
         }
         let mean = entry.mean();
-        // Counted without the adjustment: otherwise early scores would feed on themselves.
+        // Counted without the adjustment: otherwise early scores would reinforce themselves.
         entry.add(points);
-        shelf.set(own, entry);
+        shard.set(own, entry);
         let delta = (mean? - points) * settings.factor;
         let delta = (delta * 1000.0).round() / 1000.0;
         (delta != 0.0).then_some(delta)

@@ -1,4 +1,4 @@
-//! The averages, in memory, written through to a store.
+//! The averages of senders, in memory, with a store.
 
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
@@ -7,22 +7,22 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::{Mutex, MutexGuard};
 
-/// At most so many entries are held; beyond, those of longest ago are dropped.
+/// The most entries in memory; beyond this, the oldest are removed.
 pub const BOOK_ENTRIES_MAX: usize = 1_000_000;
 
-/// Names are spread over so many locks, so that scans seldom wait for one another.
-const SHELVES: usize = 16;
-/// When a shelf is full, one entry in so many is dropped at once.
+/// The number of locks over which names are distributed, so that scans seldom wait for one another.
+const SHARDS: usize = 16;
+/// The share of entries that is removed at once when a shard is full.
 const DROPPED_SHARE: usize = 8;
 
 /// The messages of one sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Entry {
-    /// How many there were.
+    /// The number of messages.
     pub count: u32,
     /// The sum of their scores.
     pub total: f64,
-    /// When the last one came, in seconds since 1970.
+    /// The time of the last message, in seconds since 1970.
     pub time: u32,
 }
 
@@ -32,7 +32,7 @@ impl Entry {
         (self.count > 0).then(|| self.total / f64::from(self.count))
     }
 
-    /// Counts a message.
+    /// Adds a message.
     pub(super) fn add(&mut self, score: f64) {
         if score.is_finite() {
             self.count = self.count.saturating_add(1);
@@ -50,7 +50,7 @@ impl Entry {
         bytes
     }
 
-    /// The entry that [`Entry::to_bytes`] wrote; `None` if the bytes are none.
+    /// The entry that [`Entry::to_bytes`] wrote; `None` if the bytes are malformed.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (count, rest) = bytes.split_first_chunk::<4>()?;
         let (time, rest) = rest.split_first_chunk::<4>()?;
@@ -63,21 +63,21 @@ impl Entry {
     }
 }
 
-/// The keeper has failed.
+/// The store failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the senders' averages cannot be kept: {0}")]
 pub struct BookStoreError(pub String);
 
-/// Keeps the averages.
+/// Stores the averages.
 pub trait BookStore: Send + Sync {
-    /// Hands every entry to `visit`.
+    /// Passes every entry to `visit`.
     fn load(&self, visit: &mut dyn FnMut(Vec<u8>, Entry)) -> Result<(), BookStoreError>;
 
-    /// Takes entries to keep; `None` removes one. Need not wait until they are safe.
+    /// Accepts entries to store; `None` removes one. It may return before they are durable.
     fn write(&self, entries: Vec<(Vec<u8>, Option<Entry>)>) -> Result<(), BookStoreError>;
 }
 
-/// A keeper that keeps nothing: averages last as long as the process.
+/// A store that discards everything: averages last as long as the process.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct NoBookStore;
 
@@ -93,85 +93,85 @@ impl BookStore for NoBookStore {
 
 /// The averages of all senders, shared by all threads through an `Arc`.
 pub struct Book {
-    shelves: Vec<Mutex<Shelf>>,
+    shards: Vec<Mutex<Shard>>,
     spread: RandomState,
     store: Arc<dyn BookStore>,
     entries_max: usize,
 }
 
-/// The entries of some names, sorted, so that those of one name stand together.
+/// The entries of some names, sorted, so that those of one name are adjacent.
 #[derive(Default)]
-pub(super) struct Shelf {
+pub(super) struct Shard {
     entries: BTreeMap<Vec<u8>, Entry>,
-    /// What the store has not got yet; `None` is removed.
+    /// Changes that are not yet stored; `None` removes an entry.
     changed: BTreeMap<Vec<u8>, Option<Entry>>,
     entries_max: usize,
 }
 
 impl Book {
-    /// Loads what `store` keeps.
+    /// Loads the contents of `store`.
     pub fn open(store: Arc<dyn BookStore>, entries_max: usize) -> Result<Self, BookStoreError> {
         let book = Self::with_store(store.clone(), entries_max);
         store.load(&mut |key, entry| {
-            let mut shelf = book.shelf(&key);
-            shelf.put(key, entry, false);
+            let mut shard = book.shard(&key);
+            shard.put(key, entry, false);
         })?;
         Ok(book)
     }
 
-    /// An empty one that keeps its entries only in memory.
+    /// Empty averages without a store.
     pub fn in_memory() -> Self {
         Self::with_store(Arc::new(NoBookStore), BOOK_ENTRIES_MAX)
     }
 
     fn with_store(store: Arc<dyn BookStore>, entries_max: usize) -> Self {
-        let of_shelf = (entries_max / SHELVES).max(1);
-        let shelf = || {
-            Mutex::new(Shelf {
-                entries_max: of_shelf,
-                ..Shelf::default()
+        let entries_per_shard = (entries_max / SHARDS).max(1);
+        let shard = || {
+            Mutex::new(Shard {
+                entries_max: entries_per_shard,
+                ..Shard::default()
             })
         };
         Self {
-            shelves: std::iter::repeat_with(shelf).take(SHELVES).collect(),
+            shards: std::iter::repeat_with(shard).take(SHARDS).collect(),
             spread: RandomState::new(),
             store,
-            entries_max: of_shelf * SHELVES,
+            entries_max: entries_per_shard * SHARDS,
         }
     }
 
-    /// The shelf where a key's name stands.
-    pub(super) fn shelf(&self, key: &[u8]) -> MutexGuard<'_, Shelf> {
+    /// The shard of a key's name.
+    pub(super) fn shard(&self, key: &[u8]) -> MutexGuard<'_, Shard> {
         let name = key.split(|byte| *byte == b'|').next().unwrap_or_default();
-        let index = self.spread.hash_one(name) as usize % SHELVES;
-        match self.shelves.get(index) {
-            Some(shelf) => shelf.lock(),
-            None => unreachable!("an index below the number of shelves"),
+        let index = self.spread.hash_one(name) as usize % SHARDS;
+        match self.shards.get(index) {
+            Some(shard) => shard.lock(),
+            None => unreachable!("an index below the number of shards"),
         }
     }
 
-    /// How many entries there are.
+    /// The number of entries.
     pub fn len(&self) -> usize {
-        self.shelves
+        self.shards
             .iter()
-            .map(|shelf| shelf.lock().entries.len())
+            .map(|shard| shard.lock().entries.len())
             .sum()
     }
 
-    /// Whether there is none.
+    /// Whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many there may be.
+    /// The limit on the number of entries.
     pub fn entries_max(&self) -> usize {
         self.entries_max
     }
 
-    /// The average of a sender: his address, and his network as it stands in keys (`192.0`).
+    /// The average of a sender: the address, and the network as written in keys (`192.0`).
     pub fn entry(&self, name: &str, network: Option<&str>) -> Option<Entry> {
         let key = super::key::key(name, network);
-        self.shelf(&key).get(&key)
+        self.shard(&key).get(&key)
     }
 
     /// Sets the average of an address, from wherever it writes; its averages so far are dropped.
@@ -196,15 +196,15 @@ impl Book {
     /// Hands what changed since the last time to the store. What fails is tried again with the
     /// next call.
     pub fn keep(&self) -> Result<(), BookStoreError> {
-        for shelf in &self.shelves {
-            let changed = std::mem::take(&mut shelf.lock().changed);
+        for shard in &self.shards {
+            let changed = std::mem::take(&mut shard.lock().changed);
             if changed.is_empty() {
                 continue;
             }
             if let Err(error) = self.store.write(changed.clone().into_iter().collect()) {
-                let mut shelf = shelf.lock();
+                let mut shard = shard.lock();
                 for (key, entry) in changed {
-                    shelf.changed.entry(key).or_insert(entry);
+                    shard.changed.entry(key).or_insert(entry);
                 }
                 return Err(error);
             }
@@ -213,7 +213,7 @@ impl Book {
     }
 }
 
-impl Shelf {
+impl Shard {
     pub(super) fn get(&self, key: &[u8]) -> Option<Entry> {
         self.entries.get(key).copied()
     }
@@ -238,7 +238,7 @@ impl Shelf {
         }
     }
 
-    /// Removes all entries whose key begins so.
+    /// Removes all entries whose key has this prefix.
     pub(super) fn remove_all(&mut self, prefix: &[u8]) {
         let keys: Vec<Vec<u8>> = self
             .entries
@@ -294,7 +294,7 @@ mod tests {
         let book = Book::with_store(Arc::new(NoBookStore), 160);
         for number in 0..1000u32 {
             let key = format!("user{number}@example.org|ip=none").into_bytes();
-            book.shelf(&key).set(key.clone(), entry(number));
+            book.shard(&key).set(key.clone(), entry(number));
         }
         assert!(book.len() <= book.entries_max());
         assert!(book.entry("user999@example.org", None).is_some());
@@ -305,9 +305,9 @@ mod tests {
     fn entries_of_a_name_go_together() {
         let book = Book::in_memory();
         for key in ["a@x|ip=1.2", "a@x|ip=none", "ab@x|ip=none"] {
-            book.shelf(key.as_bytes()).set(key.into(), entry(1));
+            book.shard(key.as_bytes()).set(key.into(), entry(1));
         }
-        book.shelf(b"a@x|").remove_all(b"a@x|");
+        book.shard(b"a@x|").remove_all(b"a@x|");
         assert_eq!(book.len(), 1);
     }
 

@@ -1,8 +1,8 @@
-//! Under which keys averages stand, the same as in SpamAssassin's databases.
+//! The keys of averages, the same as in SpamAssassin's databases.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The key of an address, a domain or another name, from a network or from anywhere.
+/// The key of an address, a domain or another name, for one network or for all.
 pub(super) fn key(name: &str, network: Option<&str>) -> Vec<u8> {
     let mut key = prefix(name);
     key.extend_from_slice(b"ip=");
@@ -10,7 +10,7 @@ pub(super) fn key(name: &str, network: Option<&str>) -> Vec<u8> {
     key
 }
 
-/// What all keys of a name begin with.
+/// The common prefix of all keys of a name.
 pub(super) fn prefix(name: &str) -> Vec<u8> {
     let mut prefix: Vec<u8> = name
         .bytes()
@@ -23,7 +23,8 @@ pub(super) fn prefix(name: &str) -> Vec<u8> {
     prefix
 }
 
-/// The network of an address, given by its first bits; `None` if it is no address.
+/// The network of an address, given by the length of its prefix; `None` if the text is not an
+/// address.
 pub(super) fn network(address: &str, ipv4_bits: u8, ipv6_bits: u8) -> Option<String> {
     match address.parse().ok()? {
         IpAddr::V4(address) => Some(network_v4(address, ipv4_bits)),
@@ -38,7 +39,7 @@ fn network_v4(address: Ipv4Addr, bits: u8) -> String {
     let network = Ipv4Addr::from_bits(address.to_bits() & mask).to_string();
     match bits {
         32 => network,
-        // The customary case is written with two numbers even if they are zero.
+        // The usual form has two numbers even if they are zero.
         16 => network.split('.').take(2).collect::<Vec<_>>().join("."),
         _ => without_repeated_end(&network, ".0", 3).to_owned(),
     }

@@ -1,13 +1,13 @@
-//! What senders are known for: the average score of their messages so far.
+//! The reputation of senders: the average score of their previous messages.
 //!
-//! Two judges, as in SpamAssassin: *AWL* draws the score of a message towards the average of its
+//! Two systems, as in SpamAssassin: *AWL* moves the score of a message towards the average of its
 //! sender's messages from the same network; *TxRep* weighs the averages of the address, its domain,
-//! its network, its relay's name and the message itself. Both keep their averages in a [`Book`];
-//! a rule set uses one of them at a time.
+//! its network, its relay's name and the message itself. Both keep their averages in a [`Book`]; a
+//! rule set uses one of them at a time.
 //!
 //! Invariants: a message counts with its score before its own adjustment; memory is bounded by
-//! [`BOOK_ENTRIES_MAX`]; where both are switched off nothing is read or written, so that the same
-//! message gives the same score always.
+//! [`BOOK_ENTRIES_MAX`]; if both are disabled, nothing is read or written, so the same message
+//! always gets the same score.
 
 mod awl;
 mod book;

@@ -1,20 +1,20 @@
-//! Who sent a message, as far as averages are concerned.
+//! The sender of a message, in the terms of AWL and TxRep.
 
 use gatepost_mail::{HeaderSelector, Mail, Relay};
 
-/// Who sent a message.
+/// The sender of a message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sender {
-    /// The address of `From`, or else of the envelope, in lower case; empty if there is none.
+    /// The address of `From`, or else of the envelope, in lower case; empty if there is neither.
     pub address: String,
-    /// Whether `From` itself has an address. AWL looks only at that.
+    /// Whether `From` itself contains an address. AWL uses only that one.
     pub from_field: bool,
-    /// The public address where the message was first seen, for AWL.
+    /// The public address from which the message was first received, for AWL.
     pub first_public_ip: Option<String>,
-    /// The relays with address, whether that is private, and name, from the one that handed the
-    /// message to us to the first; the trusted ones stand first.
+    /// The relays with address, whether the address is private, and name, from the one that
+    /// delivered the message to us to the first; the trusted ones come first.
     pub relays: Vec<(String, bool, String)>,
-    /// How many of the relays are trusted.
+    /// The number of trusted relays.
     pub trusted: usize,
     /// To whom the message goes, in lower case, where it comes from inside.
     pub recipients: Vec<String>,
@@ -30,7 +30,7 @@ fn recipients(mail: &Mail<'_>) -> Vec<String> {
 }
 
 impl Sender {
-    /// Who sent `mail`, whose generated id is `message_id`.
+    /// The sender of `mail`, whose generated id is `message_id`.
     pub fn of(mail: &Mail<'_>, message_id: &[u8]) -> Self {
         let address = |selector: &str| {
             let value = mail.header(&HeaderSelector::parse(selector))?;

@@ -1,11 +1,10 @@
-//! What rule files and preferences say about AWL and TxRep.
+//! Directives of rule files and preferences for AWL and TxRep.
 
 use gatepost_mail::Directive;
 
-/// The settings of both, as rule files give them.
+/// The settings of AWL and TxRep from rule files.
 ///
-/// Which of the two runs is decided by the rule that asks for it; a rule of a judge that is
-/// switched off does not hit.
+/// The rule that calls one of them decides which one runs; a rule of a disabled one does not hit.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReputationSettings {
     /// `…auto_welcomelist…`.
@@ -14,18 +13,18 @@ pub struct ReputationSettings {
     pub txrep: TxrepSettings,
 }
 
-/// The settings of AWL. Each directive has an older name with `whitelist`.
+/// The settings of AWL. Each directive has an older form with `whitelist`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AwlSettings {
     /// Its plugin is loaded.
     pub is_loaded: bool,
     /// `use_auto_welcomelist`.
     pub enabled: bool,
-    /// `auto_welcomelist_factor`: how far towards the average a score is drawn, 0 to 1.
+    /// `auto_welcomelist_factor`: how far a score moves towards the average, 0 to 1.
     pub factor: f64,
-    /// `auto_welcomelist_ipv4_mask_len`: how many bits of an address name a network.
+    /// `auto_welcomelist_ipv4_mask_len`: the prefix length of an IPv4 network.
     pub ipv4_bits: u8,
-    /// `auto_welcomelist_ipv6_mask_len`: the same for IPv6.
+    /// `auto_welcomelist_ipv6_mask_len`: the prefix length of an IPv6 network.
     pub ipv6_bits: u8,
 }
 
@@ -34,11 +33,11 @@ pub struct AwlSettings {
 pub struct TxrepSettings {
     /// `use_txrep`. It does not run beside AWL.
     pub enabled: bool,
-    /// `txrep_factor`: how far towards the averages a score is drawn, 0 to 1.
+    /// `txrep_factor`: how far a score moves towards the averages, 0 to 1.
     pub factor: f64,
-    /// `txrep_learn_penalty`: what learning as spam adds.
+    /// `txrep_learn_penalty`: the points that learning as spam adds.
     pub learn_penalty: f64,
-    /// `txrep_learn_bonus`: what learning as ham takes off.
+    /// `txrep_learn_bonus`: the points that learning as ham subtracts.
     pub learn_bonus: f64,
     /// `txrep_welcomelist_out`: what takes off the average of those whom somebody inside writes to.
     pub welcomelist_out: f64,
@@ -52,12 +51,12 @@ pub struct TxrepSettings {
     pub weights: Weights,
 }
 
-/// How much each average counts for TxRep.
+/// The weight of each average in TxRep.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Weights {
     /// The address alone.
     pub email: f64,
-    /// The address from one network.
+    /// The address from a network.
     pub email_ip: f64,
     /// The domain.
     pub domain: f64,
@@ -109,7 +108,7 @@ impl Default for TxrepSettings {
 }
 
 impl ReputationSettings {
-    /// Takes one line of a rule file, split at the first blank: its name and the rest.
+    /// Processes one line of a rule file: the directive and the rest after the first blank.
     pub fn directive(&mut self, name: &str, value: &str) -> Directive {
         let name = name.replace("whitelist", "welcomelist");
         let (awl, txrep) = (&mut self.awl, &mut self.txrep);

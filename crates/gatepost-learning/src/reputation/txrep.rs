@@ -1,4 +1,4 @@
-//! TxRep: a score is drawn towards the averages of several things that sent it.
+//! TxRep: moves a score towards the averages of several identities of its sender.
 
 use super::book::{Book, Entry};
 use super::key::{key, network};
@@ -6,27 +6,27 @@ use super::sender::Sender;
 use super::settings::TxrepSettings;
 use crate::bayes::Class;
 
-/// Below this score the border of trust does not matter.
+/// Below this score the border of trust is ignored.
 const LOW_SCORE: f64 = 2.0;
 
-/// One average that a message counts in.
+/// An average in which a message counts.
 struct Identity {
     key: Vec<u8>,
     weight: f64,
 }
 
 impl Book {
-    /// What TxRep adds to a message that scored `points`, and counts the message. `None` if it has
-    /// nothing to say.
+    /// Returns the adjustment of TxRep for a message with the score `points`, and counts the
+    /// message. `None` if there is no adjustment.
     pub fn txrep(&self, sender: &Sender, points: f64, settings: &TxrepSettings) -> Option<f64> {
         if !settings.enabled || sender.address.is_empty() {
             return None;
         }
         let message = message_key(sender);
         if settings.track_messages
-            && let Some(known) = self.shelf(&message).get(&message).and_then(Entry::mean)
+            && let Some(known) = self.shard(&message).get(&message).and_then(Entry::mean)
         {
-            // The same message again: its score of then counts, and nothing is counted anew.
+            // The same message again: its earlier score counts, and no average changes.
             let drawn = (points + settings.factor * known) / (1.0 + settings.factor);
             return delta_of(drawn - points);
         }
@@ -38,12 +38,12 @@ impl Book {
         }
         let (mut sum, mut weight_sum) = (0.0, 0.0);
         for identity in identities(sender, points, settings) {
-            let mut shelf = self.shelf(&identity.key);
-            let mut entry = shelf.get(&identity.key).unwrap_or_default();
+            let mut shard = self.shard(&identity.key);
+            let mut entry = shard.get(&identity.key).unwrap_or_default();
             sum += identity.weight * draw(entry, points);
             weight_sum += identity.weight;
             entry.add(points);
-            shelf.set(identity.key, entry);
+            shard.set(identity.key, entry);
         }
         let delta = if weight_sum > 0.0 {
             settings.factor * sum / weight_sum
@@ -51,10 +51,10 @@ impl Book {
             0.0
         };
         if settings.track_messages {
-            let mut shelf = self.shelf(&message);
+            let mut shard = self.shard(&message);
             let mut entry = Entry::default();
             entry.add(points + delta);
-            shelf.set(message, entry);
+            shard.set(message, entry);
         }
         delta_of(delta)
     }
@@ -69,44 +69,44 @@ impl Book {
             Class::Ham => -settings.learn_bonus,
         };
         let message = message_key(sender);
-        let known = self.shelf(&message).get(&message);
-        // More than one count marks a message that was learned before: that is undone first.
+        let known = self.shard(&message).get(&message);
+        // A count above one means that the message was learned before: that is undone first.
         if known.is_some_and(|entry| entry.count > 1) {
             self.txrep_forget(sender, settings);
         }
         let all = identities(sender, points, settings).into_iter();
         let own = settings.track_messages.then(|| message.clone());
         for key in all.map(|identity| identity.key).chain(own) {
-            let mut shelf = self.shelf(&key);
-            let mut entry = shelf.get(&key).unwrap_or_default();
+            let mut shard = self.shard(&key);
+            let mut entry = shard.get(&key).unwrap_or_default();
             let mean = entry.mean().unwrap_or(0.0);
             let score = points + points.signum() * mean.abs();
             entry.add(score);
             if key == message && entry.count == 1 {
                 entry.add(score);
             }
-            shelf.set(key, entry);
+            shard.set(key, entry);
         }
     }
 
-    /// Takes back what a message counted for.
+    /// Subtracts what a message contributed.
     pub fn txrep_forget(&self, sender: &Sender, settings: &TxrepSettings) {
         if !settings.enabled {
             return;
         }
         let message = message_key(sender);
-        let Some(points) = self.shelf(&message).get(&message).and_then(Entry::mean) else {
+        let Some(points) = self.shard(&message).get(&message).and_then(Entry::mean) else {
             return;
         };
         for identity in identities(sender, points, settings) {
-            let mut shelf = self.shelf(&identity.key);
-            if let Some(mut entry) = shelf.get(&identity.key) {
+            let mut shard = self.shard(&identity.key);
+            if let Some(mut entry) = shard.get(&identity.key) {
                 entry.count = entry.count.saturating_sub(1).max(1);
                 entry.total -= points;
-                shelf.set(identity.key, entry);
+                shard.set(identity.key, entry);
             }
         }
-        self.shelf(&message).remove(&message);
+        self.shard(&message).remove(&message);
     }
 }
 
@@ -119,8 +119,8 @@ fn message_key(sender: &Sender) -> Vec<u8> {
     key(&String::from_utf8_lossy(&sender.message_id), None)
 }
 
-/// How far an average draws a score: towards the average that includes the message, but never
-/// across, when both are on the same side of zero.
+/// The movement of a score by one average: towards the average that includes the message, but never
+/// across it when both have the same sign.
 fn draw(entry: Entry, points: f64) -> f64 {
     let count = 1.0 + f64::from(entry.count);
     let delta = (entry.total + points) / count - points;
@@ -133,7 +133,7 @@ fn draw(entry: Entry, points: f64) -> f64 {
     }
 }
 
-/// In which averages a message counts.
+/// The averages in which a message counts.
 fn identities(sender: &Sender, points: f64, settings: &TxrepSettings) -> Vec<Identity> {
     let (ip, helo) = origin(sender, points);
     let network = ip
@@ -159,8 +159,8 @@ fn identities(sender: &Sender, points: f64, settings: &TxrepSettings) -> Vec<Ide
         .collect()
 }
 
-/// The address that the first relay beyond our trust came from, and the last name that a relay gave
-/// and that says more than the address does.
+/// The address from which the first untrusted relay received the message, and the last relay name
+/// that is more specific than the address.
 fn origin(sender: &Sender, points: f64) -> (Option<String>, Option<String>) {
     let (mut origin, mut name) = (None, None);
     for (index, (ip, is_private, helo)) in sender.relays.iter().enumerate() {

@@ -1,8 +1,8 @@
-//! Words out of a line.
+//! Divides a line into words.
 //!
-//! The same words as SpamAssassin finds, quirks included: a database of either serves the other
-//! only if both make the same tokens of the same text. What differs by where the text stands is
-//! the [`Region`].
+//! The words are those of SpamAssassin, peculiarities included: databases can be exchanged only if
+//! both programs produce the same tokens from the same text. The differences between parts of a
+//! message are in the [`Region`].
 
 mod prepare;
 
@@ -11,25 +11,25 @@ use prepare::{keep_word_bytes, lower_title_case, set_apart};
 use super::settings::BayesSettings;
 use super::token::Collector;
 
-/// Where a line stands.
+/// The part of a message that a line belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Region {
-    /// In a field of the head: words are kept whole.
+    /// A header field: words are kept whole.
     Field,
-    /// In the rendered text: words are also kept in simpler forms, so that `Hot!!!` teaches
-    /// something about `hot`.
+    /// The rendered text: words are also kept in simplified forms, so `Hot!!!` also trains `hot`.
     Body,
-    /// A link: as the body's, and long words are kept whole.
+    /// A link: as in the body, and long words are kept whole.
     Link,
 }
 
-/// Words shorter than this are no tokens.
+/// The shortest word that is a token.
 const WORD_BYTES_MIN: usize = 3;
 
-/// Of a long word so many characters are kept.
+/// The number of characters kept of a long word.
 const KEPT_CHARACTERS: usize = 7;
 
-/// Adds the tokens of one line. `prefix` tells tokens of one place from the same word elsewhere.
+/// Adds the tokens of one line. `prefix` distinguishes tokens of one part from the same word
+/// elsewhere.
 pub(super) fn add_line(
     line: &[u8],
     prefix: &[u8],
@@ -67,7 +67,7 @@ fn add_word(
             domains(word, b"UD:", |piece| tokens.add(piece));
         }
     }
-    // A `*` marks tokens that were made of a larger one, which are kept whole.
+    // A `*` denotes tokens that were derived from a larger one, which are kept whole.
     if word.len() > token_bytes_max && !word.contains(&b'*') {
         let mut characters = wide_characters(word).peekable();
         if characters.peek().is_some() {
@@ -105,7 +105,7 @@ fn add_forms(word: &[u8], prefix: &[u8], region: Region, tokens: &mut Collector)
     tokens.add(&[prefix, word]);
 }
 
-/// How many bytes follow the first byte of a UTF-8 sequence; 0 if it begins none.
+/// The number of bytes after the first byte of a UTF-8 sequence; 0 if this byte starts none.
 fn utf8_following(first: u8) -> usize {
     match first {
         0xC0..=0xDF => 1,
@@ -170,8 +170,8 @@ fn domains(host: &[u8], mark: &[u8], mut add: impl FnMut(&[&[u8]])) {
     }
 }
 
-/// The UTF-8 sequences of three and four bytes in a word; in languages without spaces these are
-/// nearly words.
+/// The UTF-8 sequences of three and four bytes in a word; in languages without spaces these
+/// approximate words.
 fn wide_characters(word: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = word;
     std::iter::from_fn(move || {
@@ -249,7 +249,7 @@ mod tests {
             Region::Body,
             &["cheap", "DRUGS!", "DRUGS", "drugs!", "drugs"],
         );
-        // The beginning of a sentence is lowered; what is a name stays.
+        // The first word of a sentence becomes lower case; a name keeps its case.
         check("Meet Anna", Region::Body, &["meet", "Anna", "anna"]);
         check("wait...what", Region::Body, &["wait", "what"]);
     }

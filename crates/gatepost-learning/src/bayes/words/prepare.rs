@@ -1,9 +1,9 @@
-//! What is changed in a line before it is cut into words at its blanks.
+//! Changes to a line before it is divided into words at its blanks.
 
 use super::utf8_following;
 
-/// Keeps letters, digits, the punctuation that words are made of and whole UTF-8 sequences (and
-/// lone Latin-1 letters); all else becomes a space.
+/// Keeps letters, digits, the punctuation that words contain, whole UTF-8 sequences and single
+/// Latin-1 letters; all other bytes become a space.
 pub(super) fn keep_word_bytes(line: &[u8]) -> Vec<u8> {
     let mut kept = Vec::with_capacity(line.len());
     let mut rest = line;
@@ -36,8 +36,8 @@ fn is_word_byte(byte: u8) -> bool {
         )
 }
 
-/// Sets runs of two (or three) to six dots or dashes between words apart as words of their own.
-/// As the words on both sides are used up, every second of `a--b--c` stays.
+/// Separates runs of two (or three) to six dots or dashes between words as words of their own.
+/// Since a match consumes the words on both sides, every second run of `a--b--c` stays.
 pub(super) fn set_apart(text: &[u8], mark: u8, run_min: usize) -> Vec<u8> {
     const RUN_MAX: usize = 6;
     let is_word =
@@ -67,8 +67,8 @@ pub(super) fn set_apart(text: &[u8], mark: u8, run_min: usize) -> Vec<u8> {
     out
 }
 
-/// Lowers the capital at the beginning of the text and of each sentence, where the words up to the
-/// next capital are all in lower case.
+/// Changes the capital at the beginning of the text and of each sentence to lower case, where the
+/// words up to the next capital are all in lower case.
 pub(super) fn lower_title_case(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len() + 8);
     let mut position = 0;
@@ -112,8 +112,8 @@ pub(super) fn lower_title_case(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Where the capital is that begins a sentence at `position`: there if that is the beginning of
-/// the text, else behind a full stop there and spaces.
+/// The position of the capital that begins a sentence at `position`: there if that is the beginning
+/// of the text, else after a full stop and spaces.
 fn capital_at(text: &[u8], position: usize) -> Option<usize> {
     let is_capital = |at: &usize| text.get(*at).is_some_and(u8::is_ascii_uppercase);
     if position == 0 && is_capital(&0) {
