@@ -1,11 +1,12 @@
-//! Mail addresses in fields: `Name <user@host>, user@host (Name)`, and what real mailers make of it.
+//! Mail addresses in header fields: `Name <user@host>, user@host (Name)`, and the malformed
+//! variants that occur in practice.
 
 use super::ascii::{is_space, trim_end};
 use super::domain::is_fully_qualified;
 use super::pattern::Pattern;
 use std::sync::LazyLock;
 
-/// Most addresses that are read from one field.
+/// The most addresses that are read from one field.
 const ADDRESSES_MAX: usize = 1000;
 
 /// An address with its name.
@@ -24,7 +25,7 @@ const MAILBOX: &str =
     r#"(?:"(?:[^"\\]++|\\.)*+"|[^@\s<>()\[\],:;]+)@(?:[^"\s<>()\[\],:;]+|\[[\d:.]+\])"#;
 
 static WHOLE_MAILBOX: LazyLock<Pattern> = LazyLock::new(|| compile(&format!(r"^{MAILBOX}$")));
-/// A bracket that is not closed before the end of its entry.
+/// A bracket that is not closed before the end of its list entry.
 static UNCLOSED_MAILBOX: LazyLock<Pattern> =
     LazyLock::new(|| compile(&format!(r"<\s*{MAILBOX}(?![^<>,;]*>)")));
 static BRACKETED_MAILBOX: LazyLock<Pattern> = LazyLock::new(|| compile(&format!(r"<({MAILBOX})>")));
@@ -66,7 +67,7 @@ pub fn parse(raw: &[u8]) -> Vec<Address> {
     all
 }
 
-/// Adds the entries at the beginning of a list. Returns the length of what they take.
+/// Adds the entries at the beginning of a list. Returns the length of the text consumed.
 fn add_entries(text: &[u8], all: &mut Vec<Address>) -> usize {
     let mut start = 0;
     while all.len() < ADDRESSES_MAX {
@@ -83,8 +84,8 @@ fn add_entries(text: &[u8], all: &mut Vec<Address>) -> usize {
     start
 }
 
-/// Closes brackets that nobody closed, as in `Name <user@host`: mail programs show the address all the
-/// same, so rules on the sender must see it. `None` if all are closed.
+/// Adds missing closing brackets, as in `Name <user@host`: mail programs show such an address, so
+/// rules on the sender must see it. `None` if no bracket is missing.
 fn with_closed_brackets(text: &[u8]) -> Option<Vec<u8>> {
     let mut closed = Vec::with_capacity(text.len() + 1);
     let mut from = 0;
@@ -100,7 +101,7 @@ fn with_closed_brackets(text: &[u8]) -> Option<Vec<u8>> {
     Some(closed)
 }
 
-/// The two shapes nearly all fields have: `user@host` and `Name <user@host>`.
+/// The two forms of nearly all fields: `user@host` and `Name <user@host>`.
 fn parse_simple(value: &[u8]) -> Option<Address> {
     let value = super::ascii::trim_start(value);
     let is_odd = |byte: &u8| {
@@ -190,7 +191,7 @@ fn is_address_as_name(text: &[u8]) -> bool {
     WHOLE_MAILBOX.is_match(text) && is_plausible(text) && is_fully_qualified(host)
 }
 
-/// Up to a second at sign.
+/// Cuts the text at a second at sign.
 fn first_mailbox(address: &[u8]) -> Vec<u8> {
     let mut pieces = address.splitn(3, |&byte| byte == b'@');
     let (user, host) = (
@@ -204,7 +205,7 @@ fn is_plausible(address: &[u8]) -> bool {
     !address.starts_with(b"\"\"@") && memchr::memchr_iter(b'"', address).take(2).count() != 1
 }
 
-/// Without comments in parentheses; nested ones are not understood.
+/// Without comments in parentheses; nested comments are not supported.
 fn without_comments(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut at = 0;
@@ -273,7 +274,7 @@ fn quoted_end(inner: &[u8]) -> Option<usize> {
     }
 }
 
-/// What could not be read as a list may still hold addresses in brackets.
+/// A text that is not a valid list can still contain addresses in brackets.
 fn add_leftovers(text: &[u8], all: &mut Vec<Address>) {
     let mut rest = text;
     while all.len() < ADDRESSES_MAX {
@@ -323,7 +324,7 @@ mod tests {
             ("<>", "-|-"),
             ("nothing", "nothing|-"),
             ("=?UTF-8?Q?\"Foo\"_<a@b.c>?=", "-|a@b.c"),
-            // Email::Address::XS reads them so for SpamAssassin.
+            // Email::Address::XS, which SpamAssassin uses, reads them in this way.
             ("<a@b.com", "-|a@b.com"),
             ("Bob <a@b.com", "Bob |a@b.com"),
             ("<a@b.com, c@d.org", "-|a@b.com / -|c@d.org"),

@@ -1,4 +1,4 @@
-//! Character classes of byte strings, as Perl's patterns know them.
+//! Character classes of byte strings, as in Perl's patterns.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ pub(crate) const fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-/// A character that may stand in a field name: printable, no colon.
+/// Whether a character is permitted in a field name: printable, no colon.
 pub(crate) const fn is_field_name(byte: u8) -> bool {
     matches!(byte, 0x21..=0x39 | 0x3b..=0x7e)
 }
@@ -40,7 +40,7 @@ pub(crate) fn trim_end(text: &[u8]) -> &[u8] {
     text.get(..end).unwrap_or_default()
 }
 
-/// Whether nothing but white space is in it.
+/// Whether the text is empty or only white space.
 pub(crate) fn is_blank(text: &[u8]) -> bool {
     text.iter().all(|&byte| is_space(byte))
 }
@@ -51,7 +51,8 @@ pub(crate) fn starts_with_ignore_case(text: &[u8], prefix: &[u8]) -> bool {
         .is_some_and(|start| start.eq_ignore_ascii_case(prefix))
 }
 
-/// Where `needle` (lower case, not empty) first occurs in `text` from `from` on, in any case.
+/// The position of the first occurrence of `needle` (lower case, not empty) in `text` from `from`
+/// on, in any case.
 pub(crate) fn find_ignore_case(text: &[u8], needle: &[u8], from: usize) -> Option<usize> {
     let first = *needle.first()?;
     let rest = text.get(from..)?;
@@ -77,7 +78,7 @@ pub fn lines(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// With every CR LF turned into LF.
+/// Replaces every CR LF by LF.
 pub(crate) fn without_carriage_returns(text: &[u8]) -> Cow<'_, [u8]> {
     let mut out = Vec::new();
     let mut from = 0;

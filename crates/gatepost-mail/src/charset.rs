@@ -1,30 +1,30 @@
-//! Bytes to characters, trying what SpamAssassin tries in its order.
+//! Decodes bytes to characters, with SpamAssassin's fallbacks in its order.
 //!
-//! Text whose declared character set is wrong is the rule rather than the exception in spam. UTF-8
-//! is tried first whatever was declared, because text that is valid UTF-8 by chance is rare; then
-//! what was declared; then Windows-1252, which never fails.
+//! The declared character set of spam is often wrong. UTF-8 is tried first, whatever was declared,
+//! because text is rarely valid UTF-8 by accident; then the declared character set; then
+//! Windows-1252, which never fails.
 
 use encoding_rs::{Encoding, WINDOWS_1252};
 use std::borrow::Cow;
 
-/// Characters and whether they are known to be characters.
+/// Decoded text, and whether it consists of characters.
 ///
-/// Text of ASCII bytes alone is left as bytes. The difference shows when entities such as `&#233;`
-/// join it later: bytes stay one byte (Latin-1), characters become UTF-8.
+/// Text that consists of ASCII bytes remains bytes. The difference matters when entities such as
+/// `&#233;` are added later: bytes stay one byte (Latin-1), characters become UTF-8.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Decoded<'a> {
     /// The text.
     pub(crate) text: Cow<'a, str>,
-    /// It was decoded from a character set.
+    /// The text was decoded from a character set.
     pub(crate) characters: bool,
 }
 
-/// How strictly a declared character set is taken.
+/// How strictly a declared character set is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trust {
-    /// Bodies: UTF-8 first, and the declared one only if every byte fits.
+    /// Bodies: UTF-8 first, and the declared character set only if every byte is valid.
     Guess,
-    /// Encoded words: the declared one, with replacement characters for what does not fit.
+    /// Encoded words: the declared character set, with replacement characters for invalid bytes.
     Declared,
 }
 
@@ -66,7 +66,7 @@ pub(crate) fn decode<'a>(bytes: &'a [u8], charset: &[u8], trust: Trust) -> Decod
 
 /// ASCII bytes, undecoded.
 fn plain(bytes: &[u8]) -> Decoded<'_> {
-    // What is valid is found out many bytes at a time by this alone.
+    // This check alone processes many bytes at a time.
     let text = std::str::from_utf8(bytes);
     Decoded {
         text: text.map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed),
@@ -148,7 +148,7 @@ fn decode_declared<'a>(
     }
 }
 
-/// UTF-16 of either byte order, told apart by where its spaces and its zero bytes are.
+/// UTF-16 in either byte order, which the positions of its spaces and zero bytes determine.
 fn decode_utf16(bytes: &[u8]) -> Option<Cow<'_, str>> {
     if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
         return None;
@@ -174,7 +174,8 @@ fn decode_utf16(bytes: &[u8]) -> Option<Cow<'_, str>> {
     (!malformed).then_some(text)
 }
 
-/// UTF-7, RFC 2152: `+` shifts to UTF-16 in base64, `-` back. `None` if a shift holds half a character.
+/// UTF-7, RFC 2152: `+` shifts to UTF-16 in base64, `-` back. `None` if a shift contains half a
+/// character.
 fn decode_utf7(bytes: &[u8]) -> Option<String> {
     let mut out = String::with_capacity(bytes.len());
     let mut rest = bytes;
@@ -207,8 +208,8 @@ fn is_ascii_name(charset: &[u8]) -> bool {
     charset.eq_ignore_ascii_case(b"us-ascii") || charset.eq_ignore_ascii_case(b"ascii")
 }
 
-/// Whether `charset` names ASCII or one of the common sets whose lower half is ASCII, so that a text
-/// of ASCII bytes needs no decoding.
+/// Whether `charset` is ASCII or a common character set whose lower half is ASCII, so that ASCII
+/// text needs no decoding.
 fn is_ascii_superset(charset: &[u8]) -> bool {
     let name = charset.to_ascii_lowercase();
     let name = name.as_slice();

@@ -1,9 +1,9 @@
-//! `Content-Type:`, and the file name of `Content-Disposition:`, read as mail programs read them
-//! rather than as the grammar says.
+//! `Content-Type:`, and the file name of `Content-Disposition:`, parsed as leniently as mail
+//! programs do.
 
 use super::ascii::{find_ignore_case, is_space, is_word, trim_start};
 
-/// What a `Content-Type:` field says.
+/// The content of a `Content-Type:` field.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContentType {
     /// The media type in lower case; `text/plain` for any text that is not HTML, vCard or calendar.
@@ -14,12 +14,12 @@ pub struct ContentType {
     pub charset: Option<Vec<u8>>,
     /// Parameter `name` or `filename`, as written.
     pub name: Option<Vec<u8>>,
-    /// There was no usable type.
+    /// The field has no usable type.
     pub missing: bool,
 }
 
 impl ContentType {
-    /// Reads the decoded value of the field; `None` or empty if there is none.
+    /// Parses the decoded value of the field; `None` or empty if there is none.
     pub fn parse(value: Option<&[u8]>) -> Self {
         let given = value.filter(|value| !value.is_empty() && *value != b"0");
         let text = given.unwrap_or(b"text/plain; charset=us-ascii");
@@ -58,7 +58,7 @@ fn media_type(text: &[u8]) -> (String, bool) {
     (kept.map(char::from).collect(), false)
 }
 
-/// Where the value of parameter `name` starts, after the equals sign and blanks.
+/// The position of the value of parameter `name`, after the equals sign and blanks.
 fn value_start(text: &[u8], name: &[u8], from: usize) -> Option<(usize, usize)> {
     let mut from = from;
     loop {
@@ -163,7 +163,7 @@ fn continued_name(text: &[u8]) -> Option<Vec<u8>> {
     found.then_some(name)
 }
 
-/// The file name a `Content-Disposition:` gives.
+/// The file name in a `Content-Disposition:` field.
 pub(crate) fn disposition_name(value: &[u8]) -> Option<Vec<u8>> {
     let mut from = 0;
     while let Some(at) = find_ignore_case(value, b"name=", from) {

@@ -1,4 +1,4 @@
-//! Dates of fields, as mail programs write and miswrite them.
+//! Dates of header fields, including malformed ones that occur in practice.
 
 use super::ascii::is_space;
 
@@ -6,7 +6,7 @@ const MONTHS: [&str; 12] = [
     "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
 ];
 
-/// Zones by name, RFC 5322 section 4.3 and those that are common, as hours and minutes.
+/// Time zones by name, from RFC 5322 section 4.3 and common practice, as hours and minutes.
 const ZONES: [(&str, i64); 49] = [
     ("UT", 0),
     ("UTC", 0),
@@ -59,10 +59,10 @@ const ZONES: [(&str, i64); 49] = [
     ("IDT", 300),
 ];
 
-/// The year range of dates that are taken as they are.
+/// Years outside this range are rejected.
 const YEARS: std::ops::RangeInclusive<i64> = 1970..=2037;
 
-/// A date of RFC 5322, or nearly, as Unix seconds.
+/// A date of RFC 5322, or a similar form, in Unix seconds.
 pub fn parse(text: &[u8]) -> Option<i64> {
     let text = String::from_utf8_lossy(text);
     let words: Vec<&str> = text

@@ -1,4 +1,4 @@
-//! Host names: which are valid, and where the registered domain begins.
+//! Host names: their validity, and their registered domain.
 
 use super::ascii::is_space;
 use super::ip::is_ip;
@@ -16,7 +16,7 @@ const US_STATES: [&str; 53] = [
     "nj", "nm", "nv", "ny", "oh", "ok", "or", "pa", "pr", "ri", "sc", "sd", "tn", "tx", "ut", "va",
     "vi", "vt", "wa", "wi", "wv",
 ];
-/// The last of them, which the alphabet puts apart.
+/// The last of them, which is not adjacent to the others in the table.
 const US_STATE_LAST: &str = "wy";
 
 fn is_us_state(label: &str) -> bool {
@@ -28,9 +28,9 @@ fn is_us_state(label: &str) -> bool {
 pub struct Boundaries {
     /// Top-level domains.
     pub(crate) top_level: HashSet<Box<str>>,
-    /// Second-level names below which names are registered: `co.uk`.
+    /// Second-level names below which domains are registered: `co.uk`.
     pub(crate) second: HashSet<Box<str>>,
-    /// Third-level ones: `demon.co.uk`.
+    /// Third-level names below which domains are registered: `demon.co.uk`.
     pub(crate) third: HashSet<Box<str>>,
 }
 
@@ -79,7 +79,7 @@ impl Boundaries {
         }
     }
 
-    /// The registered domain and the host a link leads to, if it leads to a valid one.
+    /// The registered domain and the host of a link, if the host is valid.
     pub fn of_link(&self, link: &[u8]) -> Option<(String, String)> {
         let host = host_of_link(link)?;
         if is_ip(host.as_bytes()) {
@@ -146,7 +146,8 @@ fn host_of_link(link: &[u8]) -> Option<String> {
     std::str::from_utf8(rest).ok().map(str::to_owned)
 }
 
-/// Whether a printable character is percent-encoded: such a link is seen again decoded.
+/// Whether a printable character is percent-encoded: the decoded form of such a link is another
+/// link.
 fn has_encoded_printable(text: &[u8]) -> bool {
     memchr::memchr_iter(b'%', text).any(|at| match text.get(at + 1..at + 3) {
         Some([b'2', low]) => matches!(low, b'1'..=b'9' | b'a'..=b'f'),

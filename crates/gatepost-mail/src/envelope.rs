@@ -1,9 +1,9 @@
-//! Who sent the envelope, from the traces that mail servers leave in the head.
+//! The envelope sender, from the trace fields that mail servers add.
 
 use super::Mail;
 use super::ascii::find_ignore_case;
 
-/// The sender of the envelope; empty for a bounce, `None` if no trace can be trusted.
+/// The envelope sender; empty for a bounce, `None` if no trace field can be trusted.
 pub(super) fn sender(mail: &Mail<'_>) -> Option<Vec<u8>> {
     let first = |name: &str| {
         mail.first_of(&format!("{name}:first:addr"))
@@ -23,7 +23,8 @@ pub(super) fn sender(mail: &Mail<'_>) -> Option<Vec<u8>> {
     if let Some(noted) = noted.filter(usable) {
         return Some(noted);
     }
-    // List software keeps the first sender in X-Sender, which fetchmail takes for the envelope's.
+    // Mailing list software keeps the original sender in X-Sender, which fetchmail takes for the
+    // envelope sender.
     if first("X-Sender").is_some_and(|address| address.contains(&b'@'))
         && mail
             .head()
@@ -48,7 +49,7 @@ pub(super) fn sender(mail: &Mail<'_>) -> Option<Vec<u8>> {
     None
 }
 
-/// A field below a `Received:` field was written before the last handover.
+/// A field below a `Received:` field was written before the last hop.
 fn is_above_received(mail: &Mail<'_>, name: &[u8]) -> bool {
     let fields = &mail.head().fields;
     let received = fields.iter().position(|field| field.is(b"received"));

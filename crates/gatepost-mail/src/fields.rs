@@ -1,5 +1,5 @@
-//! What `header` rules match: the fields that a selector names, whole, or their addresses and names.
-//! What lies within such a value is [`super::within`]'s matter.
+//! The text that `header` rules match: the fields of a selector, as a whole, or their addresses and
+//! names. [`super::within`] extracts hosts and addresses from such a value.
 
 use super::address;
 use super::ascii::{is_space, trim};
@@ -11,8 +11,8 @@ use super::{HeaderSelector, Mail};
 use std::borrow::Cow;
 
 impl Mail<'_> {
-    /// What a `header` rule matches: all the fields `selector` names, joined; `None` if there is none
-    /// (then `exists:` is false, and `[if-unset: …]` applies).
+    /// The text that a `header` rule matches: all fields of `selector`, joined; `None` if there is
+    /// none (then `exists:` is false, and `[if-unset: …]` applies).
     pub fn header(&self, selector: &HeaderSelector) -> Option<Cow<'_, [u8]>> {
         let mut values = self.header_values(selector).into_iter();
         let first = values.next()?;
@@ -28,7 +28,7 @@ impl Mail<'_> {
         Some(Cow::Owned(joined))
     }
 
-    /// The same as a list.
+    /// The same fields as a list.
     pub(crate) fn header_values(&self, selector: &HeaderSelector) -> Vec<Cow<'_, [u8]>> {
         let mut values = self.whole_values(selector);
         match selector.which {
@@ -47,8 +47,8 @@ impl Mail<'_> {
         self.inner_values(selector, values)
     }
 
-    /// What `mimeheader` rules match, a value for each part: the last field that `selector` names, or all
-    /// fields for `ALL`; `None` for a part without the field. A raw field that is missing is empty.
+    /// The values that `mimeheader` rules match, one for each part: the last field of `selector`,
+    /// or all fields for `ALL`; `None` for a part without the field. A missing raw field is empty.
     pub fn mime_headers(&self, selector: &HeaderSelector) -> Vec<Option<Cow<'_, [u8]>>> {
         let parts = self.parts().all();
         parts.map(|part| self.mime_header(part, selector)).collect()
@@ -92,13 +92,13 @@ impl Mail<'_> {
         }
     }
 
-    /// The values of a selector written out, as `From:addr`.
+    /// The values of a selector in text form, such as `From:addr`.
     pub fn values_of(&self, selector: &str) -> Vec<Cow<'_, [u8]>> {
         self.header_values(&HeaderSelector::parse(selector))
     }
 
-    /// What a selector means where one text is wanted: the first of addresses and the like, otherwise
-    /// all values one after the other.
+    /// The single value of a selector: the first of several addresses and the like, otherwise all
+    /// values joined.
     pub fn scalar(&self, selector: &HeaderSelector) -> Option<Cow<'_, [u8]>> {
         let mut values = self.header_values(selector).into_iter();
         let first = values.next()?;
@@ -118,12 +118,12 @@ impl Mail<'_> {
         Some(Cow::Owned([&first[..], &second[..], &rest[..]].concat()))
     }
 
-    /// The same for a selector written out.
+    /// The same for a selector in text form.
     pub fn header_text(&self, selector: &str) -> Option<Cow<'_, [u8]>> {
         self.scalar(&HeaderSelector::parse(selector))
     }
 
-    /// The first value of a selector written out.
+    /// The first value of a selector in text form.
     pub fn first_of(&self, selector: &str) -> Option<Cow<'_, [u8]>> {
         self.values_of(selector).into_iter().next()
     }
@@ -210,7 +210,7 @@ impl Mail<'_> {
         self.decoded_with_line_end(name)
     }
 
-    /// `X-Spam-Relays-Trusted` and its like.
+    /// `X-Spam-Relays-Trusted` and similar pseudo-fields.
     fn relay_text(&self, name: &str) -> Option<Vec<u8>> {
         let kind = name
             .get(..14)
@@ -344,7 +344,7 @@ fn names(values: &[Cow<'_, [u8]>], raw: bool) -> Vec<Cow<'static, [u8]>> {
     .collect()
 }
 
-/// A name with single blanks and without single quotes around it.
+/// A name with single blanks and without enclosing single quotes.
 fn tidy_name(name: &[u8]) -> Vec<u8> {
     let trimmed = trim(name);
     if trimmed.is_empty() {
@@ -363,7 +363,7 @@ fn tidy_name(name: &[u8]) -> Vec<u8> {
     }
 }
 
-/// A raw value on one line: each line break with the blanks after it becomes one blank.
+/// A raw value on one line: each line break with the following blanks becomes one blank.
 fn unfolded_raw(raw: &[u8]) -> Vec<u8> {
     let mut unfolded = Vec::with_capacity(raw.len());
     let mut rest = raw;

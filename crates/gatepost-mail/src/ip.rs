@@ -1,9 +1,9 @@
-//! IP addresses as they stand in mail: which text is one, which are private.
+//! IP addresses in mail text: parsing, searching, and private ranges.
 
 use super::ascii::starts_with_ignore_case;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Longest text of an IPv6 address with an embedded IPv4 address, bytes.
+/// The longest text of an IPv6 address with an embedded IPv4 address, in bytes.
 const IPV6_TEXT_LENGTH_MAX: usize = 45;
 
 /// Whether the whole text is an address, with an optional `IPv6:` before IPv6.
@@ -11,7 +11,7 @@ pub fn is_ip(text: &[u8]) -> bool {
     parse(text).is_some()
 }
 
-/// The address that is the whole text.
+/// The address, if the whole text is one.
 pub fn parse(text: &[u8]) -> Option<IpAddr> {
     if let Some(address) = parse_v4(text) {
         return Some(IpAddr::V4(address));
@@ -39,8 +39,8 @@ fn parse_v6(text: &[u8]) -> Option<Ipv6Addr> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// The first address within `text`, as rules look for them: an IPv4 address that is no part of a
-/// longer word, or an IPv6 address that is no part of a longer one.
+/// The first address within `text` by the criteria of rules: an IPv4 or IPv6 address that is not
+/// part of a longer word.
 pub fn find(text: &[u8]) -> Option<(usize, usize)> {
     let is_word = |at: Option<usize>| {
         at.and_then(|at| text.get(at))
@@ -113,7 +113,7 @@ fn is_private_v4(address: Ipv4Addr) -> bool {
         || first == 100 && (64..128).contains(&second)
 }
 
-/// The address in the reverse order DNS lists use, RFC 5782 section 2.4.
+/// The address in the reverse notation of DNS lists, RFC 5782 section 2.4.
 pub fn reversed(address: IpAddr) -> String {
     match address {
         IpAddr::V4(address) => {

@@ -1,4 +1,4 @@
-//! The texts and files of a mail, for those who judge by something else than rules.
+//! The texts and files of a mail, for callers that do not use rules.
 
 use std::borrow::Cow;
 
@@ -6,23 +6,23 @@ use bytes::Bytes;
 
 use super::{HeaderSelector, Mail, Visibility, part_text};
 
-/// A text or a file of a mail; containers of others are none.
+/// A text or a file of a mail, not a container of others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leaf {
-    /// The media type that it declares, in lower case.
+    /// The declared media type, in lower case.
     pub media_type: String,
-    /// The name of the file, where it has one; as declared, so no path to be trusted.
+    /// The declared file name; it must not be trusted as a path.
     pub name: Option<String>,
-    /// `attachment` or `inline`, in lower case, where it says so.
+    /// `attachment` or `inline`, in lower case, if declared.
     pub disposition: Option<String>,
     /// The content after transfer decoding.
     pub content: Bytes,
-    /// What a person would read of it; none where it is no text.
+    /// The text that a reader sees; `None` if the content is not text.
     pub text: Option<String>,
 }
 
 impl Mail<'_> {
-    /// The texts and files in the order in which a reader meets them.
+    /// The texts and files, in reading order.
     pub fn leaves(&self) -> Vec<Leaf> {
         let leaves = self.parts().leaves().zip(self.rendered());
         leaves
@@ -47,7 +47,7 @@ impl Mail<'_> {
             .collect()
     }
 
-    /// What [`Mail::header`] joins, one by one.
+    /// The values that [`Mail::header`] joins, as a list.
     pub fn header_list(&self, selector: &HeaderSelector) -> Vec<Cow<'_, [u8]>> {
         self.header_values(selector)
     }

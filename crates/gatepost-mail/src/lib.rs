@@ -86,8 +86,7 @@ use std::sync::LazyLock;
 static DEFAULT_SETTINGS: LazyLock<ViewSettings> = LazyLock::new(ViewSettings::default);
 
 /// One message and its views.
-///
-/// Borrows the message. Not `Sync`: one judge thread reads one message.
+/// Borrows the message. Not `Sync`: each message is scanned by one thread.
 pub struct Mail<'a> {
     settings: &'a ViewSettings,
     head: Head<'a>,
@@ -103,7 +102,7 @@ pub struct Mail<'a> {
     envelope_from: OnceCell<Option<Vec<u8>>>,
     senders: OnceCell<Vec<Vec<u8>>>,
     recipients: OnceCell<Vec<Vec<u8>>>,
-    /// Links that a caller found in attached documents.
+    /// Links from attached documents, which a caller found.
     attached_links: Vec<Vec<u8>>,
 }
 
@@ -113,8 +112,8 @@ impl<'a> Mail<'a> {
         Self::parse_with(message, &DEFAULT_SETTINGS)
     }
 
-    /// The views of `message` under `settings`: its networks decide which relays are trusted,
-    /// its registrar boundaries which words are links.
+    /// The views of `message` under `settings`: the networks decide which relays are trusted, the
+    /// registrar boundaries which words are links.
     pub fn parse_with(message: &'a [u8], settings: &'a ViewSettings) -> Self {
         let message: &'a [u8] = if message.is_empty() { b"\n" } else { message };
         let head = Head::parse(message, settings.limits);
@@ -144,8 +143,7 @@ impl<'a> Mail<'a> {
         }
     }
 
-    /// With the envelope's sender as its receiver knows it, which the head need not tell; empty for a
-    /// bounce.
+    /// Sets the envelope sender, which the head need not contain; empty for a bounce.
     #[must_use]
     pub fn with_envelope_sender(self, sender: Option<&str>) -> Self {
         if let Some(sender) = sender {
@@ -154,23 +152,22 @@ impl<'a> Mail<'a> {
         self
     }
 
-    /// Counts links that stand in attached documents among those of the message. Has no effect on
-    /// views that were made before.
+    /// Adds links from attached documents. Has no effect on views that already exist.
     pub fn add_links(&mut self, links: Vec<Vec<u8>>) {
         self.attached_links.extend(links);
     }
 
-    /// The settings under which the views are made.
+    /// The settings of the views.
     pub fn view_settings(&self) -> &'a ViewSettings {
         self.settings
     }
 
-    /// What `full` rules match: the message as it came, without an mbox separator line.
+    /// The text that `full` rules match: the original message without an mbox separator line.
     pub fn full(&self) -> &[u8] {
         &self.full
     }
 
-    /// The head and where the body begins.
+    /// The head, and the beginning of the body.
     pub fn head(&self) -> &Head<'a> {
         &self.head
     }
@@ -181,7 +178,7 @@ impl<'a> Mail<'a> {
             .get_or_init(|| Parts::parse(&self.head, self.settings.limits))
     }
 
-    /// The HTML parts rendered; one entry for each leaf, `None` for leaves that are no HTML.
+    /// The rendered HTML parts; one entry for each leaf, `None` for leaves that are not HTML.
     pub fn rendered(&self) -> &[Option<Rendered>] {
         let length_max = self.settings.limits.html_size_max.as_usize();
         let render = |part| render_part(part, length_max);
@@ -195,7 +192,7 @@ impl<'a> Mail<'a> {
         rendered.into_iter().any(|rendered| rendered.is_cut)
     }
 
-    /// The rendering of one leaf.
+    /// The rendering of a leaf.
     pub fn rendered_of(&self, part: &Part) -> Option<&Rendered> {
         let leaves = self.parts().leaves().zip(self.rendered());
         leaves
@@ -223,8 +220,8 @@ impl<'a> Mail<'a> {
         body_lines(&subject, texts, self.settings.body_part_length_max)
     }
 
-    /// What `body` rules match: the rendered text in paragraphs. The first line is the subject, which
-    /// `tflags nosubject` skips.
+    /// The text that `body` rules match: the rendered text in paragraphs. The first line is the
+    /// subject, which `tflags nosubject` skips.
     pub fn body(&self) -> &Lines {
         self.body.get_or_init(|| self.text_view(Visibility::All))
     }
@@ -241,19 +238,19 @@ impl<'a> Mail<'a> {
             .get_or_init(|| self.text_view(Visibility::Invisible))
     }
 
-    /// What `rawbody` rules match: the decoded text parts, unrendered, in chunks.
+    /// The text that `rawbody` rules match: the decoded text parts, unrendered, in chunks.
     pub fn rawbody(&self) -> &Lines {
         let length_max = self.settings.rawbody_part_length_max;
         self.rawbody
             .get_or_init(|| raw_chunks(self.parts().leaves(), length_max))
     }
 
-    /// The relays the message came through.
+    /// The relays of the message.
     pub fn relays(&self) -> &Relays {
         self.relays.get_or_init(|| Relays::read(self))
     }
 
-    /// The sender of the envelope, as far as the head tells; empty for a bounce.
+    /// The envelope sender according to the head; empty for a bounce.
     pub fn envelope_from(&self) -> Option<&[u8]> {
         self.envelope_from
             .get_or_init(|| envelope::sender(self))
@@ -268,18 +265,19 @@ impl<'a> Mail<'a> {
         })
     }
 
-    /// What `uri` rules match: every link of the text and the HTML, as written and canonical.
+    /// The text that `uri` rules match: every link of the text and the HTML, original and
+    /// canonical.
     pub fn uris(&self) -> &Lines {
         &self.uri_list().forms
     }
 }
 
-/// Whether an address stands in the text.
+/// Whether the text contains an IP address.
 pub fn has_ip(text: &[u8]) -> bool {
     ip::find(text).is_some()
 }
 
-/// The text of a part, rendered if it is HTML; `None` if it is no text.
+/// The text of a part, rendered if it is HTML; `None` if it is not text.
 pub fn text_of_part(part: &Part, rendered: Option<&Rendered>) -> Option<String> {
     part_text(part, rendered, Visibility::All).map(body::PartText::into_text)
 }

@@ -1,4 +1,4 @@
-//! How much of a message's structure is taken apart.
+//! Limits on how much of a message's structure is parsed.
 //!
 //! Beyond a limit nothing is refused: the rest stays unread text, and the view says so where rules
 //! ask for it (`TRUNCATED_HEADERS`, `too many parts`). The defaults are far above what mail programs
@@ -11,13 +11,13 @@ use serde::{Deserialize, Serialize};
 #[derive(Deserialize, Serialize, Clone, Copy, Debug, PartialEq, Eq)]
 #[serde(default, deny_unknown_fields)]
 pub struct MailLimits {
-    /// Most header fields that are read of one message or part; those after them are not seen.
+    /// The most header fields that are read of one message or part; later ones are ignored.
     pub header_fields_max: usize,
-    /// Most levels of MIME parts within parts that are taken apart; what lies deeper stays one text.
+    /// The most levels of nested MIME parts; deeper ones stay one text.
     pub nesting_max: u32,
-    /// Most parts of one multipart that are read.
+    /// The most parts that are read of one multipart.
     pub parts_per_multipart_max: usize,
-    /// Most parts of a whole message that are read.
+    /// The most parts that are read of a whole message.
     pub parts_max: usize,
     /// How much of one HTML part is rendered.
     pub html_size_max: ByteSize,

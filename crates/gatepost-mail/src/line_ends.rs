@@ -1,11 +1,11 @@
-//! The body of a message with the line ends that parts are cut at, and without the long runs of blank
-//! lines that hide what follows.
+//! The body of a message with normalised line ends, and without the long runs of blank lines that
+//! hide the text after them.
 
 use super::ascii::{is_blank, is_space, lines};
 use bytes::Bytes;
 use std::collections::VecDeque;
 
-/// Blank lines in a row that are kept in a body.
+/// The most consecutive blank lines that are kept in a body.
 const BLANK_LINES_MAX: usize = 20;
 
 /// The body of a message with LF line ends and without long runs of blank lines.
@@ -36,7 +36,7 @@ pub(crate) fn normalised_body(body: &[u8], crlf: bool) -> Bytes {
     Bytes::from(out)
 }
 
-/// A run of blank lines. Of a long one the first line is kept, and the last ones; at the very top
+/// A run of blank lines. Of a long run the first line and the last ones are kept; at the very top,
 /// the first two.
 struct BlankRun<'a> {
     first_max: usize,
@@ -72,7 +72,7 @@ impl<'a> BlankRun<'a> {
     }
 }
 
-/// Whether more blank lines in a row occur than are kept, when some hold blanks.
+/// Whether there are more consecutive blank lines than are kept, where some contain blanks.
 fn has_blank_run(text: &[u8]) -> bool {
     let mut run = 0;
     lines(text).any(|line| {

@@ -1,9 +1,9 @@
 //! A list of byte strings in one buffer.
 
-/// Byte strings laid end to end in one buffer, with their ends.
+/// Byte strings in one buffer, with their ends.
 ///
-/// The views of a message are lists of lines. One buffer keeps them close together, and lets a
-/// prefilter look through all of them in one pass over [`Lines::text`].
+/// The views of a message are lists of lines. One buffer keeps them adjacent in memory, and permits
+/// a prefilter to search all of them in one pass over [`Lines::text`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lines {
     text: Vec<u8>,
@@ -11,23 +11,23 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Cuts a text at ends that rise to its length.
+    /// Divides a text at increasing ends, the last of which is its length.
     pub(crate) fn cut(text: Vec<u8>, ends: Vec<usize>) -> Self {
         debug_assert!(ends.is_sorted() && ends.last().copied().unwrap_or(0) == text.len());
         Self { text, ends }
     }
 
-    /// Makes room for `length` more bytes.
+    /// Reserves room for `length` more bytes.
     pub(crate) fn reserve(&mut self, length: usize) {
         self.text.reserve(length);
     }
 
-    /// How many lines there are.
+    /// The number of lines.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there is no line.
+    /// Whether there are no lines.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
@@ -47,12 +47,12 @@ impl Lines {
         (0..self.ends.len()).map(|index| self.get(index).unwrap_or_default())
     }
 
-    /// All lines as one text, without anything between them.
+    /// All lines as one text, without separators.
     pub fn text(&self) -> &[u8] {
         &self.text
     }
 
-    /// Where each line ends in [`Lines::text`].
+    /// The end of each line in [`Lines::text`].
     pub fn ends(&self) -> &[usize] {
         &self.ends
     }

@@ -1,12 +1,12 @@
-//! Sets of networks: which relays are ours.
+//! Sets of networks, for example the trusted ones.
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Networks in the order they were named; the first that holds an address decides about it.
+/// Networks in the order of their configuration; the first one that contains an address decides.
 #[derive(Clone, Debug, Default)]
 pub struct Networks {
     list: Vec<Network>,
-    /// Somebody named networks, beyond those every set has.
+    /// Networks were configured in addition to the defaults.
     pub(crate) configured: bool,
 }
 
@@ -18,7 +18,7 @@ struct Network {
 }
 
 impl Networks {
-    /// The addresses of the machine itself, which are always trusted.
+    /// The addresses of the local machine, which are always trusted.
     pub(crate) fn loopback() -> Self {
         let mut all = Self::default();
         for network in ["127.0.0.0/8", "::1"] {
@@ -27,7 +27,8 @@ impl Networks {
         all
     }
 
-    /// Adds networks, divided by blanks: `10.1.2.3`, `10.1.0.0/16`, `10.1.`, `!10.1.2.3`, `2001:db8::/32`.
+    /// Adds networks, separated by blanks: `10.1.2.3`, `10.1.0.0/16`, `10.1.`, `!10.1.2.3`,
+    /// `2001:db8::/32`.
     pub fn add(&mut self, text: &str) -> Result<(), String> {
         for word in text.split_ascii_whitespace() {
             let network = Network::parse(word).ok_or_else(|| format!("{word} is no network"))?;
@@ -37,7 +38,7 @@ impl Networks {
         Ok(())
     }
 
-    /// Whether `address` is in the set.
+    /// Whether the set contains `address`.
     pub fn contains(&self, address: IpAddr) -> bool {
         let bits = bits(address);
         self.list
@@ -91,7 +92,7 @@ impl Network {
     }
 }
 
-/// An IPv4 address of which the last numbers may be left out, and the length of what is given, bits.
+/// An IPv4 address whose last numbers may be missing, and the number of bits given.
 fn partial_v4(text: &str) -> Option<(u128, u32)> {
     let text = text.strip_suffix('.').unwrap_or(text);
     let mut octets = [0_u8; 4];

@@ -1,7 +1,7 @@
-//! One MIME part: what its fields say of it, and its text before and after transfer decoding.
+//! A MIME part: its fields, and its text before and after transfer decoding.
 //!
-//! The text is a slice of the message's body wherever the body needed no repair, and is decoded when
-//! it is first asked for: many rules never look at an attached file.
+//! The text is a slice of the message's body unless the body needed repair. It is decoded on first
+//! use: many rules never examine an attached file.
 
 use super::ascii;
 use super::head::Field;
@@ -10,28 +10,28 @@ use bytes::Bytes;
 use std::borrow::Cow;
 use std::cell::OnceCell;
 
-/// One part.
+/// A MIME part.
 #[derive(Debug)]
 pub struct Part {
-    /// Its fields. Empty for the message itself, whose head stands apart.
+    /// Its fields. Empty for the message itself, whose head is separate.
     pub fields: Vec<Field<'static>>,
-    /// Its media type in lower case.
+    /// Its media type, in lower case.
     pub media_type: String,
-    /// The character set it declares.
+    /// The declared character set.
     pub charset: Option<Vec<u8>>,
-    /// The file name it gives.
+    /// The declared file name.
     pub name: Option<Vec<u8>>,
-    /// It is a text or a file, not a container of others.
+    /// The part is a text or a file, not a container of others.
     pub is_leaf: bool,
-    /// How deep it lies; 0 for the message itself.
+    /// Its nesting depth; 0 for the message itself.
     pub depth: u32,
-    /// It is the message itself, or one attached to it.
+    /// The part is the message itself, or an attached message.
     pub(crate) is_message: bool,
     /// The text before transfer decoding.
     pub(super) raw: Bytes,
-    /// Where its children lie in the list of all parts.
+    /// The indices of its children in the list of all parts.
     pub(super) children: Vec<usize>,
-    /// The text after transfer decoding, once it was asked for.
+    /// The text after transfer decoding, once it was requested.
     pub(super) decoded: OnceCell<Bytes>,
 }
 
@@ -51,7 +51,7 @@ impl Part {
         }
     }
 
-    /// The decoded value of the last field of this name.
+    /// The decoded value of the last field with this name.
     pub fn field(&self, name: &[u8]) -> Option<&[u8]> {
         self.fields
             .iter()
@@ -65,7 +65,7 @@ impl Part {
         &self.raw
     }
 
-    /// The type it is shown as: a file named `.html` is HTML whatever it says it is.
+    /// The type as which it is displayed: a file named `.html` is HTML whatever the declared type.
     pub(crate) fn effective_type(&self) -> &str {
         let name = self.name.as_deref().unwrap_or_default();
         let name = name

@@ -1,4 +1,4 @@
-//! Who sent a message and who receives it, by every trace in the head.
+//! The senders and recipients of a message, from all fields that name them.
 
 use super::Mail;
 use super::ascii::find_ignore_case;
@@ -6,12 +6,12 @@ use super::domain::is_fully_qualified;
 use std::collections::HashSet;
 
 impl Mail<'_> {
-    /// All addresses the message claims to come from, in lower case.
+    /// All sender addresses of the message, in lower case.
     pub fn sender_addresses(&self) -> &[Vec<u8>] {
         self.senders.get_or_init(|| self.find_senders())
     }
 
-    /// All addresses the message goes to.
+    /// All recipient addresses of the message.
     pub fn recipient_addresses(&self) -> &[Vec<u8>] {
         self.recipients.get_or_init(|| self.find_recipients())
     }
@@ -90,7 +90,7 @@ fn without_repetition(addresses: impl Iterator<Item = Vec<u8>>) -> Vec<Vec<u8>> 
     all
 }
 
-/// Dots in a row are a common slip.
+/// Consecutive dots are a common mistake.
 fn with_single_dots(address: &[u8]) -> Vec<u8> {
     let mut out: Vec<u8> = Vec::with_capacity(address.len());
     for &byte in address {
@@ -101,7 +101,7 @@ fn with_single_dots(address: &[u8]) -> Vec<u8> {
     out
 }
 
-/// The recipient a relay noted: ` for <user@host>;`.
+/// The recipient in a `Received:` field: ` for <user@host>;`.
 fn recipient_in(line: &[u8]) -> Option<Vec<u8>> {
     let mut from = 0;
     while let Some(at) = find_ignore_case(line, b" for ", from) {

@@ -1,13 +1,13 @@
-//! Patterns that rule files give to views and eval functions: `/…/i`, `m{…}`, or bare.
+//! Patterns of views and eval functions in rule files: `/…/i`, `m{…}`, or bare.
 
 use gatepost_pattern::{CompileMode, PcreCode};
 use std::borrow::Cow;
 use std::ffi::CString;
 use std::sync::Arc;
 
-/// Steps a pattern may take on one text; beyond that it counts as not matching.
+/// The most matching steps on one text; beyond them the pattern counts as not matching.
 const MATCH_STEPS_MAX: u32 = 300_000;
-/// The first groups, which can be asked for by number.
+/// The number of groups that can be requested by number.
 const GROUPS: usize = 4;
 
 /// A compiled pattern in Perl's notation. Cheap to clone.
@@ -15,7 +15,7 @@ const GROUPS: usize = 4;
 pub struct Pattern(Arc<PcreCode>);
 
 impl Pattern {
-    /// Compiles a pattern with delimiters and flags, or, without delimiters, as it stands.
+    /// Compiles a pattern with delimiters and flags, or a bare one.
     pub fn compile(text: &str) -> Result<Self, String> {
         let (body, flags) = split_delimiters(text.trim());
         Self::with_flags(body, flags)
@@ -36,7 +36,7 @@ impl Pattern {
             .map_err(|error| error.to_string())
     }
 
-    /// Whether it matches anywhere in `text`.
+    /// Whether the pattern matches anywhere in `text`.
     pub fn is_match(&self, text: &[u8]) -> bool {
         self.find(text, 0).is_some()
     }
@@ -45,14 +45,14 @@ impl Pattern {
         self.0.search(text, start, MATCH_STEPS_MAX).ok()?
     }
 
-    /// What its group `index` matched at its first match; group 0 is the whole.
+    /// The text of group `index` in the first match; group 0 is the whole match.
     pub fn group<'t>(&self, text: &'t [u8], index: usize) -> Option<&'t [u8]> {
         debug_assert!(index < GROUPS);
         let groups = self.groups::<GROUPS>(text)?;
         groups.get(index).copied().flatten()
     }
 
-    /// What its first `N` groups matched at its first match; group 0 is the whole.
+    /// The texts of the first `N` groups in the first match; group 0 is the whole match.
     pub fn groups<'t, const N: usize>(&self, text: &'t [u8]) -> Option<[Option<&'t [u8]>; N]> {
         let found = self.0.search_groups::<N>(text, 0, MATCH_STEPS_MAX).ok()?;
         let whole = found.first().copied().flatten();
@@ -64,7 +64,7 @@ impl Pattern {
         self.0.group_number(&CString::new(name).ok()?)
     }
 
-    /// The spans of all its matches. An empty one behind another is left out.
+    /// The spans of all matches. An empty match directly after another is left out.
     pub fn spans<'t>(&'t self, text: &'t [u8]) -> impl Iterator<Item = (usize, usize)> + 't {
         let (mut start, mut last_end) = (0, None);
         std::iter::from_fn(move || {
@@ -81,7 +81,7 @@ impl Pattern {
     }
 }
 
-/// Pattern and flags of `/…/flags`, `m{…}flags`, `m'…'flags`.
+/// The pattern and the flags of `/…/flags`, `m{…}flags`, `m'…'flags`.
 fn split_delimiters(text: &str) -> (&str, &str) {
     let Some(open_at) = text.strip_prefix('m').map_or_else(
         || text.starts_with('/').then_some(0),

@@ -1,4 +1,4 @@
-//! What a person reads of a mail, for those who show or search it: subject, sender, date and text.
+//! The readable content of a mail, for display and search: subject, sender, date and text.
 
 use super::ascii::starts_with_ignore_case;
 use super::{Mail, Visibility, body, line_ends};
@@ -30,20 +30,20 @@ impl Mail<'_> {
             .map(|id| String::from_utf8_lossy(id).into_owned())
     }
 
-    /// The `Date:` field as it stands.
+    /// The original `Date:` field.
     pub fn date(&self) -> Option<String> {
         self.head()
             .last(b"date")
             .map(|date| String::from_utf8_lossy(date).into_owned())
     }
 
-    /// The text a person would read: the `text/plain` parts if there are any, else the rendered HTML.
+    /// The text that a reader sees: the `text/plain` parts if there are any, else the rendered
+    /// HTML.
     pub fn readable_text(&self) -> String {
         self.bare_text().unwrap_or_else(|| self.text_of_parts())
     }
 
-    /// The text of a mail that says nothing of its form and is ASCII: it is what it looks like, and
-    /// need not be taken apart.
+    /// The text of an ASCII mail without MIME fields: it needs no parsing.
     fn bare_text(&self) -> Option<String> {
         let head = self.head();
         let has_form = head
@@ -98,7 +98,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// The short way to a bare mail's text gives what the long way gives.
+        /// The fast path for such a mail returns the same text as the general path.
         #[test]
         fn bare_text_is_the_text_of_the_parts(
             body in "([ -~]{0,12}(\r\n|\n|\r|\t| )){0,40}(\r?\n){0,30}[ -~]{0,9}",

@@ -1,48 +1,48 @@
-//! Which fields of the head a rule is about: `From:addr`, `Received:raw`, `ALL`.
+//! The header fields that a rule examines: `From:addr`, `Received:raw`, `ALL`.
 
-/// A field name of a rule with its modifiers, as written after `header NAME`.
+/// A field name with modifiers, as written after `header NAME`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HeaderSelector {
-    /// The name without modifiers, in the case it was written in.
+    /// The name without modifiers, in its original case.
     pub name: String,
-    /// `:raw`: as it came, neither decoded nor unfolded.
+    /// `:raw`: the original text, neither decoded nor unfolded.
     pub(crate) raw: bool,
-    /// What of each field is taken.
+    /// The part of each field.
     pub(crate) part: FieldPart,
-    /// Which of several fields of that name are taken.
+    /// Which of several fields with this name.
     pub(crate) which: WhichFields,
-    /// What is taken of that again.
+    /// The part of that value.
     pub(crate) inner: InnerPart,
 }
 
-/// What of a field is taken.
+/// The part of a field that a rule examines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum FieldPart {
-    /// All of it.
+    /// The whole value.
     #[default]
     Whole,
-    /// `:addr`: the addresses in it.
+    /// `:addr`: its addresses.
     Address,
-    /// `:name`: the display names in it.
+    /// `:name`: its display names.
     Name,
 }
 
-/// Which of several fields of one name are taken.
+/// Which of several fields with one name a rule examines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum WhichFields {
-    /// All of them.
+    /// All fields.
     #[default]
     All,
     /// `:first`: the topmost.
     First,
-    /// `:last`: the lowest.
+    /// `:last`: the bottommost.
     Last,
 }
 
-/// What is taken of a field's value or address.
+/// The part of a field's value or address that a rule examines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum InnerPart {
-    /// All of it.
+    /// The whole value.
     #[default]
     Whole,
     /// `:host`: the first full host name.
@@ -51,12 +51,12 @@ pub(crate) enum InnerPart {
     Domain,
     /// `:ip`: the first IP address.
     Ip,
-    /// `:revip`: that address in the reverse order DNS lists use.
+    /// `:revip`: that address in the reverse notation of DNS lists.
     ReverseIp,
 }
 
 impl HeaderSelector {
-    /// Reads a name with modifiers. Unknown modifiers are dropped, as SpamAssassin drops them.
+    /// Parses a name with modifiers. Unknown modifiers are ignored, as in SpamAssassin.
     pub fn parse(text: &str) -> Self {
         let mut pieces = text.split(':');
         let mut selector = Self {

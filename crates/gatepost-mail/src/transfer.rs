@@ -1,4 +1,4 @@
-//! Content transfer decoding, with SpamAssassin's tolerance for what real mailers send.
+//! Content transfer decoding, with SpamAssassin's tolerance of malformed input.
 
 use super::ascii::is_space;
 
@@ -26,7 +26,7 @@ const PAD: u8 = 64;
 const SPACE: u8 = 65;
 const OTHER: u8 = 66;
 
-/// Decodes base64 of any shape: what does not belong is left out, a truncated end gives what it can.
+/// Decodes base64, ignoring invalid characters; a truncated end yields as many bytes as possible.
 pub fn base64(text: &[u8]) -> Vec<u8> {
     let mut digits = Vec::with_capacity(text.len());
     let mut strict = true;
@@ -37,8 +37,8 @@ pub fn base64(text: &[u8]) -> Vec<u8> {
             value => digits.push(value),
         }
     }
-    // Padding inside the text: a strict text reads it as `A` (zero bits), a sloppy one as `/`,
-    // because that is what the two decoders behind SpamAssassin make of it.
+    // Padding inside the text: valid base64 reads it as `A` (zero bits), invalid base64 as `/`, as
+    // the two decoders that SpamAssassin uses do.
     strict &= digits.len() % 4 == 0 && digits.len() >= 2;
     let end = digits
         .iter()
@@ -71,8 +71,8 @@ pub fn base64(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Decodes quoted-printable: trailing blanks of lines go, soft line breaks go, `=XX` in any case is
-/// a byte, and any other `=` stays.
+/// Decodes quoted-printable: removes trailing blanks of lines and soft line breaks, decodes `=XX`
+/// in any case, and keeps any other `=`.
 pub(crate) fn quoted_printable(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;

@@ -1,16 +1,16 @@
-//! What rule files say about the views: networks, registrar boundaries, redirectors.
+//! Directives of rule files for the views: networks, registrar boundaries, redirectors.
 
 use super::domain::Boundaries;
 use super::limits::MailLimits;
 use super::network::Networks;
 use super::pattern::Pattern;
 
-/// The settings of rule files that views depend on.
+/// The settings from rule files that the views depend on.
 #[derive(Clone, Debug)]
 pub struct ViewSettings {
-    /// How much of a message is taken apart; from the settings, not from a rule file.
+    /// Limits on parsing; from the settings, not from a rule file.
     pub limits: MailLimits,
-    /// Top-level and registrars' domains: `util_rb_tld` and others.
+    /// Top-level domains and domains of registrars: `util_rb_tld` and others.
     pub boundaries: Boundaries,
     redirectors: Vec<Pattern>,
     /// `trusted_networks`.
@@ -52,19 +52,19 @@ impl Default for ViewSettings {
     }
 }
 
-/// What became of a directive.
+/// The result of processing a directive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Directive {
-    /// It is one of ours and was stored.
+    /// The directive was processed.
     Taken,
-    /// It is not one of ours.
+    /// The directive is unknown.
     Unknown,
-    /// It is one of ours, but its value cannot be used; the reason.
+    /// The value of the directive is invalid, with the reason.
     Invalid(String),
 }
 
 impl ViewSettings {
-    /// Takes one line of a rule file, split at the first blank: its name and the rest.
+    /// Processes one line of a rule file: the directive and the rest after the first blank.
     pub fn directive(&mut self, name: &str, value: &str) -> Directive {
         let words = value
             .split_ascii_whitespace()
@@ -103,7 +103,7 @@ impl ViewSettings {
         Directive::Taken
     }
 
-    /// Patterns of links that lead to other links; their group 1 is the other link.
+    /// Patterns of links that redirect to other links; group 1 is the other link.
     pub(crate) fn redirectors(&self) -> &[Pattern] {
         &self.redirectors
     }

@@ -1,4 +1,4 @@
-//! What a selector asks for within a field: a host, its registered domain, an address of the network.
+//! Extracts the host, its registered domain or an IP address from a value.
 
 use super::ascii::is_space;
 use super::selector::{FieldPart, InnerPart};

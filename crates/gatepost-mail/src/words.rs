@@ -1,16 +1,16 @@
-//! Field values: unfolded, and RFC 2047 encoded words decoded to UTF-8.
+//! Field values: unfolding, and decoding of RFC 2047 encoded words to UTF-8.
 
 use super::ascii::{is_space, starts_with_ignore_case, trim};
 use super::charset::{Trust, decode};
 use super::transfer::{base64, quoted_printable};
 
-/// The value of field `name` as rules see it: unfolded, trimmed, decoded, UTF-8.
+/// The value of field `name` as rules match it: unfolded, trimmed, decoded, UTF-8.
 pub(crate) fn decode_field(name: &[u8], raw: &[u8]) -> Vec<u8> {
     let unfolded = unfold(raw);
     decode_value(name, trim(&unfolded))
 }
 
-/// Folds (a line feed and the blanks after it) become one space each.
+/// Each fold (a line feed and the blanks after it) becomes one space.
 fn unfold(raw: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(raw.len());
     let mut rest = raw;
@@ -61,7 +61,7 @@ fn without_line_ends(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// RFC 2047 section 5: encoded words have no place in fields whose values are not free text.
+/// RFC 2047 section 5: encoded words are not permitted in fields whose values are not free text.
 fn is_never_encoded(name: &[u8]) -> bool {
     const STRUCTURED: [&[u8]; 8] = [
         b"received",
@@ -117,8 +117,8 @@ fn word_at(text: &[u8]) -> Option<Word<'_>> {
     })
 }
 
-/// Decodes all encoded words. Neighbours of one character set are joined before their characters are
-/// decoded, because mailers cut words in the middle of a character.
+/// Decodes all encoded words. Adjacent words of one character set are joined before decoding,
+/// because some mail programs divide words within a character.
 fn decode_words(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     let mut pending: Vec<u8> = Vec::new();
@@ -151,7 +151,7 @@ fn decode_words(text: &[u8]) -> Vec<u8> {
     out
 }
 
-/// RFC 2047 section 6.2: blanks between two encoded words are no part of the text.
+/// RFC 2047 section 6.2: blanks between two encoded words are not part of the text.
 fn skip_blanks_between_words(rest: &[u8]) -> &[u8] {
     let blanks = rest
         .iter()

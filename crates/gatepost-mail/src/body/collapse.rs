@@ -1,7 +1,7 @@
-//! White space as a `body` view has it: a line a paragraph, and single blanks.
+//! White space in a `body` view: one line per paragraph, and single blanks.
 //!
-//! Most of a text stays as it is, so it is copied in stretches, and only what may be white space is
-//! looked at closely.
+//! Most text does not change, so it is copied in long stretches, and only bytes that may be white
+//! space are examined individually.
 
 /// Collapses white space while text is added: a run with two line feeds or more ends a paragraph,
 /// any other becomes one blank.
@@ -14,15 +14,15 @@ pub(super) struct Collapser {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Run {
-    /// White space stands before its first line feed.
+    /// White space occurs before its first line feed.
     before: bool,
     feeds: u8,
-    /// White space stands after its last line feed.
+    /// White space occurs after its last line feed.
     after: bool,
 }
 
 impl Collapser {
-    /// Adds to a text that stays as it is; with room for `length` bytes more.
+    /// Appends to a text that does not change; reserves room for `length` more bytes.
     pub(super) fn after(text: &[u8], length: usize, characters: bool) -> Self {
         let mut out = Vec::with_capacity(text.len() + length + 16);
         out.extend_from_slice(text);
@@ -124,8 +124,8 @@ impl Run {
     }
 }
 
-/// How many bytes at the start of a text stay as they are: what is surely no white space and no NUL,
-/// and single blanks after it and before it.
+/// The number of bytes at the start of a text that do not change: bytes that are certainly neither
+/// white space nor NUL, and single blanks around them.
 fn ordinary_length(bytes: &[u8]) -> usize {
     let is_plain = |byte: &u8| matches!(byte, b'!'..=0x7f);
     let mut at = 0;

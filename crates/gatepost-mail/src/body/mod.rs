@@ -10,19 +10,19 @@ use super::lines::Lines;
 use super::part::Part;
 use std::borrow::Cow;
 
-/// Longest line of a body, bytes.
+/// The longest line of a body, in bytes.
 const LINE_LENGTH_MAX: usize = 2048;
-/// How far beyond its limit a text may run to end at a line or word.
+/// The number of bytes by which a text may exceed its limit to end at a line or word.
 const CUT_SLACK: usize = 1024;
 
-/// Which text of HTML parts is taken.
+/// The part of the text of HTML parts that a view contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Visibility {
-    /// All of it.
+    /// All text.
     All,
-    /// What can be seen.
+    /// Visible text.
     Visible,
-    /// What cannot.
+    /// Hidden text.
     Invisible,
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn render_part(part: &Part, length_max: usize) -> Option<Rendered> {
     Some(rendered)
 }
 
-/// The text of a part, which was rendered if it is HTML; `None` if it is no text.
+/// The text of a part, rendered if it is HTML; `None` if it is not text.
 pub(crate) fn part_text<'a>(
     part: &'a Part,
     rendered: Option<&'a Rendered>,
@@ -95,8 +95,8 @@ pub(crate) fn part_text<'a>(
     })
 }
 
-/// The lines of a `body` view: the subject, which ends with a line feed or is empty, then the texts of all
-/// parts with white space collapsed, a line a paragraph.
+/// The lines of a `body` view: the subject, which ends with a line feed or is empty, then the texts
+/// of all parts with white space collapsed, one line per paragraph.
 pub(crate) fn body_lines<'a>(
     subject: &[u8],
     parts: impl Iterator<Item = Option<PartText<'a>>>,
@@ -139,7 +139,7 @@ fn cut(text: &str, length_max: usize) -> &str {
     text.get(..end).unwrap_or(text)
 }
 
-/// Where character number `count` starts; `None` if there are not more than `count`.
+/// The position of character number `count`; `None` if there are not more than `count`.
 fn nth_character(text: &str, count: usize) -> Option<usize> {
     if text.is_ascii() {
         return (text.len() > count).then_some(count);
@@ -147,7 +147,7 @@ fn nth_character(text: &str, count: usize) -> Option<usize> {
     text.char_indices().nth(count).map(|(at, _)| at)
 }
 
-/// Where the lines of `text` end, of which long ones are broken after a blank.
+/// The ends of the lines of `text`; long lines are divided after a blank.
 fn short_lines(text: &[u8]) -> Vec<usize> {
     let (mut ends, mut end) = (Vec::new(), 0);
     for line in super::ascii::lines(text) {
@@ -165,7 +165,7 @@ fn short_lines(text: &[u8]) -> Vec<usize> {
     ends
 }
 
-/// The chunks of a `rawbody` view: decoded text parts as they are.
+/// The chunks of a `rawbody` view: decoded text parts without rendering.
 pub(crate) fn raw_chunks<'a>(
     parts: impl Iterator<Item = &'a Part>,
     part_length_max: usize,

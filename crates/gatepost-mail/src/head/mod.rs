@@ -1,7 +1,7 @@
-//! The head of a message: its fields, and where the body begins.
+//! The head of a message: its fields, and the beginning of the body.
 //!
-//! What ends a head is a blank line; but a mail that lacks it must still be read as its readers'
-//! programs read it, so a MIME boundary ends it too, and so does the fourth line that is no field.
+//! A blank line ends a head. A mail without a blank line must still be read as mail programs read
+//! it, so a MIME boundary ends the head too, and so does the fourth line that is not a field.
 
 mod separator;
 
@@ -13,16 +13,16 @@ use super::words::decode_field;
 use std::borrow::Cow;
 use std::cell::OnceCell;
 
-/// Longest field name kept, bytes.
+/// The longest field name that is kept, in bytes.
 const FIELD_NAME_LENGTH_MAX: usize = 256;
-/// Longest field value kept, bytes with its folds.
+/// The longest field value that is kept, in bytes, folds included.
 const FIELD_VALUE_LENGTH_MAX: usize = 8192;
-/// Longest text of all decoded fields, bytes.
+/// The longest text of all decoded fields, in bytes.
 const ALL_FIELDS_LENGTH_MAX: usize = 65_536;
-/// Lines that are no fields but do not end the head.
+/// The number of lines that are not fields and do not end the head.
 const BROKEN_LINES_MAX: usize = 3;
 
-/// One field.
+/// A header field.
 #[derive(Debug)]
 pub struct Field<'a> {
     name: Cow<'a, [u8]>,
@@ -31,7 +31,7 @@ pub struct Field<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// A field from its name and raw value.
+    /// A field with this name and raw value.
     pub fn new(name: impl Into<Cow<'a, [u8]>>, raw: impl Into<Cow<'a, [u8]>>) -> Self {
         Self {
             name: name.into(),
@@ -45,12 +45,12 @@ impl<'a> Field<'a> {
         &self.name
     }
 
-    /// Whether it has this name.
+    /// Whether the field has this name.
     pub fn is(&self, name: &[u8]) -> bool {
         self.name.eq_ignore_ascii_case(name)
     }
 
-    /// All after the colon, folds and line end included.
+    /// The text after the colon, including folds and line end.
     pub fn raw(&self) -> &[u8] {
         &self.raw
     }
@@ -65,21 +65,21 @@ impl<'a> Field<'a> {
 /// The head of a message.
 #[derive(Debug)]
 pub struct Head<'a> {
-    /// Its fields in order.
+    /// Its fields, in order.
     pub fields: Vec<Field<'a>>,
-    /// Its text as it came, with the blank line that ends it.
+    /// The original text, including the blank line that ends it.
     pub(crate) pristine: Cow<'a, [u8]>,
-    /// All after it.
+    /// The text after the head.
     pub body: &'a [u8],
-    /// The mbox `From ` line before it.
+    /// The preceding mbox `From ` line.
     pub mbox_separator: Option<&'a [u8]>,
-    /// Lines end in CR LF.
+    /// Lines end with CR LF.
     pub crlf: bool,
-    /// No blank line ends it.
+    /// No blank line ends the head.
     pub separator_missing: bool,
-    /// A field was longer than is kept, or there were too many.
+    /// A field was longer than the limit, or there were too many fields.
     pub truncated: bool,
-    /// Most fields that are read.
+    /// The most fields that are read.
     fields_max: usize,
 }
 
@@ -183,7 +183,7 @@ impl<'a> Head<'a> {
         self.fields.push(Field::new(name, value));
     }
 
-    /// The fields of this name, from the top.
+    /// The fields with this name, from the top.
     pub fn all<'b, 'c>(
         &'b self,
         name: &'c [u8],
@@ -191,7 +191,7 @@ impl<'a> Head<'a> {
         self.fields.iter().filter(move |field| field.is(name))
     }
 
-    /// The decoded value of the lowest field of this name, which is the one mail programs show.
+    /// The decoded value of the lowest field with this name, which mail programs display.
     pub fn last(&self, name: &[u8]) -> Option<&[u8]> {
         self.fields
             .iter()
@@ -200,7 +200,7 @@ impl<'a> Head<'a> {
             .map(Field::decoded)
     }
 
-    /// Every field as a line of its own, `Name: decoded value`.
+    /// Each field as one line, `Name: decoded value`.
     pub fn decoded_lines(&self) -> Vec<Vec<u8>> {
         let mut lines = Vec::with_capacity(self.fields.len());
         let mut length = 0;
@@ -220,7 +220,7 @@ impl<'a> Head<'a> {
         lines
     }
 
-    /// Every field that is read as it came, each with its continuation lines.
+    /// The original text of each field, including its continuation lines.
     pub(crate) fn pristine_fields(&self) -> Vec<&[u8]> {
         let text: &[u8] = &self.pristine;
         let mut fields = Vec::new();
@@ -246,7 +246,7 @@ impl<'a> Head<'a> {
     }
 }
 
-/// SpamAssassin looks at the first and the last line only.
+/// SpamAssassin examines only the first and the last line.
 fn ends_lines_in_crlf(text: &[u8]) -> bool {
     let first = text
         .get(..memchr::memchr(b'\n', text).map_or(0, |at| at + 1))

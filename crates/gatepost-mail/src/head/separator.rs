@@ -1,8 +1,8 @@
-//! The line that stands before the head of a message where an mbox or MBX file is cut.
+//! The separator line before the head of a message in an mbox or MBX file.
 
 use crate::ascii::is_space;
 
-/// Takes off the line that separates messages in an mbox or MBX file.
+/// Removes the line that separates messages in an mbox or MBX file.
 pub(super) fn split_separator(message: &[u8]) -> (Option<&[u8]>, &[u8]) {
     let length = memchr::memchr(b'\n', message).map_or(message.len(), |at| at + 1);
     let Some((line, rest)) = message.split_at_checked(length) else {

@@ -1,16 +1,16 @@
-//! The texts of a document's `a` elements, laid end to end: a message may hold hundreds of thousands
-//! of them, most of a word.
+//! The texts of a document's `a` elements in one buffer: a message may contain hundreds of
+//! thousands of them, most of one word.
 
-/// The text in each `a` element, in order; `<img>` stands for an image.
+/// The text in each `a` element, in order; `<img>` represents an image.
 #[derive(Clone, Debug, Default)]
 pub struct Anchors {
     text: String,
-    /// Where each begins.
+    /// The start of each text.
     starts: Vec<u32>,
 }
 
 impl Anchors {
-    /// Begins the next one; its number, unless the texts before it are longer than anybody mails.
+    /// Begins the next text; returns its number, unless the texts exceed the range of an offset.
     pub(super) fn open(&mut self) -> Option<u32> {
         let start = u32::try_from(self.text.len()).ok()?;
         let number = u32::try_from(self.starts.len()).ok()?;
@@ -18,14 +18,14 @@ impl Anchors {
         Some(number)
     }
 
-    /// Adds to the text of the last one, if there is one.
+    /// Appends to the last text, if there is one.
     pub(super) fn add(&mut self, text: &str) {
         if !self.starts.is_empty() {
             self.text.push_str(text);
         }
     }
 
-    /// The text of one anchor.
+    /// The text of an anchor.
     pub fn get(&self, number: u32) -> Option<&str> {
         let number = number as usize;
         let start = *self.starts.get(number)? as usize;

@@ -1,4 +1,4 @@
-//! Colours in attributes and styles, as far as invisible text is concerned.
+//! Colours in attributes and styles, for the detection of invisible text.
 
 use super::colour_table::COLOURS;
 use std::fmt::Write as _;
@@ -8,20 +8,20 @@ use std::fmt::Write as _;
 pub(super) enum Colour {
     /// Red, green, blue.
     Rgb(u8, u8, u8),
-    /// A lone `#`.
+    /// A single `#`.
     Empty,
     /// Not a colour.
     Invalid,
 }
 
-/// Text whose distance from its background is below this can hardly be read. The scale ends at 191.
+/// Text whose distance from its background is below this is hardly legible. The maximum is 191.
 const DISTANCE_READABLE_MIN: f64 = 12.0;
 
 impl Colour {
     pub(super) const BLACK: Self = Self::Rgb(0, 0, 0);
     pub(super) const WHITE: Self = Self::Rgb(255, 255, 255);
 
-    /// Reads a name, `#rgb`, `#rrggbb` or `rgb(…)`.
+    /// Parses a name, `#rgb`, `#rrggbb` or `rgb(…)`.
     pub(super) fn parse(text: &str) -> Self {
         let text = text
             .trim_matches(|letter: char| letter.is_ascii_whitespace())
@@ -45,7 +45,7 @@ impl Colour {
         Self::Invalid
     }
 
-    /// Red, green and blue as a style gives them: whatever digits stand between the commas.
+    /// Red, green and blue of a style: all digits between the commas.
     pub(super) fn from_style_rgb(value: &str) -> Self {
         let digits: String = value
             .chars()
@@ -79,7 +79,7 @@ impl Colour {
         }
     }
 
-    /// Whether text of this colour cannot be told from the background.
+    /// Whether text of this colour is indistinguishable from the background.
     pub(super) fn is_lost_on(self, background: Self) -> bool {
         if self == background {
             return true;

@@ -3,19 +3,19 @@
 use super::entity_table::ENTITIES;
 use std::borrow::Cow;
 
-/// Longest name of an entity.
+/// The longest name of an entity.
 const NAME_LENGTH_MAX: usize = 10;
 
-/// Where an entity stands decides how sloppily it may be written.
+/// The context of an entity, which decides how leniently it is parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     /// In text `&nbspx` is read as `&nbsp;x`.
     Text,
-    /// In an attribute, which is mostly an address with parameters, only whole names count.
+    /// In an attribute, which is usually a URL with parameters, only complete names count.
     Attribute,
 }
 
-/// Decodes all entities. The flag says that one of them was beyond Latin-1.
+/// Decodes all entities. The flag is set if one of them is outside Latin-1.
 pub(super) fn decode(text: &str, place: Place) -> (Cow<'_, str>, bool) {
     let Some(first) = memchr::memchr(b'&', text.as_bytes()) else {
         return (Cow::Borrowed(text), false);

@@ -1,14 +1,14 @@
-//! What rules ask about an HTML document besides its text.
+//! Facts about an HTML document that rules examine besides its text.
 
 use super::anchors::Anchors;
 use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Most different names that are no elements.
+/// The most different names that are not HTML elements.
 const OTHER_NAMES_MAX: usize = 10_000;
 
-/// Elements of HTML 4.01 and XHTML 1.0, and three that are common. Sorted.
+/// The elements of HTML 4.01 and XHTML 1.0, and three other common ones. Sorted.
 pub(super) const ELEMENTS: [&str; 94] = [
     "a",
     "abbr",
@@ -106,25 +106,25 @@ pub(super) const ELEMENTS: [&str; 94] = [
     "x-tab",
 ];
 
-/// A link of a document: where it points, and which elements point there.
+/// A link of a document: its target, and the elements that refer to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
     /// The reference, resolved against the document's base.
     pub target: Arc<str>,
-    /// The elements that hold it: `a`, `img`, …. None if it is known by its text only.
+    /// The elements that contain it: `a`, `img`, …. None if only its text is known.
     pub elements: SmallVec<[&'static str; 1]>,
-    /// Its anchors, by their numbers.
+    /// The numbers of its anchors.
     pub anchors: SmallVec<[u32; 2]>,
 }
 
-/// Facts about one document.
+/// Facts about a document.
 #[derive(Clone, Debug, Default)]
 pub struct HtmlFacts {
-    /// Its links in the order they are met.
+    /// Its links, in order.
     pub links: Vec<Link>,
-    /// Its anchors in order.
+    /// Its anchors, in order.
     pub anchors: Anchors,
-    /// A link was longer than is kept.
+    /// A link exceeded the maximum length.
     pub(crate) link_truncated: bool,
     /// Its titles; rarely more than one.
     pub titles: Vec<String>,
@@ -132,25 +132,26 @@ pub struct HtmlFacts {
     pub(crate) comments: Vec<String>,
     /// The texts of its scripts.
     pub(crate) scripts: Vec<String>,
-    /// The character sets it declares, joined by blanks.
+    /// The declared character sets, joined by blanks.
     pub charsets: String,
-    /// Facts that are numbers, by SpamAssassin's names.
+    /// Numeric facts, by SpamAssassin's names.
     pub numbers: HashMap<&'static str, f64>,
-    /// How many elements of each name are open at the end.
+    /// The number of open elements of each name at the end.
     pub open: OpenElements,
 }
 
-/// Names of elements, and how many of each are open. A name is here if a tag of it ever occurred.
+/// The names of elements, and the number of open elements of each. A name is present if a tag of it
+/// ever occurred.
 #[derive(Clone, Debug, Default)]
 pub struct OpenElements {
     /// The elements of [`ELEMENTS`], in its order.
     known: Vec<Option<i64>>,
-    /// All others.
+    /// All other names.
     others: HashMap<String, i64>,
 }
 
 impl OpenElements {
-    /// How many are open; `None` if none ever was.
+    /// The number of open elements; `None` if none ever occurred.
     pub fn get(&self, name: &str) -> Option<i64> {
         match ELEMENTS.binary_search(&name) {
             Ok(index) => self.known.get(index).copied().flatten(),
@@ -163,8 +164,8 @@ impl OpenElements {
         self.get(name).is_some()
     }
 
-    /// Counts a tag: 1 for a start, -1 for an end. Tells whether the name occurred before, and the
-    /// count now, which may be negative.
+    /// Counts a tag: 1 for a start tag, -1 for an end tag. Returns whether the name occurred
+    /// before, and the current count, which may be negative.
     pub(super) fn count(&mut self, name: &str, index: Option<usize>, step: i64) -> (bool, i64) {
         if let Some(index) = index {
             if self.known.is_empty() {
@@ -189,13 +190,13 @@ impl OpenElements {
 }
 
 impl HtmlFacts {
-    /// The texts of the anchors that lead to a link.
+    /// The texts of the anchors of a link.
     pub fn anchors_of(&self, link: &Link) -> impl Iterator<Item = &str> {
         let numbers = link.anchors.iter();
         numbers.filter_map(|&number| self.anchors.get(number))
     }
 
-    /// A fact that is a number, by SpamAssassin's name for it.
+    /// A numeric fact, by SpamAssassin's name for it.
     pub fn number(&self, name: &str) -> Option<f64> {
         self.numbers.get(name).copied()
     }

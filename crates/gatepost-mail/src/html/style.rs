@@ -1,23 +1,23 @@
-//! How text looks: the stack of open elements that change colour, size or visibility.
+//! The appearance of text: a stack of open elements that change colour, size or visibility.
 
 use super::colour::Colour;
 use super::entity::{Place, decode};
 use super::tokens::Attributes;
 
-/// The font size a document starts with.
+/// The initial font size of a document.
 const SIZE_DEFAULT: i64 = 3;
-/// Text of this size or less cannot be seen.
+/// Text of this size or less is invisible.
 const SIZE_INVISIBLE_MAX: i64 = 1;
 
-/// Elements that change how text looks. `th` counts as `td`.
+/// Elements that change the appearance of text. `th` counts as `td`.
 const STYLED: [&str; 11] = [
     "body", "font", "table", "tr", "td", "big", "small", "basefont", "marquee", "span", "p",
 ];
-/// Two more of them, kept apart only to keep lines short.
+/// Two further elements, separate only to keep the lines short.
 const STYLED_MORE: [&str; 2] = ["div", "a"];
 const STYLED_COUNT: usize = STYLED.len() + STYLED_MORE.len();
 
-/// Index of an element in the two lists above.
+/// The index of an element in the two lists above.
 fn styled_index(tag: &str) -> Option<usize> {
     let tag = if tag == "th" { "td" } else { tag };
     STYLED
@@ -26,15 +26,15 @@ fn styled_index(tag: &str) -> Option<usize> {
         .position(|known| *known == tag)
 }
 
-/// Most open elements that are kept; deeper ones change nothing.
+/// The most open elements that are kept; deeper ones have no effect.
 const DEPTH_MAX: usize = 100_000;
 
-/// Why text cannot be seen.
+/// The reason why text is invisible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unseen {
-    /// Its colour is its background's, or nearly.
+    /// Its colour equals or resembles its background's.
     LowContrast,
-    /// Its colour is not a colour.
+    /// Its colour is invalid.
     InvalidColour,
     /// It is too small, or hidden.
     Hidden,
@@ -42,7 +42,7 @@ pub(super) enum Unseen {
 
 #[derive(Clone, Copy, Debug)]
 struct Style {
-    /// Index of the element; `None` for the document.
+    /// The index of the element; `None` for the document.
     tag: Option<u8>,
     foreground: Colour,
     background: Colour,
@@ -57,9 +57,9 @@ pub(super) struct Styles {
     stack: Vec<Style>,
     open: [u32; STYLED_COUNT],
     base_size: i64,
-    /// The largest size an attribute asked for.
+    /// The largest size in an attribute.
     pub(super) size_max: i64,
-    /// The smallest size an attribute asked for.
+    /// The smallest size in an attribute.
     pub(super) size_min: i64,
 }
 
@@ -82,7 +82,7 @@ impl Styles {
         }
     }
 
-    /// Whether elements of this name change how text looks.
+    /// Whether elements of this name change the appearance of text.
     pub(super) fn concerns(tag: &str) -> bool {
         styled_index(tag).is_some()
     }
@@ -130,7 +130,7 @@ impl Styles {
 
     /// An end tag.
     pub(super) fn close(&mut self, tag: &str) {
-        // Text after the end of the body is shown as if in it.
+        // Text after the end of the body is displayed as part of the body.
         let Some(index) = styled_index(tag).filter(|_| tag != "body") else {
             return;
         };
@@ -168,7 +168,7 @@ impl Styles {
         self.push(style);
     }
 
-    /// Cells and rows end the ones before them.
+    /// Cells and rows end the previous ones.
     fn close_table_parts(&mut self, tag: &str, index: usize) {
         let closes: &[&str] = match tag {
             "td" => &["font", "td"],
@@ -275,7 +275,7 @@ impl Styles {
         }
     }
 
-    /// Why text here would not be seen, if it would not.
+    /// The reason why text at this position is invisible, if it is.
     pub(super) fn unseen(&self) -> Option<Unseen> {
         let style = self.top();
         if style.foreground.is_lost_on(style.background) {
@@ -313,7 +313,7 @@ fn leading_number(text: &str) -> Option<i64> {
     Some(sign * number.parse::<i64>().unwrap_or(i64::from(i32::MAX)))
 }
 
-/// The colour of the lowest layer of a `background` shorthand.
+/// The colour of the bottom layer of a `background` shorthand.
 fn background_colour(value: &str) -> Option<Colour> {
     let mut layer: Vec<&str> = Vec::new();
     let (mut layers_end, mut start, mut depth) = (false, 0, 0_usize);

@@ -1,4 +1,4 @@
-//! What a link in a document points at: RFC 3986 section 5.2, with the leniency of mail programs.
+//! Resolves the target of a link: RFC 3986 section 5.2, with the leniency of mail programs.
 
 /// The five parts of a reference, RFC 3986 appendix B.
 struct Reference<'a> {
@@ -70,7 +70,7 @@ pub(super) fn resolve(base: &str, reference: &str) -> String {
             out.push_str(scheme);
             out.push(':');
         }
-        // A link without a scheme is followed all the same.
+        // Mail programs follow a link without a scheme.
         (None, Some(authority)) if is_host_kind(authority, "www") => out.push_str("http:"),
         (None, Some(authority)) if is_host_kind(authority, "ftp") => out.push_str("ftp:"),
         _ => {}
@@ -146,7 +146,7 @@ fn remove_dot_segments(path: &str) -> String {
     out
 }
 
-/// What follows a dot segment, which itself becomes a slash.
+/// The text after a dot segment, which itself becomes a slash.
 fn dot_segment<'a>(rest: &'a str, segment: &str) -> Option<&'a str> {
     match rest.strip_prefix(segment)? {
         "" => Some("/"),

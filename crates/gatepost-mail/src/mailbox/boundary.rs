@@ -1,15 +1,15 @@
-//! The line that begins each message of an mbox.
+//! The separator line before each message of an mbox.
 
 use std::io::{BufRead, Read};
 
-/// The longest line that is looked at as a boundary; longer ones are text.
+/// The longest line that can be a boundary; longer ones are text.
 pub(super) const BOUNDARY_LINE_MAX_BYTES: usize = 512;
 
-/// Whether `line` is a mbox boundary: `From `, a sender, and a date as `ctime` writes it
-/// (`Sat Nov 21 04:16:24 2026`), perhaps with a time zone before or after the year.
+/// Whether `line` is an mbox boundary: `From `, a sender, and a date in the format of `ctime` (`Sat
+/// Nov 21 04:16:24 2026`), perhaps with a time zone before or after the year.
 ///
-/// The date is what tells a boundary from a sentence that begins with "From"; mbox writers quote
-/// such sentences, but not all of them do.
+/// The date distinguishes a boundary from a sentence that begins with "From"; most but not all
+/// programs that write an mbox quote such sentences.
 pub(super) fn is_boundary(line: &[u8]) -> bool {
     const WEEKDAYS: [&[u8]; 7] = [b"Mon", b"Tue", b"Wed", b"Thu", b"Fri", b"Sat", b"Sun"];
     const MONTHS: [&[u8]; 12] = [
@@ -42,8 +42,8 @@ pub(super) fn is_boundary(line: &[u8]) -> bool {
     })
 }
 
-/// Reads one line, its line end included, into `line`, at most `max` bytes of it; gives how many
-/// bytes the line took in the source, 0 at the end.
+/// Reads one line, its line end included, into `line`, at most `max` bytes of it; returns the
+/// number of bytes that the line has in the source, 0 at the end.
 pub(super) fn read_line(
     source: &mut impl BufRead,
     line: &mut Vec<u8>,
@@ -57,7 +57,7 @@ pub(super) fn read_line(
     Ok(taken)
 }
 
-/// Passes over the rest of a line.
+/// Skips the rest of a line.
 fn skip_line(source: &mut impl BufRead) -> std::io::Result<u64> {
     let mut skipped = 0;
     loop {

@@ -4,21 +4,21 @@ use std::io::BufRead;
 
 use super::boundary::{is_boundary, read_line};
 
-/// How a stream is divided.
+/// How a stream is divided into messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Division {
-    /// It is one message.
+    /// The stream is one message.
     Single,
     /// A boundary after a blank line begins the next message.
     Mbox,
 }
 
-/// The messages of a stream, one after the other.
+/// Iterates over the messages of a stream.
 pub(super) struct Stream<R> {
     source: R,
     division: Division,
     message_max: usize,
-    /// The boundary that ended the message before, which begins the next.
+    /// The boundary that ended the previous message and begins the next.
     boundary: Vec<u8>,
     ended: bool,
 }
@@ -82,8 +82,8 @@ impl<R: BufRead> Stream<R> {
     }
 }
 
-/// Tells an mbox from a single message: whether a second boundary follows the first. Reads up to
-/// that, so the source has to be opened anew afterwards.
+/// Distinguishes an mbox from a single message by a second boundary. Reads up to that boundary, so
+/// the source has to be opened again afterwards.
 pub(super) fn detect(mut source: impl BufRead) -> std::io::Result<Division> {
     use super::boundary::BOUNDARY_LINE_MAX_BYTES;
     let mut line = Vec::new();

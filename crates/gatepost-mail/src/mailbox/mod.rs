@@ -1,9 +1,7 @@
-//! Messages out of what people keep mail in: single files, mbox files, Maildir and other folders,
-//! standard input.
+//! Reads messages from single files, mbox files, Maildir and other folders, and standard input.
 //!
-//! [`open`] gives an iterator of [`Found`] messages over any mixture of these, in a fixed order:
-//! paths as given, folders sorted by name. It is what `gatepost scan` and `gatepost learn` read
-//! from; an outside user needs nothing else:
+//! [`open`] returns an iterator of [`Found`] messages over any mixture of these, in a fixed order:
+//! paths as given, folders sorted by name. `gatepost scan` and `gatepost learn` use it:
 //!
 //! ```no_run
 //! use gatepost_mail::mailbox::{self, MailboxSettings};
@@ -17,14 +15,13 @@
 //! }
 //! ```
 //!
-//! What a file holds is told by its content, not its name: it is an mbox if it begins with a
+//! The content of a file decides its format, not its name: a file is an mbox if it begins with a
 //! `From ` line and has a second one, with a date, after a blank line. A single message saved with
 //! its `From ` line thus stays one message.
 //!
-//! Invariants: one message at a time is in memory, and of a message at most
-//! [`MailboxSettings::message_max`] bytes; what cannot be read is an item of its own
-//! ([`MailboxProblem`]) and the rest goes on; symbolic links to folders are not followed, so that a
-//! walk ends.
+//! Invariants: one message at a time is in memory, and at most [`MailboxSettings::message_max`]
+//! bytes of it; a file that cannot be read is an item of its own ([`MailboxProblem`]), and the
+//! iteration continues; symbolic links to folders are not followed, so every iteration ends.
 
 mod boundary;
 mod mbox;
@@ -37,14 +34,14 @@ use std::path::PathBuf;
 use gatepost_settings::ByteSize;
 use serde::{Deserialize, Serialize};
 
-/// The path that stands for standard input.
+/// The path that denotes standard input.
 pub const STANDARD_INPUT: &str = "-";
 
 /// How messages are read.
 #[derive(Deserialize, Serialize, Clone, Debug)]
 #[serde(default, deny_unknown_fields)]
 pub struct MailboxSettings {
-    /// Of a larger message only so many bytes are read.
+    /// The most bytes that are read of a message.
     pub message_max: ByteSize,
 }
 
@@ -61,20 +58,21 @@ impl Default for MailboxSettings {
 pub struct Found {
     /// The file's path; in an mbox, a colon and the message's number from 1 follow.
     pub name: String,
-    /// The message as it stands there, with its `From ` line if it has one.
+    /// The original message, with its `From ` line if it has one.
     pub bytes: Vec<u8>,
     /// Whether the message is longer than [`MailboxSettings::message_max`] and was cut there.
     pub cut: bool,
-    /// How many bytes of the source it took, for a progress bar over [`total_bytes`].
+    /// The number of bytes that the message has in the source, for a progress bar over
+    /// [`total_bytes`].
     pub source_bytes: u64,
 }
 
-/// What could not be read.
+/// A path that could not be read.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {cause}", path.display())]
 pub struct MailboxProblem {
     /// The file or folder.
     pub path: PathBuf,
-    /// Why.
+    /// The reason.
     pub cause: std::io::Error,
 }

@@ -1,4 +1,4 @@
-//! From paths to messages.
+//! Finds the messages below some paths.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -8,22 +8,22 @@ use std::path::{Path, PathBuf};
 use super::mbox::{Division, Stream, detect};
 use super::{Found, MailboxProblem, MailboxSettings, STANDARD_INPUT};
 
-/// Read so many bytes at a time.
+/// The number of bytes read at a time.
 const BUFFER_BYTES: usize = 128 * 1024;
 
-/// Folders deeper than this are told as problems, not read.
+/// Deeper folders are reported as problems and not read.
 const FOLDER_DEPTH_MAX: usize = 64;
 
 /// All messages under some paths; see [`open`].
 pub struct Messages {
-    /// What is still to be read, the next first.
+    /// The paths that are still to be read, the next one first.
     waiting: VecDeque<Place>,
-    /// What is being read.
+    /// The current source.
     current: Option<Open>,
     message_max: usize,
 }
 
-/// A path and how many folders above it were opened to find it.
+/// A path, and the number of folders that were opened above it.
 struct Place {
     path: PathBuf,
     depth: usize,
@@ -36,7 +36,8 @@ struct Open {
 }
 
 /// The messages of `paths`: of files, of mbox files, of Maildir (its `cur` and `new`, not `tmp`)
-/// and of other folders (all files below, but none that begins with a dot); `-` is standard input.
+/// and of other folders (all files below, except those that begin with a dot); `-` is standard
+/// input.
 pub fn open(paths: &[PathBuf], settings: &MailboxSettings) -> Messages {
     Messages {
         waiting: paths
@@ -51,8 +52,8 @@ pub fn open(paths: &[PathBuf], settings: &MailboxSettings) -> Messages {
     }
 }
 
-/// The bytes that [`open`] will read of `paths`, for a progress bar: it looks at every file's size
-/// once. Standard input and what cannot be read counts nothing.
+/// The number of bytes that [`open`] will read from `paths`, for a progress bar: it reads the size
+/// of every file once. Standard input and unreadable files count as 0.
 pub fn total_bytes(paths: &[PathBuf]) -> u64 {
     let mut total = 0;
     let mut waiting: Vec<Place> = paths
@@ -75,7 +76,8 @@ pub fn total_bytes(paths: &[PathBuf]) -> u64 {
 }
 
 impl Messages {
-    /// Opens the next place: a folder puts its entries first in line, a file becomes the current.
+    /// Opens the next path: the entries of a folder come first in the queue, a file becomes the
+    /// current source.
     fn enter(&mut self, place: Place) -> std::io::Result<()> {
         if place.path.as_os_str() == STANDARD_INPUT {
             let source: Box<dyn Read + Send> = Box::new(std::io::stdin());
@@ -168,7 +170,7 @@ fn detect_ahead(source: &mut BufReader<Box<dyn Read + Send>>) -> std::io::Result
     })
 }
 
-/// What a folder holds, sorted by name.
+/// The entries of a folder, sorted by name.
 fn folder(place: &Place) -> std::io::Result<Vec<Place>> {
     if place.depth >= FOLDER_DEPTH_MAX {
         return Err(std::io::Error::other(format!(
@@ -181,8 +183,8 @@ fn folder(place: &Place) -> std::io::Result<Vec<Place>> {
         let entry = entry?;
         let name = entry.file_name();
         let hidden = name.as_encoded_bytes().first() == Some(&b'.');
-        // A Maildir holds its messages in `cur` and `new`, and further Maildirs in folders that
-        // begin with a dot; the rest is bookkeeping.
+        // A Maildir contains its messages in `cur` and `new`, and further Maildirs in folders that
+        // begin with a dot; other files are its bookkeeping.
         let wanted = if is_maildir {
             name == "cur" || name == "new" || (hidden && is_maildir_at(&entry.path()))
         } else {

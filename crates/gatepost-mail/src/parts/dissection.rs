@@ -1,8 +1,8 @@
-//! A message taken apart at its boundaries, as tolerant of broken ones and of broken heads as mail
+//! Divides a message at its boundaries, as tolerant of malformed boundaries and heads as mail
 //! programs are.
 //!
-//! What is still to be taken apart waits in a queue, so that neither depth nor number of parts is
-//! ever a matter of the stack; both are bounded by the limits.
+//! Parts that are not yet divided are in a queue, so neither the depth nor the number of parts
+//! affects the stack; the limits bound both.
 
 use super::multipart::{BoundaryKind, PartReader, boundary_kind, is_part_head_line};
 use super::{Oddities, Part, Parts};
@@ -15,18 +15,18 @@ use bytes::Bytes;
 use std::cell::OnceCell;
 use std::collections::VecDeque;
 
-/// A part whose body is still to be looked at.
+/// A part whose body is not yet examined.
 struct Pending {
     part: usize,
     boundary: Option<Vec<u8>>,
     body: Bytes,
-    /// The body is to be read as if a blank line stood before it.
+    /// The body is parsed as if a blank line preceded it.
     blank_first: bool,
     levels_left: u32,
 }
 
 impl Parts {
-    /// Takes a message apart, as far as `limits` say.
+    /// Divides a message, within `limits`.
     pub fn parse(head: &Head<'_>, limits: MailLimits) -> Self {
         let mut parts = Self {
             limits,
@@ -53,7 +53,7 @@ impl Parts {
         parts
     }
 
-    /// No more parts are read.
+    /// The limit on parts is reached.
     fn is_full(&self) -> bool {
         self.list.len() >= self.limits.parts_max
     }
@@ -114,7 +114,7 @@ impl Parts {
         index
     }
 
-    /// A text or file: notes its parameters; an attached message is taken apart in turn.
+    /// A text or file: records its parameters; an attached message is divided in turn.
     fn finish(&mut self, pending: Pending, queue: &mut VecDeque<Pending>) {
         let Some(part) = self.list.get_mut(pending.part) else {
             return;
@@ -167,7 +167,7 @@ impl Parts {
         }
     }
 
-    /// A multipart: cuts it at its boundaries.
+    /// A multipart: divides it at its boundaries.
     fn split(&mut self, pending: Pending, queue: &mut VecDeque<Pending>) {
         let Some(boundary) = pending.boundary else {
             return;
@@ -237,7 +237,7 @@ impl Parts {
         self.oddities.epilogue |= epilogue.iter().any(|&byte| !is_space(byte) && byte != b'.');
     }
 
-    /// Where the line after the first boundary starts, and whether there is a boundary at all.
+    /// The start of the line after the first boundary, and whether there is a boundary at all.
     fn skip_preamble(&mut self, body: &[u8], boundary: &[u8]) -> (usize, bool) {
         let mut at = 0;
         for line in lines(body) {

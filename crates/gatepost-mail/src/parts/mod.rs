@@ -1,8 +1,8 @@
-//! The tree of MIME parts: how it is walked.
+//! The tree of MIME parts, and its traversal.
 //!
-//! Parts lie in one list in the order in which they were found; children are named by their places,
-//! so that a walk follows a reader from parent to children without recursion, however deep a sender
-//! nests them. [`dissection`] builds the tree.
+//! All parts are in one list, in the order in which they were found; children are indices into it,
+//! so a traversal needs no recursion, however deeply a sender nests parts. [`dissection`] builds
+//! the tree.
 
 mod dissection;
 mod multipart;
@@ -10,16 +10,16 @@ mod multipart;
 use super::limits::MailLimits;
 use super::part::Part;
 
-/// What is odd about a message's MIME structure.
+/// Irregularities of a message's MIME structure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Oddities {
     /// A boundary is not followed by a field.
     pub part_head_missing: bool,
-    /// A part's head is not ended by a blank line.
+    /// No blank line ends a part's head.
     pub part_separator_missing: bool,
     /// There is text after the last boundary.
     pub epilogue: bool,
-    /// A multipart has more parts than are read.
+    /// A multipart has more parts than the limit.
     pub too_many_parts: bool,
 }
 
@@ -29,19 +29,19 @@ pub struct Parts {
     limits: MailLimits,
     list: Vec<Part>,
     order: Vec<usize>,
-    /// What is odd about them.
+    /// Irregularities of the structure.
     pub oddities: Oddities,
     /// Boundaries that were opened, and whether they were closed.
     pub boundaries: Vec<(Vec<u8>, i32)>,
 }
 
 impl Parts {
-    /// All parts, containers included, in the order a reader meets them.
+    /// All parts, containers included, in reading order.
     pub fn all(&self) -> impl Iterator<Item = &Part> {
         self.order.iter().filter_map(|&index| self.list.get(index))
     }
 
-    /// The texts and files, in the order a reader meets them.
+    /// The texts and files, in reading order.
     pub fn leaves(&self) -> impl Iterator<Item = &Part> {
         self.all().filter(|part| part.is_leaf)
     }
@@ -53,7 +53,7 @@ impl Parts {
             .filter_map(|&index| self.list.get(index))
     }
 
-    /// A part and all below it, in the order a reader meets them.
+    /// A part and all its descendants, in reading order.
     pub fn below<'b>(&'b self, part: &'b Part) -> impl Iterator<Item = &'b Part> {
         let mut stack = vec![part];
         std::iter::from_fn(move || {

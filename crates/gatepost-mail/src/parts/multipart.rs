@@ -1,5 +1,5 @@
-//! Cuts a multipart at its boundaries, RFC 2046 section 5.1.1: which lines are boundaries, and the
-//! parts between them with their fields.
+//! Divides a multipart at its boundaries, RFC 2046 section 5.1.1: recognises boundary lines, and
+//! returns the parts between them with their fields.
 
 use bytes::Bytes;
 
@@ -8,7 +8,7 @@ use crate::ascii::{is_blank, lines};
 use crate::content_type::ContentType;
 use crate::head::{Field, is_field_line};
 
-/// Longest line of a part within a multipart, bytes; longer ones are broken.
+/// The longest line of a part within a multipart, in bytes; longer ones are divided.
 const LINE_LENGTH_MAX: usize = 2048;
 
 /// Whether the text begins like the head of a part, without a blank before the colon.
@@ -35,7 +35,7 @@ pub(super) fn boundary_kind(line: &[u8], boundary: &[u8]) -> Option<BoundaryKind
     is_blank(rest.strip_prefix(b"--")?).then_some(BoundaryKind::Last)
 }
 
-/// A part that was cut out.
+/// A part of a multipart.
 pub(super) struct CutPart {
     pub(super) fields: Vec<Field<'static>>,
     pub(super) body: Bytes,
@@ -54,16 +54,16 @@ impl CutPart {
 /// Reads the lines of a multipart one part at a time.
 pub(super) struct PartReader {
     fields: Vec<Field<'static>>,
-    /// Most of them that are read.
+    /// The most fields that are read.
     fields_max: usize,
     header: Vec<u8>,
     in_body: bool,
     /// The part is itself a multipart with the same boundary as its parent.
     pub(super) nested_boundary: bool,
-    /// Where the body starts and ends so far.
+    /// The start and the current end of the body.
     start: Option<usize>,
     end: usize,
-    /// A line is longer than is kept whole.
+    /// A line exceeds the maximum length.
     has_long_line: bool,
 }
 
@@ -116,7 +116,7 @@ impl PartReader {
         self.has_long_line |= line.len() > LINE_LENGTH_MAX;
     }
 
-    /// Stores the field read so far. With `boundary`, it is the last of the head.
+    /// Stores the current field. With `boundary`, it is the last of the head.
     fn finish_field(&mut self, boundary: Option<&[u8]>) {
         let header = std::mem::take(&mut self.header);
         let Some(colon) = memchr::memchr(b':', &header) else {

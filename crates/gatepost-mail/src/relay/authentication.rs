@@ -1,4 +1,4 @@
-//! Whether the sender of a `Received:` line proved who it is.
+//! Whether the sender in a `Received:` line was authenticated.
 
 use crate::pattern::Pattern;
 use std::sync::LazyLock;
@@ -58,7 +58,7 @@ static PATTERNS: LazyLock<Patterns> = LazyLock::new(|| {
     }
 });
 
-/// How the sender proved who it is; empty if it did not.
+/// The method by which the sender was authenticated; empty if it was not.
 pub(super) fn authentication(line: &str) -> String {
     let bytes = line.as_bytes();
     let patterns = &*PATTERNS;

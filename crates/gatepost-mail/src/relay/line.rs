@@ -7,18 +7,18 @@ use crate::ip;
 use crate::pattern::Pattern;
 use std::sync::LazyLock;
 
-/// What a line says.
+/// The meaning of a line.
 #[derive(Debug)]
 pub(super) enum Reading {
-    /// A handover.
+    /// A hop from one host to another.
     Relay(Box<Relay>),
-    /// Something inside one machine, or without an address: of no interest.
+    /// A step inside one machine, or without an address: ignored.
     Skipped,
-    /// A scanner's note, with the envelope sender of the handover that follows.
+    /// A scanner's note, with the envelope sender of the next hop.
     Scanner(Option<String>),
     /// A program fetched the mail from a mailbox.
     Fetched,
-    /// Nothing can be made of it.
+    /// The line has no known form.
     Unparseable,
 }
 
@@ -38,7 +38,7 @@ static PATTERNS: LazyLock<Patterns> = LazyLock::new(|| {
         Pattern::with_flags(pattern, flags)
             .unwrap_or_else(|error| unreachable!("built-in pattern: {error}"))
     };
-    // What may stand in a name a server gives itself.
+    // Characters permitted in a server's name for itself.
     let name = r"[-A-Za-z0-9.^+_&:=?!@%*$\\/]";
     let not_name = r"[^-A-Za-z0-9.^+_&:=?!@%*$\\/]";
     Patterns {
@@ -65,7 +65,7 @@ fn group(pattern: &Pattern, text: &str) -> Option<String> {
         .map(|found| String::from_utf8_lossy(found).into_owned())
 }
 
-/// Reads a line.
+/// Parses a line.
 pub(super) fn read_line(line: &str) -> Reading {
     let patterns = &*PATTERNS;
     let mut line = line.split_ascii_whitespace().collect::<Vec<_>>().join(" ");
@@ -159,7 +159,7 @@ fn bracketed_address(line: &str) -> Option<String> {
     })
 }
 
-/// Marks what cannot stand in the form rules match.
+/// Replaces characters that are not permitted in the form that rules match.
 fn without_odd_characters(text: &str) -> String {
     let is_odd = |letter: char| {
         letter.is_ascii_whitespace()

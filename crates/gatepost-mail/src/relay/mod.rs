@@ -1,8 +1,9 @@
-//! The relays a message came through, read from its `Received:` fields.
+//! The relays of a message, parsed from its `Received:` fields.
 //!
-//! Every mail server words its field in its own way. [`mod@line`] brings a field into one form, [`shape`]
-//! knows the wordings. This module walks the relays from the newest to the oldest and decides how far
-//! they can be trusted: a relay outside our networks may have written what it liked below itself.
+//! Each mail server has its own format of this field. [`mod@line`] converts a field to one form,
+//! and [`shape`] contains the known formats. This module walks the relays from the newest to the
+//! oldest and decides how far they can be trusted: a relay outside the trusted networks may have
+//! forged all fields below its own.
 
 mod authentication;
 mod line;
@@ -14,40 +15,40 @@ use super::network::Networks;
 use line::{Reading, read_line};
 use std::fmt::Write as _;
 
-/// Most `Received:` fields that are read.
+/// The most `Received:` fields that are read.
 const RECEIVED_MAX: usize = 1000;
 
-/// One handover of the message.
+/// One hop of the message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Relay {
-    /// Address of the sender.
+    /// The address of the sender.
     pub ip: String,
-    /// Its name by reverse DNS, as far as the receiver looked it up.
+    /// Its name by reverse DNS, if the receiver looked it up.
     pub rdns: String,
-    /// The name it gave itself.
+    /// The name in its HELO command.
     pub helo: String,
     /// The receiver.
     pub by: String,
-    /// The answer of an RFC 1413 query.
+    /// The response to an RFC 1413 query.
     pub ident: String,
-    /// The envelope sender, if the receiver noted it.
+    /// The envelope sender, if the receiver recorded it.
     pub envelope_from: Option<String>,
     /// The receiver's id of the message.
     pub id: String,
-    /// How the sender proved who it is; empty if it did not.
+    /// The method by which the sender was authenticated; empty if it was not.
     pub auth: String,
-    /// The address is not of the public internet.
+    /// The address is not public.
     pub ip_private: bool,
     /// The receiver looks names up, and there was none.
     pub no_reverse_dns: bool,
-    /// The relay is ours.
+    /// The relay is in `internal_networks`.
     pub internal: bool,
-    /// The relay accepts mail of our own users.
+    /// The relay accepts mail of local users.
     pub(crate) submission: bool,
 }
 
 impl Relay {
-    /// The form rules match, with its fields in a fixed order.
+    /// The form that rules match, with its fields in a fixed order.
     fn write(&self, out: &mut String) {
         let Self {
             ip,
@@ -75,22 +76,22 @@ impl Relay {
 /// All relays of a message, newest first.
 #[derive(Clone, Debug, Default)]
 pub struct Relays {
-    /// Relays in `trusted_networks`: what they write is believed.
+    /// Relays in `trusted_networks`, whose fields are believed.
     pub trusted: Vec<Relay>,
     /// All other relays.
     pub untrusted: Vec<Relay>,
-    /// Relays in `internal_networks`: those of the own site.
+    /// Relays in `internal_networks`, those of the local site.
     pub internal: Vec<Relay>,
     /// All other relays.
     pub external: Vec<Relay>,
     /// The number of `Received:` fields in no known form.
     pub unparseable: usize,
-    /// How many `Received:` fields trusted and internal relays wrote, less one.
+    /// The number of `Received:` fields from trusted and from internal relays, less one.
     pub(crate) last_trusted: i64,
     pub(crate) last_internal: i64,
 }
 
-/// A list of relays in the form rules match.
+/// A list of relays in the form that rules match.
 pub fn as_text(relays: &[Relay]) -> String {
     let mut out = String::new();
     for (index, relay) in relays.iter().enumerate() {
@@ -102,12 +103,12 @@ pub fn as_text(relays: &[Relay]) -> String {
     out
 }
 
-/// Which networks count as what.
+/// The trusted, internal and submission networks.
 struct Trust<'a> {
     trusted: &'a Networks,
     internal: &'a Networks,
     submission: &'a Networks,
-    /// Nobody named networks: the border is guessed.
+    /// No networks were configured: the border of trust is estimated.
     guessed: bool,
 }
 
@@ -130,7 +131,7 @@ impl<'a> Trust<'a> {
     }
 }
 
-/// Where the walk stands.
+/// The state of the walk.
 struct Walk {
     relays: Relays,
     in_trusted: bool,
@@ -141,7 +142,7 @@ struct Walk {
 }
 
 impl Relays {
-    /// Reads the relays of a message.
+    /// Parses the relays of a message.
     pub(crate) fn read(mail: &Mail<'_>) -> Self {
         let trust = Trust::of(mail);
         let mut walk = Walk {
@@ -184,7 +185,7 @@ impl Relays {
     }
 }
 
-/// The `Received:` fields, then those that name the origin in a field of their own.
+/// The `Received:` fields, then the fields that contain the originating address.
 fn received_lines(mail: &Mail<'_>) -> Vec<String> {
     let fields = mail.head().all(b"received").take(RECEIVED_MAX);
     let mut lines: Vec<String> = fields
@@ -226,11 +227,11 @@ impl Walk {
         }
     }
 
-    /// Whether the chain of trust reaches beyond this relay.
+    /// Whether the chain of trust extends beyond this relay.
     fn decide(&mut self, relay: &mut Relay, trust: &Trust<'_>) {
         let authenticated = !relay.auth.is_empty() && relay.auth != "0";
         if trust.guessed {
-            // Private addresses and authenticated senders are on our side of the border.
+            // Private addresses and authenticated senders are inside the border.
             if !relay.ip_private && !authenticated {
                 self.in_trusted = false;
                 self.in_internal = false;

@@ -1,8 +1,8 @@
-//! Characters of a link that are written in another way, and mean the same.
+//! Escaped characters of a link.
 
 use crate::transfer::hex_digit;
 
-/// Decodes the percent-encoded characters that need not be, and encodes those that must.
+/// Decodes percent-encoded characters that need no encoding, and encodes those that do.
 pub(super) fn decode_percent(link: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(link.len());
     let mut at = 0;
@@ -31,13 +31,13 @@ pub(super) fn decode_percent(link: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Whether anything is percent-encoded.
+/// Whether the link contains percent-encoded characters.
 pub(super) fn has_percent_escape(link: &[u8]) -> bool {
     memchr::memchr_iter(b'%', link)
         .any(|at| matches!(link.get(at + 1..at + 3), Some([high, low]) if high.is_ascii_hexdigit() && low.is_ascii_hexdigit()))
 }
 
-/// Numeric entities for printable characters, and those for the dots of other scripts.
+/// Decodes numeric entities for printable characters, and those for the dots of other scripts.
 pub(super) fn decode_entities(form: &[u8]) -> Vec<u8> {
     const DOTS: [&[u8]; 7] = [
         b"x2e", b"12290", b"x3002", b"65294", b"xff0e", b"65377", b"xff61",

@@ -1,29 +1,30 @@
-//! Finds what a mail program would make clickable in plain text.
+//! Finds the links that a mail program would make clickable in plain text.
 //!
-//! Three kinds: links with a scheme or `www.`, mail addresses, and bare host names that end in a known
-//! top-level domain. All lie within one run of characters that can be in a link, so text is cut into
-//! such runs first, and only runs with a dot, colon or at sign are looked at closely.
+//! There are three kinds: links with a scheme or `www.`, mail addresses, and bare host names that
+//! end in a known top-level domain. Each is within one run of characters that are permitted in a
+//! link, so the text is divided into such runs first, and only runs with a dot, colon or at sign
+//! are examined.
 
 use crate::ascii::{is_space, is_word, starts_with_ignore_case};
 use crate::domain::Boundaries;
 
-/// Longest link, bytes.
+/// The longest link, in bytes.
 const LINK_LENGTH_MAX: usize = 2048;
-/// Longest local part and longest domain of an address, bytes.
+/// The longest local part and the longest domain of an address, in bytes.
 const ADDRESS_PART_LENGTH_MAX: usize = 251;
-/// Longest bare host before its top-level domain, bytes.
+/// The longest bare host before its top-level domain, in bytes.
 const HOST_LENGTH_MAX: usize = 252;
 
-/// What a link looked like.
+/// The kind of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// It has a scheme, or begins like a web or file server.
+    /// The link has a scheme, or begins like a web or file server.
     Scheme,
-    /// It is a mail address.
+    /// The link is a mail address.
     Mail,
-    /// It is a host name that ends `host_length` bytes after its start, and perhaps a path.
+    /// The link is a host name that ends `host_length` bytes after its start, perhaps with a path.
     Bare {
-        /// Length of the host name.
+        /// The length of the host name.
         host_length: usize,
     },
 }
@@ -34,7 +35,7 @@ const STARTS_LINK: u8 = 4;
 const STARTS_BARE: u8 = 8;
 const IN_HOST: u8 = 16;
 
-/// What each byte can be in or beside a link.
+/// The roles of each byte value in or beside a link.
 const CLASS: [u8; 256] = {
     let mut table = [0_u8; 256];
     let mut index = 0;
@@ -87,7 +88,7 @@ pub(super) fn find_links(line: &[u8], boundaries: &Boundaries, mut found: impl F
     let ends_link = |&byte: &u8| CLASS[usize::from(byte)] & ENDS_LINK != 0;
     let mut from = 0;
     while let Some(rest) = line.get(from..) {
-        // Every link has one of these; most text has none.
+        // Every link contains one of these; most texts contain none.
         let Some(mark) = memchr::memchr3(b'.', b':', b'@', rest) else {
             return;
         };
@@ -139,8 +140,8 @@ fn find_in_run(
     }
 }
 
-/// Whether a link may start here: at a word boundary, after a delimiter, or after an ISO 2022 shift
-/// (ESC ( X).
+/// Whether a link can start at this position: at a word boundary, after a delimiter, or after an
+/// ISO 2022 shift (ESC ( X).
 fn may_start(line: &[u8], at: usize) -> bool {
     let here = line.get(at).copied().is_some_and(is_word);
     let Some(before) = at.checked_sub(1) else {
@@ -152,7 +153,7 @@ fn may_start(line: &[u8], at: usize) -> bool {
         || at >= 3 && line.get(at - 3..at - 1) == Some(b"\x1b(")
 }
 
-/// Where a link with a scheme ends.
+/// The end of a link with a scheme.
 fn scheme_at(line: &[u8], at: usize, end: usize) -> Option<usize> {
     let rest = line.get(at..end)?;
     let prefix = match rest.first()? {
@@ -181,20 +182,20 @@ fn scheme_at(line: &[u8], at: usize, end: usize) -> Option<usize> {
         .then_some(end)
 }
 
-/// The address whose at sign comes next.
+/// The next address.
 struct NextAddress<'a> {
     line: &'a [u8],
     end: usize,
     /// Its at sign and its end.
     at: Option<(usize, usize)>,
-    /// From here on its local part may start.
+    /// The first position at which its local part can start.
     from: usize,
-    /// Everything before is known.
+    /// Everything before this position is examined.
     looked: usize,
 }
 
 impl NextAddress<'_> {
-    /// Where an address that starts at `at` ends.
+    /// The end of an address that starts at `at`.
     fn starting_at(&mut self, at: usize) -> Option<usize> {
         if let Some(end) = self.mailto_at(at) {
             return Some(end);
@@ -224,7 +225,7 @@ impl NextAddress<'_> {
             .then_some(at + 7 + length)
     }
 
-    /// Finds the next at sign, and what may belong to it.
+    /// Finds the next at sign, and the range of its address.
     fn look_on(&mut self, at: usize) {
         let from = self.looked.max(at);
         let rest = self.line.get(from..self.end).unwrap_or_default();
@@ -252,7 +253,7 @@ impl NextAddress<'_> {
     }
 }
 
-/// The length of a bare host name, and where the link with it ends.
+/// The length of a bare host name, and the end of the link that contains it.
 fn bare_at(line: &[u8], at: usize, end: usize, boundaries: &Boundaries) -> Option<(usize, usize)> {
     let starts = at
         .checked_sub(1)

@@ -1,4 +1,4 @@
-//! All links of a message, with where they were found.
+//! All links of a message, with the places where they were found.
 
 use super::canonical::forms;
 use super::escapes::{decode_percent, has_percent_escape};
@@ -10,37 +10,37 @@ use crate::lines::Lines;
 use crate::view_settings::ViewSettings;
 use std::collections::{HashMap, HashSet};
 
-/// Longest form of a link that is kept, bytes.
+/// The longest form of a link that is kept, in bytes.
 const LINK_LENGTH_MAX: usize = 8192;
-/// Most different links of a message that are looked at.
+/// The most different links of a message that are examined.
 const LINKS_MAX: usize = 10_000;
 
 /// One link of a message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Uri {
-    /// As found; with a scheme put before it if it was found in text without one.
+    /// The original text; a link in text without a scheme gets one.
     pub raw: Vec<u8>,
     /// Where it was found: `parsed` for text, or the names of HTML elements; `unlinked` and
-    /// `schemeless` for text that mail programs may not make a link of.
+    /// `schemeless` for text that some mail programs do not make a link of.
     pub types: Vec<&'static str>,
-    /// All its forms, canonical ones included.
+    /// All its forms, including canonical ones.
     pub cleaned: Vec<Vec<u8>>,
-    /// The texts of the anchors that lead there.
+    /// The texts of its anchors.
     pub anchor_text: Vec<String>,
-    /// The registered domains it leads to.
+    /// Its registered domains.
     pub domains: Vec<String>,
-    /// The hosts it leads to, with the registered domain of each.
+    /// Its hosts, with the registered domain of each.
     pub hosts: Vec<(String, String)>,
 }
 
 /// All links of a message.
 #[derive(Clone, Debug, Default)]
 pub struct UriList {
-    /// Each with its details.
+    /// Each link with its details.
     pub details: Vec<Uri>,
     /// Every form of every link, once.
     pub forms: Lines,
-    /// A link was too long to be kept whole, or there were too many.
+    /// A link exceeded the maximum length, or there were too many.
     pub truncated: bool,
     index: HashMap<Vec<u8>, usize>,
 }
@@ -95,8 +95,8 @@ pub(crate) fn collect<'a>(
     list
 }
 
-/// Without what mail programs leave out at the end: a closing parenthesis that was not opened, and
-/// punctuation.
+/// Removes the characters at the end that mail programs leave out: a closing parenthesis that was
+/// not opened, and punctuation.
 fn trim_link(link: &[u8]) -> &[u8] {
     let open = memchr::memchr(b'(', link).unwrap_or(link.len());
     let head = link.get(..open).unwrap_or_default();
@@ -157,7 +157,7 @@ impl UriList {
         self.add(&link, types, true, settings);
     }
 
-    /// Adds a link; its index in [`UriList::details`] unless nothing can be made of it.
+    /// Adds a link; returns its index in [`UriList::details`] unless the link is invalid.
     fn add(
         &mut self,
         raw: &[u8],
@@ -193,7 +193,7 @@ impl UriList {
             self.details.len() - 1
         });
         let uri = self.details.get_mut(index)?;
-        // Most have one of each.
+        // Most links have one of each.
         uri.cleaned.reserve_exact(forms.len());
         uri.domains.reserve_exact(hosts.len());
         uri.hosts.reserve_exact(hosts.len());
@@ -220,7 +220,7 @@ impl UriList {
     }
 }
 
-/// `http://` and nothing after it.
+/// `http://` without a host.
 fn is_scheme_only(link: &[u8]) -> bool {
     let word = link
         .iter()
@@ -258,7 +258,7 @@ fn with_scheme(link: &[u8]) -> Option<(Vec<u8>, &'static [&'static str])> {
             .contains(&b'.')
             .then(|| ([b"http://", link].concat(), UNLINKED));
     };
-    // A path before the at sign: this is no address.
+    // A path before the at sign: this is not an address.
     let last_sign = memchr::memrchr(b'@', link).unwrap_or(sign);
     if memchr::memchr(b'/', link).is_some_and(|slash| slash + 1 < last_sign) {
         return Some(([b"http://", link].concat(), SCHEMELESS));
@@ -275,7 +275,7 @@ fn with_scheme(link: &[u8]) -> Option<(Vec<u8>, &'static [&'static str])> {
     ))
 }
 
-/// Without `email:`, `skype:` and colons before an address.
+/// Removes `email:`, `skype:` and colons before an address.
 fn without_misread_scheme(link: &[u8]) -> &[u8] {
     for scheme in [&b"skype"[..], b"e-mail", b"email", b"mail", b""] {
         if starts_with_ignore_case(link, scheme) && link.get(scheme.len()) == Some(&b':') {

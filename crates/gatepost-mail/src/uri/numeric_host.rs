@@ -1,4 +1,4 @@
-//! Hosts that are an address in a notation that browsers understand and people do not.
+//! Hosts in numeric notations that browsers accept and people do not recognise.
 
 use crate::ascii::starts_with_ignore_case;
 
@@ -27,7 +27,7 @@ pub(super) fn numeric_host(host: &[u8]) -> Option<String> {
     } else {
         return None;
     };
-    // Of a number that is too large the leading digits count.
+    // Of a number that is too large, the leading digits count.
     let digits = format!("{number:08x}");
     let [a, b, c, d] = u32::from_str_radix(digits.get(..8)?, 16)
         .ok()?

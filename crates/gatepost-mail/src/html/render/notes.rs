@@ -1,15 +1,15 @@
-//! What rules ask about elements: faces, sizes and colours, images, character sets.
+//! Facts about elements: fonts, sizes and colours, images, character sets.
 
 use super::Renderer;
 use super::links::sloppy_attribute;
 use crate::html::entity::{Place, decode};
 use crate::html::tokens::Attributes;
 
-/// Area of an image that does not say its size, in each direction.
+/// The assumed width and height of an image without a size.
 const IMAGE_SIDE_DEFAULT: u64 = 200;
 
 impl Renderer {
-    /// What rules ask about start tags.
+    /// Records the facts of start tags.
     pub(super) fn facts_of(&mut self, tag: &str, attributes: &Attributes<'_>) {
         match tag {
             "font"
@@ -53,7 +53,7 @@ impl Renderer {
         else {
             return;
         };
-        // Percentages are of a screen of 800 by 600.
+        // Percentages refer to a screen of 800 by 600.
         let side = |text: &str, percent: u64| {
             let (digits, factor) = match text.strip_suffix('%') {
                 Some(digits) => (digits, percent),
@@ -107,7 +107,7 @@ impl Renderer {
     }
 }
 
-/// A list of font names as they are mostly written.
+/// A list of font names in the usual notation.
 fn is_plain_face(face: &str) -> bool {
     let face = face.strip_suffix('\n').unwrap_or(face);
     let face = face.trim_start_matches(|letter: char| letter.is_ascii_whitespace());

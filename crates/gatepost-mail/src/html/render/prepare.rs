@@ -1,9 +1,9 @@
-//! What is changed before a document is cut into tags.
+//! Replacements in a document before it is divided into tokens.
 
 use std::borrow::Cow;
 
-/// Three things are changed before the document is cut into tags: `&nbsp;` to a blank, `<br/>` to
-/// `<br>`, and curly double quotes to straight ones, which mail programs take as attribute quotes.
+/// Three replacements: `&nbsp;` by a blank, `<br/>` by `<br>`, and typographic double quotes by
+/// straight ones, which mail programs accept as attribute quotes.
 pub(super) fn prepare(source: &str) -> Cow<'_, str> {
     let mut text = Cow::Borrowed(source);
     if memchr::memmem::find(text.as_bytes(), b"&nbsp;").is_some() {
@@ -24,7 +24,7 @@ pub(super) fn prepare(source: &str) -> Cow<'_, str> {
     text
 }
 
-/// With `<br>` for `<br/>` and the like; `None` if there is none.
+/// Replaces `<br/>` and similar tags by `<br>`; `None` if there are none.
 fn without_empty_tags(text: &str) -> Option<String> {
     let bytes = text.as_bytes();
     let mut out = String::new();

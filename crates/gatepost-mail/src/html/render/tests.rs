@@ -1,4 +1,4 @@
-//! Documents and what becomes of them.
+//! Documents and their renderings.
 
 use super::*;
 

@@ -1,12 +1,12 @@
-//! White space and words of a document: blanks collapsed, words that tags cut in two.
+//! White space and words of a document: collapsed blanks, and words that tags divide.
 
 use super::Renderer;
 
-/// Longest run of letters beside a tag that counts as a cut word.
+/// The longest run of letters beside a tag that counts as part of a divided word.
 const CUT_WORD_LENGTH_MAX: usize = 7;
 
 impl Renderer {
-    /// Notes words that a tag cuts in two, which is how words are hidden from filters.
+    /// Records words that a tag divides, a technique to hide words from filters.
     pub(super) fn note_cut_words(&mut self, text: &str) {
         if self.pieces.last().is_none() {
             return;
@@ -54,7 +54,7 @@ pub(super) fn is_blank(text: &str) -> bool {
     true
 }
 
-/// Appends `text` with each run of white space as one blank.
+/// Appends `text` with each run of white space replaced by one blank.
 pub(super) fn collapse(text: &str, out: &mut String) {
     let bytes = text.as_bytes();
     let mut from = 0;
@@ -90,7 +90,7 @@ pub(super) fn is_letter(letter: char, characters: bool) -> bool {
     !space && !letter.is_ascii_punctuation()
 }
 
-/// How many letters stand in a row, if at most seven of them end at a word boundary.
+/// The number of adjacent letters, if at most seven of them end at a word boundary.
 pub(super) fn run_length(letters: impl Iterator<Item = char>, characters: bool) -> Option<usize> {
     let is_word = |letter: char| {
         if characters {

@@ -1,12 +1,13 @@
-//! What starts with `<`: tags with their attributes, comments, declarations, marked sections.
+//! Constructs that start with `<`: tags with their attributes, comments, declarations, marked
+//! sections.
 
 use super::{Attributes, Found, Handler, LITERAL_ELEMENTS, Reader, Section, is_space};
 
-/// Most marked sections within each other.
+/// The most nested marked sections.
 const SECTIONS_MAX: usize = 1000;
 
 impl<'a> Reader<'a> {
-    /// What starts with the `<` at `tag`.
+    /// Parses the construct that starts with the `<` at `tag`.
     pub(super) fn markup(&mut self, tag: usize, handler: &mut impl Handler) -> Found {
         match self.byte(tag + 1) {
             Some(byte) if byte.is_ascii_alphabetic() => self.start_tag(tag, handler),
@@ -36,7 +37,7 @@ impl<'a> Reader<'a> {
         Found::Piece(end)
     }
 
-    /// Where the name and where the tag ends; `None` if it does not.
+    /// The end of the name and the end of the tag; `None` if the tag does not end.
     fn read_start_tag(
         &self,
         tag: usize,
@@ -170,7 +171,7 @@ impl<'a> Reader<'a> {
                 if self.byte(close) == Some(b'>') {
                     break Some(close);
                 }
-                // White space is not looked at twice.
+                // White space is not examined twice.
                 from = if close > from + dash + 2 {
                     close
                 } else {
@@ -266,7 +267,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Longest tag name that is made lower case without allocating.
+/// The longest tag name that is converted to lower case without an allocation.
 const TAG_NAME_INLINE_LENGTH: usize = 32;
 
 fn with_lower_case(name: &str, mut then: impl FnMut(&str)) {

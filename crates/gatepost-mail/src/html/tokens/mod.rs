@@ -1,9 +1,9 @@
-//! HTML cut into tags, text and comments the way Perl's HTML::Parser cuts it, which is the way the
-//! browsers of its time did: nothing is an error, and every byte belongs to some token.
+//! Divides HTML into tags, text and comments as Perl's HTML::Parser does: nothing is an error, and
+//! every byte belongs to a token.
 
 mod markup;
 
-/// Receives the pieces of a document in order.
+/// Receives the tokens of a document, in order.
 pub(super) trait Handler {
     /// A start tag; its name is in lower case.
     fn start(&mut self, tag: &str, attributes: &Attributes<'_>);
@@ -15,22 +15,22 @@ pub(super) trait Handler {
     fn comment(&mut self, text: &str);
     /// A `<!DOCTYPE …>` or `<!ENTITY …>`.
     fn declaration(&mut self, text: &str);
-    /// Whether a start tag of this name is still open.
+    /// Whether an element of this name is still open.
     fn is_open(&self, tag: &str) -> bool;
 }
 
-/// The attributes of a start tag, names as written, values with entities undecoded.
+/// The attributes of a start tag: names as written, values with undecoded entities.
 #[derive(Debug, Default)]
 pub(super) struct Attributes<'a> {
     list: smallvec::SmallVec<[(&'a str, &'a str); 8]>,
 }
 
-/// Most attributes of a tag that are kept.
+/// The most attributes of a tag that are kept.
 const ATTRIBUTES_MAX: usize = 500;
 
 impl<'a> Attributes<'a> {
-    /// The value of the first attribute of this name. An attribute without a value has its own name
-    /// as value.
+    /// The value of the first attribute with this name. The value of an attribute without a value
+    /// is its own name.
     pub(super) fn get(&self, name: &str) -> Option<&'a str> {
         self.list
             .iter()
@@ -38,7 +38,7 @@ impl<'a> Attributes<'a> {
             .map(|&(_, value)| value)
     }
 
-    /// All of them.
+    /// All attributes.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&'a str, &'a str)> {
         self.list.iter().copied()
     }
@@ -50,7 +50,7 @@ impl<'a> Attributes<'a> {
     }
 }
 
-/// Elements whose content is text whatever it looks like, and whether entities in it are text too.
+/// Elements whose content is always text, and whether entities in it are text too.
 const LITERAL_ELEMENTS: [(&str, bool); 7] = [
     ("script", true),
     ("style", true),
@@ -64,7 +64,7 @@ const LITERAL_ELEMENTS: [(&str, bool); 7] = [
 /// Nothing shorter is a tag.
 const MARKUP_LENGTH_MIN: usize = 3;
 
-/// SGML marked sections, `<![CDATA[ … ]]>`, by rising strength.
+/// SGML marked sections, `<![CDATA[ … ]]>`, by increasing precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Section {
     None,
@@ -74,12 +74,12 @@ enum Section {
     Ignore,
 }
 
-/// Cuts `text` and gives the pieces to `handler`.
+/// Divides `text` and passes the tokens to `handler`.
 pub(super) fn tokenise(text: &str, handler: &mut impl Handler) {
     let mut reader = Reader::new(text);
     let mut rest = reader.run(0, handler);
-    // A script or style that is never closed would hide all that follows it; so it is closed at the
-    // end of the document, where its text then ends.
+    // A script or style without an end tag would hide the rest of the document, so it is closed at
+    // the end of the document, and its text ends there.
     let mut closed = String::new();
     for tag in ["style", "script"] {
         if handler.is_open(tag) {
@@ -118,17 +118,17 @@ struct Reader<'a> {
     /// Comments end at the next `>`: set when the real end was not found.
     short_comments: bool,
     pending_end: Option<&'static str>,
-    /// Literal elements of which no end tag follows, so that it is looked for once only.
+    /// Literal elements without a following end tag, so that the end tag is searched for only once.
     unclosed: Vec<&'static str>,
 }
 
-/// What a construct that starts with `<` turned out to be.
+/// The result of parsing a construct that starts with `<`.
 enum Found {
-    /// A piece that ends here.
+    /// A token that ends at this position.
     Piece(usize),
-    /// It is not ended in this document.
+    /// The construct does not end in this document.
     Unfinished,
-    /// It is no markup: the `<` is text.
+    /// The construct is not markup: the `<` is text.
     Text,
 }
 
@@ -188,7 +188,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reports all that is complete from `start` on; returns where the incomplete rest starts.
+    /// Reports all complete tokens from `start` on; returns the start of the incomplete rest.
     fn run(&mut self, start: usize, handler: &mut impl Handler) -> usize {
         let (mut start, mut at) = (start, start);
         // The last `<` of the text that begins at `start` with another one.
@@ -274,7 +274,7 @@ impl<'a> Reader<'a> {
             .is_some_and(|byte| byte.is_ascii_alphabetic() || matches!(byte, b'/' | b'!' | b'?'))
     }
 
-    /// The end of the document: decides what an incomplete rest is.
+    /// Handles the incomplete rest at the end of the document.
     fn finish(&mut self, start: usize, handler: &mut impl Handler) {
         let mut start = start;
         while start < self.text.len() {
@@ -310,8 +310,8 @@ impl<'a> Reader<'a> {
         self.report_pending_end(handler);
     }
 
-    /// Where the last word of the document starts, with the white space before it; or, if the document
-    /// ends in white space, where that starts. The last word may be cut off, so it is told apart.
+    /// The start of the last word of the document, with the white space before it; or of the white
+    /// space at the end. The last word may be incomplete, so it is a token of its own.
     fn last_word_start(&self, from: usize) -> usize {
         let text = self.text.as_bytes().get(from..).unwrap_or_default();
         let trimmed = crate::ascii::trim_end(text);
@@ -324,7 +324,7 @@ impl<'a> Reader<'a> {
         from + end
     }
 
-    /// Where the end tag of a literal element starts and ends.
+    /// The start and end of the end tag of a literal element.
     fn literal_end(&self, element: &str, from: usize) -> Option<(usize, usize)> {
         if element == "plaintext" {
             return None;

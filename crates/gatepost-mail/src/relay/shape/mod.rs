@@ -1,10 +1,10 @@
-//! The wordings of `Received:` lines, as a table.
+//! The known formats of `Received:` lines, as a table of templates.
 //!
-//! A wording is a template: `{helo}`, `{rdns}`, `{by}`, `{ident}` stand for words, `{ip}` for an
-//! address, `{any_ip}` for another one, `{…?}` for a word that may be empty, `{both}` for a name
-//! that is both HELO and reverse name, `{options}` for Exim's list of `helo=` and `ident=`. The
-//! rest of a template is a pattern. The order matters: several servers write lines that fit more
-//! than one wording, and the one named first is the one meant.
+//! In a template, `{helo}`, `{rdns}`, `{by}`, `{ident}` match words, `{ip}` an address, `{any_ip}`
+//! another one, `{…?}` a word that may be empty, `{both}` a name that is both HELO and reverse
+//! name, `{options}` Exim's list of `helo=` and `ident=`. The rest of a template is a pattern. The
+//! order matters: several servers write lines that match more than one template, and the first one
+//! is the intended one.
 
 mod wordings;
 
@@ -20,7 +20,7 @@ use wordings::{
     UPPERCASE, WEB_MAIL,
 };
 
-/// What was found in a line so far.
+/// The values found in a line so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) ip: String,
@@ -34,18 +34,18 @@ pub(super) struct Found {
     pub(super) looked_up: bool,
 }
 
-/// What a wording means.
+/// The meaning of a template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// A handover.
+    /// A hop.
     Relay,
-    /// Nothing of interest.
+    /// A line without relevant content.
     Skip,
     /// Mail fetched from a mailbox.
     Fetched,
     /// A scanner's note.
     Scanner,
-    /// No known wording.
+    /// No known format.
     Unknown,
 }
 
@@ -87,7 +87,7 @@ impl Shape {
         }
     }
 
-    /// Fills `found` if the wording fits.
+    /// Sets `found` if the template matches.
     fn read(&self, line: &str, found: &mut Found) -> Option<Outcome> {
         if !line.contains(self.needs) {
             return None;
@@ -242,7 +242,7 @@ fn first_of(shapes: &[Shape], line: &str, found: &mut Found) -> Option<Outcome> 
     shapes.iter().find_map(|shape| shape.read(line, found))
 }
 
-/// Finds the wording of a line after `from `.
+/// Finds the template of a line after `from `.
 pub(super) fn find_shape(line: &str, found: &mut Found) -> Outcome {
     let shapes = &*SHAPES;
     first_of(&shapes.web_mail, line, found)
@@ -266,7 +266,7 @@ fn of_named_server(shapes: &Shapes, line: &str, found: &mut Found) -> Option<Out
     outcome.or_else(|| is_exim.then(|| of_odd_exim(shapes, line, found)).flatten())
 }
 
-/// Exim's lines can be worded by its administrator: whatever bits are there are taken.
+/// The format of Exim's lines is configurable: all known parts are used.
 fn of_odd_exim(shapes: &Shapes, line: &str, found: &mut Found) -> Option<Outcome> {
     let group = |pattern: &Pattern| {
         pattern
@@ -300,7 +300,7 @@ fn of_qmail(shapes: &Shapes, line: &str, found: &mut Found) -> Option<Outcome> {
     Some(Outcome::Relay)
 }
 
-/// Finds the wording of a line that begins with `FROM` or `(from`.
+/// Finds the template of a line that begins with `FROM` or `(from`.
 pub(super) fn find_uppercase_shape(line: &str, found: &mut Found) -> Outcome {
     let outcome = first_of(&SHAPES.uppercase, line, found).unwrap_or(Outcome::Unknown);
     if outcome == Outcome::Relay && found.rdns == "unverified" && line.starts_with("FROM ") {

@@ -1,35 +1,35 @@
-//! The wordings themselves, server by server.
+//! The templates, by server.
 
-/// An address: IPv4, or anything of the form of IPv6 (its value is checked afterwards).
+/// An address: IPv4, or any text in the form of IPv6 (its value is checked later).
 pub(in crate::relay) const IP: &str = r"(?:\b(?<!:)(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(?:\.(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)){3}\b|(?:IPv6:|(?<![a-fA-F0-9:]))[a-fA-F0-9]{0,4}:[a-fA-F0-9:]*:[a-fA-F0-9:]*(?:\d{1,3}(?:\.\d{1,3}){3})?(?![a-fA-F0-9:]))";
 
-/// Ways to say "this machine".
+/// Names of the local machine.
 pub(super) const LOCALHOST: &str = r"(?i:localhost(?:\.localdomain)?|\b(?<!:)127\.0\.0\.1\b|(?:IPv6:|(?<![a-f0-9:]))(?:::ffff:127\.0\.0\.1|::1|(?:0{1,4}:){7}0{0,3}1)(?![a-f0-9:]))";
 
-/// What else is done when a wording fits.
+/// An additional action when a template matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Extra {
     None,
     /// The receiver looks up names.
     LookedUp,
-    /// It does, and may put an ident answer before the name.
+    /// The receiver looks up names, and may write an ident response before the name.
     LookedUpWithIdent,
-    /// It does, and says `unknown` if there is none.
+    /// The receiver looks up names, and writes `unknown` if there is none.
     LookedUpUnknown,
-    /// It does, unless the name says that the lookup failed.
+    /// The receiver looks up names, unless the name says that the lookup failed.
     LookedUpUnlessError,
-    /// It does, unless the name is `UNKNOWN`.
+    /// The receiver looks up names, unless the name is `UNKNOWN`.
     LookedUpUnlessUnknown,
-    /// The id is not this server's.
+    /// The id belongs to another server.
     NoId,
-    /// XMail names id and envelope sender in its own way.
+    /// XMail has its own notation of the id and envelope sender.
     XMail,
     Skip,
     Fetched,
     Scanner,
 }
 
-/// One wording: what the line must contain, its template, what else is done.
+/// A template: a required text of the line, the template, and an additional action.
 pub(super) type Row = (&'static str, &'static str, Extra);
 
 use Extra::{
@@ -38,7 +38,7 @@ use Extra::{
 };
 const PLAIN: Extra = Extra::None;
 
-/// Web mail that names the user's own machine.
+/// Web mail that records the user's own machine.
 pub(super) const WEB_MAIL: [Row; 3] = [
     (
         " (SquirrelMail authenticated user ",
@@ -57,7 +57,8 @@ pub(super) const WEB_MAIL: [Row; 3] = [
     ),
 ];
 
-/// Servers that name themselves. The first name a line contains decides; only its wordings count.
+/// Servers whose lines contain their name. The first name in a line decides; only its templates
+/// apply.
 pub(super) const SERVERS: [(&str, &[Row]); 8] = [
     (
         r" SMTPSVC",
@@ -123,7 +124,7 @@ pub(super) const SERVERS: [(&str, &[Row]); 8] = [
     ),
 ];
 
-/// Wordings before qmail's, which needs more than a template.
+/// Templates before qmail's, which needs more than a template.
 pub(super) const BEFORE_QMAIL: [Row; 10] = [
     (
         "with HTTP",
@@ -177,7 +178,7 @@ pub(super) const BEFORE_QMAIL: [Row; 10] = [
     ),
 ];
 
-/// Two more that may be mistaken for qmail's.
+/// Two further ones that resemble qmail's.
 pub(super) const LIKE_QMAIL: [Row; 2] = [
     (
         "LO ",

@@ -1,10 +1,10 @@
-//! The forms of a link to a mail address: without its parameters, without encoded blanks, and out of
-//! brackets.
+//! The forms of a link to a mail address: without its parameters, without encoded blanks, and
+//! without brackets.
 
 use super::Forms;
 
 impl Forms<'_> {
-    /// The address itself, without parameters and what else Outlook drops.
+    /// The address itself, without parameters and other text that Outlook ignores.
     pub(super) fn add_address(&mut self, link: &[u8]) {
         let Some(sign) = memchr::memchr(b'@', link).filter(|&sign| sign > 0) else {
             return;
@@ -48,7 +48,7 @@ impl Forms<'_> {
     }
 }
 
-/// An address of which the encoded blanks around it are no part.
+/// The address without encoded blanks around it.
 fn without_encoded_blanks(link: &[u8]) -> Option<Vec<u8>> {
     memchr::memmem::find(link, b"%20")?;
     let mut address = link.strip_prefix(b"mailto:").unwrap_or(link);

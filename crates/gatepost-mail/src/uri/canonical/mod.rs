@@ -1,8 +1,8 @@
-//! One link in all the forms it may be hidden in: percent-encoded, with a number for an address, with
-//! a user name that looks like a host, or inside another site's redirector.
+//! All forms of a link that obfuscation can hide: percent-encoded, with a numeric host, with a user
+//! name that resembles a host, or inside another site's redirector.
 //!
-//! A redirector's target is a link of its own and waits in a queue; both that and the forms are
-//! bounded, for a link may hold any number of others.
+//! The target of a redirector is a link of its own and is added to a queue; the queue and the forms
+//! are bounded, since a link may contain any number of others.
 
 mod mailto;
 mod web;
@@ -13,10 +13,10 @@ use crate::domain::Boundaries;
 use crate::pattern::Pattern;
 use web_link::{WebLink, web_form};
 
-/// Most forms of one link: redirectors within redirectors come to an end.
+/// The most forms of one link, which bounds redirectors within redirectors.
 const FORMS_MAX: usize = 64;
 
-/// All forms of `link`, itself first.
+/// All forms of `link`, the original first.
 pub(super) fn forms(link: &[u8], redirectors: &[Pattern], boundaries: &Boundaries) -> Vec<Vec<u8>> {
     let mut forms = Forms {
         queue: vec![clean(link)],
@@ -50,7 +50,7 @@ fn clean(link: &[u8]) -> Vec<u8> {
 }
 
 struct Forms<'a> {
-    /// Links to look at: the first, and those found in redirectors.
+    /// Links that are still to be examined: the first, and those found in redirectors.
     queue: Vec<Vec<u8>>,
     /// Their other forms.
     all: Vec<Vec<u8>>,

@@ -1,5 +1,5 @@
-//! The forms of a link to a web server: where its host is hidden by a port, blanks, a user name, or a
-//! number for an address, what a browser makes of a bare name, and what it redirects to.
+//! The forms of a link to a web server: hosts hidden by a port, blanks, a user name or a numeric
+//! notation; a browser's completion of a bare name; and the target of a redirector.
 
 use super::super::numeric_host::{is_hexadecimal_number, numeric_host};
 use super::Forms;

@@ -1,4 +1,4 @@
-//! A link to a web server as a browser reads it, and its pieces.
+//! A link to a web server as a browser parses it, and its parts.
 
 use super::super::escapes::{decode_entities, decode_percent, has_percent_escape};
 use crate::ascii::starts_with_ignore_case;
@@ -8,7 +8,7 @@ pub(super) struct WebLink<'a> {
     pub(super) scheme: &'a [u8],
     pub(super) user: &'a [u8],
     pub(super) host: &'a [u8],
-    /// The port and all after the host.
+    /// The port and the rest after the host.
     pub(super) rest: &'a [u8],
     pub(super) port: Option<&'a [u8]>,
 }
@@ -55,7 +55,7 @@ impl<'a> WebLink<'a> {
     }
 }
 
-/// A web link as a browser would read it.
+/// Parses a web link as a browser would.
 pub(super) fn web_form(link: &[u8]) -> Vec<u8> {
     let mut form: Vec<u8> = link
         .iter()
