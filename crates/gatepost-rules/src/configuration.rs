@@ -1,23 +1,23 @@
-//! What rule files say beside their rules, for all that looks at a message.
+//! The directives of rule files other than rules, for all modules that evaluate a message.
 //!
-//! Each part is owned by the module that reads it: nothing below the rule language sees more than
-//! its own part.
+//! Each part belongs to the module that uses it; modules below the rule language see only their own
+//! part.
 
 use crate::eval::{EvalSettings, ScannedMail};
 use crate::network::NetworkSettings;
 use gatepost_mail::{Directive, Mail, ViewSettings};
 
-/// What rule files say beside their rules.
+/// The directives of rule files other than rules.
 #[derive(Clone, Debug, Default)]
 pub struct Configuration {
-    /// About the views of a message: networks, registrar boundaries, limits.
+    /// Directives for the views of a message: networks, registrar boundaries, limits.
     pub views: ViewSettings,
     pub(crate) eval: EvalSettings,
     pub(crate) network: NetworkSettings,
 }
 
 impl Configuration {
-    /// Takes one line of a rule file, split at the first blank: its name and the rest.
+    /// Processes one line of a rule file: the directive and the rest after the first blank.
     pub fn directive(&mut self, name: &str, value: &str) -> Directive {
         let mut taken = self.views.directive(name, value);
         if taken == Directive::Unknown {
@@ -29,8 +29,8 @@ impl Configuration {
         taken
     }
 
-    /// A message as rules see it under this configuration. The sender is the envelope's, where the
-    /// receiver of the message knows it; empty for a bounce.
+    /// A message for evaluation under this configuration, with the envelope sender where the
+    /// receiver knows it; empty for a bounce.
     pub fn scanned<'a>(
         &'a self,
         message: &'a [u8],

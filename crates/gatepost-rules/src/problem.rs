@@ -1,22 +1,22 @@
-//! What a rule folder holds that cannot take effect here, and what to do about it.
+//! Lines of a rule folder that have no effect here, with advice.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// How much a [`Problem`] matters.
+/// The severity of a [`Problem`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// Accounted for: the line asks for something that is switched off or has no part in judging.
+    /// Expected: the line concerns a feature that is disabled or irrelevant to a scan.
     Note,
     /// A rule or setting of the folder does not run here.
     Warning,
-    /// The line is wrong; it was skipped.
+    /// The line is malformed and was skipped.
     Error,
 }
 
 impl Severity {
-    /// The word in print.
+    /// The severity as text.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Note => "note",
@@ -29,19 +29,19 @@ impl Severity {
 /// One line of a rule folder that has no effect, with its reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// How much it matters.
+    /// The severity.
     pub severity: Severity,
-    /// The file that holds the line; empty for settings that came from no file.
+    /// The file with the line; empty for settings without a file.
     pub file: Arc<PathBuf>,
-    /// The line, counted from 1; 0 where the whole file is meant.
+    /// The line number, from 1; 0 for the whole file.
     pub line: u32,
-    /// The rule concerned, where there is one.
+    /// The rule concerned, if there is one.
     pub rule: Option<Arc<str>>,
-    /// A few words by which reports group problems: "network test", "unknown directive".
+    /// A few words by which problems are grouped: "network test", "unknown directive".
     pub cause: &'static str,
-    /// What is wrong, in a sentence.
+    /// A sentence that describes the problem.
     pub reason: String,
-    /// What to do about it, in a sentence; empty where nothing needs doing.
+    /// A sentence with advice; empty if there is nothing to do.
     pub mend: String,
 }
 

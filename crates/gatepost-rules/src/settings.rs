@@ -1,4 +1,4 @@
-//! The settings of the rule engine, as they stand under `[rules]` in the config.
+//! The settings of the rule engine, under `[rules]` in the configuration.
 
 use std::path::PathBuf;
 
@@ -13,57 +13,57 @@ use gatepost_learning::reputation::BOOK_ENTRIES_MAX;
 #[derive(Deserialize, Serialize, Clone, Debug)]
 #[serde(default, deny_unknown_fields)]
 pub struct RulesSettings {
-    /// Rule folders (or single files), read in this order; those that do not exist are passed
-    /// over, and where none exists the embedded rule set is used.
+    /// Rule folders (or single files), read in this order; paths that do not exist are skipped, and
+    /// if none exists the embedded rule set is used.
     pub paths: Vec<PathBuf>,
     /// The language of reports, as `en_US` or `fr`: `lang` lines of the rule files for it apply.
     pub language: String,
     /// Use Bayes, as far as the rule files do not say `use_bayes 0`. It judges once enough was
     /// learned, see `gatepost learn`.
     pub bayes: bool,
-    /// Keep an average score per sender, where a rule folder asks for it (AWL, TxRep).
+    /// Keep an average score per sender, if a rule folder uses it (AWL, TxRep).
     pub auto_welcomelist: bool,
-    /// Run rules that ask the network: lists of relays and links, the sender's domain.
+    /// Run rules that need DNS: lists of relays and links, the sender's domain.
     pub network: bool,
-    /// The DNS server to ask, as `ADDRESS` or `ADDRESS:PORT`; the system's first without one.
+    /// The DNS server, as `ADDRESS` or `ADDRESS:PORT`; by default the system's first.
     pub dns_server: Option<String>,
-    /// The time that all questions about one message have together.
+    /// The total time for all DNS queries about one message.
     pub network_time_max: Period,
-    /// Questions in a row that a DNS list leaves unanswered before it is not asked for a while; 0 for
-    /// any number.
+    /// The number of consecutive queries without a response after which a DNS list is suspended; 0
+    /// for any number.
     pub list_unanswered_max: u32,
-    /// How long such a list is not asked.
+    /// The time for which such a list is suspended.
     pub list_pause: Period,
-    /// Tokens that Bayes holds, 20 to 60 bytes each; beyond, new ones are not learned.
+    /// The most tokens of Bayes, 20 to 60 bytes each; beyond this, new ones are not learned.
     pub bayes_tokens_max: usize,
-    /// Learned messages that Bayes remembers, about 20 bytes each.
+    /// The most learned messages that Bayes remembers, about 20 bytes each.
     pub bayes_messages_max: usize,
-    /// Senders whose averages are kept.
+    /// The most senders with averages.
     pub senders_max: usize,
     /// Overrides the folder's `required_score`.
     pub required_score: Option<f64>,
     /// Per-user preferences, read after the rule folders.
     pub preferences: Option<PathBuf>,
     /// A folder with a file of preferences for each user (`NAME`, or `NAME/user_prefs`): scores,
-    /// the threshold, welcome lists, header fields. Where a request names its user they apply.
+    /// the threshold, welcome lists, header fields. They apply if a request names its user.
     pub user_preferences: Option<PathBuf>,
-    /// From this size on a message is not scanned past its first so many bytes.
+    /// The number of bytes from the start of a message that are scanned.
     pub max_size: ByteSize,
-    /// How much of a message's structure is taken apart.
+    /// Limits on how much of a message's structure is parsed.
     pub mail: MailLimits,
-    /// The processor time that one message's scan may take, so that a busy machine changes no
-    /// verdict; rules that did not get their turn are reported.
+    /// The processor time of one message's scan, so a busy machine changes no verdict; rules that
+    /// did not run are reported.
     pub max_time: Period,
-    /// What the rules `TIME_LIMIT_EXCEEDED` and `GATEPOST_GIVEN_UP` add to the score of a message that limits
-    /// kept from being judged whole, where no `score` line of a rule file says.
+    /// The scores of `TIME_LIMIT_EXCEEDED` and `GATEPOST_GIVEN_UP`, for a message that limits kept
+    /// from being scanned completely, if no `score` line of a rule file sets them.
     pub given_up_score: f64,
-    /// A server scans a few messages of its own when it has loaded rules, so that nobody waits
-    /// for what the first messages have compiled.
+    /// Scan a few built-in messages after rules are loaded, so that the first real message does not
+    /// wait for the compilation of patterns.
     pub warm_up: bool,
 }
 
 impl RulesSettings {
-    /// What Bayes may take of memory.
+    /// The limits on the memory of Bayes.
     pub fn bayes_limits(&self) -> BayesLimits {
         BayesLimits {
             tokens_max: self.bayes_tokens_max,

@@ -5,16 +5,16 @@ use std::sync::Arc;
 /// The verdict of a rule that ends the scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shortcircuit {
-    /// Decided by the sign of its score.
+    /// The sign of its score decides.
     On,
     Spam,
     Ham,
 }
 
-/// When a rule runs: by priority, then by the rank of its kind.
+/// The position of a rule in a scan: its priority, then the rank of its kind.
 pub(crate) type Turn = (i32, u8);
 
-/// How a scan ended early.
+/// The early end of a scan.
 #[derive(Debug, Clone)]
 pub(crate) struct Ending {
     /// The last turn whose rules count.
@@ -27,7 +27,7 @@ pub(crate) struct Ending {
     pub(crate) score: f64,
 }
 
-/// What a scan that ends early adds, and at which sums it ends.
+/// The scores added when a scan ends early, and the sums at which it ends.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct ShortcircuitScores {
     pub(crate) spam: f64,

@@ -1,4 +1,4 @@
-//! Looking at a rule set from outside: what it holds, and which of its rules cost most.
+//! Inspection of a rule set: its rules, and the most expensive ones.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -10,28 +10,28 @@ use crate::RuleSet;
 use crate::eval::ScannedMail;
 use crate::scan::{LineRules, RuleId};
 
-/// One rule that runs, as far as a comparison of two sets needs it.
+/// A rule that runs, as needed for the comparison of two sets.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RuleSummary {
     /// Its name.
     pub name: Arc<str>,
-    /// What a hit adds.
+    /// The score of a hit.
     pub score: f64,
-    /// Stands for what it tests: other when that is.
+    /// A hash of its test.
     pub definition: u64,
 }
 
-/// What one rule took over some mails.
+/// The time of one rule over some mails.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RuleTime {
     /// Its name.
     pub name: Arc<str>,
-    /// All together.
+    /// The total time.
     pub time: Duration,
 }
 
 impl RuleSet {
-    /// The rules that run and are scored, in no order.
+    /// The rules that run and have a score, in no particular order.
     pub fn summaries(&self) -> Vec<RuleSummary> {
         let facts = self.compiled().facts.iter();
         let facts = facts.filter(|facts| !facts.is_sub_rule);
@@ -53,9 +53,9 @@ impl RuleSet {
         hasher.0.finish()
     }
 
-    /// The rules that take longest over these mails, slowest first: each rule's own pattern or
-    /// function, run over the whole of its view as if nothing had screened it. What a scan pays is
-    /// less, but it is these rules that a hostile mail would make it pay for. Stops after `time`.
+    /// The slowest rules over these mails, slowest first: each rule's own pattern or function, run
+    /// over its entire view without a prefilter. A scan takes less time, but a hostile mail could
+    /// cause these times. Stops after `time`.
     pub fn slowest(
         &self,
         mails: &[impl AsRef<[u8]>],
@@ -117,7 +117,7 @@ impl Survey {
 
     fn lines(&mut self, rules: &LineRules, text: &[u8], ends: &[usize]) {
         for rule in rules.rules() {
-            // Compiled when it is first needed; that is not what is asked.
+            // Compiled on first use; that time does not count.
             if rule.pattern.compile().is_err() {
                 continue;
             }

@@ -1,9 +1,9 @@
-//! What single users want otherwise: scores, the threshold, welcome lists, header fields.
+//! Preferences of single users: scores, the threshold, welcome lists, header fields.
 //!
-//! A user's file is a rule file of preferences. It may change how his mail is scored and told, and
-//! defines no rules: those are compiled once for all users, and so that nobody's file can slow
-//! down or break another's mail. A file is read when its user's first message comes and again when
-//! it has changed.
+//! A user's file is a rule file of preferences. It may change the scores and reports of the user's
+//! mail, but defines no rules: those are compiled once for all users, so no user's file can slow
+//! down or break another's mail. A file is read when its user's first message arrives, and again
+//! when it has changed.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -16,25 +16,25 @@ use crate::language::options::Options;
 use crate::language::{self, Definitions, Language};
 use crate::report;
 
-/// Users whose preferences are kept in memory; beyond, all are read anew.
+/// The most users whose preferences are kept in memory; beyond this, all are read again.
 const USERS_KEPT_MAX: usize = 256;
 /// The longest name of a user.
 const NAME_BYTES_MAX: usize = 255;
-/// The file in a user's folder, where he has a folder, as SpamAssassin names it.
+/// The name of the file in a user's folder, as in SpamAssassin.
 const FILE_NAME: &str = "user_prefs";
 
-/// One user's preferences, joined to those of the rule folders.
+/// One user's preferences, combined with those of the rule folders.
 pub(crate) struct Preferences {
     pub(crate) options: Arc<Options>,
     pub(crate) configuration: Configuration,
-    /// The threshold, where it is not the folders'.
+    /// The threshold, if it differs from the folders'.
     pub(crate) required: Option<f64>,
     /// Rules with other scores, for the four score sets.
     scores: HashMap<Arc<str>, [f64; 4]>,
 }
 
 impl Preferences {
-    /// Reads one file; what it says in vain is told.
+    /// Reads a file; returns its problems.
     fn read(
         text: &[u8],
         path: &Path,
@@ -63,13 +63,13 @@ impl Preferences {
         (preferences, own.problems)
     }
 
-    /// The score of a rule in a score set, if it is not the folders'.
+    /// The score of a rule in a score set, if it differs from the folders'.
     pub(crate) fn score(&self, rule: &str, set: usize) -> Option<f64> {
         self.scores.get(rule)?.get(set).copied()
     }
 }
 
-/// When a file was written, and its size: whether it is still the one that was read.
+/// The modification time and size of a file, which identify the version that was read.
 type Version = (SystemTime, u64);
 
 /// The preferences of all users, in a folder.
@@ -88,7 +88,7 @@ impl Users {
         }
     }
 
-    /// A user's preferences; `None` if he has none.
+    /// A user's preferences; `None` if there are none.
     pub(crate) fn preferences(&self, user: &str, base: &Definitions) -> Option<Arc<Preferences>> {
         let path = self.path(user)?;
         let version = version(&path)?;
@@ -109,7 +109,7 @@ impl Users {
         Some(preferences)
     }
 
-    /// What all users' files say in vain.
+    /// The problems of all users' files.
     pub(crate) fn problems(&self, base: &Definitions) -> Vec<Problem> {
         let entries = match std::fs::read_dir(&self.folder) {
             Ok(entries) => entries,
@@ -133,7 +133,7 @@ impl Users {
         problems
     }
 
-    /// The file of a user, whose name comes from a client: it must not lead out of the folder.
+    /// The file of a user. The name comes from a client, so it must not lead out of the folder.
     fn path(&self, user: &str) -> Option<PathBuf> {
         let is_name = !user.is_empty()
             && user.len() <= NAME_BYTES_MAX

@@ -1,4 +1,4 @@
-//! Warms a rule set up, so that the first messages do not wait.
+//! Warms up a rule set, so that the first messages do not wait.
 //!
 //! Patterns are compiled, and the states of prefilters computed, when a message first needs them, so that
 //! loading is quick and memory holds what mail needs. The first message then takes as long as fifty later

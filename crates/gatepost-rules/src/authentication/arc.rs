@@ -1,12 +1,12 @@
-//! ARC: whether those who passed the message on vouch for what they saw (RFC 8617).
+//! ARC: the chain of intermediaries and their authentication results (RFC 8617).
 
 use super::dkim::{Canonical, Fetched, RawMail, Signature, Tags, fetch, without_value};
 use super::{Known, Wait};
 
-/// Sets of one message, RFC 8617 section 4.2.1.
+/// The most sets of one message, RFC 8617 section 4.2.1.
 const SETS_MAX: usize = 50;
 
-/// What a message's chain is worth.
+/// The result for a message's chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Chain {
     None,
@@ -14,7 +14,7 @@ pub(crate) enum Chain {
     Fail,
 }
 
-/// One intermediary's three fields, by their places.
+/// One intermediary's three fields, by their indices.
 struct Set {
     results: usize,
     message_signature: usize,
@@ -51,7 +51,7 @@ pub(crate) fn verify(mail: &RawMail<'_>, known: &Known<'_, '_>, now: u64) -> Res
     })
 }
 
-/// The sets in the order of their numbers; `None` if the chain has holes.
+/// The sets in the order of their numbers; `None` if the chain has gaps.
 fn sets(mail: &RawMail<'_>) -> Option<Vec<Set>> {
     let results = numbered(mail, b"arc-authentication-results")?;
     let signatures = numbered(mail, b"arc-message-signature")?;
@@ -69,7 +69,7 @@ fn sets(mail: &RawMail<'_>) -> Option<Vec<Set>> {
     Some(sets.collect())
 }
 
-/// The places of the fields of a name, by their `i=`, which counts from 1 without holes.
+/// The indices of the fields with a name, by their `i=`, which counts from 1 without gaps.
 fn numbered(mail: &RawMail<'_>, name: &[u8]) -> Option<Vec<usize>> {
     let mut found = Vec::new();
     for (index, field) in mail.fields_named(name) {
@@ -115,14 +115,14 @@ fn message_signature(
         ))
 }
 
-/// Whether the last of these sets is sealed, and says what it must of those before it.
+/// Whether the last of these sets is sealed, with the required result for those before it.
 fn seal(mail: &RawMail<'_>, known: &Known<'_, '_>, sets: &[Set]) -> Result<bool, Wait> {
     let field = sets.last().and_then(|set| mail.field(set.seal));
     let Some((field, tags)) = field.and_then(|field| Some((field, Tags::parse(field.value())?)))
     else {
         return Ok(false);
     };
-    // Section 5.1.1: the first cannot judge a chain, all others found it good.
+    // Section 5.1.1: the first set cannot validate a chain; all others found it valid.
     let expected = if sets.len() == 1 { "none" } else { "pass" };
     let Some(signature) = Signature::of_seal(&tags).filter(|_| {
         tags.text("cv")

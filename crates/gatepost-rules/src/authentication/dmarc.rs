@@ -1,13 +1,12 @@
-//! DMARC: what the author's domain wants done with mail that neither SPF nor DKIM proves to be its
-//! own (RFC 7489).
+//! DMARC: the author domain's policy for mail that neither SPF nor DKIM authenticates (RFC 7489).
 //!
-//! The `pct` tag is read as 100: a verdict that is drawn by lot would not be the same twice.
+//! The `pct` tag is read as 100: a random choice would not be reproducible.
 
 use super::dkim::Tags;
 use super::{Known, Looked, Wait, texts};
 use gatepost_dns::Kind;
 
-/// What a domain asks for.
+/// A domain's policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Policy {
     None,
@@ -15,18 +14,18 @@ pub(crate) enum Policy {
     Reject,
 }
 
-/// What became of a message.
+/// The result for a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DmarcResult {
-    /// The domain says nothing.
+    /// The domain has no policy.
     NoPolicy,
     Pass,
     Fail(Policy),
-    /// The server could not say.
+    /// The DNS query failed.
     Unknown,
 }
 
-/// What a record says.
+/// The content of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Published {
     policy: Policy,
@@ -51,7 +50,7 @@ impl Published {
             "reject" => Some(Policy::Reject),
             _ => None,
         };
-        // Section 6.6.3: without a policy, reports that are asked for say that there is one.
+        // Section 6.6.3: a record without a policy that requests reports counts as policy none.
         let whole = policy("p").or_else(|| tags.text("rua").map(|_| Policy::None))?;
         let is_strict = |name: &str| {
             tags.text(name)
@@ -66,16 +65,17 @@ impl Published {
     }
 }
 
-/// Who was proven to have sent a message.
+/// The domains that are authenticated for a message.
 #[derive(Debug, Default)]
 pub(crate) struct Proven<'p> {
-    /// Domains of good DKIM signatures.
+    /// The domains of valid DKIM signatures.
     pub(crate) signers: Vec<&'p str>,
-    /// Domains whose SPF passed.
+    /// The domains with an SPF pass.
     pub(crate) senders: Vec<&'p str>,
 }
 
-/// Judges a message by its author's domain; `registered` gives a domain's organization.
+/// Evaluates a message by its author's domain; `registered` returns a domain's organizational
+/// domain.
 pub(crate) fn verify(
     author: &str,
     proven: &Proven<'_>,
@@ -84,7 +84,7 @@ pub(crate) fn verify(
 ) -> Result<DmarcResult, Wait> {
     let organization = registered(author);
     let own = published(author, known);
-    // Both at once: most subdomains have no record of their own.
+    // Both queries at once: most subdomains have no record of their own.
     let above = if organization == author {
         Ok(Ok(None))
     } else {
@@ -128,7 +128,7 @@ fn published(
         Looked::Nothing { .. } => Ok(None),
         Looked::Records(records) => {
             let mut found = texts(records).filter_map(Published::parse);
-            // Section 6.6.3: several are as good as none.
+            // Section 6.6.3: several records count as none.
             match (found.next(), found.next()) {
                 (Some(record), None) => Ok(Some(record)),
                 _ => Ok(None),

@@ -1,10 +1,10 @@
-//! Who a message really comes from: SPF (RFC 7208), DKIM (RFC 6376), ARC (RFC 8617) and DMARC
-//! (RFC 7489).
+//! Sender authentication: SPF (RFC 7208), DKIM (RFC 6376), ARC (RFC 8617) and DMARC (RFC 7489).
 //!
-//! Nothing here asks the network. A check runs on the answers that are [`Known`] so far; where one
-//! is missing, it notes the question and says [`Wait`], and runs anew when more was answered. So the
-//! questions of all checks go out together with those of all other rules, over the same socket and
-//! under the same deadline, and a test needs no server but a table.
+//! This module sends no queries. A check evaluates the DNS responses that are [`Known`] so far; if
+//! one is missing, the check records the question, returns [`Wait`], and runs again when more
+//! responses have arrived. So the queries of all checks are sent together with those of all other
+//! rules, over the same socket and under the same deadline, and a test needs only a table of
+//! responses.
 
 pub(crate) mod arc;
 pub(crate) mod dkim;
@@ -16,34 +16,34 @@ use std::cell::RefCell;
 
 use gatepost_dns::{Answer, Kind, Question, Record};
 
-/// A check cannot go on before a question is answered.
+/// A check cannot continue before a query is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Wait;
 
-/// What is known of a name.
+/// The response for a name.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Looked<'a> {
-    /// Records of the kind that was asked for, at least one.
+    /// Records of the requested kind, at least one.
     Records(&'a [Record]),
-    /// There are none of this kind; perhaps there is not even such a name.
+    /// There are no records of this kind, and possibly no such name.
     Nothing {
         /// Whether the name exists.
         exists: bool,
     },
-    /// The server could not say, or not in time.
+    /// The query failed, or the response was late.
     Failed,
 }
 
-/// The answers so far, and the questions that are still open.
+/// The responses so far, and the open questions.
 pub(crate) struct Known<'k, 'a> {
     answer: &'k dyn Fn(&Question) -> Option<&'a Answer>,
     wanted: RefCell<Vec<Question>>,
-    /// The time is over: what was not answered never will be.
+    /// The deadline has passed: no further responses arrive.
     is_final: bool,
 }
 
 impl<'k, 'a> Known<'k, 'a> {
-    /// With a table of answers.
+    /// Uses a table of responses.
     pub(crate) fn new(answer: &'k dyn Fn(&Question) -> Option<&'a Answer>, is_final: bool) -> Self {
         Self {
             answer,
@@ -52,7 +52,7 @@ impl<'k, 'a> Known<'k, 'a> {
         }
     }
 
-    /// What a name has of a kind of records.
+    /// The records of a kind for a name.
     pub(crate) fn look(&self, name: &str, kind: Kind) -> Result<Looked<'a>, Wait> {
         let question = Question::new(name, kind);
         if !question.can_be_asked() {
@@ -73,14 +73,14 @@ impl<'k, 'a> Known<'k, 'a> {
         }
     }
 
-    /// The questions that checks are waiting for.
+    /// The questions for which checks are waiting.
     pub(crate) fn into_wanted(self) -> Vec<Question> {
         self.wanted.into_inner()
     }
 }
 
-/// Proves the sender of any message by any records, for fuzzing: the message ends at the first NUL,
-/// and what follows is the record of every name.
+/// Authenticates the sender of any message with any records, for fuzzing: the message ends at the
+/// first NUL, and the rest is the record of every name.
 #[doc(hidden)]
 pub fn check_any(data: &[u8]) {
     let end = memchr::memchr(0, data).unwrap_or(data.len());
@@ -141,8 +141,8 @@ pub(crate) mod tests {
         }
     }
 
-    /// Answers from lines `NAME KIND VALUE`; a name without any does not exist, and the value
-    /// `SERVFAIL` is a server that cannot say.
+    /// Responses from lines `NAME KIND VALUE`; a name without lines does not exist, and the value
+    /// `SERVFAIL` is a failed query.
     pub(crate) struct Zone(HashMap<Question, Answer>);
 
     impl Zone {

@@ -1,29 +1,29 @@
-//! What rule files say about senders: who is welcome when proven, what domains practise, which
-//! lists know networks and hashes.
+//! Directives about senders: welcome lists of authenticated senders, signing practices of domains,
+//! lists of networks and hashes.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::eval::glob;
 use gatepost_mail::{Directive, Pattern};
 
-/// Keys of fewer bits prove nothing, unless `dkim_minimum_key_bits` says otherwise.
+/// Shorter keys are ignored, unless `dkim_minimum_key_bits` says otherwise.
 const KEY_BITS_MIN: usize = 1024;
 
-/// An author who is welcome if the right domain signed.
+/// An author who is welcome with a valid signature of a particular domain.
 #[derive(Debug, Clone)]
 pub(crate) struct WelcomeSigner {
-    /// As the file writes it, to be taken out again.
+    /// The author as written in the file; it identifies the entry for removal.
     text: String,
     pub(crate) author: Pattern,
-    /// Whose signature it takes; the author's own domain's if empty.
+    /// The signing domain; the author's own domain if empty.
     pub(crate) signer: String,
 }
 
-/// A zone that knows which network an address belongs to.
+/// A DNS zone that maps addresses to networks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NetworkZone {
     pub(crate) zone: String,
-    /// The template tags that get the numbers and the routes.
+    /// The template tags for the numbers and the routes.
     pub(crate) number_tag: String,
     pub(crate) route_tag: String,
 }
@@ -33,7 +33,7 @@ pub(crate) struct NetworkZone {
 pub(crate) struct SenderSettings {
     pub(crate) signers: Vec<WelcomeSigner>,
     pub(crate) default_signers: Vec<WelcomeSigner>,
-    /// A domain's practice by its first letter or its number, as `check_dkim_adsp` asks for it.
+    /// A domain's signing practice by its first letter or its number, as in `check_dkim_adsp`.
     pub(crate) practices: HashMap<String, char>,
     pub(crate) key_bits_min: usize,
     pub(crate) ignores_received_spf: bool,
@@ -41,17 +41,17 @@ pub(crate) struct SenderSettings {
     pub(crate) trusts_envelope_sender: bool,
     pub(crate) networks_v4: Vec<NetworkZone>,
     pub(crate) networks_v6: Vec<NetworkZone>,
-    /// Put before the number of a network.
+    /// The prefix of a network's number.
     pub(crate) network_prefix: String,
-    /// Texts, and their hashes, that no list is asked about.
+    /// Texts, and their hashes, that are never queried.
     pub(crate) hashes_ignored: HashSet<String>,
-    /// What is taken for an address.
+    /// The pattern of addresses.
     pub(crate) hashed_addresses: Option<AddressPattern>,
-    /// Addresses that no list is asked about: of everybody's, not of a person.
+    /// Addresses that are never queried, since they belong to a role rather than a person.
     pub(crate) addresses_not_hashed: Option<Pattern>,
-    /// Mail domains by their other names.
+    /// Aliases of mail domains.
     pub(crate) mail_domains: HashMap<String, String>,
-    /// Which mail domains a list is asked about, by the name of the choice.
+    /// The mail domains that are queried, by the name of the choice.
     pub(crate) mail_domain_choices: HashMap<String, HashMap<String, bool>>,
 }
 
@@ -78,7 +78,7 @@ impl Default for SenderSettings {
 }
 
 impl SenderSettings {
-    /// Takes one line of a rule file.
+    /// Processes one line of a rule file.
     pub(crate) fn directive(&mut self, name: &str, value: &str) -> Directive {
         let value = value.trim();
         let current = name.replace("whitelist", "welcomelist");
@@ -178,18 +178,18 @@ impl SenderSettings {
     }
 }
 
-/// What `hashbl_email_regex` takes for an address.
+/// The pattern of addresses in `hashbl_email_regex`.
 #[derive(Clone, Debug)]
 pub(crate) struct AddressPattern {
     pub(crate) pattern: Pattern,
-    /// It said `_TLDS_`: the address must end in a top-level domain that exists.
+    /// The pattern contained `_TLDS_`: the address must end in an existing top-level domain.
     pub(crate) ends_in_domain: bool,
 }
 
 impl AddressPattern {
     fn new(text: &str) -> Result<Self, String> {
         const DOMAIN: &str = "_TLDS_";
-        // The longest name that may be one; whether it is, the boundaries say.
+        // The longest candidate; the boundaries decide whether it is valid.
         let body = text.replace(DOMAIN, r"(?:[A-Za-z0-9-]+(?![A-Za-z0-9-]|\.[A-Za-z0-9]))");
         Ok(Self {
             pattern: Pattern::with_flags(&body, "")?,

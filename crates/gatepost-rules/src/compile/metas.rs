@@ -1,4 +1,4 @@
-//! Puts metas in the order of their dependencies, and finds those that can never be computed.
+//! Orders metas by their dependencies, and finds those that cannot be computed.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use crate::language::expression::{Binary, Expression, Operation, Term};
 use crate::scan::{MetaRule, MetaRules, Operand};
 use crate::{Problem, Severity};
 
-/// The longest sum that `rules_matching` may become.
+/// The longest sum that a `rules_matching` is expanded to.
 const MATCHING_RULES_MAX: usize = 5_000;
 
 /// A name in a meta: the index of its definition, if there is one.
 type Name = Option<usize>;
 
-/// A meta before rules have numbers.
+/// A meta before its rules have ids.
 pub(super) struct Meta {
     pub(super) definition: usize,
     pub(super) expression: Expression<Name>,
@@ -23,14 +23,14 @@ pub(super) struct Meta {
     is_blocked: bool,
 }
 
-/// All metas, each after those it names.
+/// All metas, each after those that it names.
 pub(super) struct Metas {
     pub(super) ordered: Vec<Meta>,
-    /// By definition: its place in the order.
+    /// By definition: its position in this order.
     place: Vec<Option<u32>>,
 }
 
-/// Reads the expressions of all metas and orders them.
+/// Parses the expressions of all metas and orders them.
 pub(super) fn order(
     definitions: &Definitions,
     prepared: &[Option<Prepared>],
@@ -82,7 +82,7 @@ fn meta_problem(definitions: &Definitions, definition: usize, reason: String) ->
     }
 }
 
-/// What a word of a meta stands for.
+/// The meaning of a name in a meta.
 fn name(
     term: Term<'_>,
     own: usize,
@@ -90,7 +90,7 @@ fn name(
     set: usize,
 ) -> Result<Vec<Operation<Name>>, String> {
     match (term.name, term.argument) {
-        // Bit 0 of the score set stands for the network.
+        // Bit 0 of the score set is the network.
         ("local_tests_only", None) => Ok(vec![Operation::Number((1 - (set & 1)) as f64)]),
         ("rules_matching", Some(pattern)) => matching(pattern, own, definitions),
         (name, None) => Ok(vec![Operation::Name(definitions.index_of(name))]),
@@ -98,7 +98,7 @@ fn name(
     }
 }
 
-/// `rules_matching(__MONEY_*)`: the sum of all rules of such names.
+/// `rules_matching(__MONEY_*)`: the sum of all rules whose name matches.
 fn matching(
     pattern: &str,
     own: usize,
@@ -119,7 +119,7 @@ fn matching(
     }
 }
 
-/// `*` for any text, `?` for any one byte.
+/// `*` matches any text, `?` any one byte.
 fn fits(pattern: &[u8], name: &[u8]) -> bool {
     let (mut at_pattern, mut at_name) = (0, 0);
     let mut retry: Option<(usize, usize)> = None;
@@ -146,7 +146,8 @@ fn fits(pattern: &[u8], name: &[u8]) -> bool {
     pattern[at_pattern..].iter().all(|&byte| byte == b'*')
 }
 
-/// Orders metas after those they name; the second list is of those that go round in circles.
+/// Orders metas after those that they name; the second list contains the metas of dependency
+/// cycles.
 fn sort(unordered: Vec<Meta>, definitions: usize) -> (Vec<Meta>, Vec<Meta>) {
     let mut place = vec![None; definitions];
     for (index, meta) in unordered.iter().enumerate() {
@@ -184,8 +185,9 @@ fn sort(unordered: Vec<Meta>, definitions: usize) -> (Vec<Meta>, Vec<Meta>) {
 }
 
 impl Metas {
-    /// A meta of score 0 is only computed while rules run, so it is never computed if it waits
-    /// for something that is settled at the very end, such as a rule that does not run.
+    /// SpamAssassin computes a meta with score 0 only while rules run, so such a meta is never
+    /// computed if it depends on a value that is known only at the end, such as that of a rule that
+    /// does not run.
     fn find_blocked(&mut self, prepared: &[Option<Prepared>], missed: &[bool]) {
         let mut early = vec![false; self.ordered.len()];
         for index in 0..self.ordered.len() {

@@ -1,8 +1,8 @@
-//! From definitions to a [`Program`]: which rules run, in which table each stands.
+//! Compiles definitions to a [`Program`]: decides which rules run, and adds each to a table.
 //!
-//! A rule runs if its score is not 0, everything it needs is here, and its result can be seen:
-//! sub-rules that no running meta names are left out. What was asked for and does not run becomes
-//! a [`Problem`].
+//! A rule runs if its score is not 0, everything that it needs is available, and its result is
+//! visible: sub-rules that occur in no running meta are left out. A rule that was requested and
+//! does not run becomes a [`Problem`].
 
 mod metas;
 mod needed;
@@ -28,31 +28,31 @@ use gatepost_learning::bayes::PointsOf;
 use gatepost_mail::HeaderSelector;
 use prepare::{Prepared, TemplateTarget};
 
-/// What a report says of a rule that hit.
+/// The data of a rule for reports and for learning.
 #[derive(Debug, Clone)]
 pub(crate) struct RuleFacts {
     pub(crate) name: Arc<str>,
     pub(crate) score: f64,
     pub(crate) description: Arc<str>,
-    /// Put before the description: the view that was looked at.
+    /// The prefix of the description: the view that the rule examines.
     pub(crate) prefix: &'static str,
     pub(crate) is_sub_rule: bool,
     pub(crate) subject_prefix: Option<Arc<str>>,
-    /// What it counts for when a message may be learned by itself.
+    /// Its effect on automatic learning.
     pub(crate) points: PointsOf,
     /// Its score does not count in the sender's average.
     pub(crate) no_autolearn: bool,
-    /// Where it hits, the sender's average is left alone.
+    /// A hit leaves the sender's average unchanged.
     pub(crate) no_awl: bool,
-    /// When it runs, as SpamAssassin orders rules.
+    /// Its position in SpamAssassin's order of rules.
     pub(crate) turn: Turn,
     /// Whether it ends the scan.
     pub(crate) shortcircuit: Option<Shortcircuit>,
-    /// Each of its matches scores.
+    /// Each of its matches adds the score.
     pub(crate) is_multiple: bool,
 }
 
-/// What the surroundings allow.
+/// What the environment permits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Abilities {
     pub(crate) network: bool,
@@ -60,7 +60,7 @@ pub(crate) struct Abilities {
 }
 
 impl Abilities {
-    /// The bit of the score set that stands for Bayes.
+    /// The bit of the score set for Bayes.
     const BAYES_BIT: usize = 0b10;
 
     /// The score set in force: bit 0 for the network, bit 1 for Bayes.
@@ -77,13 +77,13 @@ pub(crate) struct Compiled {
     pub(crate) unneeded: usize,
 }
 
-/// Why a rule does not run though it is wanted.
+/// The reason why a requested rule does not run.
 pub(crate) struct NotRunning {
     pub(crate) severity: Severity,
     pub(crate) cause: &'static str,
     pub(crate) reason: String,
     pub(crate) mend: &'static str,
-    /// SpamAssassin would run it, so that metas see it as 0 at once rather than at the end.
+    /// SpamAssassin would run the rule, so metas use 0 for it at once rather than at the end.
     pub(crate) is_ours_to_miss: bool,
 }
 
@@ -147,8 +147,8 @@ fn problem(rule: &Definition, not_running: NotRunning) -> Problem {
 /// The ids of rules, by their index among the definitions.
 pub(crate) type Ids = Vec<Option<RuleId>>;
 
-/// Numbers the needed rules in the order in which reports list them: by what they look at, then
-/// by name.
+/// Assigns ids to the needed rules in the order in which reports list them: by the part that they
+/// examine, then by name.
 fn number(definitions: &Definitions, needed: &[bool]) -> Ids {
     let mut order: Vec<usize> = (0..needed.len()).filter(|&index| needed[index]).collect();
     order.sort_by_key(|&index| {
@@ -162,7 +162,7 @@ fn number(definitions: &Definitions, needed: &[bool]) -> Ids {
     ids
 }
 
-/// The order in which SpamAssassin runs the kinds of rules, which is that of its reports.
+/// The order in which SpamAssassin runs the kinds of rules, which is the order in its reports.
 fn rank(test: &Test) -> u8 {
     match test {
         Test::Header(_) | Test::Exists { .. } => 0,
@@ -184,15 +184,15 @@ fn rank(test: &Test) -> u8 {
     }
 }
 
-/// When each rule runs. The rules that a meta names run no later than the meta, as in SpamAssassin's
-/// `fix_priorities`; only rules on the network wait for [`NETWORK_PRIORITY`], and a meta for them.
+/// The turn of each rule. The rules in a meta run no later than the meta, as in SpamAssassin's
+/// `fix_priorities`; only network rules run at [`NETWORK_PRIORITY`], and a meta waits for them.
 fn turns(definitions: &Definitions, metas: &metas::Metas) -> Vec<Turn> {
     let rules = &definitions.rules;
     let mut turns: Vec<Turn> = rules
         .iter()
         .map(|rule| (rule.priority, rule.test.as_ref().map_or(0, rank)))
         .collect();
-    // A meta follows all that it names, so one pass backwards reaches everything.
+    // A meta follows all rules that it names, so one backward pass reaches all of them.
     for meta in metas.ordered.iter().rev() {
         let priority = turns.get(meta.definition).map_or(0, |turn| turn.0);
         for named in meta.expression.names().copied().flatten() {
@@ -217,7 +217,7 @@ fn turns(definitions: &Definitions, metas: &metas::Metas) -> Vec<Turn> {
     turns
 }
 
-/// The priority at which SpamAssassin asks the network.
+/// The priority at which SpamAssassin sends its queries.
 const NETWORK_PRIORITY: i32 = -100;
 
 fn facts(definitions: &Definitions, ids: &Ids, turns: &[Turn], set: usize) -> Vec<RuleFacts> {
@@ -264,7 +264,7 @@ fn facts(definitions: &Definitions, ids: &Ids, turns: &[Turn], set: usize) -> Ve
 
 const NO_DESCRIPTION: &str = "No description available.";
 
-/// Matches beyond which counting stops for `tflags multiple` without `maxhits`.
+/// The limit on matches for `tflags multiple` without `maxhits`.
 const HITS_MAX_DEFAULT: u32 = 1000;
 
 fn hits_max(rule: &Definition) -> u32 {
@@ -275,7 +275,7 @@ fn hits_max(rule: &Definition) -> u32 {
     }
 }
 
-/// Puts each rule that runs into the table of what it looks at.
+/// Adds each running rule to the table of the part that it examines.
 fn sort_into(
     program: &mut Program,
     definitions: &Definitions,
@@ -289,7 +289,7 @@ fn sort_into(
     for ((definition, prepared), id) in definitions.rules.iter().zip(prepared).zip(ids) {
         let (prepared, rule) = match (prepared, id) {
             (Some(prepared), &Some(rule)) => (prepared, rule),
-            // Others may look at its answers.
+            // Other rules may examine its responses.
             (Some(Prepared::Network(test)), None) => {
                 program.network.push(NetworkRule { rule: None, test });
                 continue;
@@ -386,7 +386,7 @@ fn lines_of(view: View, definition: &Definition) -> MatchedText {
     }
 }
 
-/// The patterns with groups that templates ask for.
+/// The patterns whose groups templates use.
 fn sources(definitions: &Definitions, prepared: &[Option<Prepared>]) -> Vec<CaptureSource> {
     let mut wanted: Vec<&str> = Vec::new();
     for prepared in prepared.iter().flatten() {

@@ -1,4 +1,4 @@
-//! Which rules can be seen: those that reports list, and those that such rules name.
+//! The visible rules: those that reports list, and those that such rules name.
 
 use super::metas::Metas;
 use super::prepare::Prepared;
@@ -17,7 +17,7 @@ pub(super) fn find(
         .zip(prepared)
         .map(|(rule, prepared)| prepared.is_some() && !rule.is_sub_rule() && rule.score(set) != 0.0)
         .collect();
-    // A meta stands after all it names, so that one pass backwards reaches everything.
+    // A meta follows all rules that it names, so one backward pass reaches all of them.
     for meta in metas.ordered.iter().rev() {
         if !needed[meta.definition] {
             continue;
@@ -26,7 +26,7 @@ pub(super) fn find(
             needed[definition] |= prepared[definition].is_some();
         }
     }
-    // Metas that could not be read or ordered have no place and do not run.
+    // Metas that could not be parsed or ordered do not run.
     let mut is_meta = vec![false; needed.len()];
     for meta in &metas.ordered {
         is_meta[meta.definition] = true;

@@ -19,12 +19,12 @@ pub(super) enum Prepared {
     Field(HeaderSelector, Field),
     MimeField(HeaderSelector, Field),
     Lines(View, Pattern),
-    /// A question to the network.
+    /// A DNS query.
     Network(NetworkTest),
-    /// A pattern that holds what another rule captured.
+    /// A pattern that contains a capture of another rule.
     Template(TemplateTarget, Template),
     Eval(View, Evaluation),
-    /// Which probabilities of Bayes hit.
+    /// An interval of Bayes probabilities.
     Bayes(Interval),
     /// The sender's average.
     Reputation(Reputation),
@@ -32,7 +32,7 @@ pub(super) enum Prepared {
     Meta(String),
 }
 
-/// What a template looks at.
+/// The view that a template examines.
 pub(super) enum TemplateTarget {
     Field {
         selector: HeaderSelector,
@@ -41,13 +41,13 @@ pub(super) enum TemplateTarget {
     Lines(View),
 }
 
-/// A pattern, perhaps with texts of others in it.
+/// A pattern, perhaps with captures of other rules in it.
 enum Read {
     Pattern(Pattern),
     Template(Template),
 }
 
-/// A comparison with a field, before its rule has a number.
+/// A comparison with a field, before its rule has an id.
 pub(super) struct Field {
     pattern: Pattern,
     negated: bool,
@@ -70,7 +70,7 @@ impl Field {
     }
 }
 
-/// Prepares a rule's test, or says why it does not run.
+/// Prepares the test of a rule, or returns the reason why it does not run.
 pub(super) fn prepare(
     rule: &Definition,
     test: &Test,

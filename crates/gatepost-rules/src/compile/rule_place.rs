@@ -1,10 +1,10 @@
-//! What of a message a rule looks at, as far as learning is concerned.
+//! The part of a message that a rule examines, as automatic learning distinguishes it.
 
 use crate::language::Definitions;
 use crate::language::definition::{Definition, Test, View};
 use gatepost_learning::bayes::RulePlace;
 
-/// The place of a rule. A meta is where the rules are that it names.
+/// The part of a rule. A meta has the parts of the rules that it names.
 pub(super) fn place(rule: &Definition, definitions: &Definitions) -> RulePlace {
     match &rule.test {
         Some(Test::Meta { expression }) => {

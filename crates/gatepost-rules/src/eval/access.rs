@@ -1,4 +1,4 @@
-//! AccessDB: a mail server's access map, which says who is welcome.
+//! AccessDB: the access map of a mail server, which lists permitted and rejected senders.
 
 use super::ScannedMail;
 use std::collections::HashMap;
@@ -17,7 +17,7 @@ pub(super) const FUNCTIONS: &[Entry] = &[("check_access_database", |arguments| {
     bound(move |mail| map.refuses(mail))
 })];
 
-/// The largest map that is read, bytes.
+/// The largest map that is read, in bytes.
 const FILE_BYTES_MAX: u64 = 256 << 20;
 
 type Table = HashMap<Vec<u8>, Vec<u8>>;
@@ -36,8 +36,8 @@ impl AccessMap {
         }
     }
 
-    /// A file of another kind is told when rules are loaded. None at all is no mistake: stock rules
-    /// name the usual place of Sendmail's.
+    /// A file of another kind is reported when rules are loaded. A missing file is not a problem:
+    /// stock rules name the usual path of Sendmail's map.
     fn check(&self) -> Result<(), String> {
         match fs::read(&self.path) {
             Ok(data) if berkeley_hash::read(&data).is_none() => Err(format!(
@@ -48,7 +48,7 @@ impl AccessMap {
         }
     }
 
-    /// The map as it is now; empty while there is none, as SpamAssassin takes it.
+    /// The current map; empty if there is none, as in SpamAssassin.
     fn table(&self) -> Arc<Table> {
         let found = fs::metadata(&self.path)
             .ok()
@@ -85,7 +85,7 @@ impl AccessMap {
     }
 }
 
-/// What the right side of an entry asks for.
+/// The action on the right side of an entry.
 enum Action {
     Accept,
     Refuse,
@@ -109,8 +109,8 @@ impl Action {
     }
 }
 
-/// The keys under which a message's origin may stand, most exact first: addresses, users, domains
-/// with their parents, and the relay's name and address.
+/// The keys under which the origin of a message is looked up, most specific first: addresses,
+/// users, domains with their parents, and the relay's name and address.
 fn keys(mail: &ScannedMail<'_>) -> Vec<Vec<u8>> {
     let mut keys = Vec::new();
     for address in mail.sender_addresses() {

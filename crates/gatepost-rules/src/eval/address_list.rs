@@ -1,4 +1,4 @@
-//! EvalSettings of addresses with `*` and `?`.
+//! Lists of addresses with `*` and `?`.
 
 use gatepost_mail::Pattern;
 use std::collections::HashSet;
@@ -7,19 +7,19 @@ use std::collections::HashSet;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AddressList {
     exact: HashSet<String>,
-    /// What stands behind the `*` of `*@example.com`: most wildcards are such.
+    /// The text after the `*` of `*@example.com`, the most common wildcard.
     hosts: HashSet<String>,
     globs: HashSet<String>,
 }
 
-/// What stands behind the `*` of a word such as `*@example.com`.
+/// The text after the `*` of a word such as `*@example.com`.
 fn host(word: &str) -> Option<&str> {
     let host = word.strip_prefix('*')?;
     (host.starts_with('@') && !host.contains(['*', '?'])).then_some(host)
 }
 
 impl AddressList {
-    /// Adds addresses, divided by blanks.
+    /// Adds addresses, separated by blanks.
     pub(crate) fn add(&mut self, text: &str) {
         for word in text.split_ascii_whitespace() {
             let word = word.to_ascii_lowercase();
@@ -33,7 +33,7 @@ impl AddressList {
         }
     }
 
-    /// Takes addresses out again.
+    /// Removes addresses.
     pub(crate) fn remove(&mut self, text: &str) {
         for word in text.split_ascii_whitespace() {
             let word = word.to_ascii_lowercase();
@@ -45,12 +45,12 @@ impl AddressList {
         }
     }
 
-    /// Whether nothing is in it.
+    /// Whether the list is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.exact.is_empty() && self.hosts.is_empty() && self.globs.is_empty()
     }
 
-    /// Whether an address is in it, in any case.
+    /// Whether the list contains an address, in any case.
     pub(crate) fn contains(&self, address: &[u8]) -> bool {
         let address = String::from_utf8_lossy(address).to_ascii_lowercase();
         self.exact.contains(&address)
@@ -78,12 +78,12 @@ impl AddressList {
     }
 }
 
-/// Whether a glob takes all of a text; as with `.` and `$` in Perl, wildcards take no line feed and
-/// one that ends the text does not count.
+/// Whether a glob matches an entire text; as with `.` and `$` in Perl, wildcards match no line
+/// feed, and a line feed at the end is ignored.
 fn fits(glob: &[u8], text: &[u8]) -> bool {
     let text = text.strip_suffix(b"\n").unwrap_or(text);
     let (mut glob_at, mut at) = (0, 0);
-    // Behind the last `*`, and where the text went on after what it took so far.
+    // The position after the last `*`, and the end of the text that it matched so far.
     let mut retry: Option<(usize, usize)> = None;
     while at < text.len() || glob_at < glob.len() {
         let is_feed = text.get(at) == Some(&b'\n');
@@ -118,7 +118,7 @@ pub(crate) fn glob(text: &str) -> Result<Pattern, String> {
     Pattern::with_flags(&format!("^{}$", glob_body(text)), "i")
 }
 
-/// The same for one that may stand anywhere in a text.
+/// The same for a glob that may match anywhere in a text.
 pub(super) fn glob_within(text: &str) -> Result<Pattern, String> {
     Pattern::with_flags(&glob_body(text), "i")
 }

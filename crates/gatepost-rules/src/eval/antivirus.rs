@@ -1,4 +1,5 @@
-//! AntiVirus: attachments that run on Windows, or whose name and type contradict each other.
+//! AntiVirus: attachments that are executable on Windows, or whose name and type contradict each
+//! other.
 
 use super::ScannedMail;
 use super::{Entry, pattern, plain};
@@ -16,7 +17,7 @@ pub(super) const FUNCTIONS: &[Entry] = &[
 struct Attachment<'m> {
     part: &'m Part,
     media_type: String,
-    /// In lower case; empty if it has none.
+    /// In lower case; empty if there is none.
     name: Vec<u8>,
 }
 

@@ -5,7 +5,7 @@ use gatepost_mail::Pattern;
 /// The arguments of a call.
 pub(super) struct Arguments<'a>(&'a [String]);
 
-/// A lower and an upper bound, either of which may be missing.
+/// A lower and an upper bound; either may be missing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Range {
     pub(super) low: Option<f64>,
@@ -34,18 +34,18 @@ impl<'a> Arguments<'a> {
         Self(all)
     }
 
-    /// An argument that may be missing.
+    /// An optional argument.
     pub(super) fn optional(&self, index: usize) -> Option<&'a str> {
         self.0.get(index).map(String::as_str)
     }
 
-    /// An argument that must be there.
+    /// A required argument.
     pub(super) fn text(&self, index: usize) -> Result<&'a str, String> {
         self.optional(index)
             .ok_or_else(|| format!("argument {} is missing", index + 1))
     }
 
-    /// A number that must be there.
+    /// A required number.
     pub(super) fn number(&self, index: usize) -> Result<f64, String> {
         let text = self.text(index)?;
         text.trim()
@@ -53,7 +53,7 @@ impl<'a> Arguments<'a> {
             .map_err(|_| format!("argument {} is no number: {text}", index + 1))
     }
 
-    /// A number that may be missing, or be `undef` or `inf`.
+    /// An optional number, which can be `undef` or `inf`.
     pub(super) fn limit(&self, index: usize) -> Result<Option<f64>, String> {
         match self.optional(index) {
             None | Some("undef" | "inf") => Ok(None),
@@ -61,7 +61,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// Two limits, the lower first.
+    /// Two bounds, the lower first.
     pub(super) fn range(&self, index: usize) -> Result<Range, String> {
         Ok(Range {
             low: self.limit(index)?,
@@ -69,17 +69,17 @@ impl<'a> Arguments<'a> {
         })
     }
 
-    /// A pattern that may be missing.
+    /// An optional pattern.
     pub(super) fn optional_pattern(&self, index: usize) -> Result<Option<Pattern>, String> {
         self.optional(index).map(Pattern::compile).transpose()
     }
 
-    /// A pattern without delimiters that must be there.
+    /// A required pattern without delimiters.
     pub(super) fn bare_pattern(&self, index: usize) -> Result<Pattern, String> {
         Pattern::with_flags(self.text(index)?, "")
     }
 
-    /// A pattern that must be there.
+    /// A required pattern.
     pub(super) fn pattern(&self, index: usize) -> Result<Pattern, String> {
         Pattern::compile(self.text(index)?)
     }

@@ -1,21 +1,21 @@
-//! Reads a Berkeley DB file of the hash method: the form in which mail servers keep their maps.
+//! Reads a Berkeley DB file of the hash method, the format of mail servers' maps.
 //!
-//! All pages are read once, whatever bucket they belong to; buckets only matter to those who look one
-//! key up. The layout is that of libdb since version 3, in either byte order.
+//! All pages are read once, whatever bucket they belong to; buckets matter only for the lookup of
+//! one key. The layout is that of libdb since version 3, in either byte order.
 
 use std::collections::HashMap;
 
-/// What marks a hash file, at byte 12 of its first page.
+/// The magic number of a hash file, at byte 12 of its first page.
 const MAGIC: u32 = 0x0006_1561;
 /// Kinds of pages with entries: sorted since version 4.6, unsorted before.
 const HASH_PAGES: [u8; 2] = [13, 2];
-/// Bytes before the places of a page's items.
+/// The bytes before the offsets of a page's items.
 const PAGE_HEAD_BYTES: usize = 26;
-/// An item that is the key or value itself, and one that stands on pages of its own.
+/// An item that is the key or value itself, and one that is on overflow pages.
 const PLAIN_ITEM: u8 = 1;
 const LONG_ITEM: u8 = 3;
 
-/// Keys and values; `None` if it is no such file.
+/// The keys and values; `None` if the file has another format.
 pub(super) fn read(data: &[u8]) -> Option<HashMap<Vec<u8>, Vec<u8>>> {
     let file = File::open(data)?;
     let mut table = HashMap::new();
@@ -73,7 +73,8 @@ impl<'d> File<'d> {
 
     fn read_page(&self, page: &[u8], table: &mut HashMap<Vec<u8>, Vec<u8>>) {
         let count = self.number16(page, 20).unwrap_or_default();
-        // Items are written from the page's end to its beginning: each ends where the one before begins.
+        // Items are written from the page's end to its beginning: each ends where the previous one
+        // begins.
         let mut end = page.len();
         let mut key = None;
         for index in 0..count {
@@ -100,7 +101,7 @@ impl<'d> File<'d> {
             LONG_ITEM => self.long_item(item)?,
             _ => return None,
         };
-        // Some programs count the zero that ends a string.
+        // Some programs include the zero that terminates a string.
         Some(
             content
                 .strip_suffix(&[0])
@@ -109,7 +110,7 @@ impl<'d> File<'d> {
         )
     }
 
-    /// Follows a chain of pages; one that runs in a circle ends with the length.
+    /// Follows a chain of pages; the length bounds a cycle.
     fn long_item(&self, item: &[u8]) -> Option<Vec<u8>> {
         let mut next = self.number32(item, 4)? as usize;
         let length = self.number32(item, 8)? as usize;

@@ -1,4 +1,4 @@
-//! BodyEval: shape of the text.
+//! BodyEval: the shape of the text.
 
 use super::ScannedMail;
 use super::{Entry, bound, pattern};
@@ -82,10 +82,10 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     }),
 ];
 
-/// How much the texts of a `multipart/alternative` differ.
+/// The difference between the texts of a `multipart/alternative`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AlternativeDifference {
-    /// Words of the HTML that the plain text lacks, of all.
+    /// The share of words of the HTML that the plain text lacks.
     percent: f64,
     html_words: usize,
     text_words: usize,
@@ -148,7 +148,7 @@ fn find_alternative_difference(mail: &ScannedMail<'_>) -> AlternativeDifference 
     found
 }
 
-/// Exchange sends meetings as HTML and calendar alone.
+/// Exchange sends meetings as HTML and calendar only.
 fn is_calendar_of_exchange(mail: &ScannedMail<'_>) -> bool {
     let parts = mail.parts();
     let Some(root) = parts.root() else {
@@ -163,7 +163,7 @@ fn is_calendar_of_exchange(mail: &ScannedMail<'_>) -> bool {
 fn blank_line_percent(mail: &ScannedMail<'_>, lines_min: f64) -> f64 {
     let (mut blank, mut all) = (0_usize, 0_usize);
     for chunk in mail.rawbody().iter() {
-        // A text that ends its last line has one more, empty.
+        // A text that ends with a line end has a further, empty line.
         for line in chunk
             .split_inclusive(|&byte| byte == b'\n')
             .chain(chunk.ends_with(b"\n").then_some(&b""[..]))
@@ -179,7 +179,7 @@ fn blank_line_percent(mail: &ScannedMail<'_>, lines_min: f64) -> f64 {
     }
 }
 
-/// How much of a line is blanks, in percent of the rest.
+/// The blanks of a line, in percent of the rest.
 fn vertical_percent(line: &[u8]) -> Option<i64> {
     if line.len() <= 5 {
         return None;
@@ -199,7 +199,7 @@ pattern!(
     r"(^trad(?:e|ing)date|company(?:name)?|s\w?(?:t\w?o\w?c\w?k|y\w?m(?:\w?b\w?o\w?l)?)|t(?:arget|icker)|(?:opening|current)p(?:rice)?|p(?:rojected|osition)|expectations|weeks?high|marketperformance|(?:year|week|month|day|price)(?:target|estimates?)|sector|r(?:ecommendation|ating))$"
 );
 
-/// How many different words of stock reports the text has.
+/// The number of different words of stock reports in the text.
 fn stock_words(mail: &ScannedMail<'_>) -> usize {
     let Some(part) = mail
         .parts()
@@ -232,7 +232,7 @@ fn stock_words(mail: &ScannedMail<'_>) -> usize {
 
 pattern!(SIGNATURE, r"^-- ?\r?$", "m");
 
-/// Lengths of the text before and after its last signature mark.
+/// The lengths of the text before and after its last signature separator.
 fn signature_split(mail: &ScannedMail<'_>) -> Option<(usize, usize)> {
     let part = mail
         .parts()

@@ -1,4 +1,4 @@
-//! HeaderEval: what the dates in the head say.
+//! HeaderEval: the dates in the head.
 
 use super::ScannedMail;
 use super::{Entry, bound, pattern, plain};
@@ -26,12 +26,12 @@ pub(super) const FUNCTIONS: &[Entry] = &[
 /// A twelfth of the mean Gregorian year, seconds.
 const MONTH_SECONDS: f64 = 31_556_952.0 / 12.0;
 
-/// Times found in the head, Unix seconds.
+/// The times in the head, in Unix seconds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DateFindings {
     /// `Date:` less the `Received:` time nearest to it; 0 if either is missing.
     difference_seconds: i64,
-    /// When the message was most likely received.
+    /// The most likely time of receipt.
     received: Option<i64>,
 }
 
@@ -94,7 +94,7 @@ pattern!(LOCAL_QMAIL, r"qmail \d+ invoked by uid \d+");
 pattern!(FETCHMAIL, r"\bby localhost with \w+ \(fetchmail-[\d.]+");
 pattern!(HOP_DATE, r"\s.?\d+ \S\S\S \d+ \d+:\d+:\d+ \S+");
 
-/// The times of the handovers, and the latest of those on the machine that fetched the mail.
+/// The times of the hops, and the latest of those on the machine that fetched the mail.
 fn received_times(mail: &ScannedMail<'_>) -> (Vec<i64>, Option<i64>) {
     let fields: Vec<&[u8]> = mail
         .head()
@@ -148,7 +148,7 @@ fn forged_outlook_id(mail: &ScannedMail<'_>) -> bool {
         (token - expected).abs() >= TOLERANCE
     };
     let date = mail.header_text("Date").unwrap_or_default();
-    // The whole of the fields is read as a date, as SpamAssassin does.
+    // The whole field is parsed as a date, as in SpamAssassin.
     let received = mail.header_text("Received").unwrap_or_default();
     is_off(parse_date(&date)) && is_off(parse_date(&received))
 }

@@ -1,4 +1,4 @@
-//! HeaderEval: mail that claims to come from a big provider but does not.
+//! HeaderEval: mail that falsely claims to come from a large provider.
 
 use super::ScannedMail;
 use super::received::{gated_through_received_remover, one_line, received_on_one_line};
@@ -26,7 +26,7 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     }),
 ];
 
-/// What the sender's address and the relays say about Hotmail.
+/// The result for a sender's address at Hotmail, according to the relays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Hotmail {
     Plausible,
@@ -99,7 +99,7 @@ pattern!(
     r"from mail pickup service by (p\d\d\.groups\.msn\.com)\b"
 );
 
-/// Whether an MSN group sent it.
+/// Whether the mail comes from an MSN group.
 pub(super) fn is_msn_group(mail: &ScannedMail<'_>) -> bool {
     let (to, received, id) = (
         text(mail, "To"),
@@ -179,7 +179,7 @@ fn forged_juno(mail: &ScannedMail<'_>) -> bool {
         text(mail, "X-Mailer"),
         text(mail, "Received"),
     );
-    // Juno always notes where a message came from.
+    // Juno always records the origin of a message.
     origin.is_empty()
         || !JUNO_HOP.is_match(&received)
         || memchr::memmem::find(&mailer, b"Juno ").is_none()
@@ -194,7 +194,7 @@ pattern!(
     r"by smtp\.googlemail\.com with ESMTPSA id \S+"
 );
 
-/// Shortest values Google writes into its two fields, bytes.
+/// The shortest values that Google writes into its two fields, in bytes.
 const GOOGLE_VALUE_LENGTH_MIN: usize = 60;
 
 fn forged_gmail(mail: &ScannedMail<'_>) -> bool {

@@ -1,4 +1,4 @@
-//! FreeMail: senders at domains where anybody can have an address.
+//! FreeMail: senders at domains that offer addresses to the public.
 
 use super::ScannedMail;
 use super::{Entry, bound, pattern, plain};
@@ -81,9 +81,9 @@ fn is_freemail(mail: &ScannedMail<'_>, address: &[u8]) -> bool {
     lists.freemail_domains.contains(domain) || lists.freemail_globs.contain(address)
 }
 
-/// Most addresses of a body that are noted.
+/// The most addresses of a body that are recorded.
 const BODY_ADDRESSES_MAX: usize = 40;
-/// Most addresses of links that are noted.
+/// The most addresses of links that are recorded.
 const LINK_ADDRESSES_MAX: usize = 20;
 
 // The characters of a local part, RFC 5322 section 3.2.3.
@@ -103,7 +103,7 @@ pattern!(
     "i"
 );
 
-/// The freemail addresses in the text; `None` if there are too many addresses to mean anything.
+/// The freemail addresses in the text; `None` if there are too many addresses.
 fn body_freemails<'a>(mail: &'a ScannedMail<'_>) -> Option<&'a [Vec<u8>]> {
     mail.findings()
         .freemail
@@ -198,7 +198,7 @@ pub(crate) fn without_links(line: &[u8]) -> Vec<u8> {
     text
 }
 
-/// Without addresses, which stand at these places, that name who is quoted.
+/// Removes addresses, at these positions, that belong to a quotation.
 pub(crate) fn without_quoted(
     text: &[u8],
     addresses: impl Iterator<Item = (usize, usize)>,
@@ -224,8 +224,8 @@ pub(crate) fn without_quoted(
     out
 }
 
-/// Whether answers would go to another freemail address than the sender's, or than one in the text.
-/// With `any_reply`, the sender's address is where answers go if none is named.
+/// Whether replies would go to another freemail address than the sender's, or than one in the text.
+/// With `any_reply`, the sender's address is the reply address if there is no other.
 fn reply_differs(mail: &ScannedMail<'_>, any_reply: bool) -> bool {
     if mail.settings().freemail_skip_bulk
         && mail

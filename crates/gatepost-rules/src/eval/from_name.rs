@@ -39,7 +39,7 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     }),
 ];
 
-/// What the display name of the sender says.
+/// The content of the sender's display name.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FromNameFindings {
     is_address: bool,

@@ -7,7 +7,7 @@ use gatepost_mail::HeaderSelector;
 use std::collections::HashSet;
 
 pub(super) const FUNCTIONS: &[Entry] = &[
-    // Its hit is put in where a scan ended early.
+    // The hit is added when a scan ends early.
     ("check_shortcircuit", |_| plain(|_| false)),
     ("check_for_fake_aol_relay_in_rcvd", |_| {
         plain(fake_aol_relay)
@@ -75,7 +75,7 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     }),
 ];
 
-/// More of them, where the list above would be too long to read.
+/// Further functions, in a separate list for readability.
 pub(super) const OTHER_FUNCTIONS: &[Entry] = &[
     ("check_messageid_not_usable", |_| {
         plain(message_id_not_usable)
@@ -131,7 +131,7 @@ fn has_illegal_characters(text: &[u8], is_subject: bool, ratio: f64, count: f64)
         .iter()
         .filter(|byte| is_control(byte) || **byte >= 0x7f)
         .count();
-    // One sign for cent, pound or registered trade mark is let pass in a subject.
+    // One sign for cent, pound or registered trade mark is permitted in a subject.
     if illegal > 0
         && is_subject
         && text
@@ -176,7 +176,7 @@ fn is_word(byte: Option<&u8>) -> bool {
     byte.is_some_and(|&byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// The places where `needle` stands in `text` as a word of its own, in any case.
+/// The positions of `needle` in `text` as a word of its own, in any case.
 fn word_positions(text: &[u8], needle: &[u8]) -> Vec<usize> {
     let (text, needle) = (text.to_ascii_lowercase(), needle.to_ascii_lowercase());
     if needle.is_empty() {
@@ -294,7 +294,7 @@ fn ratware_name_id(mail: &ScannedMail<'_>) -> bool {
     })
 }
 
-/// Whether the sender is written as the recipient's domain and user.
+/// Whether the sender is made of the recipient's domain and user.
 fn ratware_envelope_from(mail: &ScannedMail<'_>) -> bool {
     let to = mail.header_text("To:addr").unwrap_or_default();
     let from = mail.header_text("EnvelopeFrom:addr").unwrap_or_default();

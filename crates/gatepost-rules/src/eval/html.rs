@@ -1,4 +1,4 @@
-//! HTMLEval and HTTPSMismatch: what the HTML parts are like.
+//! HTMLEval and HTTPSMismatch: the HTML parts.
 
 use super::ScannedMail;
 use super::{Entry, bound, locale, pattern, plain};
@@ -195,7 +195,7 @@ fn charset_faraway(mail: &ScannedMail<'_>) -> bool {
 pattern!(WEB_HOST, r"^https?://([^/:?#]+)", "i");
 pattern!(SECURE_HOST, r"https://([^\s/:?#]+)", "i");
 
-/// Whether a link's text shows another domain than the link leads to, and how many anchors there are.
+/// Whether a link's text shows another domain than its target, and the number of anchors.
 fn https_mismatch(mail: &ScannedMail<'_>, html: &HtmlFacts) -> (bool, usize) {
     let boundaries = &mail.view_settings().boundaries;
     let domain_of = |host: &[u8]| {

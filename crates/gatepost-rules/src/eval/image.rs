@@ -1,4 +1,4 @@
-//! ImageInfo: how large the attached images are.
+//! ImageInfo: the size of attached images.
 
 use super::ScannedMail;
 use super::{Entry, bound};
@@ -89,7 +89,7 @@ fn kind(name: &str) -> Result<Option<Kind>, String> {
 #[derive(Clone, Debug)]
 struct Image {
     kind: Kind,
-    /// Pixels; 0 if they cannot be read.
+    /// Pixels; 0 if the size cannot be read.
     height: u32,
     width: u32,
     name: Option<Vec<u8>>,

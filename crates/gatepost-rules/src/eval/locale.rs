@@ -1,6 +1,6 @@
-//! Which character sets a language uses.
+//! The character sets of languages.
 
-/// Languages and the character sets beyond the Latin ones that their mail uses.
+/// Languages and the character sets, other than the Latin ones, of their mail.
 const CHARSETS: [(&str, &[&str]); 8] = [
     ("en", &[]),
     (
@@ -77,7 +77,7 @@ const CHARSETS: [(&str, &[&str]); 8] = [
     ),
 ];
 
-/// Whether any character set will do.
+/// Whether any character set is permitted.
 pub(super) fn is_any(locales: &[String]) -> bool {
     locales.iter().any(|locale| locale == "all")
 }

@@ -1,6 +1,6 @@
-//! PDFInfo: what attached PDF files say about themselves, and how large their images are.
+//! PDFInfo: the metadata of attached PDF files, and the size of their images.
 //!
-//! A file is read line by line, as text: compressed parts stay closed.
+//! A file is read line by line, as text: compressed parts are not decompressed.
 
 use super::ScannedMail;
 use std::collections::BTreeSet;
@@ -90,19 +90,19 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     }),
 ];
 
-/// Bytes before which the mark of a PDF file must stand.
+/// The range in which the magic number of a PDF file must occur, in bytes.
 const MARK_WITHIN_BYTES: usize = 1024;
-/// Lines that the fuzzy hash is made of.
+/// The number of lines in the fuzzy hash.
 const FUZZY_LINES_MAX: usize = 70;
 /// The longest detail that is kept.
 const DETAIL_BYTES_MAX: usize = 256;
 
-/// What all PDF files of a message say.
+/// The data of all PDF files of a message.
 #[derive(Debug, Default)]
 pub(super) struct Files {
     count: usize,
     images: usize,
-    /// Of the last file with images.
+    /// Data of the last file with images.
     pixels: u64,
     /// Heights and widths.
     sizes: BTreeSet<(u64, u64)>,
@@ -233,7 +233,7 @@ impl Files {
     }
 }
 
-/// Height and width, where one line has both.
+/// The height and width, if one line has both.
 fn size(line: &[u8]) -> Option<(u64, u64)> {
     let number = |text: &[u8]| {
         std::str::from_utf8(text)
@@ -242,7 +242,7 @@ fn size(line: &[u8]) -> Option<(u64, u64)> {
             .ok()
             .filter(|&number| number > 0)
     };
-    // A line with only one of the two ends nothing: SpamAssassin forgets it before the next.
+    // A line with only one of the two is ignored: SpamAssassin forgets it before the next line.
     if WIDTH_AND_HEIGHT.is_match(line) && !WIDTH.is_match(line) && !HEIGHT.is_match(line) {
         return Some((
             number(WIDTH_AND_HEIGHT.group(line, 2)?)?,
@@ -264,7 +264,7 @@ fn hash(data: &[u8]) -> String {
     text
 }
 
-/// A string of PDF: `(text)` with escapes, or `<hexadecimal>`.
+/// A PDF string: `(text)` with escapes, or `<hexadecimal>`.
 fn string(text: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     if let Some(digits) = text.strip_prefix(b"<") {

@@ -1,4 +1,4 @@
-//! Phishing: links that feeds name; the feeds are files that somebody else keeps fresh.
+//! Phishing: links in feeds; the feeds are files that another program keeps up to date.
 
 use super::ScannedMail;
 use std::collections::HashMap;
@@ -14,9 +14,9 @@ const SCORE_MIN: f64 = 6.0;
 /// The links of all feeds.
 #[derive(Clone, Debug)]
 pub(crate) struct Feeds {
-    /// With their scores, where a feed has some.
+    /// With their scores, if the feed has scores.
     links: HashMap<Vec<u8>, f64>,
-    /// Links are compared without what follows a question mark.
+    /// Links are compared without their query.
     without_parameters: bool,
     score_min: f64,
 }
@@ -32,7 +32,7 @@ impl Default for Feeds {
 }
 
 impl Feeds {
-    /// Takes one line of a rule file; `None` if it is about something else.
+    /// Processes one line of a rule file; `None` if the directive belongs to another module.
     pub(crate) fn directive(&mut self, name: &str, value: &str) -> Option<Directive> {
         match name {
             "phishing_uri_noparam" => self.without_parameters = matches!(value.trim(), "1" | "yes"),
@@ -88,7 +88,7 @@ impl Feeds {
             link.get(..end).unwrap_or_default().to_vec()
         };
         let link = bare(link);
-        // A host without a path would be named by any of its pages.
+        // A link without a path would match any page of its host.
         let slashes = memchr::memchr_iter(b'/', &link).count();
         slashes > 3
             && self

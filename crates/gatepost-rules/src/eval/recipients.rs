@@ -1,4 +1,4 @@
-//! HeaderEval: recipients that come from a sorted list of addresses.
+//! HeaderEval: recipients from a sorted list of addresses.
 
 use super::ScannedMail;
 use super::{Entry, bound, plain};
@@ -13,16 +13,16 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     }),
 ];
 
-/// Fewest recipients of which an order means something.
+/// The fewest recipients for which the order is meaningful.
 const SORTED_COUNT_MIN: usize = 7;
-/// Fewest recipients of which likeness means something.
+/// The fewest recipients for which similarity is meaningful.
 const SIMILAR_COUNT_MIN: usize = 5;
-/// So many letters at the start are compared.
+/// The number of letters at the start that are compared.
 const SIMILAR_LENGTH: usize = 2;
-/// Most recipients that are compared with each other.
+/// The most recipients that are compared with each other.
 const RECIPIENTS_MAX: usize = 256;
 
-/// What the recipients are like.
+/// The similarity and order of the recipients.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RecipientFindings {
     sorted: bool,

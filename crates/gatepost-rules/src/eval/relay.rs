@@ -1,4 +1,4 @@
-//! RelayEval: what the relays say about themselves.
+//! RelayEval: the names and addresses that relays claim.
 
 use super::ScannedMail;
 use super::{Entry, bound, pattern, plain};
@@ -61,7 +61,7 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     }),
 ];
 
-/// A text as a pattern that matches only it.
+/// A text as a pattern that matches only this text.
 fn quote(text: &str) -> String {
     text.chars()
         .flat_map(|letter| {
@@ -91,7 +91,8 @@ pattern!(
 fn numeric_helo(mail: &ScannedMail<'_>) -> bool {
     let text = relay_text(&mail.relays().untrusted);
     NUMERIC_HELO
-        // Private addresses hit too: SpamAssassin means to except them, but loses the match before it looks.
+        // Private addresses hit too: SpamAssassin tries to except them, but loses the match before
+        // the check.
         .is_match(text.as_bytes())
 }
 
@@ -107,7 +108,8 @@ fn helo_ip_mismatch(relay: &Relay) -> bool {
         && network(&relay.helo).is_some_and(|network| !relay.ip.starts_with(&network))
 }
 
-/// Of the last relay with a public address: it gives a big provider's name and has none itself.
+/// Whether the last relay with a public address claims a large provider's name and has no reverse
+/// name.
 fn no_rdns_dotcom_helo(mail: &ScannedMail<'_>) -> bool {
     const PROVIDERS: [&str; 11] = [
         "lycos.com",
@@ -137,7 +139,7 @@ fn no_rdns_dotcom_helo(mail: &ScannedMail<'_>) -> bool {
     })
 }
 
-/// The registered domain of a host, by a rule of thumb.
+/// The registered domain of a host, by a heuristic.
 fn domain_of(host: &str) -> String {
     let host = host.to_ascii_lowercase();
     if !host.bytes().any(|byte| byte.is_ascii_alphabetic()) {
@@ -176,8 +178,8 @@ fn is_host_name(text: &str) -> bool {
             .all(|&byte| is_word(byte) || matches!(byte, b'.' | b'-'))
 }
 
-/// How many relays claim another sender than the receiver before them, and how many give an address
-/// of another network as their name.
+/// The number of relays that claim another sender than the receiver before them, and the number
+/// that give an address of another network as their name.
 fn forged_trail(mail: &ScannedMail<'_>) -> (usize, usize) {
     let relays = &mail.relays().untrusted;
     let mut from: Vec<Option<String>> = relays

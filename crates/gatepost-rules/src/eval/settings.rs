@@ -1,4 +1,4 @@
-//! What rule files say to the eval functions: lists of addresses and hosts, locales, limits.
+//! The directives for eval functions: lists of addresses and hosts, locales, limits.
 
 use super::address_list::{AddressList, glob, glob_within};
 use super::office::OfficeSettings;
@@ -13,58 +13,58 @@ use std::sync::OnceLock;
 pub(crate) struct EvalSettings {
     /// Named lists of addresses: `welcomelist_from`, `blocklist_to`, and those of `enlist_addrlist`.
     pub(crate) addresses: HashMap<String, AddressList>,
-    /// Named lists of hosts in links; false for hosts that are excepted.
+    /// Named lists of hosts in links; false for exceptions.
     pub(crate) uri_hosts: HashMap<String, HashMap<String, bool>>,
-    /// Senders that are welcome from certain hosts: `welcomelist_from_rcvd`.
+    /// Senders that are welcome from particular hosts: `welcomelist_from_rcvd`.
     pub(crate) welcomelist_from_rcvd: Vec<SenderFromHost>,
     /// `def_welcomelist_from_rcvd`.
     pub(crate) default_welcomelist_from_rcvd: Vec<SenderFromHost>,
-    /// Mail domains anybody can have an address at.
+    /// Mail domains that offer addresses to the public.
     pub(crate) freemail_domains: HashSet<String>,
     /// The same with wildcards.
     pub(crate) freemail_globs: FreemailGlobs,
-    /// Addresses and domains that are no freemail after all.
+    /// Addresses and domains that are excepted from freemail.
     pub(crate) freemail_welcomelist: HashSet<String>,
-    /// The lists of addresses whose members are no freemail either: `freemail_import_…`.
+    /// The lists of addresses whose members are excepted from freemail: `freemail_import_…`.
     pub(crate) freemail_imports: Vec<&'static str>,
-    /// Most addresses in a body that are looked at.
+    /// The most addresses in a body that are examined.
     pub(crate) freemail_body_emails_max: usize,
-    /// Most freemail addresses in a body that are looked at.
+    /// The most freemail addresses in a body that are examined.
     pub(crate) freemail_body_freemails_max: usize,
-    /// Senders of bulk mail are not looked at.
+    /// Senders of bulk mail are not examined.
     pub(crate) freemail_skip_bulk: bool,
     /// Languages whose character sets are expected; `all` for any.
     pub(crate) locales: Vec<String>,
-    /// Our own relays, which appear in bounces of our own mail.
+    /// The site's own relays, which appear in bounces of its own mail.
     pub(crate) bounce_relays: AddressList,
     /// Subjects that are always welcome.
     pub(crate) welcomelist_subject: Vec<Pattern>,
-    /// Subjects that are never.
+    /// Subjects that are never welcome.
     pub(crate) blocklist_subject: Vec<Pattern>,
-    /// Hosts that shorten links.
+    /// Link shorteners.
     pub(crate) url_shorteners: HashSet<String>,
-    /// Fields whose presence excuses a name that is another address.
+    /// Fields whose presence excuses a display name that is another address.
     pub(crate) from_name_ignored_fields: Vec<String>,
-    /// How far a name may go beyond the address in it.
+    /// The characters by which a display name may exceed the address in it.
     pub(crate) from_name_extra_characters: i64,
-    /// What counts as a spoofed name.
+    /// The definition of a spoofed name.
     pub(crate) from_name_check: u32,
     pub(crate) languages: Languages,
     pub(crate) phishing: Feeds,
     pub(crate) office: OfficeSettings,
 }
 
-/// A sender that is welcome if the mail came from a certain host.
+/// A sender that is welcome from a particular host.
 #[derive(Clone, Debug)]
 pub(crate) struct SenderFromHost {
-    /// The address as the file has it, in lower case, by which it is removed again.
+    /// The address as written in the file, in lower case; it identifies the entry for removal.
     address: String,
     pub(crate) pattern: Pattern,
     /// A domain, or an address or network in brackets.
     pub(crate) host: String,
 }
 
-/// Domains with wildcards, compiled to one pattern when first asked.
+/// Domains with wildcards, compiled to one pattern on first use.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FreemailGlobs {
     patterns: Vec<String>,
@@ -77,14 +77,14 @@ impl FreemailGlobs {
             .replace('.', r"\.")
             .replace('?', ".")
             .replace('*', "[^.]*");
-        // One that is no pattern must not spoil the others.
+        // An invalid pattern must not invalidate the others.
         if Pattern::with_flags(&pattern, "").is_ok() {
             self.patterns.push(pattern);
             self.compiled = OnceLock::new();
         }
     }
 
-    /// Whether an address is at one of the domains.
+    /// Whether an address belongs to one of the domains.
     pub(crate) fn contain(&self, address: &[u8]) -> bool {
         let all = || Pattern::with_flags(&format!("@(?:{})$", self.patterns.join("|")), "").ok();
         !self.patterns.is_empty()
@@ -131,7 +131,7 @@ impl EvalSettings {
         self.addresses.get(name)
     }
 
-    /// Takes one line of a rule file.
+    /// Processes one line of a rule file.
     pub(crate) fn directive(&mut self, name: &str, value: &str) -> Directive {
         if let Some(taken) = self.address_directive(name, value) {
             return taken;
@@ -262,7 +262,7 @@ impl EvalSettings {
         }
     }
 
-    /// Whether the members of a list are no freemail: `1` or `0`.
+    /// Whether the members of a list are excepted from freemail: `1` or `0`.
     fn import_freemail(&mut self, list: &'static str, value: &str) -> Directive {
         self.freemail_imports.retain(|known| *known != list);
         match value.trim().parse::<i64>() {

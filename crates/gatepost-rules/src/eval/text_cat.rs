@@ -1,8 +1,8 @@
-//! TextCat: which language a text is written in, by how often its runs of letters occur (Cavnar and
-//! Trenkle, *N-Gram-Based Text Categorization*, 1994).
+//! TextCat: the language of a text, by the frequency of its n-grams (Cavnar and Trenkle,
+//! *N-Gram-Based Text Categorization*, 1994).
 //!
-//! The models are SpamAssassin's file `languages` of the rule folder: for each language its runs by
-//! rank, then `0 NAME`.
+//! The models are SpamAssassin's file `languages` in the rule folder: for each language its n-grams
+//! by rank, then `0 NAME`.
 
 use super::ScannedMail;
 use std::collections::HashMap;
@@ -17,15 +17,15 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     ("check_body_8bits", |_| plain(has_bytes_of_none)),
 ];
 
-/// Text that is looked at, bytes; below the lower bound nothing is said.
+/// The range of text lengths that are examined, in bytes; below the lower bound there is no result.
 const TEXT_BYTES: std::ops::Range<usize> = 256..10_000;
-/// The longest run of letters.
+/// The longest n-gram.
 const RUN_BYTES_MAX: usize = 5;
 
-/// What rule files say about languages.
+/// The directives about languages.
 #[derive(Clone, Debug)]
 pub(crate) struct Languages {
-    /// Where the models are.
+    /// The path of the models.
     pub(crate) file: Option<PathBuf>,
     models: OnceLock<Arc<Vec<Model>>>,
     wanted: Vec<String>,
@@ -33,7 +33,7 @@ pub(crate) struct Languages {
     answers_max: usize,
     runs_max: usize,
     occurrences_min: usize,
-    /// How much worse than the best an answer may be.
+    /// The factor by which a result may be worse than the best one.
     acceptable: f64,
 }
 
@@ -64,7 +64,7 @@ fn words(text: &str) -> Vec<String> {
 }
 
 impl Languages {
-    /// Takes one line of a rule file; `None` if it is about something else.
+    /// Processes one line of a rule file; `None` if the directive belongs to another module.
     pub(crate) fn directive(&mut self, name: &str, value: &str) -> Option<Directive> {
         let number = value.trim().parse::<usize>();
         let target = match name {
@@ -104,7 +104,7 @@ impl Languages {
         })
     }
 
-    /// The languages that a text may be written in; none if it could be too many.
+    /// The possible languages of a text; none if there are too many.
     fn classify(&self, text: &[u8]) -> Vec<String> {
         let runs = runs(text, self.occurrences_min, self.runs_max);
         let mut distances: Vec<(String, usize)> = Vec::new();
@@ -178,7 +178,7 @@ fn is_letter(byte: u8) -> bool {
         && !br##"-!"#$%&()*+,./:;<=>?@[\]^_`{|}~"##.contains(&byte)
 }
 
-/// The runs of letters of a text, most frequent first.
+/// The n-grams of a text, most frequent first.
 fn runs(text: &[u8], occurrences_min: usize, runs_max: usize) -> Vec<Vec<u8>> {
     let mut counts: HashMap<Vec<u8>, usize> = HashMap::new();
     for word in text
@@ -212,7 +212,7 @@ fn runs(text: &[u8], occurrences_min: usize, runs_max: usize) -> Vec<Vec<u8>> {
     runs.into_iter().map(|(run, _)| run).collect()
 }
 
-/// Four letters of Latin-1 in a row: not an abbreviation.
+/// Four adjacent Latin-1 letters: not an abbreviation.
 fn has_four_letters(word: &[u8]) -> bool {
     let is_latin = |byte: &u8| {
         byte.is_ascii_alphabetic()
@@ -238,7 +238,7 @@ pattern!(
 pattern!(ADDRESS, r"\S{1,64}?@[a-zA-Z]\S{1,128}", "s");
 pattern!(HOST, r"\bwww\.\S{1,128}", "s");
 
-/// The text without what is of no language.
+/// The text without the parts that have no language.
 fn plain_text(mail: &ScannedMail<'_>) -> Vec<u8> {
     let lines: Vec<&[u8]> = mail.body().iter().collect();
     let text = lines.join(&b'\n');
@@ -269,7 +269,7 @@ fn is_unwanted(mail: &ScannedMail<'_>) -> bool {
         return false;
     }
     let answers = languages.classify(&text);
-    // Short Scots looks like English.
+    // Short Scots resembles English.
     let is_short = text.len() < 1024 * answers.len();
     let meant = |name: &str| {
         if is_short && name == "sco" {
@@ -285,7 +285,7 @@ fn is_unwanted(mail: &ScannedMail<'_>) -> bool {
     !answers.is_empty() && !answers.iter().any(is_wanted)
 }
 
-/// Languages that are written with bytes beyond ASCII in a row.
+/// Languages whose text contains adjacent bytes beyond ASCII.
 const WITH_OTHER_LETTERS: [&str; 25] = [
     "am", "ar", "be", "bg", "cs", "el", "et", "fa", "fi", "he", "hi", "hy", "is", "ja", "ka", "ko",
     "mr", "pt", "ru", "ta", "th", "tr", "uk", "vi", "yi",

@@ -1,4 +1,4 @@
-//! URIEval and DecodeShortURLs: what the links are like.
+//! URIEval and DecodeShortURLs: the form of links.
 
 use super::ScannedMail;
 use super::{Entry, pattern, plain};
@@ -16,7 +16,7 @@ pub(super) const FUNCTIONS: &[Entry] = &[
                 .any(|uri| is_short(mail, &uri.raw))
         })
     }),
-    // What a short link leads to is known only to the network.
+    // The target of a short link would need network access.
     ("short_url_redir", |_| plain(|_| false)),
     ("short_url_200", |_| plain(|_| false)),
     ("short_url_404", |_| plain(|_| false)),
@@ -33,7 +33,7 @@ pattern!(
     "i"
 );
 
-/// Redirections within one link that are followed.
+/// The most redirections within one link that are followed.
 const REDIRECTIONS_MAX: usize = 20;
 
 fn http_redirector(mail: &ScannedMail<'_>) -> bool {
@@ -67,7 +67,7 @@ pattern!(
     "i"
 );
 
-/// Whether the link is one of a service that shortens links.
+/// Whether the link is a short link.
 fn is_short(mail: &ScannedMail<'_>, link: &[u8]) -> bool {
     let Some([_, Some(host), path]) = SHORT.groups::<3>(link) else {
         return false;

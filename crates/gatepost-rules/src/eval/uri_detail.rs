@@ -1,9 +1,9 @@
-//! URIDetail: rules about where a link stands and what its text says.
+//! URIDetail: rules about the elements and the text of a link.
 
 use super::{EvalProblem, Evaluation};
 use gatepost_mail::{Pattern, Uri};
 
-/// What of a link a condition looks at.
+/// The part of a link that a condition examines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Target {
     Raw,
@@ -34,8 +34,8 @@ impl Condition {
     }
 }
 
-/// Prepares a `uri_detail` rule: the conditions after its name, such as
-/// `type =~ /^a$/ text =~ /click/i`. It hits if one link meets all of them.
+/// Prepares a `uri_detail` rule: the conditions after its name, such as `type =~ /^a$/ text =~
+/// /click/i`. It hits if one link satisfies all of them.
 pub fn prepare_uri_detail(conditions: &str) -> Result<Evaluation, EvalProblem> {
     let parsed = parse(conditions).map_err(|reason| EvalProblem::Arguments {
         name: "uri_detail".to_owned(),
@@ -81,7 +81,7 @@ fn parse(text: &str) -> Result<Vec<Condition>, String> {
             .ok_or_else(|| format!("the pattern after {name} does not end"))?;
         let (pattern, after) = pattern.split_at(length);
         let pattern = Pattern::compile(pattern)?;
-        // Of two conditions for one part the later counts.
+        // Of two conditions for one part the later one counts.
         conditions.retain(|known| known.target != target);
         conditions.push(Condition {
             target,
@@ -97,7 +97,8 @@ fn parse(text: &str) -> Result<Vec<Condition>, String> {
     }
 }
 
-/// The length of the pattern `text` begins with: up to the delimiter that flags and a blank follow.
+/// The length of the pattern at the beginning of `text`: up to the delimiter before flags and a
+/// blank.
 fn pattern_length(text: &str) -> Option<usize> {
     let (start, delimiter) = match text.strip_prefix('m') {
         Some(rest) => (2, rest.chars().next()?),

@@ -1,4 +1,4 @@
-//! VBounce: bounces of mail that was never ours.
+//! VBounce: bounces of mail that was not sent from this site.
 
 use super::ScannedMail;
 use super::{Entry, pattern, plain};
@@ -21,7 +21,7 @@ fn has_relays(mail: &ScannedMail<'_>) -> bool {
 pattern!(RECEIVED, r"^[> ]*Received:", "i");
 pattern!(HOST_WORD, r"\s(\S+\.\S+)(?=\s)");
 
-/// Whether a head quoted in the text names one of our own relays.
+/// Whether a quoted head names one of the site's own relays.
 fn came_through_ours(mail: &ScannedMail<'_>) -> bool {
     if !has_relays(mail) {
         return false;

@@ -1,4 +1,4 @@
-//! WLBLEval and WelcomeListSubject: addresses, hosts and subjects that are listed.
+//! WLBLEval and WelcomeListSubject: listed addresses, hosts and subjects.
 
 use super::ScannedMail;
 use super::settings::SenderFromHost;
@@ -133,7 +133,7 @@ fn recipient_is_in(mail: &ScannedMail<'_>, list: &str) -> bool {
     })
 }
 
-/// 1: welcome; -1: the address is, but it came from elsewhere; 0: not listed.
+/// 1: welcome; -1: the address is listed, but another host sent it; 0: not listed.
 fn sender_is_welcome(mail: &ScannedMail<'_>) -> i32 {
     if sender_is_in(mail, "welcomelist_from") {
         return 1;
@@ -145,7 +145,7 @@ fn sender_is_welcome_by_default(mail: &ScannedMail<'_>) -> i32 {
     sender_from(mail, &mail.settings().default_welcomelist_from_rcvd)
 }
 
-/// The relays an address may have come from: the last untrusted, else all trusted ones.
+/// The relays from which an address may come: the last untrusted one, else all trusted ones.
 fn handing_relays<'a>(mail: &'a ScannedMail<'_>) -> &'a [Relay] {
     let relays = mail.relays();
     relays.untrusted.get(..1).unwrap_or(&relays.trusted)
@@ -206,10 +206,10 @@ fn envelope_sender_matches_relay(mail: &ScannedMail<'_>) -> bool {
     })
 }
 
-/// Most labels of a host that are looked up, from the right.
+/// The most labels of a host that are looked up, from the right.
 const LABELS_MAX: usize = 11;
 
-/// The lists that name a host of a link.
+/// The lists that contain a host of a link.
 fn listed<'a>(mail: &'a ScannedMail<'_>) -> &'a [String] {
     mail.findings()
         .listed_hosts
@@ -230,7 +230,7 @@ fn find_listed(mail: &ScannedMail<'_>) -> Vec<String> {
     for (host, _) in links.flat_map(|uri| &uri.hosts) {
         let keys = keys_of(host);
         for (name, list) in lists {
-            // The longest name that is listed decides.
+            // The longest listed name decides.
             if keys.iter().find_map(|key| list.get(*key)) == Some(&true) && !found.contains(name) {
                 found.push(name.clone());
             }
@@ -239,7 +239,7 @@ fn find_listed(mail: &ScannedMail<'_>) -> Vec<String> {
     found
 }
 
-/// `a.b.c`, `b.c`, `c`; an address as it is.
+/// `a.b.c`, `b.c`, `c`; an address unchanged.
 fn keys_of(host: &str) -> Vec<&str> {
     if parse_ip(host.as_bytes()).is_some() {
         return vec![host];

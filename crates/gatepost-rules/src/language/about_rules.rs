@@ -1,5 +1,4 @@
-//! The directives that say more about rules: scores, words, flags, when they run, what their patterns
-//! stand for.
+//! The directives that add to rules: scores, descriptions, flags, priorities, tags in patterns.
 
 use std::collections::HashMap;
 
@@ -128,7 +127,7 @@ pub(super) fn shortcircuit(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome 
     Ok(())
 }
 
-/// Where rules run that call a message spam or ham at once, unless told otherwise.
+/// The priority of rules that classify a message at once, unless a rule file sets another one.
 const SHORTCIRCUIT_PRIORITY: i32 = -200;
 
 fn needs_shortcircuit(loaded: &Loaded<'_>) -> Outcome {
@@ -144,7 +143,7 @@ fn needs_shortcircuit(loaded: &Loaded<'_>) -> Outcome {
     ))
 }
 
-/// `shortcircuit_spam_score` and its companions.
+/// `shortcircuit_spam_score` and the similar directives.
 pub(super) fn shortcircuit_score(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
     needs_shortcircuit(loaded)?;
     let value = line.value_text()?;

@@ -3,7 +3,7 @@
 use super::expression::{Expression, Operation, Term};
 use super::plugins::{LANGUAGE_VERSION, PERL_VERSION, Plugins};
 
-/// Whether the condition of an `if` line holds; an error says what is wrong with the line.
+/// Whether the condition of an `if` line is true; an error describes the mistake in the line.
 pub(super) fn holds(text: &str, plugins: &Plugins, local_only: bool) -> Result<bool, String> {
     let expression: Expression<()> =
         Expression::parse(text, |term| value(term, plugins, local_only))?;
@@ -39,7 +39,7 @@ pub(super) struct Conditions {
 pub(super) struct WithoutIf;
 
 impl Conditions {
-    /// Whether the present line is inside a branch not taken.
+    /// Whether the current line is in a branch that is not taken.
     pub(super) fn skipping(&self) -> bool {
         self.skipping
     }

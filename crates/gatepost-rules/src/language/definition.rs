@@ -1,4 +1,4 @@
-//! What a folder's lines say of each rule, before anything is compiled.
+//! The definition of each rule in rule files, before it is compiled.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use crate::network::{LinkFlags, NetworkCall};
 use crate::shortcircuit::Shortcircuit;
 use gatepost_learning::bayes::{RuleFlags, RulePlace};
 
-/// Where a line stands.
+/// The position of a line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Source {
     pub(crate) file: Arc<PathBuf>,
@@ -25,7 +25,7 @@ pub(crate) enum View {
 }
 
 impl View {
-    /// What the report puts before a rule's description.
+    /// The prefix of a rule's description in reports.
     pub(crate) const fn report_prefix(self) -> &'static str {
         match self {
             Self::Header => "",
@@ -37,7 +37,7 @@ impl View {
     }
 }
 
-/// A comparison of some field with a pattern: `From:addr =~ /x/ [if-unset: y]`.
+/// A comparison of a field with a pattern: `From:addr =~ /x/ [if-unset: y]`.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct FieldTest {
     pub(crate) selector: String,
@@ -46,7 +46,7 @@ pub(crate) struct FieldTest {
     pub(crate) if_unset: Option<Vec<u8>>,
 }
 
-/// What a rule tests.
+/// The test of a rule.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Test {
     /// `header NAME Field =~ /pattern/`.
@@ -67,41 +67,41 @@ pub(crate) enum Test {
     },
     /// `meta NAME expression`.
     Meta { expression: String },
-    /// A rule that only the network can answer.
+    /// A rule that needs DNS.
     Network(NetworkCall),
 }
 
-/// What `tflags` says.
+/// The flags in `tflags`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Flags {
-    /// Asks the network.
+    /// The rule needs DNS.
     pub(crate) net: bool,
-    /// `a`, `ns`, `ips_only`, `domains_only`: what of a link a list is asked about.
+    /// `a`, `ns`, `ips_only`, `domains_only`: the part of a link that is looked up.
     pub(crate) link: LinkFlags,
-    /// Speaks for the message: the usual score is negative.
+    /// The rule indicates ham: its score is usually negative.
     pub(crate) nice: bool,
-    /// Needs Bayes.
+    /// The rule needs Bayes.
     pub(crate) learn: bool,
-    /// How its score counts when a message may be learned by itself.
+    /// The effect of its score on automatic learning.
     pub(crate) autolearn: RuleFlags,
-    /// Leaves its score out of the sender's average.
+    /// Its score does not count in the sender's average.
     pub(crate) no_autolearn: bool,
-    /// A message that it hits leaves the sender's average alone.
+    /// A message with this hit leaves the sender's average unchanged.
     pub(crate) no_awl: bool,
     /// Every match counts, not only the first.
     pub(crate) multiple: bool,
-    /// Matches beyond which counting stops.
+    /// The number of matches at which counting stops.
     pub(crate) hits_max: Option<u32>,
-    /// Leaves out the subject, which is the first line of the body.
+    /// Excludes the subject, which is the first line of the body.
     pub(crate) no_subject: bool,
     /// `mimeheader`: joins the fields of all parts.
     pub(crate) concat: bool,
-    /// `mimeheader`: the parts looked at, first and last.
+    /// `mimeheader`: the first and the last part that the rule examines.
     pub(crate) range: Option<(u32, u32)>,
 }
 
 impl Flags {
-    /// Reads the words after `tflags NAME`.
+    /// Parses the flags after `tflags NAME`.
     pub(crate) fn parse(words: &str) -> Self {
         let mut flags = Self::default();
         for word in words.split_whitespace() {
@@ -137,7 +137,7 @@ impl Flags {
                         .ok()
                         .map(|first| (first, last.parse().unwrap_or(u32::MAX)));
                 }
-                // Others matter to learning, DNS or publishing rules, not to a scan.
+                // Other flags concern learning, DNS or the publication of rules, not a scan.
                 _ => {}
             }
         }
@@ -145,7 +145,7 @@ impl Flags {
     }
 }
 
-/// What a rule's author shows of it: `test NAME ok|fail TEXT`.
+/// An example of a rule's author: `test NAME ok|fail TEXT`.
 #[derive(Debug, Clone)]
 pub(crate) struct Example {
     pub(crate) source: Source,
@@ -154,23 +154,23 @@ pub(crate) struct Example {
     pub(crate) text: Vec<u8>,
 }
 
-/// All that is said of one rule.
+/// The definition of a rule.
 #[derive(Debug, Clone)]
 pub(crate) struct Definition {
     pub(crate) name: Arc<str>,
-    /// `None` for a name that was only scored, described or flagged.
+    /// `None` for a name that has only a score, description or flags.
     pub(crate) test: Option<Test>,
     pub(crate) source: Source,
-    /// For the four score sets: plain, network, Bayes, both.
+    /// The scores in the four score sets: plain, network, Bayes, both.
     pub(crate) scores: Option<[f64; 4]>,
     pub(crate) description: Option<Arc<str>>,
     pub(crate) flags: Flags,
     pub(crate) priority: i32,
     /// Whether it ends the scan.
     pub(crate) shortcircuit: Option<Shortcircuit>,
-    /// Its pattern holds tags to be replaced.
+    /// Its pattern contains tags to be replaced.
     pub(crate) replaces_tags: bool,
-    /// Words to put before the subject when it hits.
+    /// The text before the subject when it hits.
     pub(crate) subject_prefix: Option<Arc<str>>,
 }
 
@@ -190,7 +190,7 @@ impl Definition {
         }
     }
 
-    /// The score in one of the four sets; rules that nobody scored count 1, tests on trial 0.01.
+    /// The score in one of the four sets; rules without a score count 1, rules on trial 0.01.
     pub(crate) fn score(&self, set: usize) -> f64 {
         if let Some(score) = self.scores.and_then(|scores| scores.get(set).copied()) {
             return score;
@@ -203,7 +203,7 @@ impl Definition {
         if self.flags.nice { -score } else { score }
     }
 
-    /// Names that begin with two underscores are parts of metas and never reported.
+    /// Names that begin with two underscores are sub-rules of metas and not reported.
     pub(crate) fn is_sub_rule(&self) -> bool {
         self.name.starts_with("__")
     }

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use super::line::{Line, LineProblem, Loaded};
 
-/// The function of a directive.
+/// The handler of a directive.
 pub(super) type Handler = fn(&mut Loaded<'_>, &Line<'_>) -> Result<(), LineProblem>;
 
 use super::about_rules as about;
@@ -73,7 +73,7 @@ const HANDLERS: &[(&str, Handler)] = &[
     ("version_tag", option::version_tag),
 ];
 
-/// Why a directive that SpamAssassin knows has no effect here.
+/// The reason why a directive of SpamAssassin has no effect here.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NoEffect {
     pub(super) cause: &'static str,
@@ -118,7 +118,7 @@ const DKIM_LINKS: NoEffect = NoEffect {
     reason: "domains of DKIM signatures are not taken for links",
 };
 
-/// Known directives without effect, by name; a star stands for any ending.
+/// Known directives without effect, by name; a star matches any ending.
 const WITHOUT_EFFECT: &[(&str, NoEffect)] = &[
     ("allow_user_rules", PROGRAM),
     ("asn_prefer_geodb", PLUGIN),
@@ -177,8 +177,8 @@ pub(super) fn handler(name: &str) -> Option<Handler> {
     BY_NAME.get(name).copied()
 }
 
-/// Whether a line with `name` is not for single users: it defines rules, which are the same for
-/// all, or reaches for files and plugins.
+/// Whether the directive `name` is not permitted in users' preferences: it defines rules, which are
+/// the same for all users, or refers to files or plugins.
 pub(super) fn is_administrators(name: &str) -> bool {
     const DEFINING: [&str; 12] = [
         "askdns",
@@ -197,7 +197,7 @@ pub(super) fn is_administrators(name: &str) -> bool {
     DEFINING.contains(&name) || name.starts_with("replace_")
 }
 
-/// Why the directive `name` has no effect, if it is known.
+/// The reason why the directive `name` has no effect, if it is known.
 pub(super) fn without_effect(name: &str) -> Option<NoEffect> {
     let fits = |pattern: &str| match pattern.strip_suffix('*') {
         Some(beginning) => name.starts_with(beginning),

@@ -13,14 +13,14 @@ use super::{Definitions, Language};
 use crate::{Problem, Severity};
 use gatepost_mail::Directive;
 
-/// Files that include files, beyond which a chain is taken for a circle.
+/// The deepest chain of included files; a longer one is treated as a cycle.
 const INCLUDE_DEPTH_MAX: usize = 16;
 
 /// Reads the files of some rule folders.
 pub(super) struct Loader<'d> {
     loaded: Loaded<'d>,
     language: &'d Language,
-    /// Whether the lines are a user's, who may not define rules.
+    /// Whether the lines are a user's preferences, which may not define rules.
     is_user: bool,
     /// The files being read, outermost first.
     files: Vec<Arc<PathBuf>>,
@@ -43,13 +43,13 @@ impl<'d> Loader<'d> {
         }
     }
 
-    /// The lines that follow are a user's.
+    /// The following lines are a user's preferences.
     pub(super) fn of_a_user(mut self) -> Self {
         self.is_user = true;
         self
     }
 
-    /// Reads the text of one file. Open `if`s end with it.
+    /// Reads the text of a file. Its end closes all open `if`s.
     pub(super) fn read(&mut self, path: &Path, text: &[u8]) {
         let file = Arc::new(path.to_path_buf());
         self.files.push(Arc::clone(&file));
@@ -124,7 +124,7 @@ impl<'d> Loader<'d> {
         }
     }
 
-    /// `None` if the line is no condition.
+    /// `None` if the line is not a condition.
     fn condition(
         &mut self,
         line: &Line<'_>,
@@ -225,7 +225,7 @@ impl<'d> Loader<'d> {
 
 fn require_version(line: &Line<'_>, conditions: &mut Conditions) -> Result<(), LineProblem> {
     let version = line.value_text()?;
-    // Packages write their version with or without zeros.
+    // Packages write their version with or without trailing zeros.
     if matches!(
         version.as_str(),
         "@@VERSION@@" | LANGUAGE_VERSION_TEXT | "4.000001"

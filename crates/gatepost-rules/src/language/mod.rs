@@ -1,9 +1,9 @@
-//! Rule files: reading folders, and what their lines say.
+//! Rule files: reads folders, and processes the directives in them.
 //!
 //! A folder's files are read in SpamAssassin's order: all plugin lists (`*.pre`) first, then each
-//! folder's `*.cf` by name, then preferences. Later lines override earlier ones. Every line
-//! either takes effect or becomes a [`Problem`] that says why it does not; a table
-//! ([`directives`]) knows all words.
+//! folder's `*.cf` by name, then preferences. Later lines override earlier ones. Every line either
+//! takes effect or becomes a [`Problem`] with the reason; a table ([`directives`]) contains all
+//! known directives.
 
 mod about_rules;
 mod condition;
@@ -32,17 +32,17 @@ use options::Options;
 use plugins::Plugins;
 use replace_tags::ReplaceTags;
 
-/// The reader's surroundings.
+/// The environment of rule files.
 #[derive(Debug, Clone)]
 pub(crate) struct Language {
-    /// Whose `lang` lines apply, such as `en_US`.
+    /// The locale of `lang` lines that apply, such as `en_US`.
     pub(crate) locale: String,
-    /// Whether `if local_tests_only` holds.
+    /// Whether `if local_tests_only` is true.
     pub(crate) local_only: bool,
 }
 
 impl Language {
-    /// A line for `language` applies if our locale begins with it.
+    /// Whether a line for `language` applies: the locale begins with it.
     fn speaks(&self, language: &[u8]) -> bool {
         self.locale
             .as_bytes()
@@ -51,12 +51,12 @@ impl Language {
     }
 }
 
-/// All that some folders say.
+/// The definitions of some rule folders.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Definitions {
     pub(crate) rules: Vec<Definition>,
     by_name: HashMap<Arc<str>, usize>,
-    /// The lists that rules on links ask, by rule.
+    /// The lists of rules on links, by rule.
     pub(crate) link_lists: HashMap<Arc<str>, LinkList>,
     pub(crate) examples: Vec<Example>,
     pub(crate) replace_tags: ReplaceTags,
@@ -68,7 +68,7 @@ pub(crate) struct Definitions {
 }
 
 impl Definitions {
-    /// The rule of this name, made if it is new.
+    /// The rule with this name; it is created if necessary.
     pub(crate) fn rule(&mut self, name: &str) -> &mut Definition {
         let index = self.by_name.get(name).copied().unwrap_or_else(|| {
             let name: Arc<str> = name.into();
@@ -80,7 +80,7 @@ impl Definitions {
         &mut self.rules[index]
     }
 
-    /// The rule of this name, if there is one.
+    /// The rule with this name, if there is one.
     pub(crate) fn find(&self, name: &str) -> Option<&Definition> {
         self.rules.get(*self.by_name.get(name)?)
     }
@@ -90,7 +90,7 @@ impl Definitions {
         self.rules.get(index).map(|rule| Arc::clone(&rule.name))
     }
 
-    /// The index of the rule of this name.
+    /// The index of the rule with this name.
     pub(crate) fn index_of(&self, name: &str) -> Option<usize> {
         self.by_name.get(name).copied()
     }
@@ -137,10 +137,10 @@ pub(crate) fn read_paths(
     Some(definitions)
 }
 
-/// The models of languages, in a folder of rules.
+/// The file of language models in a rule folder.
 const LANGUAGE_MODELS: &str = "languages";
 
-/// Reads texts as if they were files.
+/// Processes texts as if they were files.
 pub(crate) fn read_texts(
     definitions: &mut Definitions,
     texts: &[(PathBuf, Vec<u8>)],
@@ -157,7 +157,7 @@ pub(crate) fn read_texts(
     }
 }
 
-/// Reads a user's preferences over what the folders say; he defines no rules.
+/// Processes a user's preferences after the folders' directives; they cannot define rules.
 pub(crate) fn read_user(
     definitions: &mut Definitions,
     path: &Path,

@@ -1,42 +1,42 @@
 //! The directives for reports, and those that load plugins.
 
-// All have the signature of the table of directives, also those that cannot fail.
+// All functions have the signature of the directive table, also those that cannot fail.
 #![allow(clippy::unnecessary_wraps)]
 
 use super::line::{Line, LineProblem, Loaded};
 use crate::shortcircuit::ShortcircuitScores;
 
-/// The threshold of folders that name none.
+/// The threshold of folders without one.
 pub(crate) const REQUIRED_SCORE_DEFAULT: f64 = 5.0;
 
-/// How results are reported.
+/// The options of reports.
 #[derive(Debug, Clone)]
 pub(crate) struct Options {
-    /// The sum from which a message is spam.
+    /// The score from which a message is spam.
     pub(crate) required_score: f64,
-    /// The report's template, lines ended by LF; empty where the folder has none.
+    /// The report's template with LF line ends; empty if the folder has none.
     pub(crate) report: String,
-    /// What stands before the original of a spam message in its wrapping.
+    /// The text before the original of a wrapped spam message.
     pub(crate) unsafe_report: String,
-    /// Whom to ask, as reports print it.
+    /// The contact address in reports.
     pub(crate) report_contact: String,
-    /// The host's name in reports; the system's where empty.
+    /// The host name in reports; the system's if empty.
     pub(crate) report_hostname: String,
-    /// Whether spam is wrapped (1, 2) or gets header fields only (0).
+    /// Whether spam is wrapped (1, 2) or only gets header fields (0).
     pub(crate) report_safe: u8,
     /// The width of wrapped text in header fields.
     pub(crate) wrap_width: usize,
-    /// Fields added to wanted mail, name without `X-Spam-` and template.
+    /// Fields added to ham: the name without `X-Spam-`, and the template.
     pub(crate) ham_fields: Vec<(String, String)>,
     /// Fields added to spam.
     pub(crate) spam_fields: Vec<(String, String)>,
-    /// Texts put before From, To and Subject of spam.
+    /// Texts added before From, To and Subject of spam.
     pub(crate) rewrites: Vec<(String, String)>,
     /// Whether long fields are folded.
     pub(crate) fold_fields: bool,
-    /// Added to the version in reports.
+    /// A suffix of the version in reports.
     pub(crate) version_tag: String,
-    /// How a scan ends early.
+    /// The conditions under which a scan ends early.
     pub(crate) shortcircuit: ShortcircuitScores,
     /// What `# UPDATE version` lines of rule files say, by file.
     pub(crate) rules_versions: Vec<String>,
@@ -92,7 +92,7 @@ pub(super) fn required_score(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcom
     Ok(())
 }
 
-/// The text of a template's line: quotes keep its blanks.
+/// The text of a line of a template: quotes preserve its blanks.
 fn template_line(line: &Line<'_>) -> String {
     let text = String::from_utf8_lossy(line.value).into_owned();
     let quoted = text
@@ -123,7 +123,7 @@ pub(super) fn clear_unsafe_report(loaded: &mut Loaded<'_>, _: &Line<'_>) -> Outc
 
 pub(super) fn report_contact(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
     let contact = line.value_text()?;
-    // Debian's files hold this placeholder where nobody filled it in.
+    // Debian's files contain this placeholder where the administrator did not replace it.
     if contact != "@@CONTACT_ADDRESS@@" {
         loaded.definitions.options.report_contact = contact;
     }
@@ -170,7 +170,7 @@ pub(super) fn version_tag(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
     Ok(())
 }
 
-/// The lists that `ham`, `spam` or `all` means.
+/// The lists that `ham`, `spam` or `all` denotes.
 fn field_lists<'l>(
     loaded: &'l mut Loaded<'_>,
     which: &str,
@@ -265,7 +265,7 @@ pub(super) fn rewrite_header(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcom
     let rewrites = &mut loaded.definitions.options.rewrites;
     rewrites.retain(|(known, _)| known != name);
     if let Ok(text) = line.after_first_word_text() {
-        // A parenthesis would end the comment that the text becomes.
+        // A parenthesis would end the comment that contains the text.
         let text = match name {
             "Subject" => text,
             _ => text.replace('(', "[").replace(')', "]"),
@@ -296,7 +296,7 @@ pub(super) fn load_plugin(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
 }
 
 pub(super) fn try_plugin(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
-    // An unknown one is no problem: that is what the word says.
+    // An unknown plugin is not a problem: `tryplugin` permits it.
     let _ = loaded.plugins.load(line.first_word());
     Ok(())
 }

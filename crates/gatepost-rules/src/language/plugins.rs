@@ -1,20 +1,20 @@
-//! The plugins and features that rule files ask for: `loadplugin`, `ifplugin`, `if can(…)`.
+//! The plugins and features for rule files: `loadplugin`, `ifplugin`, `if can(…)`.
 //!
-//! A file asks whether a plugin is loaded before it defines rules with it. We answer as
-//! SpamAssassin would with the same `loadplugin` lines, since else files would take another branch
-//! than they take there; which functions really run is the eval room's affair.
+//! A file checks whether a plugin is loaded before it defines rules with it. The results are those
+//! of SpamAssassin with the same `loadplugin` lines, since other results would select other
+//! branches of the files. Which functions can run is decided by `eval`.
 
-/// The version of the rule language that this engine speaks.
+/// The version of the rule language.
 pub(crate) const LANGUAGE_VERSION: f64 = 4.000_001;
-/// The same, as templates print it.
+/// The same version, as templates print it.
 pub(crate) const LANGUAGE_VERSION_TEXT: &str = "4.0.1";
-/// The Perl that SpamAssassin would run on.
+/// The Perl version that SpamAssassin would run on.
 pub(crate) const PERL_VERSION: f64 = 5.036_000;
 
 const PREFIX: &str = "Mail::SpamAssassin::Plugin::";
 
-/// The plugins that SpamAssassin 4.0 has, without their prefix, sorted; `true` where Debian's
-/// files load it, which holds for folders that have no `loadplugin` line at all.
+/// The plugins of SpamAssassin 4.0, without their prefix, sorted; `true` where Debian's files load
+/// it, which applies to folders without any `loadplugin` line.
 const PLUGINS: &[(&str, bool)] = &[
     ("ASN", false),
     ("AWL", false),
@@ -68,7 +68,7 @@ const PLUGINS: &[(&str, bool)] = &[
     ("WelcomeListSubject", true),
 ];
 
-/// The features that `can()` and `has()` know, by module without its prefix.
+/// The features that `can()` and `has()` recognise, by module without its prefix.
 const FEATURES: &[(&str, &[&str])] = &[
     (
         "Conf",
@@ -201,18 +201,18 @@ const FEATURES: &[(&str, &[&str])] = &[
     ("Plugin::URIDetail", &["has_host_key"]),
 ];
 
-/// The plugins that are loaded, and the compatibility flags that are on.
+/// The loaded plugins, and the enabled compatibility flags.
 #[derive(Debug, Default)]
 pub(crate) struct Plugins {
     loaded: Vec<&'static str>,
     compatible: Vec<String>,
 }
 
-/// No plugin of this name exists here.
+/// No plugin has this name.
 pub(crate) struct UnknownPlugin;
 
 impl Plugins {
-    /// What Debian's files load.
+    /// The plugins that Debian's files load.
     pub(crate) fn usual() -> Self {
         let usual = PLUGINS.iter().filter(|(_, usual)| *usual);
         Self {
@@ -237,7 +237,7 @@ impl Plugins {
 
     /// `plugin(…)`.
     pub(crate) fn is_loaded(&self, module: &str) -> bool {
-        // Folders ask for this one, which no longer exists, in order to switch old rules off.
+        // Folders test for this plugin, which no longer exists, to disable old rules.
         module == "Mail::SpamAssassin::Plugin::RaciallyCharged"
             || find(module).is_some_and(|name| self.loaded.contains(&name))
     }

@@ -1,13 +1,14 @@
-//! `replace_tag` and its companions: `<A>` in a pattern stands for all that looks like an A.
+//! `replace_tag` and similar directives: `<A>` in a pattern matches all characters that resemble an
+//! A.
 
 use std::collections::HashMap;
 
-/// Tags in tags are expanded this often, as SpamAssassin does.
+/// The depth to which tags in tags are expanded, as in SpamAssassin.
 const PASSES_MAX: usize = 6;
-/// A pattern grown beyond this is left as it stands.
+/// A pattern that exceeds this length remains unchanged.
 const PATTERN_BYTES_MAX: usize = 256 * 1024;
 
-/// The replacements that a folder defines.
+/// The replacements of a folder.
 #[derive(Debug, Clone)]
 pub(crate) struct ReplaceTags {
     pub(crate) tags: HashMap<Vec<u8>, Vec<u8>>,
@@ -31,15 +32,15 @@ impl Default for ReplaceTags {
     }
 }
 
-/// A piece of a pattern: text, or something in angle brackets.
+/// A part of a pattern: text, or a name in angle brackets.
 enum Piece {
     Text(Vec<u8>),
     Tag(Vec<u8>),
 }
 
 impl ReplaceTags {
-    /// The body of a pattern with its tags replaced. `has_modifiers` says that something stands
-    /// before the body, which matters to a tag at its very beginning.
+    /// The body of a pattern with its tags replaced. `has_modifiers` says that modifiers precede
+    /// the body, which matters for a tag at its beginning.
     pub(crate) fn expand(&self, body: &[u8], has_modifiers: bool) -> Vec<u8> {
         let mut pattern = body.to_vec();
         for _ in 0..PASSES_MAX {
@@ -93,7 +94,7 @@ impl ReplaceTags {
         (expanded, again)
     }
 
-    /// Removes `<pre NAME>` (or post, inter) and returns what the name stands for.
+    /// Removes `<pre NAME>` (or post, inter) and returns its replacement.
     fn take_order<'t>(
         &self,
         pattern: &mut Vec<u8>,

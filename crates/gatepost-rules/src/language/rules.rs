@@ -188,7 +188,7 @@ pub(super) fn network(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
     )
 }
 
-/// `uridnsbl NAME zone TYPE [subtest]` and its companions.
+/// `uridnsbl NAME zone TYPE [subtest]` and similar directives.
 pub(super) fn link_list(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
     let value = line.after_first_word_text()?;
     let words: Vec<&str> = value.split_whitespace().collect();
@@ -249,7 +249,7 @@ fn eval(loaded: &mut Loaded<'_>, line: &Line<'_>, view: View, call: &[u8]) -> Ou
     )
 }
 
-/// How the names of functions begin that need what only the network knows.
+/// The prefixes of functions that need DNS.
 const NETWORK_FUNCTIONS: [&str; 13] = [
     "check_rbl",
     "check_dns",

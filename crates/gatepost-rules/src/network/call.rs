@@ -1,4 +1,4 @@
-//! The tests of rules that only DNS can answer, as rule files write them.
+//! The tests of rules that need DNS, as written in rule files.
 
 /// A call of an eval function that needs DNS, or an `askdns` line.
 #[derive(Debug, Clone, PartialEq)]
@@ -7,7 +7,7 @@ pub(crate) struct NetworkCall {
     pub(crate) arguments: Vec<String>,
 }
 
-/// What of the links of a message a list is asked about.
+/// The part of a message's links that is looked up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LinkQuery {
     /// The domain of a link: `urirhsbl`, `urirhssub`.
@@ -21,7 +21,7 @@ pub(crate) enum LinkQuery {
 }
 
 impl LinkQuery {
-    /// What the directive asks about.
+    /// The part that the directive looks up.
     pub(crate) fn of_directive(directive: &str) -> Self {
         match directive.trim_end_matches("bl").trim_end_matches("sub") {
             "urirhs" => Self::Domain,
@@ -32,7 +32,7 @@ impl LinkQuery {
     }
 }
 
-/// Which list a rule on links asks: `urirhssub` and its companions.
+/// The list of a rule on links: `urirhssub` and similar directives.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct LinkList {
     pub(crate) zone: String,
@@ -40,19 +40,19 @@ pub(crate) struct LinkList {
     pub(crate) kind: String,
     pub(crate) subtest: Option<String>,
     pub(crate) query: LinkQuery,
-    /// What `tflags` of the rule says.
+    /// The flags of the rule in `tflags`.
     pub(crate) flags: LinkFlags,
 }
 
-/// What `tflags` says of the links that a list is asked about.
+/// The flags of `tflags` for the part of a link that is looked up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct LinkFlags {
-    /// `a`: by the addresses of the host.
+    /// `a`: the addresses of the host.
     pub(crate) by_address: bool,
-    /// `ns`: by the addresses of the domain's name servers.
+    /// `ns`: the addresses of the domain's name servers.
     pub(crate) by_server: bool,
     pub(crate) ips_only: bool,
     pub(crate) domains_only: bool,
-    /// `notrim`: by the whole host instead of its registered domain.
+    /// `notrim`: the whole host instead of its registered domain.
     pub(crate) whole_host: bool,
 }

@@ -1,10 +1,10 @@
-//! Rules that ask the network: lists of relays and of links, the sender's domain, `askdns`.
+//! Network rules: lists of relays and of links, the sender's domain, `askdns`.
 //!
-//! Off unless switched on. What a message's rules want to know is asked at once, before the local rules
-//! run ([`Network::ask`]); the answers are looked at after them, up to one deadline for all
-//! ([`Asked::judge`]). Rules that need several steps, such as the addresses of a link's name servers or
-//! SPF, put their next questions when the earlier ones are answered ([`Asked::advance`]), under the same
-//! deadline. What is not answered does not hit.
+//! Off by default. All queries of a message's rules are sent at once, before the local rules run
+//! ([`Network::ask`]); the responses are evaluated after them, up to one deadline for all
+//! ([`Asked::judge`]). Rules that need several steps, such as the addresses of a link's name
+//! servers or SPF, send their next queries when the earlier ones are answered ([`Asked::advance`]),
+//! under the same deadline. A query without a response does not hit.
 
 mod call;
 mod dns_tests;
@@ -32,7 +32,7 @@ use senders::SenderTest;
 pub(crate) use settings::NetworkSettings;
 use views::{LinkKey, ViewFindings, Views};
 
-/// Who is asked, and how long the questions about one message may take.
+/// The DNS client, and the deadline for all queries about one message.
 #[derive(Debug, Clone)]
 pub(crate) struct Network {
     resolver: Resolver,
@@ -40,7 +40,7 @@ pub(crate) struct Network {
 }
 
 impl Network {
-    /// With the server named, or the system's first; the error says that there is none.
+    /// Uses the given server, or the system's first; the error says that there is none.
     pub(crate) fn new(
         server: Option<&str>,
         time: Duration,
@@ -58,7 +58,7 @@ impl Network {
         Ok(Self { resolver, time })
     }
 
-    /// Puts the questions of all rules about a message.
+    /// Sends the queries of all rules about a message.
     pub(crate) fn ask<'a>(
         &self,
         rules: &'a [NetworkRule],
@@ -78,25 +78,25 @@ impl Network {
         Some(asked)
     }
 
-    /// The lists that do not answer, and are not asked at present.
+    /// The lists that do not respond, and currently get no queries.
     pub(crate) fn silent_lists(&self) -> Vec<SilentList> {
         self.resolver.silent_lists()
     }
 }
 
-/// What the network knew of a message.
+/// The results of DNS queries for a message.
 #[derive(Debug, Default)]
 pub(crate) struct NetworkFindings {
-    /// The numbers of the rules that hit.
+    /// The ids of the rules that hit.
     pub(crate) hits: Vec<u32>,
     /// Template tags with their texts.
     pub(crate) tags: Vec<(String, String)>,
-    /// Who sent the message.
+    /// The sender authentication of the message.
     pub(crate) authentication: Vec<Authentication>,
 }
 
-/// Questions on their way. Borrows no message, so that a message may wait for the answers without a
-/// thread; each step is given the message again.
+/// Queries in progress. They do not borrow the message, so a message may wait for the responses
+/// without a thread; the caller passes the message to each step.
 pub(crate) struct Asked<'a> {
     rules: &'a [NetworkRule],
     settings: &'a NetworkSettings,
@@ -105,7 +105,7 @@ pub(crate) struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// Puts what can be asked with what is known.
+    /// Sends all queries that can be sent with the data so far.
     fn put(&mut self, mail: &ScannedMail<'_>, first: bool) {
         let views = Views::of(mail, self.settings, &self.found);
         for NetworkRule { test, .. } in self.rules {
@@ -131,8 +131,8 @@ impl Asked<'_> {
         }
     }
 
-    /// Takes the answers that have arrived and puts the questions that follow from them, without
-    /// waiting. Whether all questions have ended.
+    /// Processes the responses that have arrived and sends the queries that follow from them,
+    /// without blocking. Returns whether all queries have ended.
     pub(crate) fn advance(&mut self, mail: &ScannedMail<'_>) -> bool {
         if self.lookup.take_arrived() {
             self.put(mail, false);
@@ -140,19 +140,19 @@ impl Asked<'_> {
         self.lookup.is_complete()
     }
 
-    /// Tells when [`Asked::advance`] has something to do.
+    /// Registers a callback for the time when [`Asked::advance`] can make progress.
     pub(crate) fn progress(&self) -> Progress {
         self.lookup.progress()
     }
 
-    /// Waits on this thread until all questions have ended.
+    /// Blocks this thread until all queries have ended.
     pub(crate) fn wait(&mut self, mail: &ScannedMail<'_>) {
         while !self.advance(mail) {
             self.lookup.wait();
         }
     }
 
-    /// What the answers say.
+    /// Evaluates the responses.
     pub(crate) fn judge(self, mail: &ScannedMail<'_>) -> NetworkFindings {
         let views = Views::of(mail, self.settings, &self.found);
         let answer = |question: &_| self.lookup.answer(question);
@@ -170,7 +170,7 @@ impl Asked<'_> {
     }
 }
 
-/// Drops tests of rules that nobody sees, but for those whose answers others look at.
+/// Removes tests of invisible rules, except those whose responses other rules examine.
 pub(crate) fn drop_unused(rules: &mut Vec<NetworkRule>) {
     let sets: Vec<String> = rules
         .iter()
@@ -187,8 +187,8 @@ pub(crate) fn drop_unused(rules: &mut Vec<NetworkRule>) {
     });
 }
 
-/// What a call of a network function asks; the error says what is wrong with it, `None` that there
-/// is no such test here.
+/// The test of a call of a network function; the error describes an invalid call, and `None` means
+/// that there is no such test.
 pub(crate) fn prepare(
     call: &NetworkCall,
     is_nice: bool,

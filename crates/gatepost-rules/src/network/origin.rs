@@ -1,13 +1,13 @@
-//! The network that a message came from, by number and route: SpamAssassin's ASN plugin.
+//! The network of origin of a message, by number and route: SpamAssassin's ASN plugin.
 //!
-//! Zones answer with a text, as `"64496 | 192.0.2.0/24 | …"` or `"64496" "192.0.2.0" "24"`. What they
-//! say becomes tags of templates and the field `X-ASN` of header rules.
+//! Zones respond with a text, as `"64496 | 192.0.2.0/24 | …"` or `"64496" "192.0.2.0" "24"`. It
+//! becomes tags of templates and the field `X-ASN` of header rules.
 
 use crate::authentication::settings::{NetworkZone, SenderSettings};
 use gatepost_dns::{Answer, Kind, Question, Record};
 use gatepost_mail::{Mail, ip, parse_ip};
 
-/// The question to each zone about the server that gave us the message.
+/// The query to each zone about the server that delivered the message to us.
 fn questions<'m>(
     mail: &Mail<'_>,
     settings: &'m SenderSettings,
@@ -37,7 +37,7 @@ fn questions<'m>(
     zones.iter().map(|zone| (zone, question(zone))).collect()
 }
 
-/// What is to be asked.
+/// The queries.
 pub(super) fn wanted(mail: &Mail<'_>, settings: &SenderSettings) -> Vec<Question> {
     questions(mail, settings)
         .into_iter()
@@ -45,7 +45,7 @@ pub(super) fn wanted(mail: &Mail<'_>, settings: &SenderSettings) -> Vec<Question
         .collect()
 }
 
-/// The tags with what was answered: numbers with the prefix, and routes.
+/// The tags with the responses: numbers with the prefix, and routes.
 pub(super) fn tags<'a>(
     mail: &Mail<'_>,
     settings: &SenderSettings,
@@ -73,7 +73,7 @@ pub(super) fn tags<'a>(
         .collect()
 }
 
-/// The field `X-ASN`: the numbers alone.
+/// The field `X-ASN`: the numbers only.
 pub(super) fn field<'a>(
     mail: &Mail<'_>,
     settings: &SenderSettings,
@@ -93,7 +93,7 @@ pub(super) fn field<'a>(
     (!all.is_empty()).then(|| all.join(" "))
 }
 
-/// Numbers and routes of each record.
+/// The numbers and routes of each record.
 fn read(answer: Option<&Answer>) -> Vec<(Vec<String>, Vec<String>)> {
     let Some(Answer::Records(records)) = answer else {
         return Vec::new();
@@ -129,7 +129,7 @@ fn read_text(text: &str) -> (Vec<String>, Vec<String>) {
         (None, Some(found)) => (found, words(column(0))),
         (None, None) => (Vec::new(), Vec::new()),
     };
-    // Nobody's number, and the route to everywhere.
+    // The number of no network, and the default route.
     found.retain(|number| number != "0" && number != "4294967295");
     routes.retain(|route| {
         !route

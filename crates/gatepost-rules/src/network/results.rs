@@ -1,7 +1,6 @@
-//! What was found of a message's sender, in the words of `Authentication-Results` (RFC 8601).
+//! The sender authentication of a message, in the form of `Authentication-Results` (RFC 8601).
 //!
-//! Only what the rules asked: a method that no rule wants to know about was not looked into, and
-//! says nothing.
+//! Only methods that rules use are included: a method without rules is not evaluated.
 
 use gatepost_message::Authentication;
 
@@ -12,7 +11,7 @@ use crate::authentication::dmarc::DmarcResult;
 use crate::authentication::spf::SpfResult;
 use gatepost_dns::{Answer, Question};
 
-/// The results of the methods that these tests are about, by what was answered in time.
+/// The results of the methods of these tests, from the responses that arrived in time.
 pub(super) fn results<'a>(
     senders: &Senders<'_, '_>,
     tests: &[&SenderTest],
@@ -33,7 +32,8 @@ pub(super) fn results<'a>(
     results
 }
 
-/// RFC 8601 § 2.7.2. A bounce has no sender, and is of whom its server greeted as (RFC 7208 § 2.4).
+/// RFC 8601 section 2.7.2. A bounce has no sender, so its identity is the HELO name (RFC 7208
+/// section 2.4).
 fn spf(senders: &Senders<'_, '_>, known: &Known<'_, '_>) -> Option<Authentication> {
     let sender = senders
         .envelope_sender()
@@ -59,7 +59,7 @@ fn spf(senders: &Senders<'_, '_>, known: &Known<'_, '_>) -> Option<Authenticatio
     })
 }
 
-/// RFC 8601 § 2.7.1: a result for each signature.
+/// RFC 8601 section 2.7.1: a result for each signature.
 fn dkim(senders: &Senders<'_, '_>, known: &Known<'_, '_>) -> Vec<Authentication> {
     let signatures = senders.signatures(known).unwrap_or_default();
     if signatures.is_empty() {
@@ -84,7 +84,7 @@ fn dkim(senders: &Senders<'_, '_>, known: &Known<'_, '_>) -> Vec<Authentication>
     signatures.iter().map(result).collect()
 }
 
-/// RFC 7489 § 11.2.
+/// RFC 7489 section 11.2.
 fn dmarc(senders: &Senders<'_, '_>, known: &Known<'_, '_>) -> Option<Authentication> {
     let result = senders.dmarc(known).ok()??;
     Some(Authentication {

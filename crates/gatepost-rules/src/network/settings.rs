@@ -1,4 +1,4 @@
-//! What rule files say about the questions to the network.
+//! Directives about DNS queries.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,21 +8,21 @@ use gatepost_mail::Directive;
 /// The settings of network rules.
 #[derive(Clone, Debug)]
 pub(crate) struct NetworkSettings {
-    /// Domains of links that no list is asked about.
+    /// Domains of links that are never queried.
     pub(crate) skipped_link_domains: HashSet<String>,
-    /// Hosts of links that lists are asked about: `uridnsbl_max_domains`.
+    /// The most hosts of links that are queried: `uridnsbl_max_domains`.
     pub(crate) link_domains_max: usize,
-    /// Links to mail addresses are no links here: `uridnsbl_skip_mailto`.
+    /// Links to mail addresses are skipped: `uridnsbl_skip_mailto`.
     pub(crate) skips_mailto: bool,
-    /// Lists of relays and senders are not asked: `skip_rbl_checks`.
+    /// Lists of relays and senders are not queried: `skip_rbl_checks`.
     pub(crate) skips_relay_lists: bool,
-    /// Lists of links are not asked: `skip_uribl_checks`.
+    /// Lists of links are not queried: `skip_uribl_checks`.
     pub(crate) skips_link_lists: bool,
-    /// Nothing is asked: `dns_available no`.
+    /// No queries are sent: `dns_available no`.
     is_off: bool,
-    /// Domains, or `*`, about which nothing is asked; false for exceptions: `dns_query_restriction`.
+    /// Domains, or `*`, that are not queried; false for exceptions: `dns_query_restriction`.
     restrictions: HashMap<String, bool>,
-    /// About senders, the network they send from, and hashes.
+    /// Settings about senders, their networks, and hashes.
     pub(crate) senders: SenderSettings,
 }
 
@@ -42,8 +42,8 @@ impl Default for NetworkSettings {
 }
 
 impl NetworkSettings {
-    /// Whether this name may be asked for. Of the restrictions that hold, the one of the longest domain
-    /// decides.
+    /// Whether this name may be queried. Of the restrictions that apply, the one with the longest
+    /// domain decides.
     pub(crate) fn permits(&self, name: &str) -> bool {
         if self.is_off || self.restrictions.is_empty() {
             return !self.is_off;
@@ -55,7 +55,7 @@ impl NetworkSettings {
         !found.next().copied().unwrap_or(false)
     }
 
-    /// Takes one line of a rule file.
+    /// Processes one line of a rule file.
     pub(crate) fn directive(&mut self, name: &str, value: &str) -> Directive {
         let words = value.split_ascii_whitespace().map(str::to_ascii_lowercase);
         match name {
@@ -77,7 +77,7 @@ impl NetworkSettings {
             "skip_uribl_checks" => return switch(&mut self.skips_link_lists, value),
             "dns_available" => match value.trim().to_ascii_lowercase().as_str() {
                 "no" | "0" => self.is_off = true,
-                // Whether DNS can be reached is seen when it is asked.
+                // The first query shows whether DNS is available.
                 value if matches!(value, "yes" | "1") || value.starts_with("test") => {
                     self.is_off = false;
                 }

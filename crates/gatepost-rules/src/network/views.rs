@@ -1,4 +1,4 @@
-//! What network rules look at in a message: relays, senders, the hosts of links.
+//! The views of network rules: relays, senders, the hosts of links.
 
 use std::net::IpAddr;
 
@@ -9,12 +9,12 @@ use crate::eval::ScannedMail;
 use gatepost_dns::{Answer, Kind, Question, Record};
 use gatepost_mail::{Uri, ip};
 
-/// Names that one template may become.
+/// The most names that one template expands to.
 const NAMES_MAX: usize = 20;
-/// Name servers, and addresses of a host, that are looked at.
+/// The most name servers, and addresses of a host, that are used.
 const SERVERS_MAX: usize = 4;
 
-/// By what a list of links is asked.
+/// The key by which a list of links is queried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LinkKey {
     /// The registered domain.
@@ -31,8 +31,8 @@ pub(crate) enum LinkKey {
     ServerName,
 }
 
-/// What was found out about a message so far. Kept while a scan waits for answers; [`Views`] are made
-/// of it anew whenever it goes on.
+/// The results so far for a message. They are kept while a scan waits for responses; [`Views`] are
+/// built from them whenever the scan continues.
 pub(super) struct ViewFindings {
     /// Hosts of links with their registered domains.
     hosts: Vec<(String, String)>,
@@ -48,8 +48,8 @@ impl ViewFindings {
     }
 }
 
-/// The hosts of links that lists are asked about. Beyond their number those count that a reader is most
-/// likely to follow.
+/// The hosts of links that are queried. If there are too many, those are chosen that a reader is
+/// most likely to follow.
 fn hosts_of_links(mail: &ScannedMail<'_>, settings: &NetworkSettings) -> Vec<(String, String)> {
     if settings.skips_link_lists {
         return Vec::new();
@@ -72,7 +72,7 @@ fn hosts_of_links(mail: &ScannedMail<'_>, settings: &NetworkSettings) -> Vec<(St
     hosts
 }
 
-/// Links that are shown come first, anchors without a text last, as in SpamAssassin.
+/// Displayed links come first, anchors without a text last, as in SpamAssassin.
 fn rank(link: &Uri) -> u8 {
     if link.types.contains(&"a") {
         let has_text = link.anchor_text.iter().any(|text| !text.is_empty());
@@ -89,7 +89,7 @@ fn rank(link: &Uri) -> u8 {
     }
 }
 
-/// What network rules look at.
+/// The views of network rules.
 pub(super) struct Views<'m, 'a> {
     mail: &'m ScannedMail<'a>,
     settings: &'m NetworkSettings,
@@ -119,7 +119,7 @@ impl<'m, 'a> Views<'m, 'a> {
         self.settings
     }
 
-    /// The addresses of relays that a set means, by the end of its name.
+    /// The addresses of relays that a set includes, by the end of its name.
     pub(super) fn relays(&self, set: &str, is_nice: bool, count_max: usize) -> Vec<IpAddr> {
         let relays = self.mail.relays();
         let public = |relays: &[gatepost_mail::Relay]| {
@@ -167,7 +167,7 @@ impl<'m, 'a> Views<'m, 'a> {
         addresses
     }
 
-    /// The name by which a list holds an address (RFC 5782 section 2).
+    /// The name of an address in a list (RFC 5782 section 2).
     #[allow(clippy::unused_self)]
     pub(super) fn listed(&self, address: IpAddr, zone: &str) -> String {
         format!("{}.{zone}", ip::reversed(address))
@@ -200,7 +200,7 @@ impl<'m, 'a> Views<'m, 'a> {
         hosts
     }
 
-    /// The questions on the way from links to the names that a list is asked for.
+    /// The queries that lead from links to the names in a list.
     pub(super) fn link_steps<'r>(
         &self,
         key: LinkKey,
@@ -233,7 +233,7 @@ impl<'m, 'a> Views<'m, 'a> {
         }
     }
 
-    /// What stands before the zone of a list when it is asked about the links.
+    /// The labels before the zone of a list for the links.
     pub(super) fn link_keys<'r>(
         &self,
         key: LinkKey,
@@ -250,7 +250,7 @@ impl<'m, 'a> Views<'m, 'a> {
         } else {
             let key_of_host = |(host, domain): &(String, String)| {
                 match ip::parse(host.as_bytes()) {
-                    // Lists of names hold IPv4 addresses too, and no others.
+                    // Lists of names contain IPv4 addresses too, but no IPv6 addresses.
                     Some(address) => {
                         (!domains_only && address.is_ipv4() && !ip::is_private(address))
                             .then(|| ip::reversed(address))
@@ -267,7 +267,7 @@ impl<'m, 'a> Views<'m, 'a> {
         keys
     }
 
-    /// What a record on the way says of the name that a list is asked for.
+    /// The name in a list that follows from an intermediate record.
     fn key_of(&self, key: LinkKey, record: &Record) -> Option<String> {
         let address = match record {
             Record::Name(server) if key == LinkKey::ServerName => return Some(server.clone()),
@@ -282,7 +282,7 @@ impl<'m, 'a> Views<'m, 'a> {
         (!ip::is_private(address)).then(|| ip::reversed(address))
     }
 
-    /// The names that a template of `askdns` becomes; none where the message has nothing for one
+    /// The names that a template of `askdns` expands to; none if the message has no value for one
     /// of its tags.
     pub(super) fn fill<'r>(
         &self,

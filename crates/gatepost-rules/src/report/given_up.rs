@@ -1,7 +1,7 @@
-//! What a scan gave up, and the rules that say so in its result.
+//! The limits that a scan reached, and the rules that report them.
 //!
-//! A limit bounds what a message can cost. A sender must gain nothing by it: each limit that ended something
-//! early is a hit of its own, so it stands wherever hits stand, and rule files can score it.
+//! A limit bounds the cost of a message. A sender must gain nothing from it: each limit that ended
+//! something early is a hit of its own, so it appears among the hits, and rule files can score it.
 
 use crate::language::Definitions;
 
@@ -10,30 +10,30 @@ const TIME: (&str, &str) = (
     "TIME_LIMIT_EXCEEDED",
     "The time for one message was used up before all rules had run",
 );
-/// Everything else that a limit ended.
+/// The name of the rule for all other limits.
 const REST: (&str, &str) = (
     "GATEPOST_GIVEN_UP",
     "Rules ran into their limits, or part of the message was not read",
 );
 
-/// What ended something early in a scan.
+/// What a limit ended early in a scan.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct GivenUp {
-    /// The time of the message was used up.
+    /// The time limit of the message was reached.
     pub time: bool,
-    /// A rule took more steps than it may.
+    /// A rule exceeded its limit of steps.
     pub steps: bool,
-    /// Part of the message is beyond a limit of size, and was not read.
+    /// Part of the message exceeds a size limit, and was not read.
     pub size: bool,
 }
 
 impl GivenUp {
-    /// Whether anything was.
+    /// Whether any limit was reached.
     pub const fn is_any(self) -> bool {
         self.time || self.steps || self.size
     }
 
-    /// The names of the rules that say so.
+    /// The names of the rules that report the limits.
     pub(crate) fn rules(self) -> impl Iterator<Item = &'static str> {
         let time = self.time.then_some(TIME.0);
         let rest = (self.steps || self.size).then_some(REST.0);
@@ -41,7 +41,8 @@ impl GivenUp {
     }
 }
 
-/// Adds these rules to those of the folders, which may have scored or described them.
+/// Adds these rules to those of the folders, which may already have scores or descriptions for
+/// them.
 pub(crate) fn define(definitions: &mut Definitions, score: f64) {
     for (name, description) in [TIME, REST] {
         let rule = definitions.rule(name);
@@ -50,7 +51,7 @@ pub(crate) fn define(definitions: &mut Definitions, score: f64) {
     }
 }
 
-/// What happened, for a reply or a log line.
+/// A description for a reply or a log line.
 impl std::fmt::Display for GivenUp {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let causes = [

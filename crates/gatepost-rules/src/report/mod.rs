@@ -1,4 +1,4 @@
-//! What a scan found, and how it is told: in words, in header fields, in a rewritten message.
+//! The result of a scan, and its forms: as text, as header fields, as a rewritten message.
 
 mod encoded_words;
 pub(crate) mod given_up;
@@ -20,11 +20,11 @@ use gatepost_learning::bayes::{Autolearn, Judgement};
 use gatepost_mail::Lines;
 pub use given_up::GivenUp;
 
-/// Lines of the body that the preview takes, and its length in bytes.
+/// The lines of the body in the preview, and its length in bytes.
 const PREVIEW_LINES_MAX: usize = 3;
 const PREVIEW_BYTES_MAX: usize = 200;
 
-/// The report of folders that bring no template.
+/// The report of folders without a template.
 const REPORT_DEFAULT: &str = concat!(
     "Gatepost on \"_HOSTNAME_\" judged this message:\n",
     "_YESNO(it is probably spam,it is probably wanted)_.\n",
@@ -44,34 +44,34 @@ const REPORT_DEFAULT: &str = concat!(
 pub struct Hit {
     /// The rule's name.
     pub name: Arc<str>,
-    /// What it added to the score.
+    /// The score that it added.
     pub score: f64,
-    /// What it looks for, in words.
+    /// Its description.
     pub description: Arc<str>,
-    /// The part of the message it looked at, as reports print it before the description:
-    /// `BODY: `, `RAW: `, `URI: `, `FULL: `, or nothing.
+    /// The part of the message that it examines, as reports print it before the description: `BODY:
+    /// `, `RAW: `, `URI: `, `FULL: `, or nothing.
     pub area: &'static str,
-    /// The text that matched, where [`crate::ScanContext::explain`] asked for it.
+    /// The text that matched, if [`crate::ScanContext::explain`] was set.
     pub matched: Option<Vec<u8>>,
 }
 
-/// What a scan found.
+/// The result of a scan.
 #[derive(Debug, Clone, Default)]
 pub struct Report {
     /// The sum of the scores of all rules hit, rounded to a thousandth.
     pub score: f64,
-    /// The sum from which a message is spam.
+    /// The score from which a message is spam.
     pub required: f64,
     /// The rules that matched, in the order in which reports list them; sub-rules
     /// (names that begin with `__`) are left out.
     pub hits: Vec<Hit>,
-    /// Rules that ran into a limit, so that it is not known whether they match.
+    /// Rules that reached a limit, so it is unknown whether they match.
     pub limited: Vec<Arc<str>>,
     /// What limits ended early; each kind is among the hits too.
     pub given_up: GivenUp,
-    /// What SPF, DKIM and DMARC gave, where rules asked the network for it.
+    /// The results of SPF, DKIM and DMARC, if rules used them.
     pub authentication: Vec<Authentication>,
-    /// Whether the message was learned by itself, and as what.
+    /// Whether the message was learned automatically, and as which class.
     pub autolearn: Autolearn,
     /// Whether a rule that hit is certain enough alone to learn from: `no`, or `yes` with the rules; nothing
     /// where it was not asked.
@@ -87,12 +87,13 @@ pub struct Report {
     /// The time that the rules took.
     pub(crate) time: Duration,
     pub(crate) preview: String,
-    /// What `subjprefix` of the rules hit puts before the subject; each ends in a blank.
+    /// The text that `subjprefix` of the rules adds before the subject; each prefix ends in a
+    /// blank.
     pub(crate) subject_prefix: String,
     pub(crate) options: Arc<Options>,
-    /// Tags of templates that rules and the network filled.
+    /// Tags of templates with values from rules and DNS.
     pub(crate) tags: Vec<(String, String)>,
-    /// How the scan ended early, if it did.
+    /// The early end of the scan, if there was one.
     pub(crate) ending: Option<Ending>,
 }
 
@@ -107,7 +108,7 @@ impl Report {
         self.sorted_names().join(",")
     }
 
-    /// The report in words, as spamd's REPORT prints it. Lines end in LF.
+    /// The report as text, as spamd's REPORT prints it. Lines end in LF.
     pub fn text(&self) -> String {
         let template = match self.options.report.as_str() {
             "" => REPORT_DEFAULT,
@@ -117,13 +118,13 @@ impl Report {
         format!("{}\n\n", text.trim_end_matches('\n'))
     }
 
-    /// The fields to add to the head of the message, name and (folded) value, in order.
+    /// The fields to add to the head of the message, as name and (folded) value, in order.
     pub fn header_fields(&self) -> Vec<(String, String)> {
         rewrite::header_fields(self)
     }
 
     /// The message as spamd's PROCESS returns it: with the report's fields, and wrapped into a
-    /// message that carries the report if it is spam and the rules' `report_safe` says so.
+    /// message with the report if it is spam and the rules' `report_safe` says so.
     pub fn rewrite(&self, message: &[u8]) -> Vec<u8> {
         rewrite::message(self, message)
     }

@@ -9,10 +9,11 @@ use super::wrap::{Fold, Lines};
 
 /// The width of header fields.
 const FIELD_WIDTH: usize = 79;
-/// What all fields of this kind begin with; a message's own ones are removed, as they may lie.
+/// The prefix of all fields of this kind; those of the original are removed, since they may be
+/// forged.
 pub(super) const PREFIX: &str = "X-Spam-";
 
-/// The fields that the rules ask for, for wanted mail or for spam.
+/// The fields that the rules request for ham or for spam.
 pub(super) fn header_fields(report: &Report) -> Vec<(String, String)> {
     let options = &report.options;
     let templates = if report.is_spam() {
@@ -85,7 +86,7 @@ pub(super) fn mbox_separator(message: &[u8]) -> (&[u8], &[u8]) {
     message.split_at(end)
 }
 
-/// The fields of a head, each with its continuation lines and line ends, and what follows.
+/// The fields of a head, each with its continuation lines and line ends, and the rest.
 pub(super) fn split_head(message: &[u8]) -> (Vec<&[u8]>, &[u8]) {
     let mut fields: Vec<&[u8]> = Vec::new();
     let mut rest = message;
@@ -140,7 +141,7 @@ fn with_fields(report: &Report, message: &[u8], line_end: &str, out: &mut Vec<u8
     let mut previous = Vec::new();
     let made_up = subject_to_make_up(report, &fields).then(|| format!("Subject: {line_end}"));
     let mut fields = fields.into_iter().peekable();
-    // Return-Path stays on top, where delivery agents look for it.
+    // Return-Path stays on top, where delivery agents expect it.
     while let Some(field) = fields.next_if(|field| is_field(field, "Return-Path")) {
         out.extend_from_slice(field);
     }

@@ -12,9 +12,9 @@ use super::wrap::{Fold, Lines};
 use crate::language::plugins::LANGUAGE_VERSION_TEXT;
 use crate::tags::{Piece, Tag, message, pieces};
 
-/// Stars in a row beyond which the level says nothing more.
+/// The most stars of the level.
 const STARS_MAX: usize = 50;
-/// The day of the release whose language this engine speaks.
+/// The date of the release whose language this engine implements.
 const LANGUAGE_RELEASE: &str = "2024-03-25";
 /// What stands before the preview in the line of the report in which it begins.
 const PREVIEW_TITLE: &str = "Content preview:  ";
@@ -141,7 +141,7 @@ fn score(report: &Report) -> String {
     shown
 }
 
-/// Pads on the left: `_SCORE(00)_` gives two digits before the point at least.
+/// Pads on the left: `_SCORE(00)_` has at least two digits before the point.
 fn pad(text: String, padding: &str) -> String {
     let wanted = padding.len() + 3;
     let is_padding = ["0", " "]
@@ -155,7 +155,7 @@ fn pad(text: String, padding: &str) -> String {
 }
 
 fn stars(score: f64) -> usize {
-    // A cast of a negative number gives 0, which is meant.
+    // A cast of a negative number yields 0, which is intended.
     (score as usize).min(STARS_MAX)
 }
 
@@ -255,7 +255,7 @@ fn now() -> String {
     now.format(format).unwrap_or_default()
 }
 
-/// The machine's own name, as it was when first asked for.
+/// The host name of the machine at the time of its first use.
 static HOST_NAME: LazyLock<String> = LazyLock::new(|| {
     std::fs::read_to_string("/proc/sys/kernel/hostname")
         .map(|name| name.trim().to_owned())

@@ -1,4 +1,5 @@
-//! A message as it was before a filter marked it: what is taught from has no marks of the teacher.
+//! Restores the original of a message that a filter modified, so that the filter's own text is not
+//! learned.
 
 use std::borrow::Cow;
 
@@ -10,7 +11,7 @@ use crate::language::options::Options;
 /// Wrappings within each other that are taken off.
 const WRAPPINGS_MAX: usize = 4;
 
-/// Takes off a report's wrapping, the fields that a filter added, and its tag on the subject.
+/// Removes the wrapping of a report, the fields that a filter added, and its tag on the subject.
 pub(crate) fn unmark<'m>(message: &'m [u8], options: &Options) -> Cow<'m, [u8]> {
     let (separator, rest) = mbox_separator(message);
     match unmarked(rest, options) {
@@ -140,7 +141,7 @@ fn push_untagged(field: &[u8], options: &Options, out: &mut Vec<u8>) {
     out.extend_from_slice(field);
 }
 
-/// The message that a report carries.
+/// The message inside a report.
 fn unwrapped(message: &[u8]) -> Option<&[u8]> {
     let (fields, body) = split_head(message);
     let is_marked = |field: &&[u8]| {

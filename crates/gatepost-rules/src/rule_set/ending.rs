@@ -1,8 +1,9 @@
-//! Where a scan ends early.
+//! The early end of a scan.
 //!
-//! All rules run here in less time than the first of SpamAssassin's, so nothing is skipped; the hits of
-//! rules that would have run after the end are removed from the result instead. Rules run by priority, those
-//! of one priority by their kind, and a scan ends with the last rule of that kind.
+//! All rules together take less time here than the first rule in SpamAssassin, so nothing is
+//! skipped; the hits of rules that would have run after the end are removed from the result
+//! instead. Rules run by priority, those of one priority by their kind, and a scan ends with the
+//! last rule of that kind.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -10,12 +11,12 @@ use std::sync::Arc;
 use crate::compile::RuleFacts;
 use crate::shortcircuit::{Ending, Shortcircuit, ShortcircuitScores};
 
-/// Added where the rule's own score counts: the ending is visible, and changes nothing.
+/// Added if the rule's own score counts: the ending is visible, and changes nothing.
 const SCORE_OF_RULE: f64 = 0.0001;
-/// Added where the sum of scores ended the scan.
+/// Added if the sum of scores ended the scan.
 const SCORE_OF_SUM: f64 = 0.001;
 
-/// Where the scan ends, given the facts of all rules that hit.
+/// The end of the scan, given the data of all rules that hit.
 pub(super) fn ending<'f>(
     hits: impl Iterator<Item = &'f RuleFacts>,
     scores: &ShortcircuitScores,

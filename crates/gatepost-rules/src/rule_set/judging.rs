@@ -1,4 +1,4 @@
-//! One message judged: the rules run over its views, and what they found made into a report.
+//! Scans one message: runs the rules over its views, and makes a report of the results.
 
 use std::sync::Arc;
 
@@ -25,26 +25,26 @@ pub(super) struct Scan<'a> {
     user: Option<&'a Preferences>,
     compiled: &'a Compiled,
     lesson: Option<Lesson<'a>>,
-    /// The message is longer than what is scanned.
+    /// The message is longer than the part that is scanned.
     is_cut: bool,
-    /// Questions to the network, if any were put.
+    /// Its DNS queries, if any were sent.
     pub(super) asked: Option<Asked<'a>>,
     state: ScanState,
 }
 
 impl RuleSet {
-    /// Judges one message, given as RFC 5322 text with either line end.
+    /// Scans a message, given as RFC 5322 text with either line end.
     pub fn scan(&self, message: &[u8], context: &ScanContext<'_>) -> Report {
         self.judge(message, context, |_, _| ()).0
     }
 
-    /// Judges one message as [`RuleSet::scan`] does, and adds the metas that nearly hit: something
-    /// they name did, and one rule more or less would have made them hit.
+    /// Scans a message as [`RuleSet::scan`] does, and also returns the metas that nearly hit: a
+    /// rule in them hit, and one more or one less hit would have made them true.
     pub fn explain(&self, message: &[u8], context: &ScanContext<'_>) -> (Report, Vec<NearMiss>) {
         self.judge(message, context, Compiled::near_misses)
     }
 
-    /// Judges one message; `look` sees what hit before the report takes it.
+    /// Scans a message; `look` receives the hits before the report does.
     fn judge<T>(
         &self,
         message: &[u8],
@@ -59,8 +59,8 @@ impl RuleSet {
         self.end(scan, look)
     }
 
-    /// Runs the rules that need the message alone; questions to the network leave before and may be
-    /// on their way still.
+    /// Runs the rules that need only the message; DNS queries are sent before and may still be in
+    /// progress.
     pub(super) fn begin<'a>(
         &'a self,
         message: &'a [u8],
@@ -90,7 +90,7 @@ impl RuleSet {
         }
     }
 
-    /// Adds what the network said, and sums up.
+    /// Adds the results of DNS queries, and sums up.
     pub(super) fn end<T>(
         &self,
         scan: Scan<'_>,
@@ -130,7 +130,7 @@ impl RuleSet {
         user.map_or(self.configuration(), |user| &user.configuration)
     }
 
-    /// Asks what was learned, and gives the rules with the scores that go with it.
+    /// Runs Bayes, and selects the score set that applies.
     fn ask_learning<'a>(&'a self, mail: &Mail<'_>) -> (&'a Compiled, Option<Lesson<'a>>) {
         let settings = self.learning_settings();
         let lesson = self
@@ -152,9 +152,9 @@ impl RuleSet {
         (compiled, lesson)
     }
 
-    /// Runs the rules on a message and discards the result: nothing is learned from the message, and the
-    /// network is not asked. Then compiles the large patterns, for which a message would wait, whether or
-    /// not this one needed them.
+    /// Runs the rules on a message and discards the result: nothing is learned from the message,
+    /// and no DNS queries are sent. Then compiles the large patterns, for which a message would
+    /// wait, whether or not this message needed them.
     pub(crate) fn run_discarding(&self, mail: &ScannedMail<'_>) {
         let (compiled, _) = self.ask_learning(mail);
         let context = ScanContext::default();

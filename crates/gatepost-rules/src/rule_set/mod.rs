@@ -30,7 +30,7 @@ use gatepost_learning::{Learning, LearningSettings, TeachError, Teaching};
 pub use near_miss::NearMiss;
 pub use pending::{PendingScan, ScanProgress};
 
-/// The rules that are part of the program, and the name that problems call their file.
+/// The embedded rules, and the name of their file in problems.
 const EMBEDDED: (&str, &str) = (
     "gatepost.cf",
     include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/rules/gatepost.cf")),
@@ -39,7 +39,7 @@ const EMBEDDED: (&str, &str) = (
 /// All rules of some folders, compiled; shared by all threads.
 pub struct RuleSet {
     plain: Compiled,
-    /// The same rules with their scores beside Bayes, made when Bayes has first learned enough.
+    /// The same rules with the scores for Bayes, compiled when Bayes has first learned enough.
     with_bayes: OnceLock<Compiled>,
     definitions: Definitions,
     options: Arc<Options>,
@@ -62,8 +62,8 @@ impl fmt::Debug for RuleSet {
 }
 
 impl RuleSet {
-    /// Reads and compiles the rules of these folders and files, in this order. Never fails: what
-    /// cannot be used is told as a problem and skipped. Without any existing path the set is the
+    /// Reads and compiles the rules of these folders and files, in this order. Never fails: a line
+    /// that cannot be used becomes a problem and is skipped. If no path exists, the set is the
     /// embedded one.
     pub fn load(paths: &[PathBuf], settings: &RulesSettings) -> (Self, Vec<Problem>) {
         let language = language(settings);
@@ -73,7 +73,7 @@ impl RuleSet {
         Self::compile(definitions, settings)
     }
 
-    /// Compiles rules that are at hand as text, as if they stood in a file called `name`.
+    /// Compiles rules in a text, as if it were a file called `name`.
     pub fn from_text(name: &str, text: &[u8], settings: &RulesSettings) -> (Self, Vec<Problem>) {
         let language = language(settings);
         let mut definitions = Definitions::default();
@@ -82,7 +82,7 @@ impl RuleSet {
         Self::compile(definitions, settings)
     }
 
-    /// The small rule set that is part of the program.
+    /// The embedded rule set.
     pub fn embedded() -> Self {
         Self::load(&[], &RulesSettings::default()).0
     }
@@ -127,8 +127,9 @@ impl RuleSet {
         (set, problems)
     }
 
-    /// Learns or forgets a message, without the marks that a filter put on it, and waits until
-    /// that is on disk; must not be called on an I/O runtime. False if there was nothing to change.
+    /// Learns or forgets a message, without the header fields and wrapping that a filter added, and
+    /// waits until the change is on disk; it must not be called on an I/O runtime. False if there
+    /// was nothing to change.
     pub fn teach(&self, message: &[u8], teaching: Teaching) -> Result<bool, TeachError> {
         let learning = self.learning.as_ref().ok_or(TeachError::Off)?;
         let settings = self.learning_settings();
@@ -158,24 +159,24 @@ impl RuleSet {
         self.users.as_ref().map(problems).unwrap_or_default()
     }
 
-    /// Joins what was learned: from now on scans ask it and add to it.
+    /// Attaches learned data: from now on scans use it and add to it.
     #[must_use]
     pub fn with_learning(mut self, learning: Learning) -> Self {
         self.learning = Some(learning);
         self
     }
 
-    /// What was joined.
+    /// The attached learned data.
     pub fn learning(&self) -> Option<&Learning> {
         self.learning.as_ref()
     }
 
-    /// What the rule files say about learning.
+    /// The directives of rule files about learning.
     pub fn learning_settings(&self) -> &LearningSettings {
         &self.definitions.learning
     }
 
-    /// What the rule files say beside their rules.
+    /// The directives of rule files other than rules.
     pub fn configuration(&self) -> &Configuration {
         &self.definitions.configuration
     }
@@ -188,19 +189,19 @@ impl RuleSet {
         &self.definitions
     }
 
-    /// The DNS lists that do not answer, and are not asked at present.
+    /// The DNS lists that do not respond, and currently get no queries.
     pub fn silent_lists(&self) -> Vec<SilentList> {
         let lists = self.network.as_ref().map(Network::silent_lists);
         lists.unwrap_or_default()
     }
 
-    /// How many rules there are.
+    /// The number of rules.
     pub fn statistics(&self) -> Statistics {
         self.statistics
     }
 
-    /// Compiles every pattern now instead of when it is first needed. Returns the names of rules
-    /// whose pattern turns out not to compile, with the reason.
+    /// Compiles every pattern now instead of on first use. Returns the names of rules whose pattern
+    /// does not compile, with the reason.
     pub fn compile_all(&self) -> Vec<(Arc<str>, String)> {
         let compiled = &self.plain;
         compiled
@@ -237,7 +238,7 @@ fn embedded_definitions(preferences: Option<&Path>, language: &Language) -> Defi
     definitions
 }
 
-/// What asks the network, if it is wanted and can be asked.
+/// The sender of DNS queries, if DNS is enabled and available.
 fn network_of(settings: &RulesSettings, definitions: &mut Definitions) -> Option<Network> {
     if !settings.network {
         return None;

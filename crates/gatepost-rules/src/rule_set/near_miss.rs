@@ -1,16 +1,16 @@
-//! Metas that nearly hit: what somebody who writes rules wants to know of a message beside what did.
+//! Metas that nearly hit, for authors of rules.
 
 use std::sync::Arc;
 
 use crate::compile::Compiled;
 use crate::scan::{NearMeta, ScanState};
 
-/// A meta rule that one change would have made hit.
+/// A meta rule that one change would have made true.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NearMiss {
     /// The meta's name.
     pub name: Arc<str>,
-    /// What it would have added.
+    /// The score that it would have added.
     pub score: f64,
     /// The rule on which it failed.
     pub other: Arc<str>,
@@ -19,7 +19,7 @@ pub struct NearMiss {
 }
 
 impl Compiled {
-    /// Those of one scan, before its report takes what hit.
+    /// The near misses of one scan.
     pub(super) fn near_misses(&self, state: &ScanState) -> Vec<NearMiss> {
         let near = self.program.metas.near(state).into_iter();
         near.filter_map(|near| self.near_miss(near)).collect()
@@ -28,7 +28,7 @@ impl Compiled {
     fn near_miss(&self, near: NearMeta) -> Option<NearMiss> {
         let meta = self.facts.get(near.meta as usize)?;
         let other = self.facts.get(near.other as usize)?;
-        // A sub-rule is part of another meta, which is told of if it nearly hit itself.
+        // A sub-rule is part of another meta, which is listed if it nearly hit itself.
         (!meta.is_sub_rule).then(|| NearMiss {
             name: Arc::clone(&meta.name),
             score: meta.score,

@@ -1,9 +1,9 @@
-//! A scan that waits for the network without a thread.
+//! A scan that waits for DNS responses without a thread.
 //!
-//! A list that does not answer costs a message seconds, and a thread that waited along with it could
-//! judge hundreds of others meanwhile. So the local rules run first; then the scan, with all that it
-//! found, becomes a value ([`PendingScan`]) that owns its message and its rules, and goes on where and
-//! when somebody calls [`PendingScan::resume`].
+//! A list that does not respond delays a message by seconds, in which a waiting thread could scan
+//! hundreds of others. So the local rules run first; then the scan becomes a value
+//! ([`PendingScan`]) that owns its message and its rules, and continues wherever
+//! [`PendingScan::resume`] is called.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ use super::judging::Scan;
 use crate::users::Preferences;
 use crate::{Report, ScanContext};
 
-/// What a scan borrows from.
+/// The data that a scan borrows.
 struct ScanOwner {
     rules: Arc<RuleSet>,
     message: Bytes,
     user: Option<Arc<Preferences>>,
 }
 
-/// A scan, until it has ended.
+/// A scan that has not ended.
 struct ScanSlot<'a>(Option<Scan<'a>>);
 
 self_cell::self_cell!(
@@ -33,21 +33,21 @@ self_cell::self_cell!(
     }
 );
 
-/// How far a scan is.
+/// The state of a scan.
 #[allow(clippy::large_enum_variant)] // moved once, and never stored
 pub enum ScanProgress {
-    /// It has ended.
+    /// The scan has ended.
     Done(Report),
-    /// It waits for answers of the network.
+    /// The scan waits for DNS responses.
     Waiting(PendingScan),
 }
 
-/// A scan whose local rules have run, and which waits for answers of the network.
+/// A scan whose local rules have run, and which waits for DNS responses.
 pub struct PendingScan(OwnedScan);
 
 impl RuleSet {
-    /// Judges one message as [`RuleSet::scan`] does, up to the point where only answers of the network
-    /// are missing. Waits for nothing.
+    /// Scans a message as [`RuleSet::scan`] does, up to the point where only DNS responses are
+    /// missing. Does not block.
     pub fn start_scan(
         self: &Arc<Self>,
         message: &Bytes,
@@ -70,7 +70,7 @@ impl RuleSet {
 }
 
 impl PendingScan {
-    /// Goes on with the answers that have arrived. Waits for nothing.
+    /// Continues with the responses that have arrived. Does not block.
     pub fn resume(mut self) -> ScanProgress {
         let report = self.0.with_dependent_mut(|owner, slot| {
             let scan = slot.0.as_mut()?;
@@ -90,20 +90,20 @@ impl PendingScan {
         }
     }
 
-    /// Goes on as [`PendingScan::resume`] does, when there is something to go on with. Waits on this
-    /// thread.
+    /// Continues as [`PendingScan::resume`] does, when there are new responses. Blocks this thread
+    /// until then.
     pub fn wait(self) -> ScanProgress {
         let (ready, wait) = std::sync::mpsc::channel();
         self.progress().then(Box::new(move || {
-            // Fails where nobody waits any more.
+            // Fails if the receiver no longer exists.
             let _ = ready.send(());
         }));
-        // Every question ends by its deadline.
+        // Every query ends by its deadline.
         let _ = wait.recv();
         self.resume()
     }
 
-    /// Tells when [`PendingScan::resume`] has something to do.
+    /// Registers a callback for the time when [`PendingScan::resume`] can make progress.
     pub fn progress(&self) -> Progress {
         let progress = self.0.with_dependent(|_, slot| {
             let asked = slot.0.as_ref()?.asked.as_ref()?;

@@ -1,7 +1,7 @@
 //! The examples that rule files give for their rules: `test NAME ok TEXT`, `test NAME fail TEXT`.
 //!
-//! An example is the text of what its rule looks at: for a field the field's value, otherwise the
-//! text of a message. It is judged by all rules, so that metas have examples too.
+//! An example is the text that its rule examines: for a header rule the field's value, otherwise
+//! the text of a message. All rules run on it, so metas can have examples too.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use crate::{Problem, ScanContext, Severity};
 use gatepost_mail::HeaderSelector;
 
 impl RuleSet {
-    /// Runs the examples; what comes is one problem for each that fails, and for each that has no
-    /// rule to run.
+    /// Runs the examples; returns one problem for each that fails, and for each without a rule that
+    /// runs.
     pub fn self_tests(&self) -> Vec<Problem> {
         let examples = self.definitions.examples.iter();
         examples
@@ -65,7 +65,7 @@ impl RuleSet {
     }
 }
 
-/// A message that is nothing but the example.
+/// A message that consists of the example.
 fn message(test: &Test, text: &[u8]) -> Vec<u8> {
     let field = match test {
         Test::Header(test) => Some(HeaderSelector::parse(&test.selector).name),

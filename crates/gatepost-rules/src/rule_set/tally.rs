@@ -1,8 +1,8 @@
-//! Who hit and for how much: the hits of one scan, what they add up to, and what they count for in
-//! learning.
+//! The hits of one scan, their sum, and their effect on learning.
 //!
-//! The order is fixed, for each step needs the sum of those before it: the rules, then what an early
-//! end adds, then the sender's average, then the decision whether the message is learned from.
+//! The order is fixed, since each step needs the sum of the previous ones: the rules, then the
+//! score of an early end, then the adjustment by the sender's average, then the decision whether
+//! the message is learned.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use gatepost_learning::Lesson;
 use gatepost_learning::bayes::{Autolearn, Points};
 use gatepost_mail::Mail;
 
-/// What the rules that hit add up to.
+/// The sum of the rules that hit.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     pub(super) score: f64,
@@ -26,8 +26,8 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Counts the rules that hit before the scan ended, in their order, and the ending. A user's
-    /// `own_score` stands in place of the folders'.
+    /// Adds the rules that hit before the scan ended, in their order, and the score of the ending.
+    /// A user's `own_score` replaces the folders' score.
     pub(super) fn of(
         compiled: &Compiled,
         state: &mut ScanState,
@@ -78,7 +78,7 @@ impl Tally {
         self.hits.extend(std::iter::repeat_n(hit, times));
     }
 
-    /// Adds the hit that says that a limit ended something early; none where it scores nothing.
+    /// Adds the hit that reports a limit; none if its score is 0.
     pub(super) fn add_given_up(&mut self, rule: &Definition, score: f64) {
         if score != 0.0 {
             self.add(Hit {
@@ -96,7 +96,7 @@ impl Tally {
         self.hits.push(hit);
     }
 
-    /// Adds what the sender's average says, and has the message learned where the sum allows it.
+    /// Adds the adjustment by the sender's average, and learns the message if the sum permits.
     pub(super) fn learn(
         &mut self,
         compiled: &Compiled,
@@ -123,7 +123,7 @@ impl Tally {
     }
 }
 
-/// What the rules that hit count for in learning.
+/// The effect of the rules that hit on learning.
 #[derive(Debug, Default)]
 struct Averaged {
     autolearn: Points,
@@ -131,7 +131,7 @@ struct Averaged {
     forced: Vec<Arc<str>>,
     /// For AWL: all but what is not to be learned from.
     awl: f64,
-    /// A rule forbids to touch the sender's average.
+    /// A rule forbids changes of the sender's average.
     no_awl: bool,
 }
 
@@ -178,7 +178,7 @@ impl Compiled {
         Some(facts.hit(score, None))
     }
 
-    /// The hit that says that the scan ended early.
+    /// The hit that reports an early end of the scan.
     fn shortcircuit_hit(&self, ending: &Ending) -> Hit {
         let name = "SHORTCIRCUIT";
         let facts = self.facts.iter().find(|facts| &*facts.name == name);

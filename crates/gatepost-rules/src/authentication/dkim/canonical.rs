@@ -1,18 +1,18 @@
-//! The canonical forms of fields and bodies, RFC 6376 section 3.4.
+//! The canonicalization of fields and bodies, RFC 6376 section 3.4.
 
 use super::fields::RawField;
 
-/// How much a message may change on its way.
+/// The changes in transit that a canonicalization tolerates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Canonical {
-    /// Nothing but blank lines at its end.
+    /// Only blank lines at the end.
     Simple,
-    /// White space and the case of fields' names.
+    /// White space, and the case of field names.
     Relaxed,
 }
 
 impl Canonical {
-    /// The forms of the head and of the body that `c=` names.
+    /// The canonicalizations of the head and of the body in `c=`.
     pub(crate) fn pair(text: Option<&str>) -> Option<(Self, Self)> {
         let one = |name: &str| match name {
             "simple" => Some(Self::Simple),
@@ -26,7 +26,7 @@ impl Canonical {
         }
     }
 
-    /// Adds a field, without a line end.
+    /// Adds a field without its line end.
     pub(crate) fn field(self, field: RawField<'_>, out: &mut Vec<u8>) {
         if self == Self::Simple {
             out.extend_from_slice(field.text);
@@ -48,7 +48,7 @@ impl Canonical {
         }
     }
 
-    /// The body, without the blank lines at its end.
+    /// The body without the blank lines at its end.
     pub(crate) fn body(self, body: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(body.len() + 2);
         // Up to the last line that is not blank.
@@ -74,7 +74,7 @@ impl Canonical {
     }
 }
 
-/// Adds a line without the blanks at its end, its other blanks made one.
+/// Adds a line without trailing blanks; each other run of blanks becomes one.
 fn relax(line: &[u8], out: &mut Vec<u8>) {
     let mut blank = false;
     for &byte in line {

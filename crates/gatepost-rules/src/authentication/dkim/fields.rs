@@ -1,8 +1,8 @@
-//! A message as signatures see it: raw fields, raw body, CRLF at the end of every line.
+//! A message in the form that is signed: raw fields, raw body, CRLF at the end of every line.
 
 use std::borrow::Cow;
 
-/// A field with its folding, up to and without its last CRLF.
+/// A field with its folding, without its last CRLF.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RawField<'m> {
     pub(crate) text: &'m [u8],
@@ -53,7 +53,7 @@ pub(crate) fn with_line_ends(message: &[u8]) -> Cow<'_, [u8]> {
 }
 
 impl<'m> RawMail<'m> {
-    /// Takes a message apart; its lines end in CRLF.
+    /// Divides a message; its lines end in CRLF.
     pub(crate) fn read(message: &'m [u8]) -> Self {
         let mut fields = Vec::new();
         let mut start = 0;
@@ -84,7 +84,7 @@ impl<'m> RawMail<'m> {
         Self { fields, body: &[] }
     }
 
-    /// The fields of this name, in lower case, with their places.
+    /// The fields with this name, in lower case, with their indices.
     pub(crate) fn fields_named<'f>(
         &'f self,
         name: &'f [u8],

@@ -1,4 +1,4 @@
-//! Keys as domains publish them, RFC 6376 section 3.6.1 and RFC 8463.
+//! Public keys in DNS, RFC 6376 section 3.6.1 and RFC 8463.
 
 use ring::signature::{self, UnparsedPublicKey, VerificationAlgorithm};
 
@@ -6,23 +6,23 @@ use super::signature::{Algorithm, Signature};
 use super::tags::Tags;
 use gatepost_mail::decode_base64;
 
-/// A public key and what it may be used for.
+/// A public key and its permitted uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Key {
-    /// Of RSA: the PKCS #1 structure. Of Ed25519: the 32 bytes.
+    /// For RSA: the PKCS #1 structure. For Ed25519: the 32 bytes.
     bytes: Vec<u8>,
     is_rsa: bool,
-    /// Hashes that may be used; any if empty.
+    /// The permitted hash algorithms; any if empty.
     hashes: Vec<String>,
     /// `t=s`: the identity's domain must be the signer's.
     is_strict: bool,
     pub(crate) is_test: bool,
-    /// `s=` does not exclude mail.
+    /// `s=` permits mail.
     serves_mail: bool,
 }
 
 impl Key {
-    /// Reads a record; `None` if it is no key, or a revoked one.
+    /// Parses a record; `None` if it is malformed or a revoked key.
     pub(crate) fn parse(record: &[u8]) -> Option<Self> {
         let tags = Tags::parse(record)?;
         if tags.text("v").is_some_and(|version| version != "DKIM1") {
@@ -68,7 +68,7 @@ impl Key {
         Some((modulus.len() - leading) * 8 - first.leading_zeros() as usize)
     }
 
-    /// Whether the key may have made a signature.
+    /// Whether the key permits this signature's algorithm and identity.
     pub(crate) fn allows(&self, signature: &Signature) -> bool {
         let hash = signature.algorithm.hash_name();
         self.serves_mail
@@ -76,7 +76,7 @@ impl Key {
             && (!self.is_strict || signature.identity_is_signer())
     }
 
-    /// Whether a signature of a text is this key's.
+    /// Verifies a signature of a text.
     pub(crate) fn verifies(&self, algorithm: Algorithm, text: &[u8], value: &[u8]) -> bool {
         let (method, is_rsa): (&dyn VerificationAlgorithm, bool) = match algorithm {
             Algorithm::RsaSha1 => (
@@ -87,7 +87,7 @@ impl Key {
                 &signature::RSA_PKCS1_1024_8192_SHA256_FOR_LEGACY_USE_ONLY,
                 true,
             ),
-            // RFC 8463 section 3: what is signed is the hash.
+            // RFC 8463 section 3: the hash is signed.
             Algorithm::Ed25519Sha256 => {
                 let hash = algorithm.hash(text);
                 return !self.is_rsa
@@ -106,7 +106,7 @@ impl Key {
 const SEQUENCE: u8 = 0x30;
 const BIT_STRING: u8 = 0x03;
 
-/// The first element of a DER text: its tag, its content, what follows.
+/// The first element of a DER text: its tag, its content, the rest.
 fn element(text: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (&tag, rest) = text.split_first()?;
     let (&first, rest) = rest.split_first()?;
@@ -126,7 +126,7 @@ fn element(text: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((tag, content, rest))
 }
 
-/// The PKCS #1 key within what was published: most wrap it into an X.509 structure.
+/// The PKCS #1 structure of a published key: most records wrap it into an X.509 structure.
 fn rsa_key(bytes: &[u8]) -> Option<&[u8]> {
     let (tag, inner, _) = element(bytes)?;
     let (first, _, after) = element(inner)?;

@@ -1,7 +1,7 @@
-//! DKIM: whether a domain signed the message as it stands (RFC 6376).
+//! DKIM: signatures of a message by domains (RFC 6376).
 //!
-//! A signature covers some fields and the body in a canonical form. What is signed is computed here;
-//! keys come from the answers that are [`Known`], so that all of them are asked for at once.
+//! A signature covers some fields and the body in canonical form. This module computes the signed
+//! text; keys come from the responses in [`Known`], so all keys are queried at once.
 
 mod canonical;
 mod fields;
@@ -18,31 +18,31 @@ pub(crate) use tags::Tags;
 use super::{Known, Looked, Wait, texts};
 use gatepost_dns::Kind;
 
-/// Signatures of one message that are looked at.
+/// The most signatures of one message that are verified.
 const SIGNATURES_MAX: usize = 16;
 
-/// A signature and what became of it.
+/// A signature and its result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Signed {
-    /// Who answers for the message: the domain of `i=`, otherwise `d=`.
+    /// The identity that is responsible for the message: the domain of `i=`, otherwise `d=`.
     pub(crate) identity_domain: String,
     pub(crate) identity: String,
     /// `d=`.
     pub(crate) domain: String,
     pub(crate) selector: String,
     pub(crate) outcome: Outcome,
-    /// The size of the key, where it is of RSA.
+    /// The size of an RSA key.
     pub(crate) key_bits: Option<usize>,
-    /// The domain only tries it out.
+    /// The domain is testing DKIM (`t=y`).
     pub(crate) is_test: bool,
 }
 
-/// What became of a signature.
+/// The result of a signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Pass,
     Fail,
-    /// The key could not be fetched this time.
+    /// The key is temporarily unavailable.
     TemporaryFailure,
 }
 
@@ -154,8 +154,8 @@ mod tests {
                 "{what}: {all:?}"
             );
         }
-        // Blanks at the ends of lines and of the body are nothing to the relaxed form, and
-        // something to the simple one.
+        // Blanks at the ends of lines and of the body are ignored by the relaxed form, but not by
+        // the simple one.
         let blanks = message
             .replace("Hello", "Hello ")
             .replace("Hello \r\n", "Hello\t \r\n");

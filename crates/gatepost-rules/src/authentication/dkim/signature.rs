@@ -1,4 +1,4 @@
-//! One signature: what it says, and the text that it signs, RFC 6376 sections 3.5 and 3.7.
+//! A signature: its tags, and the text that it signs, RFC 6376 sections 3.5 and 3.7.
 
 use ring::digest;
 
@@ -7,7 +7,7 @@ use super::fields::{RawField, RawMail};
 use super::tags::Tags;
 use gatepost_mail::decode_base64;
 
-/// How it was made.
+/// The algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Algorithm {
     RsaSha1,
@@ -41,7 +41,7 @@ impl Algorithm {
     }
 }
 
-/// A signature that may be good.
+/// A signature that can be verified.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Signature {
     pub(crate) algorithm: Algorithm,
@@ -52,14 +52,14 @@ pub(crate) struct Signature {
     pub(crate) domain: String,
     identity_domain: String,
     pub(crate) selector: String,
-    /// Names of the signed fields, as listed.
+    /// The names of the signed fields, as listed.
     fields: Vec<String>,
-    /// Bytes of the canonical body that are signed; all without it.
+    /// The number of bytes of the canonical body that are signed; all if absent.
     body_length: Option<usize>,
 }
 
 impl Signature {
-    /// Reads `DKIM-Signature`; `None` if it cannot be good.
+    /// Parses `DKIM-Signature`; `None` if it cannot be valid.
     pub(crate) fn of_message(tags: &Tags<'_>, now: u64) -> Option<Self> {
         if tags.text("v")? != "1" {
             return None;
@@ -73,14 +73,14 @@ impl Signature {
         Self::of_fields(tags, now)
     }
 
-    /// Reads the tags that `DKIM-Signature` and `ARC-Message-Signature` share.
+    /// Parses the tags that `DKIM-Signature` and `ARC-Message-Signature` share.
     pub(crate) fn of_fields(tags: &Tags<'_>, now: u64) -> Option<Self> {
         let fields: Vec<String> = tags
             .text("h")?
             .split(':')
             .map(str::to_ascii_lowercase)
             .collect();
-        // Section 5.4: a signature that leaves out From signs nothing.
+        // Section 5.4: a signature must cover From.
         if !fields.iter().any(|name| name == "from") {
             return None;
         }
@@ -113,7 +113,7 @@ impl Signature {
         Some(signature)
     }
 
-    /// Reads the tags that every signature has.
+    /// Parses the tags that every signature has.
     pub(crate) fn of_seal(tags: &Tags<'_>) -> Option<Self> {
         let domain = tags
             .text("d")
@@ -138,7 +138,7 @@ impl Signature {
         self.identity_domain == self.domain
     }
 
-    /// Whether the body is the one that was signed.
+    /// Whether the body is the signed one.
     pub(crate) fn covers_body(&self, mail: &RawMail<'_>) -> bool {
         let body = self.body_form.body(mail.body);
         let signed = match self.body_length {
@@ -148,8 +148,8 @@ impl Signature {
         signed.is_some_and(|signed| self.algorithm.hash(signed) == self.body_hash)
     }
 
-    /// The text that is signed: the listed fields from the last upwards, then the signature's own
-    /// field without its value.
+    /// The signed text: the listed fields from the last upwards, then the signature's own field
+    /// without its value.
     pub(crate) fn signed_text(&self, mail: &RawMail<'_>, own: usize) -> Vec<u8> {
         let mut out = Vec::new();
         let mut used: Vec<usize> = Vec::new();
@@ -168,7 +168,7 @@ impl Signature {
     }
 }
 
-/// Adds a signature's field with an empty `b=` and without a line end.
+/// Adds a signature's field with an empty `b=` and without its line end.
 pub(crate) fn without_value(form: Canonical, field: RawField<'_>, out: &mut Vec<u8>) {
     let mut text = Vec::with_capacity(field.text.len());
     let value_at = field.text.len() - field.value().len();

@@ -5,7 +5,7 @@
 pub(crate) struct Tags<'t>(Vec<(&'t [u8], &'t [u8])>);
 
 impl<'t> Tags<'t> {
-    /// Reads a list; `None` if it is none, or names something twice.
+    /// Parses a list; `None` if it is malformed, or repeats a name.
     pub(crate) fn parse(text: &'t [u8]) -> Option<Self> {
         let mut tags: Vec<(&[u8], &[u8])> = Vec::new();
         for pair in text.split(|&byte| byte == b';') {
@@ -27,14 +27,14 @@ impl<'t> Tags<'t> {
         Some(Self(tags))
     }
 
-    /// A value as it stands.
+    /// The original value.
     pub(crate) fn raw(&self, name: &str) -> Option<&'t [u8]> {
         let find =
             |(known, value): &(&[u8], &'t [u8])| (*known == name.as_bytes()).then_some(*value);
         self.0.iter().find_map(find)
     }
 
-    /// A value without white space, which folding may have put into it.
+    /// A value without white space, which folding may have added.
     pub(crate) fn text(&self, name: &str) -> Option<String> {
         let value = self.raw(name)?;
         let kept: Vec<u8> = value

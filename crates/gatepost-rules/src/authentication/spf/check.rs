@@ -1,4 +1,4 @@
-//! `check_host()`: whether a domain lets an address send, RFC 7208 section 4.
+//! `check_host()`: whether a domain permits an address to send, RFC 7208 section 4.
 
 use std::net::IpAddr;
 
@@ -9,26 +9,26 @@ use crate::authentication::{Known, Looked, Wait, texts};
 use gatepost_dns::{Kind, Record};
 use gatepost_mail::ip;
 
-/// Words of a record that may ask, all records together: SpamAssassin's number, where RFC 7208
-/// section 4.6.4 has 10.
+/// The most terms that cause queries, over all records: SpamAssassin's limit; RFC 7208 section
+/// 4.6.4 has 10.
 const ASKING_WORDS_MAX: u32 = 20;
-/// Answers without records, section 4.6.4.
+/// The most responses without records, section 4.6.4.
 const EMPTY_ANSWERS_MAX: u32 = 2;
-/// Exchangers of a name, and names of an address, section 4.6.4.
+/// The most exchangers of a name, and names of an address, section 4.6.4.
 const NAMES_MAX: usize = 10;
 
-/// Who sends.
+/// The sender of a message.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sender<'s> {
     pub(crate) address: IpAddr,
-    /// What stands before the `@` of the envelope's sender.
+    /// The part before the `@` of the envelope sender.
     pub(crate) local_part: &'s str,
-    /// What stands after it, or the name of the greeting.
+    /// The part after it, or the HELO name.
     pub(crate) domain: &'s str,
     pub(crate) helo: &'s str,
 }
 
-/// Why a check ends early.
+/// The reason for which a check ends early.
 enum Stop {
     Wait,
     With(SpfResult),
@@ -48,7 +48,7 @@ struct Evaluation<'e, 'a> {
     empty: u32,
 }
 
-/// What the sender's domain says of his address.
+/// The policy of the sender's domain for the sender's address.
 pub(crate) fn check_host(known: &Known<'_, '_>, sender: Sender<'_>) -> Result<SpfResult, Wait> {
     let mut evaluation = Evaluation {
         known,
@@ -143,7 +143,7 @@ impl<'a> Evaluation<'_, 'a> {
                     match self.has_address(name, place) {
                         Ok(true) => return Ok(true),
                         Ok(false) => {}
-                        // All of them are asked at once.
+                        // All queries at once.
                         Err(Stop::Wait) => wait = true,
                         Err(stop) => return Err(stop),
                     }
@@ -168,7 +168,7 @@ impl<'a> Evaluation<'_, 'a> {
         }
     }
 
-    /// The records of a name; an answer without any counts.
+    /// The records of a name; an empty response counts towards the limit.
     fn records(&mut self, name: &str, kind: Kind) -> Result<&'a [Record], Stop> {
         match self.known.look(name, kind)? {
             Looked::Records(records) => Ok(records),
@@ -191,7 +191,7 @@ impl<'a> Evaluation<'_, 'a> {
         Ok(addresses.any(|network| is_within(address, network, bits_v4, bits_v6)))
     }
 
-    /// The names of the sender's address that lead back to it (section 5.5). Errors are no matches.
+    /// The validated names of the sender's address (section 5.5). Errors are no matches.
     fn proven_names(&self) -> Result<Vec<&'a str>, Wait> {
         let address = self.sender.address;
         let zone = if address.is_ipv4() {
@@ -309,7 +309,7 @@ fn is_within(address: IpAddr, network: IpAddr, bits_v4: u8, bits_v6: u8) -> bool
     }
 }
 
-/// Whether a name can hold a record (section 4.3).
+/// Whether a name can have a record (section 4.3).
 fn is_domain(domain: &str) -> bool {
     let domain = domain.strip_suffix('.').unwrap_or(domain);
     domain.contains('.')

@@ -2,22 +2,22 @@
 
 use crate::authentication::Wait;
 
-/// The longest name that is asked for; of longer ones labels go, from the left (section 7.3).
+/// The longest name of a query; longer names lose labels from the left (section 7.3).
 const NAME_BYTES_MAX: usize = 253;
 
-/// A piece of a text with macros.
+/// A part of a text with macros.
 enum Piece<'t> {
     Text(&'t str),
     Macro {
         letter: char,
-        /// Labels that are kept, from the right; all with 0.
+        /// The number of labels kept, from the right; 0 for all.
         keep: usize,
         reverse: bool,
         delimiters: &'t str,
     },
 }
 
-/// The pieces of a text; `None` if a macro cannot be read.
+/// The parts of a text; `None` if a macro is malformed.
 fn pieces(text: &str) -> Option<Vec<Piece<'_>>> {
     let mut pieces = Vec::new();
     let mut rest = text;
@@ -48,7 +48,7 @@ fn pieces(text: &str) -> Option<Vec<Piece<'_>>> {
 
 fn read_macro(inner: &str) -> Option<Piece<'_>> {
     let letter = inner.chars().next()?;
-    // c, r and t are for explanations only.
+    // c, r and t are valid only in explanations.
     if !"slodiphv".contains(letter.to_ascii_lowercase()) {
         return None;
     }
@@ -75,7 +75,7 @@ fn read_macro(inner: &str) -> Option<Piece<'_>> {
     })
 }
 
-/// Whether a text's macros can be read.
+/// Whether the macros of a text are valid.
 pub(super) fn check(text: &str) -> Option<()> {
     pieces(text).map(|_| ())
 }
@@ -125,7 +125,7 @@ pub(super) fn expand(
     Ok(name)
 }
 
-/// RFC 3986: what is not unreserved is written as `%XX`.
+/// RFC 3986: characters that are not unreserved are written as `%XX`.
 fn escape(value: &str, name: &mut String) {
     use std::fmt::Write as _;
     for byte in value.bytes() {

@@ -1,4 +1,4 @@
-//! SPF: whether a domain lets this address send its mail (RFC 7208).
+//! SPF: whether a domain permits an address to send its mail (RFC 7208).
 
 mod check;
 mod macros;
@@ -6,7 +6,7 @@ mod record;
 
 pub(crate) use check::{Sender, check_host};
 
-/// What a domain says of an address, RFC 7208 section 2.6.
+/// The policy of a domain for an address, RFC 7208 section 2.6.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SpfResult {
     None,
@@ -19,7 +19,7 @@ pub(crate) enum SpfResult {
 }
 
 impl SpfResult {
-    /// The result of this name, as `Received-SPF` writes it.
+    /// The result with this name, as in `Received-SPF`.
     pub(crate) fn named(name: &str) -> Option<Self> {
         Some(match name.to_ascii_lowercase().as_str() {
             "none" => Self::None,

@@ -1,19 +1,19 @@
-//! The words of an SPF record, RFC 7208 section 4.6. A record with one bad word is bad as a whole.
+//! The terms of an SPF record, RFC 7208 section 4.6. One malformed term makes the record invalid.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::SpfResult;
 
-/// A name that macros may be part of, and how many bits of an address count.
+/// A name, which may contain macros, and the prefix lengths of addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Place {
-    /// The name as written; the domain itself without one.
+    /// The name as written; `None` for the domain itself.
     pub(super) name: Option<String>,
     pub(super) bits_v4: u8,
     pub(super) bits_v6: u8,
 }
 
-/// What a directive matches, RFC 7208 section 5.
+/// The mechanism of a directive, RFC 7208 section 5.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Mechanism {
     All,
@@ -26,14 +26,14 @@ pub(super) enum Mechanism {
     Exists(String),
 }
 
-/// A record's directives and where it leads if none matches.
+/// The directives of a record, and its redirect.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Record {
     pub(super) directives: Vec<(SpfResult, Mechanism)>,
     pub(super) redirect: Option<String>,
 }
 
-/// Whether a text is a record of this version at all.
+/// Whether a text is a record of this version.
 pub(super) fn is_record(text: &[u8]) -> bool {
     let version = b"v=spf1";
     text.get(..version.len())
@@ -42,7 +42,7 @@ pub(super) fn is_record(text: &[u8]) -> bool {
 }
 
 impl Record {
-    /// Reads a record; `None` is a permanent error.
+    /// Parses a record; `None` is a permanent error.
     pub(super) fn parse(text: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(text)
             .ok()
@@ -66,7 +66,7 @@ impl Record {
                         domain_spec(value)?;
                         has_explanation = true;
                     }
-                    // Section 6: others are for others, if their macros can be read.
+                    // Section 6: unknown modifiers are ignored if their macros are valid.
                     _ => super::macros::check(value)?,
                 }
                 continue;
@@ -127,8 +127,8 @@ fn number_of_bits(text: &str, max: u8) -> Option<u8> {
     text.parse().ok().filter(|bits| is_plain && *bits <= max)
 }
 
-/// `[:name][/bits][//bits]`. The name may hold any visible character, colons and slashes too (RFC 7208
-/// section 7.1), so the lengths are looked for at the end.
+/// `[:name][/bits][//bits]`. The name may contain any visible character, colons and slashes too
+/// (RFC 7208 section 7.1), so the lengths are parsed from the end.
 fn place(rest: &str) -> Option<Place> {
     let (rest, v6) = split_bits(rest, "//");
     let (name, v4) = split_bits(rest, "/");
@@ -145,7 +145,7 @@ fn place(rest: &str) -> Option<Place> {
     })
 }
 
-/// What stands before a number at the end of a text, and the number.
+/// The text before a number at its end, and the number.
 fn split_bits<'t>(text: &'t str, separator: &str) -> (&'t str, Option<&'t str>) {
     match text.rsplit_once(separator) {
         Some((before, bits))
@@ -157,7 +157,7 @@ fn split_bits<'t>(text: &'t str, separator: &str) -> (&'t str, Option<&'t str>) 
     }
 }
 
-/// A name with macros, that ends in a macro or in a top-level label (section 7.1).
+/// A name with macros, which ends in a macro or in a top-level label (section 7.1).
 fn domain_spec(text: &str) -> Option<String> {
     super::macros::check(text)?;
     let ends_in_macro =

@@ -1,4 +1,4 @@
-//! What the heads and lines of all parts are counted for.
+//! Counts over the heads and lines of all parts.
 
 use super::super::{locale, pattern};
 use crate::eval::ScannedMail;
@@ -26,7 +26,7 @@ pub(in crate::eval) struct MimeFindings {
 }
 
 impl MimeFindings {
-    /// A finding by SpamAssassin's name.
+    /// A count by SpamAssassin's name.
     pub(super) fn number(&self, name: &str) -> Option<f64> {
         let flag = |flag: bool| f64::from(u8::from(flag));
         Some(match name {
@@ -50,7 +50,7 @@ impl MimeFindings {
     }
 }
 
-/// What the head of a part says, in lower case.
+/// The content of the head of a part, in lower case.
 pub(super) struct PartHead {
     pub(super) media_type: String,
     pub(super) encoding: String,
@@ -90,7 +90,7 @@ struct Sums {
     quoted: i64,
     normal: usize,
     unicode: usize,
-    /// Type and size of each part shown in place.
+    /// The type and size of each inline part.
     shown: Vec<(String, usize)>,
 }
 
@@ -225,7 +225,7 @@ impl MimeFindings {
     }
 }
 
-/// Length of `&#xABCD;`.
+/// The length of `&#xABCD;`.
 const UNICODE_ENTITY_LENGTH: usize = 8;
 
 fn is_unicode_entity(text: &[u8], at: usize) -> bool {

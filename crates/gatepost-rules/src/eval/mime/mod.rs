@@ -1,4 +1,4 @@
-//! MIMEEval: how the parts are written.
+//! MIMEEval: the encoding of the parts.
 
 mod findings;
 
@@ -125,7 +125,7 @@ pattern!(
 );
 pattern!(BASE64_LINES, r"^(?:[A-Za-z0-9+/=]{60,76} ){2}");
 
-/// Fewest bytes of text of which capitals mean something.
+/// The shortest text for which the share of capitals is meaningful, in bytes.
 const UPPERCASE_TEXT_MIN: usize = 200;
 
 fn uppercase_percent(mail: &ScannedMail<'_>) -> f64 {
@@ -154,7 +154,7 @@ fn uppercase_percent(mail: &ScannedMail<'_>) -> f64 {
     upper as f64 / (upper + lower) as f64 * 100.0
 }
 
-/// How many bytes are of a kind, counted in single bytes, of which the compiler takes many at once.
+/// The number of bytes of a kind; single-byte comparisons, which the compiler vectorises.
 fn count(text: &[u8], is_wanted: impl Fn(u8) -> bool) -> usize {
     let counted = text.chunks(usize::from(u8::MAX)).map(|chunk| {
         let wanted = chunk.iter().map(|&byte| u8::from(is_wanted(byte)));
@@ -163,7 +163,7 @@ fn count(text: &[u8], is_wanted: impl Fn(u8) -> bool) -> usize {
     counted.sum()
 }
 
-/// Without ISO 2022 Japanese, which looks like capitals.
+/// Removes ISO 2022 Japanese, whose bytes are capitals.
 fn without_shifted_text(line: &[u8]) -> std::borrow::Cow<'_, [u8]> {
     if memchr::memchr(0x1b, line).is_none() {
         return std::borrow::Cow::Borrowed(line);

@@ -1,18 +1,18 @@
 //! Compound files, the container of Office before 2007 and of VBA projects since (MS-CFB).
 //!
-//! A file system within a file: sectors in chains, a directory of storages (folders) and streams
-//! (files) as a tree. Chains may be cyclic and the tree may be no tree: every walk is bounded by how
-//! many sectors or entries the file can have.
+//! A file system within a file: sectors in chains, and a directory of storages (folders) and
+//! streams (files) as a tree. Chains can be cyclic and the tree can be malformed: the number of
+//! sectors or entries in the file bounds every traversal.
 
 /// The first bytes of a compound file (MS-CFB section 2.2).
 const SIGNATURE: &[u8] = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1";
-/// The greatest number of a sector; those above say where a chain ends (section 2.1).
+/// The greatest sector number; higher ones mark the end of a chain (section 2.1).
 const SECTOR_MAX: u32 = 0xffff_fffa;
 /// Bytes of an entry of the directory (section 2.6.1).
 const ENTRY_BYTES: usize = 128;
-/// Entries of a directory that are read.
+/// The most entries of a directory that are read.
 const ENTRIES_MAX: usize = 10_000;
-/// Places of sectors of the allocation table in the header (section 2.2).
+/// The number of sectors of the allocation table in the header (section 2.2).
 const HEADER_TABLE_PLACES: usize = 109;
 
 const STORAGE: u8 = 1;
@@ -24,9 +24,9 @@ pub(super) struct CompoundFile<'d> {
     data: &'d [u8],
     sector_shift: u32,
     mini_shift: u32,
-    /// Shorter streams stand in the mini stream, bytes.
+    /// Streams shorter than this are in the mini stream, in bytes.
     mini_below: u64,
-    /// The next sector of each.
+    /// The next sector of each sector.
     table: Vec<u32>,
     mini_table: Vec<u32>,
     mini_stream: Vec<u8>,
@@ -105,7 +105,8 @@ impl<'d> CompoundFile<'d> {
         self.data.get(at..end).filter(|sector| !sector.is_empty())
     }
 
-    /// Section 2.3 and 2.5: the table's own sectors are named by the header and a chain of further ones.
+    /// Sections 2.3 and 2.5: the header and a chain of further sectors name the table's own
+    /// sectors.
     fn allocation_table(&self) -> Option<Vec<u32>> {
         let sectors_max = self.data.len() >> self.sector_shift;
         let mut places: Vec<u32> =
@@ -129,11 +130,12 @@ impl<'d> CompoundFile<'d> {
         Some(sectors.flat_map(numbers).take(sectors_max + 1).collect())
     }
 
-    /// What the chain of sectors from `start` on holds, up to `most` bytes and the rest of a sector.
+    /// The content of the chain of sectors from `start` on, up to `most` bytes and the rest of a
+    /// sector.
     fn chain(&self, start: u32, most: usize) -> Vec<u8> {
         let mut content = Vec::new();
         let mut next = start;
-        // A chain that is longer than the file runs in a circle.
+        // A chain that is longer than the file is cyclic.
         let most = most.min(self.data.len());
         while next <= SECTOR_MAX && content.len() < most {
             let Some(sector) = self.sector(next) else {
@@ -170,9 +172,9 @@ impl<'d> CompoundFile<'d> {
         content
     }
 
-    /// The content of a stream, counted off `left`; `None` where it is more than that. Streams of an
-    /// honest file do not overlap, so all of them are no longer than the file; an attacker's may be the
-    /// same bytes ten thousand times.
+    /// The content of a stream, subtracted from `left`; `None` if it is larger than that. Streams
+    /// of a valid file do not overlap, so all of them are no longer than the file; the streams of
+    /// an attacker's file may be the same bytes ten thousand times.
     pub(super) fn content(&self, stream: &Entry, left: &mut usize) -> Option<Vec<u8>> {
         let length = usize::try_from(stream.length).unwrap_or(usize::MAX);
         let most = length.min(left.saturating_add(1));
@@ -200,7 +202,7 @@ impl<'d> CompoundFile<'d> {
                 let Some(entry) = self.entries.get(number as usize) else {
                     continue;
                 };
-                // Each entry is in one storage, once: what is met again closes a circle.
+                // Each entry belongs to one storage; an entry met again is part of a cycle.
                 match reached.get_mut(number as usize) {
                     Some(reached) if !*reached => *reached = true,
                     _ => continue,
@@ -225,7 +227,7 @@ impl Entry {
             right: number32(data, 72)?,
             child: number32(data, 76)?,
             start: number32(data, 116)?,
-            // The upper half is not to be relied on in files of version 3 (section 2.6.1).
+            // The upper half is unreliable in files of version 3 (section 2.6.1).
             length: u64::from(number32(data, 120)?),
         })
     }
@@ -245,7 +247,7 @@ mod tests {
         let contents: Option<Vec<_>> = contents.collect();
         let contents = contents.expect("an honest file's streams fit into it");
         let longest = contents.iter().map(Vec::len).max().expect("streams");
-        // The longest over and over, as a hostile directory has it.
+        // The longest stream repeatedly, as in a hostile directory.
         let stream = streams
             .iter()
             .find(|stream| stream.length == longest as u64);

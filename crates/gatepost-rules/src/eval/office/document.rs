@@ -1,11 +1,12 @@
-//! One office file: whether it has macros, objects, links to elsewhere, a password.
+//! A single office file: macros, objects, external links, passwords.
 
 use super::super::pattern;
 use super::{Reader, TARGETS_MAX, open, vba};
 
 /// The first bytes of a compound file, Office's format before 2007.
 const COMPOUND: &[u8] = b"\xd0\xcf\x11\xe0";
-/// Of files with macros: the source of a module; an embedded object; the same in RTF; flat XML.
+/// Byte sequences in files with macros: the source of a module; an embedded object; the same in
+/// RTF; flat XML.
 const COMPOUND_MACRO: [&[u8]; 2] = [b"\0Attribut\0", b"\x01\0O\0l\0e\x001\x000\0N\0a\0"];
 const OTHER_MACRO: [&[u8]; 5] = [
     b"\\objemb",
@@ -14,7 +15,7 @@ const OTHER_MACRO: [&[u8]; 5] = [
     b"w:macrosPresent=\"yes\"",
     b"vbaProject.bin.rels",
 ];
-/// Members of packed documents that hold macros, in lower case.
+/// Members of packed documents that contain macros, in lower case.
 const MACRO_MEMBERS: [&[u8]; 5] = [
     b"word/vbaproject.bin",
     b"macros/vba/_vba_project",
@@ -25,7 +26,7 @@ const MACRO_MEMBERS: [&[u8]; 5] = [
 /// A stream that only encrypted files have, and one that no encrypted workbook has.
 const ENCRYPTED_STREAM: &[u8] = b"E\0n\0c\0r\0y\0p\0t\0e\0d\0P\0a\0c\0k\0a\0g\0e";
 const WORKBOOK_STREAM: &[u8] = b"W\0o\0r\0k\0b\0o\0o\0k\0";
-/// Where a directory of streams is looked for, bytes.
+/// The range in which a directory of streams is searched, in bytes.
 const DIRECTORY_BYTES_MAX: usize = 2000;
 
 pattern!(ENCRYPTION, "<encryption xmlns", "i");
@@ -76,7 +77,7 @@ fn is_encrypted(content: &[u8]) -> bool {
         && (ENCRYPTION.is_match(content)
             || contains(beginning, ENCRYPTED_STREAM)
             || !contains(beginning, WORKBOOK_STREAM)
-                // Flags of Word, Excel and PowerPoint, where their first stream usually stands.
+                // Flags of Word, Excel and PowerPoint, at the usual position of their first stream.
                 && (byte_is(0x208, 0xfe) || byte_is(0x214, 0x2f) || byte_is(0x20b, 0x13)))
 }
 
@@ -90,7 +91,7 @@ fn has_macro(content: &[u8]) -> bool {
 }
 
 impl Reader<'_> {
-    /// A table of text that has a spreadsheet start a program.
+    /// A text table that makes a spreadsheet start a program.
     pub(super) fn table(&mut self, content: &[u8]) {
         self.found.starts_program |= STARTS_PROGRAM.is_match(content);
     }
@@ -158,7 +159,7 @@ impl Reader<'_> {
         is_document
     }
 
-    /// Relationships to what is not in the document.
+    /// Relationships to external targets.
     fn links(&mut self, content: &[u8]) {
         let mut rest = content;
         loop {

@@ -1,9 +1,8 @@
-//! OLEVBMacro: macros and other traps in office files, also in archives.
+//! OLEVBMacro: macros and other dangerous content in office files, also in archives.
 //!
-//! SpamAssassin looks for marks in the bytes of a file, and so do we, with the same result. Beyond
-//! that, compressed sources of macros are unpacked ([`vba`]) and looked through too: what
-//! compression hides is found here and not there. All that is unpacked from one message shares one
-//! budget.
+//! SpamAssassin searches the bytes of a file, and this module does the same, with the same result.
+//! In addition it decompresses the sources of macros ([`vba`]) and searches them too, so it also
+//! finds compressed content. All decompression for one message shares one budget.
 
 mod compound;
 mod document;
@@ -50,12 +49,12 @@ pub(super) const FUNCTIONS: &[Entry] = &[
     }),
 ];
 
-/// What is unpacked from all archives and macros of one message, bytes.
+/// The most bytes decompressed from all archives and macros of one message.
 const UNPACKED_BYTES_MAX: usize = 16 << 20;
-/// Links of documents that are noted.
+/// The most links of documents that are recorded.
 const TARGETS_MAX: usize = 10;
 
-/// What the office files of a message are found to be.
+/// The results for the office files of a message.
 #[derive(Debug, Default)]
 pub(super) struct Office {
     has_macro: bool,
@@ -116,7 +115,8 @@ fn find(mail: &ScannedMail<'_>) -> Office {
 pattern!(NAME, r#"name\s*=\s*["']?([^"';]*)"#, "is");
 pattern!(FILE_NAME, r#"filename\s*=\s*["']?([^"';]*)"#, "is");
 
-/// The name of an attached file, as SpamAssassin reads it: only of what is encoded for transfer.
+/// The name of an attached file, as SpamAssassin reads it: only for content with a transfer
+/// encoding.
 fn attached_name(part: &Part, settings: &OfficeSettings) -> Option<Vec<u8>> {
     let encoding = part
         .field(b"content-transfer-encoding")
@@ -138,7 +138,7 @@ fn attached_name(part: &Part, settings: &OfficeSettings) -> Option<Vec<u8>> {
     (!name.is_empty()).then(|| name.to_vec())
 }
 
-/// Looks through files, and notes what it finds.
+/// Examines files, and records the results.
 struct Reader<'s> {
     settings: &'s OfficeSettings,
     found: Office,
@@ -148,12 +148,12 @@ struct Reader<'s> {
 pattern!(CSV_NAME, r"\.csv$", "i");
 
 impl Reader<'_> {
-    /// Looks through a file; false if its name says that there is nothing to look for.
+    /// Examines a file; false if its name says that there is nothing to search.
     fn file(&mut self, name: &[u8], content: &[u8]) -> bool {
         self.file_within(name, content, 0)
     }
 
-    /// The same for a member of an archive that lies `depth` archives deep.
+    /// The same for a member of an archive at nesting depth `depth`.
     fn file_within(&mut self, name: &[u8], content: &[u8], depth: usize) -> bool {
         if CSV_NAME.is_match(name) {
             self.table(content);
@@ -206,7 +206,7 @@ impl Reader<'_> {
                 self.found.has_locked_member = true;
                 continue;
             }
-            // What nobody will look at is not unpacked.
+            // Content that no rule examines is not decompressed.
             let settings = self.settings;
             let kinds = [
                 &settings.archives,
@@ -244,7 +244,7 @@ mod tests {
 
     use super::*;
 
-    /// A document whose macro says `Auto_Open` only when it is unpacked.
+    /// A document whose macro contains `Auto_Open` only in decompressed form.
     const HIDDEN: &[u8] = include_bytes!("../../../tests/data/office/hidden.doc");
 
     fn read(name: &[u8], content: &[u8]) -> Office {

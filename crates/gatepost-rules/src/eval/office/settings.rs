@@ -1,11 +1,11 @@
-//! What rule files say about office files: the directives that begin with `olemacro_`.
+//! The directives for office files, which begin with `olemacro_`.
 
 use gatepost_mail::{Directive, Pattern};
 
-/// Which files are looked at, and how far.
+/// The files that are examined, and the limits.
 #[derive(Clone, Debug)]
 pub(crate) struct OfficeSettings {
-    /// Links in documents count as links of the message; so where the plugin is loaded.
+    /// Links in documents count as links of the message, if the plugin is loaded.
     pub(crate) is_loaded: bool,
     pub(super) files_max: usize,
     pub(super) members_max: usize,
@@ -51,7 +51,7 @@ impl Default for OfficeSettings {
 }
 
 impl OfficeSettings {
-    /// Takes one line of a rule file; `None` if it is about something else.
+    /// Processes one line of a rule file; `None` if the directive belongs to another module.
     pub(crate) fn directive(&mut self, name: &str, value: &str) -> Option<Directive> {
         let value = value.trim();
         let number = match name.strip_prefix("olemacro_")? {

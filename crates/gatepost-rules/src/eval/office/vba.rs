@@ -1,27 +1,27 @@
 //! The source text of VBA projects (MS-OVBA).
 //!
-//! A project's `dir` stream, compressed, names the streams of its modules and where in each the
-//! source begins, compressed too. A project whose `dir` is broken, as those of attackers are, still
-//! runs: then a module is found by the attribute that each begins with.
+//! A project's compressed `dir` stream contains the streams of its modules and the offset of the
+//! source in each, compressed too. A project with a broken `dir`, as attackers write it, still
+//! runs: then the attribute at the beginning of each module identifies it.
 
 use super::compound::{CompoundFile, wide_text};
 
-/// The first byte of what is compressed (MS-OVBA section 2.4.1.1.1).
+/// The first byte of compressed data (MS-OVBA section 2.4.1.1.1).
 const SIGNATURE: u8 = 1;
-/// Bytes of a chunk when unpacked (section 2.4.1.1.4).
+/// The bytes of a decompressed chunk (section 2.4.1.1.4).
 const CHUNK_BYTES: usize = 4096;
 /// Records of the `dir` stream (section 2.3.4.2).
 const PROJECT_VERSION: u16 = 0x0009;
 const MODULE_STREAM_NAME: u16 = 0x001a;
 const MODULE_STREAM_NAME_WIDE: u16 = 0x0032;
 const MODULE_OFFSET: u16 = 0x0031;
-/// Modules of a project that are looked for.
+/// The most modules of a project.
 const MODULES_MAX: usize = 1_000;
-/// `Attribut` behind a byte that says that eight bytes stand as they are: so sources begin.
+/// `Attribut` after a byte that marks eight literal bytes: the beginning of every source.
 const BEGINNING: &[u8] = b"\0Attribut";
 
-/// The sources of all modules of a compound file, of which at most `budget` bytes are unpacked and
-/// counted off.
+/// The sources of all modules of a compound file; at most `budget` bytes are decompressed and
+/// subtracted from it.
 pub(super) fn sources(data: &[u8], budget: &mut usize) -> Vec<Vec<u8>> {
     let Some(file) = CompoundFile::read(data) else {
         return Vec::new();
@@ -59,7 +59,7 @@ pub(super) fn sources(data: &[u8], budget: &mut usize) -> Vec<Vec<u8>> {
     sources
 }
 
-/// The streams of modules, with where their source begins.
+/// The streams of modules, with the offsets of their sources.
 fn modules(directory: &[u8]) -> Vec<(String, usize)> {
     let mut modules = Vec::new();
     let mut name = None;
@@ -67,7 +67,7 @@ fn modules(directory: &[u8]) -> Vec<(String, usize)> {
     while let Some((&[kind_low, kind_high, a, b, c, d], after)) = rest.split_first_chunk::<6>() {
         let kind = u16::from_le_bytes([kind_low, kind_high]);
         let length = match kind {
-            // Its length is said to be 4 and is 6 (section 2.3.4.2.1.11).
+            // Its length field says 4, but the length is 6 (section 2.3.4.2.1.11).
             PROJECT_VERSION => 6,
             _ => u32::from_le_bytes([a, b, c, d]) as usize,
         };
@@ -90,7 +90,7 @@ fn modules(directory: &[u8]) -> Vec<(String, usize)> {
     modules
 }
 
-/// Section 2.4.1.3: unpacks chunk by chunk, up to what cannot be read.
+/// Section 2.4.1.3: decompresses chunk by chunk, up to the first invalid one.
 fn unpack(packed: &[u8], budget: &mut usize) -> Vec<u8> {
     let mut out = Vec::new();
     let Some((&SIGNATURE, mut rest)) = packed.split_first() else {
@@ -98,7 +98,7 @@ fn unpack(packed: &[u8], budget: &mut usize) -> Vec<u8> {
     };
     while let Some((&head, after)) = rest.split_first_chunk::<2>() {
         let head = u16::from_le_bytes(head);
-        // Section 2.4.1.1.5: twelve bits of length, three that are 0b011, one that says whether it is packed.
+        // Section 2.4.1.1.5: twelve bits of length, three bits 0b011, one bit for compressed.
         if head >> 12 & 0b111 != 0b011 {
             break;
         }
@@ -122,7 +122,7 @@ fn unpack(packed: &[u8], budget: &mut usize) -> Vec<u8> {
     out
 }
 
-/// Section 2.4.1.3.2 to 2.4.1.3.5: groups of eight tokens, each a byte or a copy of what came before.
+/// Section 2.4.1.3.2 to 2.4.1.3.5: groups of eight tokens, each a byte or a copy of earlier bytes.
 fn unpack_chunk(chunk: &[u8], start: usize, out: &mut Vec<u8>) {
     let mut rest = chunk;
     while let Some((&flags, after)) = rest.split_first() {
@@ -145,7 +145,7 @@ fn unpack_chunk(chunk: &[u8], start: usize, out: &mut Vec<u8>) {
             rest = after;
             let token = u16::from_le_bytes(token);
             let done = out.len() - start;
-            // Section 2.4.1.3.19.1: the further in, the more bits for the distance.
+            // Section 2.4.1.3.19.1: the distance has more bits at higher offsets.
             let distance_bits = done.next_power_of_two().trailing_zeros().clamp(4, 12);
             let length = usize::from(token & 0xffff >> distance_bits) + 3;
             let distance = usize::from(token >> (16 - distance_bits)) + 1;
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn the_examples_of_the_specification() {
-        // MS-OVBA sections 3.2.1 to 3.2.3: nothing repeated, some, and all of it.
+        // MS-OVBA sections 3.2.1 to 3.2.3: no, some, and only repetitions.
         let plain = b"\x01\x19\xb0\x00abcdefgh\x00ijklmnop\x00qrstuv.";
         assert_eq!(unpack(plain, &mut 100), b"abcdefghijklmnopqrstuv.");
         let some = b"\x01\x2f\xb0\x00#aaabcde\x82f\x00paghij\x018\x08akl\x000mnop\x06q\x02p\x04\x10rstuv\x10wxyz\x00<";

@@ -1,16 +1,18 @@
-//! Members of a ZIP archive, by its central directory (APPNOTE.TXT sections 4.3.6 to 4.3.16).
+//! Reads members of a ZIP archive, by its central directory (APPNOTE.TXT sections 4.3.6 to 4.3.16).
 //!
-//! Only what office files and their wrappings use: stored and deflated members of one file. What is
-//! taken out is bounded, whatever the archive claims, and however often it names the same bytes.
+//! Only the features of office files and common archives: stored and deflated members of one file.
+//! The output is bounded, whatever the archive claims, and however often it refers to the same
+//! bytes.
 
 use std::borrow::Cow;
 use std::io::Read as _;
 
 use flate2::read::DeflateDecoder;
 
-/// Members of an archive that are looked at.
+/// The most members of an archive that are read.
 const MEMBERS_MAX: usize = 2_000;
-/// Length of the record that ends an archive, and of the longest comment after it, bytes.
+/// The length of the record at the end of an archive, and of the longest comment after it, in
+/// bytes.
 const END_BYTES: usize = 22;
 const COMMENT_BYTES_MAX: usize = 65_535;
 
@@ -47,7 +49,7 @@ impl<'d> Archive<'d> {
         let count = number16(data, end_at + 10)?;
         let length = number32(data, end_at + 12)?;
         let claimed = number32(data, end_at + 16)?;
-        // What stands before an archive, as in one that unpacks itself, moves all its places.
+        // Text before an archive, as in a self-extracting one, shifts all its offsets.
         let start = end_at.checked_sub(length)?;
         let moved = start.checked_sub(claimed)?;
         let mut members = Vec::new();
@@ -62,8 +64,9 @@ impl<'d> Archive<'d> {
         (!members.is_empty()).then_some(Self { data, members })
     }
 
-    /// A member's content, which is counted off the budget as it is or as it was, whichever is longer;
-    /// `None` if it is encrypted, broken, compressed in another way or beyond the budget.
+    /// A member's content; the larger of its compressed and decompressed size is subtracted from
+    /// the budget. `None` if the member is encrypted, broken, compressed with another method or
+    /// exceeds the budget.
     pub(super) fn content(&self, member: &Member, budget: &mut usize) -> Option<Cow<'d, [u8]>> {
         if member.is_encrypted {
             return None;
@@ -96,7 +99,7 @@ impl<'d> Archive<'d> {
 }
 
 impl Member {
-    /// The entry at `at`, and where the next one begins.
+    /// The entry at `at`, and the offset of the next one.
     fn read(data: &[u8], at: usize, moved: usize) -> Option<(Self, usize)> {
         if !data.get(at..)?.starts_with(b"PK\x01\x02") {
             return None;
@@ -118,7 +121,7 @@ impl Member {
 mod tests {
     use super::*;
 
-    /// One stored member, `a` with `hello`, after three bytes that are no archive.
+    /// One stored member, `a` with `hello`, after three bytes that are not part of the archive.
     const STORED: &[u8] = b"MZxPK\x03\x04\x0a\0\0\0\0\0\0\0\0\0\x86\xa6\x10\x36\x05\0\0\0\x05\0\0\0\x01\0\0\0ahello\
         PK\x01\x02\x1e\x03\x0a\0\0\0\0\0\0\0\0\0\x86\xa6\x10\x36\x05\0\0\0\x05\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0a\
         PK\x05\x06\0\0\0\0\x01\0\x01\0\x2f\0\0\0\x24\0\0\0\0\0";
@@ -134,7 +137,7 @@ mod tests {
             let mut budget = 9;
             let content = archive.content(member, &mut budget);
             assert_eq!(content.as_deref(), Some(&b"hello"[..]));
-            // The same bytes once more, as an archive may name them thousands of times.
+            // The same bytes again, as an archive can refer to them thousands of times.
             assert!(archive.content(member, &mut budget).is_none());
             assert_eq!(budget, 0);
         }

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 pub(crate) use parser::Term;
 
-/// Values on the stack that need no allocation.
+/// The number of values on the stack that need no allocation.
 const STACK_USUAL: usize = 16;
 
 /// An expression in postfix form over names of type `N`.
@@ -30,12 +30,12 @@ pub(crate) enum Operation<N> {
     Not,
     /// Changes the sign of the top.
     Negate,
-    /// Replaces the top two by one.
+    /// Replaces the top two values by one.
     Binary(Binary),
-    /// Replaces condition, value and other value by one of the values.
+    /// Replaces a condition and two values by one of the values.
     Choose,
-    /// Passes over so many operations if the top decides what `&&` (with false) or `||` (with true)
-    /// gives; see [`Expression::with_shortcuts`].
+    /// Skips operations if the top value decides the result of `&&` (false) or `
+    /// ` (true); see [`Expression::with_shortcuts`].
     Skip { on: bool, operations: usize },
 }
 
@@ -77,7 +77,7 @@ impl Binary {
             Self::Add => left + right,
             Self::Subtract => left - right,
             Self::Multiply => left * right,
-            // Perl gives up on a division by zero; a rule that does so does not hit.
+            // Perl fails on a division by zero; a rule that does so does not hit.
             Self::Divide if right == 0.0 => 0.0,
             Self::Divide => left / right,
         }
@@ -90,13 +90,13 @@ impl<N> Expression<N> {
         operations: Vec::new(),
     };
 
-    /// Computes the expression; `value` gives the value of a name.
+    /// Evaluates the expression; `value` returns the value of a name.
     pub(crate) fn evaluate(&self, mut value: impl FnMut(&N) -> f64) -> f64 {
         let mut stack: SmallVec<[f64; STACK_USUAL]> = SmallVec::new();
         let mut operations = self.operations.as_slice();
         while let Some((operation, rest)) = operations.split_first() {
             operations = rest;
-            // The parser only builds expressions that find their operands.
+            // The parser only builds expressions whose operands exist.
             let mut pop = || stack.pop().unwrap_or(0.0);
             let result = match operation {
                 Operation::Skip {
@@ -126,7 +126,7 @@ impl<N> Expression<N> {
         stack.pop().unwrap_or(0.0)
     }
 
-    /// The expression over other names.
+    /// The expression with other names.
     pub(crate) fn map<M>(&self, other: impl Fn(&N) -> M) -> Expression<M> {
         let operations = self.operations.iter().map(|operation| match operation {
             Operation::Number(number) => Operation::Number(*number),
@@ -145,11 +145,11 @@ impl<N> Expression<N> {
         }
     }
 
-    /// The same expression, in which the right side of `&&` and `||` is passed over where the left one
-    /// decides: names there are not asked for.
+    /// The same expression, in which the right side of `&&` and `
+    /// ` is skipped where the left side decides: the values of its names are not computed.
     pub(crate) fn with_shortcuts(self) -> Self {
         let mut operations: Vec<Operation<N>> = Vec::with_capacity(self.operations.len());
-        // Where each value on the stack begins among the operations.
+        // The first operation of each value on the stack.
         let mut values: Vec<usize> = Vec::new();
         for operation in self.operations {
             let operands = match &operation {
@@ -157,7 +157,7 @@ impl<N> Expression<N> {
                 Operation::Not | Operation::Negate => 1,
                 Operation::Binary(_) => 2,
                 Operation::Choose => 3,
-                // Passed over already.
+                // Already skipped.
                 Operation::Skip { .. } => {
                     operations.push(operation);
                     continue;

@@ -1,12 +1,12 @@
-//! An expression read: recursive descent over Perl's operators, straight to postfix.
+//! Parses an expression: recursive descent over Perl's operators, directly to postfix.
 
 use smallvec::SmallVec;
 
 use super::{Binary, Expression, Operation};
 
-/// Nesting of parentheses beyond which an expression is refused: the parser recurses.
+/// The deepest nesting of parentheses; the parser is recursive.
 const NESTING_MAX: u32 = 100;
-/// The binary operators with their binding strength; longer ones before their beginnings.
+/// The binary operators with their precedence; longer ones before their prefixes.
 const OPERATORS: &[(&str, Binary, u8)] = &[
     ("||", Binary::Or, 1),
     ("&&", Binary::And, 2),
@@ -23,8 +23,7 @@ const OPERATORS: &[(&str, Binary, u8)] = &[
     ("/", Binary::Divide, 7),
 ];
 
-/// A thing with a value in an expression, as written: a name, perhaps with an argument in
-/// parentheses.
+/// A term in an expression: a name, perhaps with an argument in parentheses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Term<'t> {
     pub(crate) name: &'t str,
@@ -32,7 +31,7 @@ pub(crate) struct Term<'t> {
 }
 
 impl<N> Expression<N> {
-    /// Reads an expression; `name` says what a term stands for.
+    /// Parses an expression; `name` returns the meaning of a term.
     pub(crate) fn parse(
         text: &str,
         name: impl FnMut(Term<'_>) -> Result<Vec<Operation<N>>, String>,
@@ -87,7 +86,7 @@ where
         found
     }
 
-    /// Takes the longest run of bytes that satisfy `member`.
+    /// Consumes the longest run of bytes that satisfy `member`.
     fn take_while(&mut self, member: impl Fn(u8) -> bool) -> &'t str {
         let rest = self.rest();
         let length = rest.bytes().take_while(|&byte| member(byte)).count();
@@ -194,7 +193,7 @@ where
         }
     }
 
-    /// `(…)` right after a name.
+    /// `(…)` directly after a name.
     fn argument(&mut self) -> Result<Option<&'t str>, String> {
         let before = self.position;
         if !self.take("(") {

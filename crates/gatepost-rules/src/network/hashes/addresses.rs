@@ -1,4 +1,4 @@
-//! The mail addresses that are hashed: which of those in a message are meant, and what of each.
+//! The mail addresses that are hashed: their selection, and the part of each.
 
 use std::borrow::Cow;
 
@@ -6,7 +6,7 @@ use super::super::views::Views;
 use super::HashTest;
 use crate::eval::{addresses_in, without_links, without_quoted};
 
-// Addresses of everybody's, unless hashbl_email_welcomelist says which.
+// Role addresses, unless hashbl_email_welcomelist lists others.
 crate::eval::pattern!(
     NO_PERSON,
     r"^(?:abuse|support|sales|info|helpdesk|contact|kontakt|(?:post|host|domain)master|undisclosed.*|request-[a-f0-9]{16}|bounced?-|[a-f0-9]{8}(?:\.[a-f0-9]{8}|-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{4}-[a-f0-9]{12})|.+=.+=.+)@",
@@ -23,7 +23,7 @@ impl HashTest {
         let mail = views.mail();
         let boundaries = &mail.view_settings().boundaries;
         let settings = &views.settings().senders;
-        // Whoever names a choice, even "all", has the skipped domains asked about too.
+        // With an explicit choice, even "all", the skipped domains are queried too.
         let is_chosen = choice.is_some();
         let choice = choice
             .filter(|name| *name != "all")
@@ -84,7 +84,7 @@ impl HashTest {
         found
     }
 
-    /// The addresses that links of the text name, and those that stand in it.
+    /// The addresses in links of the text, and those in the text itself.
     fn addresses_in_body(&self, views: &Views<'_, '_>) -> Vec<Vec<u8>> {
         let mail = views.mail();
         let mut found = Vec::new();
@@ -116,7 +116,7 @@ impl HashTest {
         found
     }
 
-    /// What of an address is hashed.
+    /// The part of an address that is hashed.
     fn part_of(&self, user: &str, domain: &str, registered: &str) -> String {
         let mut user = user.to_owned();
         if self.has("nodot") {
@@ -137,7 +137,7 @@ impl HashTest {
     }
 }
 
-/// Where addresses stand, as `hashbl_email_regex` or else SpamAssassin finds them.
+/// The positions of addresses, according to `hashbl_email_regex` or else SpamAssassin's pattern.
 fn hashed_places(views: &Views<'_, '_>, text: &[u8]) -> Vec<(usize, usize)> {
     let Some(chosen) = &views.settings().senders.hashed_addresses else {
         return addresses_in(views.mail(), text)

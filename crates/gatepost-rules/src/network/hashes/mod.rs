@@ -1,4 +1,5 @@
-//! Lists that are asked by the hash of an address, a link, a text or a file: SpamAssassin's HashBL.
+//! Lists that are queried by the hash of an address, a link, a text or a file: SpamAssassin's
+//! HashBL.
 
 mod addresses;
 mod written;
@@ -12,26 +13,26 @@ use super::views::Views;
 use gatepost_dns::{Kind, Question, Record};
 use gatepost_mail::{Pattern, ip, is_fully_qualified};
 
-/// Questions of one rule about one message, unless it says `max=`.
+/// The most queries of one rule about one message, unless it has `max=`.
 const QUESTIONS_MAX: usize = 10;
 
-/// What is hashed.
+/// The text that is hashed.
 #[derive(Debug, Clone)]
 pub(crate) enum Source {
-    /// Mail addresses in these places, of these mail domains.
+    /// Mail addresses in these parts, of these mail domains.
     Addresses {
         places: String,
         choice: Option<String>,
     },
     Links,
-    /// What the first group of a pattern finds in the text.
+    /// The first group of a pattern in the text.
     Text(Pattern),
     /// The values of a template's tag.
     Tag(String),
     Attachments,
 }
 
-/// A rule that asks by hashes.
+/// A rule that queries hashes.
 #[derive(Debug, Clone)]
 pub(crate) struct HashTest {
     source: Source,
@@ -42,7 +43,7 @@ pub(crate) struct HashTest {
 }
 
 impl HashTest {
-    /// The test of a function, if it is one of these; the error says what is wrong with its call.
+    /// The test of a function, if it is one of these; the error describes an invalid call.
     pub(super) fn of_function(name: &str, arguments: &[&str]) -> Option<Result<Self, String>> {
         let argument = |index: usize| {
             arguments
@@ -176,7 +177,8 @@ impl HashTest {
         }
     }
 
-    /// What of a tag's value is hashed: the options name kinds of values, and parts of them.
+    /// The part of a tag's value that is hashed: the options select kinds of values, and parts of
+    /// them.
     fn tag_value(&self, views: &Views<'_, '_>, value: &str) -> Option<String> {
         let value = if self.has("case") {
             value.to_owned()

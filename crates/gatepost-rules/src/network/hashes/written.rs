@@ -1,4 +1,4 @@
-//! Hashes as the lists have them written, in the labels of a name.
+//! The encoding of hashes in the labels of a name.
 
 use std::fmt::Write as _;
 

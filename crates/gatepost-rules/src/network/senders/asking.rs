@@ -1,4 +1,4 @@
-//! What rules ask of a sender, and which function asks what.
+//! Tests of rules about senders, and their functions.
 
 use super::Senders;
 use crate::authentication::arc::Chain;
@@ -7,10 +7,10 @@ use crate::authentication::spf::SpfResult;
 use crate::authentication::{Known, Wait};
 use gatepost_dns::{Answer, Question};
 
-/// What a rule asks of a sender.
+/// A test of a rule about a sender.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum SenderTest {
-    /// `check_for_spf_pass` and its companions; of the greeting's name with `helo`.
+    /// `check_for_spf_pass` and similar functions; for the HELO name with `helo`.
     Spf { helo: bool, result: SpfResult },
     /// `check_spf_skipped_noenvfrom`.
     SpfSkipped,
@@ -24,11 +24,12 @@ pub(crate) enum SenderTest {
     ValidOfAuthor(Vec<String>),
     /// `check_dkim_valid_envelopefrom`.
     ValidOfEnvelope,
-    /// `check_dkim_dependable`: the message was not cut off.
+    /// `check_dkim_dependable`: the message was not truncated.
     Dependable,
     /// `check_dkim_testing`.
     Testing,
-    /// `check_dkim_adsp`: what the author's domain practises, of these domains if any are named.
+    /// `check_dkim_adsp`: the signing practice of the author's domain, for these domains if any are
+    /// named.
     Practice {
         letters: String,
         domains: Vec<String>,
@@ -39,9 +40,9 @@ pub(crate) enum SenderTest {
     ChainPresent,
     /// `check_arc_valid`.
     ChainValid,
-    /// `check_dmarc_pass` and its companions.
+    /// `check_dmarc_pass` and similar functions.
     Dmarc(DmarcResult),
-    /// What no domain practises any more.
+    /// A practice that no domain publishes any more.
     Never,
 }
 
@@ -107,7 +108,7 @@ impl SenderTest {
         })
     }
 
-    /// What is still to be asked.
+    /// The queries that are still open.
     pub(in crate::network) fn questions<'a>(
         &self,
         senders: &Senders<'_, '_>,
@@ -118,7 +119,7 @@ impl SenderTest {
         known.into_wanted()
     }
 
-    /// Whether the rule hits, by what is known now.
+    /// Whether the rule hits, according to the responses so far.
     pub(in crate::network) fn hits<'a>(
         &self,
         senders: &Senders<'_, '_>,

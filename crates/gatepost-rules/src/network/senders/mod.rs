@@ -1,5 +1,5 @@
-//! Rules about who really sent a message: SPF, DKIM, ARC, DMARC, and what they are worth together
-//! with lists of welcome senders. As SpamAssassin's plugins of these names.
+//! Rules about sender authentication: SPF, DKIM, ARC, DMARC, and their combination with welcome
+//! lists, as in SpamAssassin's plugins of these names.
 
 mod asking;
 mod noted;
@@ -20,13 +20,13 @@ use gatepost_dns::{Answer, Kind, Question};
 use gatepost_mail::{Relay, parse_ip};
 use noted::{noted_in, unfold};
 
-/// What was found out about a message's senders so far.
+/// The results so far for a message's senders.
 pub(super) struct SenderFindings {
     /// The message with CRLF at the end of every line; `None` if it has them already.
     text: OnceCell<Option<Vec<u8>>>,
     signatures: OnceCell<Vec<Signed>>,
     chain: OnceCell<Chain>,
-    /// Seconds since 1970, by which signatures end.
+    /// The time in seconds since 1970, against which the expiry of signatures is checked.
     now: u64,
 }
 
@@ -42,7 +42,7 @@ impl SenderFindings {
     }
 }
 
-/// A message's senders: what the message says of them, and what was found out.
+/// The senders of a message: their addresses, and the results.
 pub(super) struct Senders<'m, 'a> {
     mail: &'m ScannedMail<'a>,
     settings: &'m SenderSettings,
@@ -71,7 +71,7 @@ impl<'m, 'a> Senders<'m, 'a> {
         RawMail::read(converted.as_deref().unwrap_or(full))
     }
 
-    /// The server that gave us the message.
+    /// The server that delivered the message to us.
     pub(super) fn relay(&self) -> Option<&Relay> {
         self.mail.relays().external.first()
     }
@@ -89,7 +89,7 @@ impl<'m, 'a> Senders<'m, 'a> {
             .collect()
     }
 
-    /// The envelope's sender, where the server that noted it can be believed.
+    /// The envelope sender, if a trusted server recorded it.
     pub(super) fn envelope_sender(&self) -> Option<String> {
         if let Some(sender) = self.relay().and_then(|relay| relay.envelope_from.clone()) {
             return Some(sender.to_ascii_lowercase());
@@ -107,7 +107,7 @@ impl<'m, 'a> Senders<'m, 'a> {
         domain_of(&text(&self.mail.first_of("EnvelopeFrom:addr")?))
     }
 
-    /// What SPF says of the envelope's sender, or of the greeting's name.
+    /// The SPF result for the envelope sender, or for the HELO name.
     pub(super) fn spf(&self, helo: bool, known: &Known<'_, '_>) -> Result<Option<SpfResult>, Wait> {
         if let Some(noted) = self.noted_spf(helo) {
             return Ok(Some(noted));
@@ -126,7 +126,7 @@ impl<'m, 'a> Senders<'m, 'a> {
         let Some(identity) = identity.filter(|identity| !identity.is_empty()) else {
             return Ok(None);
         };
-        // The reader of Received fields writes the brackets of an address as exclamation marks.
+        // The parser of Received fields replaces the brackets of an address by exclamation marks.
         let bare = identity.trim_matches(['[', ']', '!']);
         let is_literal = parse_ip(bare.as_bytes()).is_some();
         if helo && (is_literal || !identity.contains('.')) {
@@ -146,7 +146,8 @@ impl<'m, 'a> Senders<'m, 'a> {
         spf::check_host(known, sender).map(Some)
     }
 
-    /// What a server of ours noted already, in `Received-SPF` or `Authentication-Results`.
+    /// The result that a trusted server already recorded in `Received-SPF` or
+    /// `Authentication-Results`.
     fn noted_spf(&self, helo: bool) -> Option<SpfResult> {
         let settings = self.settings;
         if settings.ignores_received_spf {
@@ -192,7 +193,7 @@ impl<'m, 'a> Senders<'m, 'a> {
         Ok(self.found.signatures.get_or_init(|| signatures))
     }
 
-    /// The domains of good signatures, as far as all keys are known; `None` before.
+    /// The domains of valid signatures, once all keys are known; `None` before.
     pub(super) fn signer_domains<'x>(
         &self,
         answer: &dyn Fn(&Question) -> Option<&'x Answer>,
@@ -208,7 +209,7 @@ impl<'m, 'a> Senders<'m, 'a> {
         signed.outcome == Outcome::Pass
     }
 
-    /// Good, and not by a key that is too short.
+    /// Valid, and with a key that is long enough.
     fn is_strong(&self, signed: &Signed) -> bool {
         let least = self.settings.key_bits_min;
         self.is_valid(signed) && signed.key_bits.is_none_or(|bits| bits >= least)
@@ -268,7 +269,8 @@ impl<'m, 'a> Senders<'m, 'a> {
         Ok(false)
     }
 
-    /// Author domain signing practices, RFC 5617: historic, but rules ask for them, and files
+    /// Author domain signing practices, RFC 5617: historic, but rules use them, and rule files
+    /// override them.
     /// override them.
     fn practises(
         &self,
@@ -343,7 +345,7 @@ impl<'m, 'a> Senders<'m, 'a> {
         };
         let boundaries = &self.mail.view_settings().boundaries;
         let registered = |host: &str| boundaries.registered(host);
-        // All at once: what is asked does not depend on what is proven.
+        // All at once: the queries do not depend on the results.
         let _ = dmarc::verify(&author, &Proven::default(), &registered, known);
         let (by_sender, by_greeting) = (self.spf(false, known), self.spf(true, known));
         let signatures = self.signatures(known)?;
@@ -373,7 +375,7 @@ fn domain_of(address: &str) -> Option<String> {
     Some(domain.trim_matches(['>', '.', ' ']).to_owned()).filter(|domain| !domain.is_empty())
 }
 
-/// `wanted` is a domain, or `*.domain` or `.domain` for it and all below.
+/// `wanted` is a domain, or `*.domain` or `.domain` for it and its subdomains.
 fn is_domain(domain: &str, wanted: &str) -> bool {
     let with_below = wanted
         .strip_prefix("*.")

@@ -1,8 +1,9 @@
-//! What servers of ours noted of SPF in the head: `Received-SPF` and `Authentication-Results`.
+//! SPF results that trusted servers recorded in the head: `Received-SPF` and
+//! `Authentication-Results`.
 
 use crate::authentication::spf::SpfResult;
 
-/// Fields one by one, each on one line.
+/// The fields one by one, each on one line.
 pub(super) fn unfold(fields: &str) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for line in fields.lines() {
@@ -14,7 +15,7 @@ pub(super) fn unfold(fields: &str) -> Vec<String> {
     all
 }
 
-/// The result that a field (in lower case) notes for the identity that is asked about.
+/// The recorded result of a field (in lower case) for the requested identity.
 pub(super) fn noted_in(field: &str, helo: bool) -> Option<SpfResult> {
     let word = |text: &str| -> String {
         let end = |letter: char| !letter.is_ascii_alphanumeric() && letter != '_' && letter != '-';
