@@ -1,8 +1,8 @@
-//! The present time as text, for pages, HTTP's `Date` and the access log.
+//! The current time as text, for pages, the HTTP `Date` field and the access log.
 //!
-//! Each text has a granularity of one second, so each thread formats it once a second and hands
-//! out the same bytes in between. Invariant: a text is never older than the second it names,
-//! because every call reads the clock and compares.
+//! The texts have a resolution of one second, so each thread formats each text once per second and
+//! reuses the bytes. Invariant: a text is never older than the second that it shows, because every
+//! call reads the clock and compares.
 
 use std::cell::RefCell;
 use std::thread::LocalKey;
@@ -33,12 +33,13 @@ thread_local! {
     static PAGE: RefCell<Cached> = const { RefCell::new(Cached { second: u64::MAX, text: String::new() }) };
 }
 
-/// By the kernel's last tick, some milliseconds old at most: read without asking the hardware.
+/// The time of the kernel's last tick, at most some milliseconds old; reading it needs no hardware
+/// access.
 fn unix_second() -> u64 {
     clock_gettime(ClockId::RealtimeCoarse).tv_sec as u64
 }
 
-/// Milliseconds since some moment, by the kernel's last tick.
+/// Milliseconds since an arbitrary moment, at the kernel's last tick.
 pub(crate) fn coarse_ms() -> u64 {
     let now = clock_gettime(ClockId::MonotonicCoarse);
     now.tv_sec as u64 * 1_000 + now.tv_nsec as u64 / 1_000_000
@@ -67,19 +68,19 @@ fn format_second(second: u64, format: &[BorrowedFormatItem<'_>]) -> String {
         .unwrap_or_default()
 }
 
-/// Appends the present time as HTTP dates are written (RFC 9110 § 5.6.7).
+/// Appends the current time as an HTTP date (RFC 9110 section 5.6.7).
 pub fn push_http_date(text: &mut Vec<u8>) {
     with_cached(&HTTP, HTTP_DATE, |now| {
         text.extend_from_slice(now.as_bytes());
     });
 }
 
-/// Appends the present time as the combined log format writes it.
+/// Appends the current time in the combined log format.
 pub fn push_log_date(text: &mut Vec<u8>) {
     with_cached(&LOG, LOG_DATE, |now| text.extend_from_slice(now.as_bytes()));
 }
 
-/// Appends the present time as pages show it: `2026-01-31 23:59:59 UTC`.
+/// Appends the current time in the format of pages: `2026-01-31 23:59:59 UTC`.
 pub fn push_page_date(text: &mut Vec<u8>) {
     with_cached(&PAGE, PAGE_DATE, |now| {
         text.extend_from_slice(now.as_bytes());
@@ -94,15 +95,15 @@ pub fn http_date(time: SystemTime) -> String {
     format_second(second, HTTP_DATE)
 }
 
-/// Reads an HTTP date in its preferred form; the two obsolete forms are ignored, which only costs
-/// a full answer where 304 would have done.
+/// Parses an HTTP date in its preferred form. The two obsolete forms are ignored, which only causes
+/// a complete response instead of 304.
 pub fn parse_http_date(text: &str) -> Option<SystemTime> {
     let date = time::PrimitiveDateTime::parse(text, HTTP_DATE).ok()?;
     let seconds = u64::try_from(date.assume_utc().unix_timestamp()).ok()?;
     Some(UNIX_EPOCH + std::time::Duration::from_secs(seconds))
 }
 
-/// The present time in a format of `strftime`'s; the error names what it does not understand.
+/// The current time in a format of `strftime`; the error names the invalid part.
 pub fn format_now(format: &str) -> Result<String, String> {
     let items = time::format_description::parse_strftime_owned(format)
         .map_err(|error| format!("time format {format:?}: {error}"))?;
@@ -111,7 +112,7 @@ pub fn format_now(format: &str) -> Result<String, String> {
         .map_err(|error| format!("time format {format:?}: {error}"))
 }
 
-/// A moment as pages show it.
+/// A time in the format of pages.
 pub fn page_date(time: SystemTime) -> String {
     let second = time
         .duration_since(UNIX_EPOCH)
@@ -126,7 +127,7 @@ mod tests {
 
     #[test]
     fn http_dates_are_those_of_the_standard() {
-        // The example of RFC 9110 § 5.6.7.
+        // The example of RFC 9110 section 5.6.7.
         let time = UNIX_EPOCH + Duration::from_secs(784_111_777);
         assert_eq!(http_date(time), "Sun, 06 Nov 1994 08:49:37 GMT");
         assert_eq!(parse_http_date("Sun, 06 Nov 1994 08:49:37 GMT"), Some(time));

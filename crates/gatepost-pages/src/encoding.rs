@@ -1,6 +1,6 @@
-//! Content codings, and which of them a client takes (RFC 9110 § 12.5.3).
+//! Content codings, and the negotiation with a client (RFC 9110 section 12.5.3).
 
-/// A coding that files may lie in beside the original.
+/// A coding of precompressed files beside the original.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encoding {
     /// Brotli.
@@ -12,10 +12,10 @@ pub enum Encoding {
 }
 
 impl Encoding {
-    /// The smallest first: it is taken among those that a client likes equally.
+    /// The smallest first: it is chosen among codings with equal weights.
     pub const ALL: [Self; 3] = [Self::Brotli, Self::Zstandard, Self::Gzip];
 
-    /// As `Content-Encoding` names it.
+    /// The name in `Content-Encoding`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Brotli => "br",
@@ -24,7 +24,7 @@ impl Encoding {
         }
     }
 
-    /// What a file's name ends in.
+    /// The extension of such files.
     pub const fn suffix(self) -> &'static str {
         match self {
             Self::Brotli => ".br",
@@ -33,8 +33,9 @@ impl Encoding {
         }
     }
 
-    /// The one that the client likes best; `None` for none at all. `accept` is its
-    /// `Accept-Encoding`; without one it gets plain bytes, though the standard would allow any.
+    /// The coding with the highest weight; `None` for no coding. `accept` is the client's
+    /// `Accept-Encoding`; without this field it gets plain bytes, though the standard permits any
+    /// coding.
     pub fn choose(accept: Option<&[u8]>, available: impl Iterator<Item = Self>) -> Option<Self> {
         let accept = accept?;
         let mut best = None;
@@ -52,8 +53,7 @@ impl Encoding {
     }
 }
 
-/// The weight of a coding in thousandths, where the field names it. What is malformed counts as
-/// not wanted.
+/// The weight of a coding in thousandths, if the field names it. A malformed weight counts as 0.
 fn weight(accept: &[u8], name: &str) -> Option<u16> {
     accept.split(|&byte| byte == b',').find_map(|part| {
         let mut words = part.split(|&byte| byte == b';').map(<[u8]>::trim_ascii);
@@ -68,7 +68,7 @@ fn weight(accept: &[u8], name: &str) -> Option<u16> {
     })
 }
 
-/// `0.5` is 500 (RFC 9110 § 12.4.2).
+/// `0.5` is 500 (RFC 9110 section 12.4.2).
 fn thousandths(text: &[u8]) -> u16 {
     let number = std::str::from_utf8(text).ok();
     let number = number.and_then(|text| text.parse::<f32>().ok());

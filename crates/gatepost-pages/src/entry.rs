@@ -1,4 +1,4 @@
-//! The content of one path, as the cache of a site holds it.
+//! The content of one path in the cache of a site.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,36 +11,37 @@ use crate::memory_file::MemoryFile;
 use crate::page::Page;
 use crate::resolve::{Root, Stamp};
 
-/// What a path holds.
+/// The content of a path.
 #[derive(Debug)]
 pub enum Content {
     /// A template.
     Page(Page),
-    /// A file served as it is.
+    /// A static file.
     File(StaticFile),
-    /// What is in a folder, as HTML.
+    /// The listing of a folder, as HTML.
     Listing(Bytes),
-    /// A folder, whose address ends in a slash.
+    /// A folder, whose URL ends with a slash.
     Folder,
 }
 
-/// A path's content as it was when last read.
+/// The content of a path when it was last read.
 #[derive(Debug)]
 pub struct Entry {
     /// The content.
     pub content: Content,
-    /// What page workers know the page by.
+    /// The key of the page for page workers.
     pub(crate) name: Arc<str>,
     pub(crate) root: Arc<Root>,
     pub(crate) file: PathBuf,
     pub(crate) stamp: Stamp,
-    /// The files in other codings beside it, as they were then.
+    /// The precompressed files beside it, with their states at that time.
     pub(crate) beside: Vec<(PathBuf, Option<Stamp>)>,
     pub(crate) checked: Arc<Checked>,
 }
 
 impl Entry {
-    /// Opens a file that is not kept in memory: the entry's own or one of its variants. Blocks
+    /// Opens a file that is not kept in memory: the entry's own or one of its variants. Blocks on
+    /// the disk.
     /// on the disk.
     pub fn open(&self, file: &StaticFile) -> Option<std::fs::File> {
         self.root.open(&file.path).map(|(file, _)| file)
@@ -53,13 +54,13 @@ impl Entry {
             && beside()
             && match &self.content {
                 Content::Page(Page::Engine(engine)) => !engine.is_stale(&self.root),
-                // What was missing may be there now.
+                // A file that did not exist then may exist now.
                 Content::Page(Page::Broken(_)) | Content::Folder => false,
                 _ => true,
             }
     }
 
-    /// The same with counts of references of its own; `None` for what is made anew at each request.
+    /// A copy with reference counts of its own; `None` for content that is made for each request.
     pub(crate) fn apart(&self) -> Option<Self> {
         let content = match &self.content {
             Content::Page(Page::Pieces(pieces)) => Content::Page(Page::Pieces(pieces.apart())),
@@ -77,7 +78,7 @@ impl Entry {
         })
     }
 
-    /// The memory that it takes, more or less.
+    /// Its approximate memory.
     pub(crate) fn weight(&self, path: &str) -> usize {
         let content = match &self.content {
             Content::File(file) => {
@@ -99,21 +100,21 @@ impl Entry {
     }
 }
 
-/// When an entry was last compared with the disk. Shared by all copies of it.
+/// The time at which an entry was last compared with the disk. All copies of it share this time.
 #[derive(Debug)]
 pub(crate) struct Checked(AtomicU64);
 
 impl Checked {
-    /// No time, but a sign that the entry is not its path's any more.
+    /// Not a time, but a mark that the entry was replaced.
     const RETIRED: u64 = u64::MAX;
 
     pub(crate) const fn at(now_ms: u64) -> Self {
         Self(AtomicU64::new(now_ms))
     }
 
-    /// It was compared now, and had not changed.
+    /// The entry was compared now, and had not changed.
     pub(crate) fn again(&self, now_ms: u64) {
-        // What was retired meanwhile stays so.
+        // An entry that was retired in the meantime stays retired.
         let _ = self
             .0
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |checked| {
@@ -129,7 +130,7 @@ impl Checked {
         self.0.load(Ordering::Acquire) == Self::RETIRED
     }
 
-    /// How old the last comparison is.
+    /// The age of the last comparison.
     pub(crate) fn age_ms(&self, now_ms: u64) -> u64 {
         now_ms.saturating_sub(self.0.load(Ordering::Relaxed))
     }

@@ -1,4 +1,4 @@
-//! Why a template or a page cannot be rendered.
+//! Errors in templates, and of their rendering.
 
 /// An error in a template, with its position.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -8,7 +8,7 @@ pub struct TemplateError {
     pub file: String,
     /// The line, from 1; 0 where unknown.
     pub line: usize,
-    /// What is wrong.
+    /// A description of the error.
     pub detail: String,
 }
 
@@ -26,10 +26,10 @@ impl TemplateError {
     }
 }
 
-/// Why a page could not be rendered.
+/// The reason why a page could not be rendered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RenderError {
-    /// The template is faulty.
+    /// The template contains an error.
     #[error(transparent)]
     Template(#[from] TemplateError),
     /// Too many pages wait for a worker.

@@ -1,8 +1,7 @@
-//! HTML escaping, equal to the template engine's, so that a page looks the same whether it took
-//! the fast path or the engine.
+//! HTML escaping, equal to the template engine's, so both forms of a page give the same output.
 
-/// Appends `text` with the characters that mean something in HTML text and quoted attributes
-/// replaced by character references.
+/// Appends `text` with the special characters of HTML text and quoted attributes replaced by
+/// character references.
 pub fn push_escaped(output: &mut Vec<u8>, text: &str) {
     let bytes = text.as_bytes();
     let mut copied = 0;

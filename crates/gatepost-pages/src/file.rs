@@ -15,12 +15,12 @@ use crate::memory_file::recounted;
 use crate::mime::mime_type;
 use crate::resolve::Stamp;
 
-/// A file served as it is.
+/// A static file.
 #[derive(Debug, Clone)]
 pub struct StaticFile {
     /// Its content; `None` for a file too large for the cache.
     pub content: Option<Bytes>,
-    /// The content again, where it is long.
+    /// The content in a file in memory, if it is long.
     pub file: Option<Arc<MemoryFile>>,
     /// Its length in bytes.
     pub length: u64,
@@ -30,9 +30,9 @@ pub struct StaticFile {
     pub etag: String,
     /// When it was last written, as an HTTP date.
     pub last_modified: String,
-    /// Where it lies, below its root.
+    /// Its path below the root.
     pub path: PathBuf,
-    /// The same in other codings, smallest first.
+    /// The same file in other codings, smallest first.
     pub variants: Vec<Variant>,
     modified: SystemTime,
 }
@@ -46,18 +46,18 @@ pub struct Variant {
     pub file: StaticFile,
 }
 
-/// What a request's conditions ask for.
+/// The result of a request's conditions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Selection {
-    /// The whole file.
+    /// The complete file.
     Whole,
-    /// Nothing: the client has it (304).
+    /// Not modified (304).
     NotModified,
-    /// A precondition of the client's does not hold (412).
+    /// A precondition is false (412).
     PreconditionFailed,
-    /// These bytes (206).
+    /// A range of bytes (206).
     Part(Range<u64>),
-    /// The range lies outside the file (416).
+    /// The range is outside the file (416).
     Unsatisfiable,
 }
 
@@ -74,7 +74,7 @@ pub struct Conditions<'a> {
 }
 
 impl StaticFile {
-    /// A file kept in memory.
+    /// A file in memory.
     pub fn in_memory(name: &str, stamp: Stamp, content: Bytes) -> Self {
         Self {
             content: Some(content),
@@ -82,7 +82,7 @@ impl StaticFile {
         }
     }
 
-    /// A file read from disk at each request.
+    /// A file that is read from disk for each request.
     pub fn on_disk(name: &str, stamp: Stamp) -> Self {
         let since = stamp
             .modified
@@ -97,12 +97,12 @@ impl StaticFile {
             last_modified: clock::http_date(stamp.modified),
             path: PathBuf::from(name),
             variants: Vec::new(),
-            // HTTP dates know no fractions of a second.
+            // HTTP dates have no fractions of a second.
             modified: UNIX_EPOCH + Duration::from_secs(since.as_secs()),
         }
     }
 
-    /// The same with counts of references of its own.
+    /// A copy with reference counts of its own.
     pub(crate) fn apart(&self) -> Self {
         let mut file = self.clone();
         file.content = file.content.as_ref().map(recounted);
@@ -112,7 +112,7 @@ impl StaticFile {
         file
     }
 
-    /// Adds the same content in a coding: from a file of its own, or compressed by us.
+    /// Adds the same content in a coding: from a precompressed file, or compressed here.
     pub fn add_variant(&mut self, encoding: Encoding, stamp: Stamp, content: Option<Bytes>) {
         let name = format!("{}{}", self.path.display(), encoding.suffix());
         let mut file = Self {
@@ -120,13 +120,13 @@ impl StaticFile {
             mime: self.mime,
             ..Self::on_disk(&name, stamp)
         };
-        // The representation is another one (RFC 9110 § 8.8.3.3), also where it was made by us
-        // and its length and time are by chance the original's.
+        // The representation is a different one (RFC 9110 section 8.8.3.3), even if its length and
+        // time happen to equal the original's.
         file.etag = format!("{}-{}\"", file.etag.trim_end_matches('"'), encoding.name());
         self.variants.push(Variant { encoding, file });
     }
 
-    /// What to send to a client with this `Accept-Encoding`, and its coding where it has one.
+    /// The content for a client with this `Accept-Encoding`, and its coding if it has one.
     pub fn choose(&self, accept: Option<&[u8]>) -> (Option<Encoding>, &Self) {
         let available = self.variants.iter().map(|variant| variant.encoding);
         let chosen = Encoding::choose(accept, available);
@@ -140,7 +140,7 @@ impl StaticFile {
         }
     }
 
-    /// Evaluates a request's conditions in the order of RFC 9110 § 13.2.2.
+    /// Evaluates a request's conditions in the order of RFC 9110 section 13.2.2.
     pub fn select(&self, conditions: &Conditions<'_>) -> Selection {
         if let Some(tags) = conditions.if_match {
             if !self.has_tag(tags, false) {
@@ -181,13 +181,13 @@ impl StaticFile {
         })
     }
 
-    /// RFC 9110 § 13.1.5: a tag must be equal, a date must be the very date.
+    /// RFC 9110 section 13.1.5: a tag or a date must be equal.
     fn range_applies(&self, if_range: Option<&str>) -> bool {
         if_range.is_none_or(|validator| validator == self.etag || validator == self.last_modified)
     }
 
-    /// One byte range; several at once are answered with the whole file, which the standard
-    /// allows (RFC 9110 § 14.2).
+    /// A single byte range; several ranges are answered with the complete file, which the standard
+    /// permits (RFC 9110 section 14.2).
     fn part(&self, range: &str) -> Selection {
         let Some(spec) = range.strip_prefix("bytes=").map(str::trim) else {
             return Selection::Whole;
@@ -203,7 +203,7 @@ impl StaticFile {
             all_digits.then(|| text.parse().ok()).flatten()
         };
         let range = match (digits(first), digits(last)) {
-            // The last so many bytes.
+            // A suffix range.
             (None, Some(suffix)) if first.is_empty() => {
                 if suffix == 0 {
                     return Selection::Unsatisfiable;

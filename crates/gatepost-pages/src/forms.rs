@@ -1,10 +1,10 @@
-//! What a form on a page may do, signed.
+//! Signed actions of forms on pages.
 //!
-//! The page's author decides that a form publishes to a topic or calls a procedure; the browser
-//! gets that as a hidden field and sends it back. The signature covers what is to be done, the page,
-//! the time, and the name in the browser's cookie. So no visitor can change what is done, and no other site
-//! can make a browser do it: it can neither read the field nor guess it (OWASP's signed double
-//! submit). Nothing is kept on the server. The key lasts as long as the process.
+//! The author of a page decides that a form publishes to a topic or calls a procedure; the browser
+//! receives this as a hidden field and sends it back. The signature covers the action, the page,
+//! the time, and the name in the browser's cookie. So no visitor can change the action, and no
+//! other site can make a browser perform it: it can neither read the field nor guess it (OWASP's
+//! signed double submit). The server stores nothing. The key lasts as long as the process.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -20,7 +20,7 @@ use crate::request::PageRequest;
 /// The name of the hidden field.
 pub const FIELD: &str = "gatepost-form";
 
-/// What a form does.
+/// The action of a form.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FormAction {
@@ -28,34 +28,34 @@ pub enum FormAction {
     Publish(String),
     /// Calls this procedure.
     Call(String),
-    /// Nothing by itself.
+    /// No action.
     Show,
 }
 
 /// A form, as its page declares it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Form {
-    /// What it does.
+    /// Its action.
     pub action: FormAction,
-    /// Where the browser goes when it is done.
+    /// The URL to which the browser is redirected.
     pub then: Option<String>,
 }
 
-/// Why a form is not taken.
+/// The reason why a form is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum FormError {
-    /// It has no such field.
+    /// The hidden field is missing.
     #[error("the form does not come from a page of this server")]
     Missing,
-    /// It was made for another browser or page, or by somebody else.
+    /// The form was made for another browser or page, or by another server.
     #[error("the form was not made for this browser and page; load the page again, with cookies")]
     Foreign,
-    /// It is too old.
+    /// The form has expired.
     #[error("the form is too old; load the page again")]
     Old,
 }
 
-/// What is signed.
+/// The signed data.
 #[derive(Serialize, Deserialize)]
 struct Grant {
     form: Form,
@@ -63,7 +63,7 @@ struct Grant {
     until_unix: u64,
 }
 
-/// The key of the signatures, and how long they hold.
+/// The key of the signatures, and their lifetime.
 #[derive(Debug)]
 pub struct Forms {
     key: [u8; 32],
@@ -71,7 +71,7 @@ pub struct Forms {
 }
 
 impl Forms {
-    /// With a new key; `None` where the system gives no randomness: then no form is taken.
+    /// Generates a key; `None` if the system provides no randomness: then no form is accepted.
     pub fn new(valid: Duration) -> Option<Self> {
         let mut key = [0; 32];
         getrandom::fill(&mut key).ok()?;
@@ -92,7 +92,7 @@ impl Forms {
         output.extend_from_slice(b"\">");
     }
 
-    /// Takes the hidden field out of the form that the request brings, and says what it may do.
+    /// Removes the hidden field from the form in the request, and returns its action.
     pub fn take(&self, request: &mut PageRequest) -> Result<Form, FormError> {
         let field = request.form.remove(FIELD).ok_or(FormError::Missing)?;
         let (text, signature) = field.split_once('.').ok_or(FormError::Foreign)?;
@@ -113,7 +113,7 @@ impl Forms {
     }
 
     fn sign(&self, grant: &Grant, session: &str) -> String {
-        // Plain data always serializes.
+        // Plain data can always be serialised.
         let text = BASE64.encode(serde_json::to_vec(grant).unwrap_or_default());
         let signature = self.mac(&text, session).finalize().into_bytes();
         format!("{text}.{}", BASE64.encode(signature))

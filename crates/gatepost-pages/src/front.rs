@@ -1,13 +1,13 @@
-//! Each thread's own copies of what it was last asked for.
+//! Each thread's own copies of the entries that it served last.
 //!
-//! The cache is shared by all threads, and that has a price at every hit: its lock and every count
-//! of references are written, so their cache lines wander between the cores. A thread therefore
-//! keeps what it hands out in copies whose counts are its own. The bytes are still shared.
+//! All threads share the cache, which has a cost at every hit: its lock and every reference count
+//! are written, so their cache lines move between the cores. A thread therefore keeps copies of the
+//! entries that it serves, with reference counts of their own. The bytes are still shared.
 //!
-//! Invariants: a copy is handed out only while its entry is the path's, since whoever replaces or
-//! forgets an entry retires it for all its copies ([`Checked`](crate::entry::Checked)); and a thread keeps no more than
-//! [`COPIES_MAX`] of them, none larger than [`COPIED_BYTES_MAX`], so that what was forgotten
-//! elsewhere does not stay in memory here.
+//! Invariants: a copy is used only while its entry is the path's current one, since replacing or
+//! removing an entry retires all its copies ([`Checked`](crate::entry::Checked)); and a thread
+//! keeps at most [`COPIES_MAX`] of them, none larger than [`COPIED_BYTES_MAX`], so that removed
+//! content does not stay in memory.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -15,9 +15,9 @@ use std::sync::Arc;
 
 use crate::entry::Entry;
 
-/// Copies that a thread keeps.
+/// The most copies of a thread.
 const COPIES_MAX: usize = 64;
-/// Larger ones are not kept twice: of what they cost, counting is a small part.
+/// Larger entries are not copied: reference counting is a small part of their cost.
 const COPIED_BYTES_MAX: usize = 512 << 10;
 
 /// One site's copies on this thread.
@@ -30,7 +30,7 @@ thread_local! {
     static FRONTS: RefCell<Vec<Front>> = const { RefCell::new(Vec::new()) };
 }
 
-/// This thread's copy of what a path of a site holds.
+/// This thread's copy of the entry of a path.
 pub(crate) fn find(site: u64, path: &str) -> Option<Arc<Entry>> {
     FRONTS.with_borrow(|fronts| {
         let front = fronts.iter().find(|front| front.site == site)?;
@@ -39,8 +39,7 @@ pub(crate) fn find(site: u64, path: &str) -> Option<Arc<Entry>> {
     })
 }
 
-/// Keeps a copy of the entry that the path holds, and gives it back; or the entry itself, where
-/// no copy is worth it.
+/// Copies the path's entry and returns the copy; or the entry itself, if a copy is not worthwhile.
 pub(crate) fn keep(site: u64, path: &str, entry: Arc<Entry>) -> Arc<Entry> {
     if entry.weight(path) > COPIED_BYTES_MAX {
         return entry;
@@ -51,7 +50,7 @@ pub(crate) fn keep(site: u64, path: &str, entry: Arc<Entry>) -> Arc<Entry> {
     FRONTS.with_borrow_mut(|fronts| {
         let kept: usize = fronts.iter().map(|front| front.copies.len()).sum();
         if kept >= COPIES_MAX {
-            // What is in use comes back with its next request.
+            // Copies that are in use are made again by their next request.
             fronts.clear();
         }
         let known = fronts.iter().position(|front| front.site == site);

@@ -1,10 +1,10 @@
-//! gzip, whole and in pieces that are compressed once and joined at each hit.
+//! gzip: of whole texts, and of pieces that are compressed once and combined at each hit.
 //!
-//! A page's static text is compressed when the page is read: each piece ends at a full flush, so
-//! that it stands on a byte's edge and refers to nothing before it. Its values go between as stored
-//! blocks (RFC 1951 § 3.2.4), which costs five bytes and no time, and the check sums of the pieces are
-//! combined. Values are never compressed together with other text, so the length of an answer
-//! tells nothing about a secret beside something that an attacker chose (the BREACH attack).
+//! A page's static text is compressed when the page is read: each piece ends with a full flush, so
+//! it ends at a byte boundary and refers to nothing before it. The values between them are stored
+//! blocks (RFC 1951 section 3.2.4), which cost five bytes and no time, and the checksums of the
+//! pieces are combined. Values are never compressed together with other text, so the length of a
+//! response reveals nothing about a secret beside text that an attacker chose (the BREACH attack).
 
 use std::io::Write;
 use std::sync::Arc;
@@ -15,26 +15,26 @@ use flate2::{Compress, Compression, Crc, FlushCompress};
 
 use crate::memory_file::recounted;
 
-/// A header without time and name (RFC 1952 § 2.3.1); 255: made on an unknown system.
+/// A header without time and name (RFC 1952 section 2.3.1); 255: unknown operating system.
 const HEADER: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255];
-/// An empty stored block that is the last one.
+/// An empty final stored block.
 const END: [u8; 5] = [1, 0, 0, 0xff, 0xff];
-/// What a stored block holds at most.
+/// The maximum length of a stored block.
 const STORED_BYTES_MAX: usize = 0xffff;
 
-/// For what is kept: time is spent once.
+/// The level for content that is kept: it is compressed once.
 pub(crate) const ONCE: u32 = 6;
-/// For what is sent once.
+/// The level for content that is sent once.
 pub(crate) const EACH_TIME: u32 = 1;
 
-/// A whole text.
+/// Compresses a whole text.
 pub(crate) fn compress(text: &[u8], level: u32) -> Option<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::with_capacity(text.len() / 3), Compression::new(level));
     encoder.write_all(text).ok()?;
     encoder.finish().ok()
 }
 
-/// A piece of text, compressed for any place.
+/// A piece of text, compressed for any position.
 #[derive(Debug)]
 pub(crate) struct Piece {
     pub(crate) deflated: Bytes,
@@ -42,7 +42,7 @@ pub(crate) struct Piece {
 }
 
 impl Piece {
-    /// `None` where the compressor fails, which it has no reason to.
+    /// `None` if the compressor fails, for which there is no known reason.
     pub(crate) fn new(text: &[u8]) -> Option<Self> {
         let mut compress = Compress::new(Compression::new(ONCE), false);
         let mut deflated = Vec::with_capacity(text.len() / 2 + 64);
@@ -54,7 +54,7 @@ impl Piece {
                 .compress_vec(rest, &mut deflated, FlushCompress::Full)
                 .ok()?;
             let is_whole = compress.total_in() as usize == text.len();
-            // Room left over means that nothing is held back.
+            // Room left over means that nothing is buffered.
             if is_whole && deflated.len() < deflated.capacity() {
                 break;
             }
@@ -71,7 +71,7 @@ impl Piece {
         })
     }
 
-    /// The same with a count of references of its own.
+    /// A copy with a reference count of its own.
     pub(crate) fn apart(&self) -> Self {
         Self {
             deflated: recounted(&self.deflated),
@@ -80,7 +80,7 @@ impl Piece {
     }
 }
 
-/// One answer that is put together.
+/// A response that is being assembled.
 #[derive(Debug, Default)]
 pub(crate) struct Joining {
     sum: Crc,
@@ -92,7 +92,7 @@ impl Joining {
         Self::default()
     }
 
-    /// Counts a piece, whose bytes the caller writes.
+    /// Adds a piece, whose bytes the caller writes.
     pub(crate) fn add(&mut self, piece: &Piece) {
         self.sum.combine(&piece.sum);
     }

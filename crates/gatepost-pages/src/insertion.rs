@@ -1,4 +1,4 @@
-//! Insertion points: what they are, and the text that each leaves in a page.
+//! Insertion points, and the text of each in a page.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -24,7 +24,7 @@ pub enum Insertion {
     Live(String),
     /// `request.query.name`
     Request(Reference),
-    /// `form_publish("topic")` and the like.
+    /// `form_publish("topic")` and similar functions.
     Form(Form),
     /// `call("/procedure", name="value")`
     Call {
@@ -44,7 +44,7 @@ pub enum Argument {
     Request(Reference),
 }
 
-/// What pieces of a page need beside memory.
+/// The requirements of a page's insertion points other than memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Needs {
     /// A page worker, for procedures run there.
@@ -53,7 +53,7 @@ pub struct Needs {
     pub request: bool,
 }
 
-/// For whom a page is made, and until when.
+/// The request for which a page is rendered, and the deadline.
 #[derive(Clone, Copy)]
 pub(crate) struct Making<'a> {
     pub(crate) values: &'a dyn Values,
@@ -63,7 +63,7 @@ pub(crate) struct Making<'a> {
 }
 
 impl Insertion {
-    /// What it needs.
+    /// Its requirements.
     pub fn needs(&self) -> Needs {
         match self {
             Self::Call { arguments, .. } => Needs {
@@ -80,7 +80,7 @@ impl Insertion {
         }
     }
 
-    /// Appends the text of an insertion point that needs nothing but memory.
+    /// Appends the text of an insertion point that needs only memory.
     pub fn push(&self, output: &mut Vec<u8>, values: &dyn Values) {
         match self {
             Self::Now => clock::push_page_date(output),
@@ -100,8 +100,8 @@ impl Insertion {
         }
     }
 
-    /// Appends the text of any insertion point. What a procedure says of the whole answer goes
-    /// to `reply`.
+    /// Appends the text of any insertion point. A procedure's changes to the response are recorded
+    /// in `reply`.
     pub(crate) fn push_for(&self, output: &mut Vec<u8>, making: &Making<'_>, reply: &mut Reply) {
         match self {
             Self::Request(reference) => push_escaped(output, reference.value(making.request)),
@@ -179,12 +179,12 @@ pub(crate) fn push_live(output: &mut Vec<u8>, topic: &str, latest: Option<Arc<Pu
     output.extend_from_slice(b"</span>");
 }
 
-/// A comment in the place of a value that could not be had; its id is the log line's.
+/// A comment that replaces a missing value, with the id of the log line.
 pub(crate) fn push_failure(output: &mut Vec<u8>, detail: &str) {
     output.extend_from_slice(failure_comment(detail).as_bytes());
 }
 
-/// Logs the failure and returns the comment that stands for it.
+/// Logs the failure and returns the comment that replaces the value.
 pub(crate) fn failure_comment(detail: &str) -> String {
     let id = MessageId::next();
     tracing::warn!(target: "pages", error = %id, "insertion point failed: {detail}");

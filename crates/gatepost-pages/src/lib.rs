@@ -1,8 +1,8 @@
 //! Templates, static files, content cache, access log and live insertion points.
 //!
-//! This crate knows files, templates and values; it knows no socket and no HTTP. The HTTP
-//! listener hands a path to [`Pages`] and gets back pieces of bytes, of which the static ones
-//! are shared and never copied; where values come from is behind [`Values`].
+//! This crate knows files, templates and values, but no sockets and no HTTP. The HTTP listener
+//! passes a path to [`Pages`] and receives pieces of bytes; the static ones are shared and never
+//! copied. The values come from an implementation of [`Values`].
 
 pub mod access_log;
 pub mod clock;

@@ -1,4 +1,4 @@
-//! What is in a folder, as a page.
+//! The listing of a folder, as a page.
 
 use crate::clock;
 use crate::escape::push_escaped;
@@ -41,7 +41,7 @@ pub(crate) fn html(path: &str, names: &[(String, Stamp)]) -> Vec<u8> {
     html
 }
 
-/// A name as part of an address.
+/// A name as part of a URL.
 fn push_encoded(html: &mut Vec<u8>, name: &str) {
     for byte in name.bytes() {
         if byte.is_ascii_alphanumeric() || b"-._~/".contains(&byte) {

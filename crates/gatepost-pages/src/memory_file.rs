@@ -1,12 +1,12 @@
-//! Long bytes that never change, kept a second time where the kernel can send them from.
+//! Long constant content in a second form: a file in memory, from which the kernel can send it.
 //!
-//! What a program writes to a socket, the kernel copies; what lies in a file, it sends as it lies.
-//! From some tens of kilobytes on that copy is most of what an answer costs, so the static
-//! bytes of large pages and files are put into a file in memory once, when they are read.
+//! The kernel copies the bytes that a program writes to a socket, but sends those of a file without
+//! a copy. From some tens of kilobytes on this copy is most of the cost of a response, so the
+//! static bytes of large pages and files are written to a file in memory once, when they are read.
 //!
-//! Invariants: nobody writes to such a file any more once it is made (it is sealed), so what a
-//! socket still refers to stays what it was, after the page is forgotten too. Each holds a descriptor,
-//! so there are never more of them than the settings allow; where there is none, the bytes are written.
+//! Invariants: such a file is sealed once it is written, so the data that a socket still refers to
+//! does not change, even after the page is removed. Each file uses a descriptor, so their number is
+//! limited by a setting; beyond the limit the bytes are written as usual.
 
 use std::fs::File;
 use std::io::Write;
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 
-/// Makes the files, and counts them.
+/// Creates the files, and counts them.
 #[derive(Debug)]
 pub(crate) struct MemoryFiles {
     open: Arc<AtomicUsize>,
@@ -35,7 +35,7 @@ impl MemoryFiles {
         }
     }
 
-    /// A file that holds `bytes`; `None` where nothing is gained by one, or there are enough.
+    /// A file that contains `bytes`; `None` if a file has no advantage, or the limit is reached.
     /// `longest` is the longest part that will be sent.
     pub(crate) fn make(&self, bytes: &Bytes, longest: usize) -> Option<Arc<MemoryFile>> {
         if longest < self.part_min.max(1) {
@@ -66,7 +66,7 @@ fn sealed(bytes: &[u8]) -> std::io::Result<File> {
     Ok(file)
 }
 
-/// One of the descriptors that there may be.
+/// The permit for a descriptor.
 #[derive(Debug)]
 struct Place(Arc<AtomicUsize>);
 
@@ -95,18 +95,18 @@ pub struct MemoryFile {
 }
 
 impl MemoryFile {
-    /// Where in it `part` begins, which is a slice of the bytes that it was made of; `None` for any
-    /// other, and for one so short that it is as well written.
+    /// The offset of `part`, a slice of the bytes from which the file was made; `None` for other
+    /// slices, and for slices so short that writing them costs the same.
     pub fn place_of(&self, part: &Bytes) -> Option<u64> {
         if part.len() < self.part_min {
             return None;
         }
-        // Slices of one buffer are told by where they lie.
+        // The address identifies a slice of a buffer.
         let start = (part.as_ptr() as usize).checked_sub(self.of.as_ptr() as usize)?;
         (start + part.len() <= self.of.len()).then_some(start as u64)
     }
 
-    /// How much memory it takes.
+    /// Its memory.
     pub(crate) const fn length(&self) -> usize {
         self.of.len()
     }

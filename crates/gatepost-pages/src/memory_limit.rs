@@ -1,43 +1,43 @@
-//! The limit of what a template may hold in memory.
+//! The memory limit of templates.
 //!
 //! The template engine offers no hook where values grow: `~`, `*`, a captured block or a filter can
-//! each ask for any amount, and where memory is refused Rust ends the process. So the allocator
-//! itself counts, for a thread that evaluates a template and only while it does. It counts in two
-//! steps:
-//!
+//! each request any amount, and Rust ends the process if an allocation fails. So the allocator
+//! itself counts, for a thread that evaluates a template and only during the evaluation. It has two
+//! limits:
 //! 1. Over the *limit*, the next place where our own code is asked (an expression that is printed,
-//!    a turn of a `range`, a function) fails the page with an ordinary error, and everything is
-//!    given back.
-//! 2. What grows to [`STOP_FACTOR`] times as much between two such places is stopped in the
-//!    allocation itself. It must not return (there is no memory to return), must not unwind
-//!    (undefined for an allocator) and must not end the process. So it never returns: the thread is
-//!    *set aside* for good with what it holds, and whoever began the page is told, from here, to
-//!    answer without it. The page's version is not run again. Once there are [`SET_ASIDE_MAX`] such
-//!    threads, templates are refused, while everything else goes on; only those that are under way
-//!    then can add to them.
+//! 1. Above the *limit*, the next check in our own code (an expression that is printed, an
+//!    iteration of a `range`, a function) fails the page with an ordinary error, and all its memory is
+//!    freed.
+//! 2. An evaluation that exceeds [`STOP_FACTOR`] times the limit between two checks is stopped in
+//!    the allocation itself. The allocation must not return (there is no memory to return), must not
+//!    unwind (undefined for an allocator) and must not end the process. So it never returns: the
+//!    thread is *suspended* permanently with its memory, and the request is answered from here with an
+//!    error. This version of the page is not rendered again. Once there are [`SET_ASIDE_MAX`] such
+//!    threads, templates are refused, while everything else continues; only evaluations in progress
+//!    can then add to them.
 //!
-//! Why a thread may stand still in the allocator: it must not hold what another waits for. Counted
-//! is only what runs within [`watched`] and not within [`unwatched`]: the engine's own code. Our
-//! functions, writers and loaders, which lock, log and send, run unwatched. The engine's locks are
-//! in an environment and in values, and each environment and each value that is made belongs to one
-//! evaluation; what evaluations share (filters, compiled instructions, constants) has no locks.
-//! What the engine makes once for the process, behind a lock, is made before the first evaluation
-//! (`engine::prepare`). A thread that panics is let through: its hook locks and logs. The allocator
-//! below is asked only after the count, so none of its locks is held either.
+//! Why a thread can be suspended in the allocator: it must not hold a lock for which another thread
+//! waits. Only code within [`watched`] and not within [`unwatched`] is counted: the engine's own
+//! code. Our functions, writers and loaders, which lock, log and send, run unwatched. The engine's
+//! locks are in environments and values, and each environment and each new value belongs to one
+//! evaluation; the data that evaluations share (filters, compiled instructions, constants) has no
+//! locks. The engine's global data behind a lock is initialised before the first evaluation
+//! (`engine::prepare`). A panicking thread is not suspended: its hook locks and logs. The
+//! underlying allocator is called only after the count, so none of its locks is held either.
 //!
-//! A thread that watches nothing pays for one test of a thread-local flag. In a program whose
-//! global allocator is not a [`LimitedAllocator`] nothing is counted, and nothing limited.
+//! A thread outside an evaluation pays for one test of a thread-local flag. In a program whose
+//! global allocator is not a [`LimitedAllocator`], nothing is counted and nothing is limited.
 //!
-//! Invariant: values that are counted when they are made are counted when they are dropped, and the
-//! other way round; so functions hand over copies that are made watched. The count never falls
+//! Invariant: values that are counted when they are allocated are counted when they are dropped,
+//! and vice versa; so functions return copies that are allocated watched. The count never falls
 //! below zero.
 
-// `GlobalAlloc` is unsafe to implement. Each method hands its arguments on to the allocator below,
-// unchanged, and returns what that returns; so whoever keeps the contract with us has kept it
-// there. Between the two there is only the count: it touches plain cells of the thread, which need
-// no initialisation and no drop, and never allocates. It may run `set_aside` first, which does not
-// return, and does not unwind either: what it runs is caught. It may allocate itself, which is an
-// ordinary call from the outside: the flag is down, so it is not counted.
+// `GlobalAlloc` is unsafe to implement. Each method passes its arguments unchanged to the
+// underlying allocator and returns its result, so a caller that satisfies the contract here
+// satisfies it there. In between there is only the count: it uses plain cells of the thread, which
+// need no initialisation and no drop, and never allocates. It may run `set_aside` first, which does
+// not return, and does not unwind either: panics in it are caught. `set_aside` may allocate, which
+// is an ordinary call from outside: the flag is cleared, so it is not counted.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout};
@@ -46,25 +46,25 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// How often the limit may be held between two places where our own code is asked.
+/// The factor by which the limit may be exceeded between two checks.
 const STOP_FACTOR: usize = 8;
 
-/// What an allocation counts beside its own bytes: its place in the allocator, and the stack that
-/// it takes to drop what lies in it.
+/// The overhead of an allocation: its management by the allocator, and the stack that is needed to
+/// drop nested values.
 const OVERHEAD_BYTES: usize = 64;
 
-/// The threads that may be set aside before templates are refused.
+/// The number of suspended threads from which templates are refused.
 const SET_ASIDE_MAX: usize = 8;
 
-/// The threads that were set aside so far.
+/// The number of suspended threads.
 static SET_ASIDE: AtomicUsize = AtomicUsize::new(0);
 
 struct Account {
-    /// Whether allocations are counted now.
+    /// Whether allocations are currently counted.
     counts: Cell<bool>,
-    /// Bytes that are held now.
+    /// The bytes currently held.
     held: Cell<usize>,
-    /// Bytes that may be held where our own code is asked.
+    /// The limit at checks in our own code.
     limit: Cell<usize>,
 }
 
@@ -72,11 +72,11 @@ thread_local! {
     static ACCOUNT: Account = const {
         Account { counts: Cell::new(false), held: Cell::new(0), limit: Cell::new(usize::MAX) }
     };
-    /// What is to be done when this thread is set aside.
+    /// The action when this thread is suspended.
     static STOPPED: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
 }
 
-/// An allocator that keeps the limits of templates: the program's global one.
+/// An allocator that enforces the limits of templates; it is the program's global one.
 #[derive(Debug)]
 pub struct LimitedAllocator<A>(pub A);
 
@@ -164,26 +164,26 @@ impl Account {
     fn set_aside(&self) -> ! {
         self.counts.set(false);
         SET_ASIDE.fetch_add(1, Ordering::Relaxed);
-        let told = catch_unwind(AssertUnwindSafe(|| {
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
             let stopped = STOPPED.take();
             if let Some(stopped) = stopped {
                 stopped();
             }
         }));
-        // To drop what a panic carries could panic again.
-        std::mem::forget(told);
+        // Dropping a panic's payload could panic again.
+        std::mem::forget(outcome);
         loop {
             thread::park();
         }
     }
 }
 
-/// Too many threads were set aside.
+/// Too many threads are suspended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Exhausted;
 
-/// Evaluates with at most `limit` bytes held. When it must be stopped, `stopped` runs on this
-/// thread, which then stands still for good. Not to be nested.
+/// Evaluates with at most `limit` bytes. If the evaluation must be stopped, `stopped` runs on this
+/// thread, which is then suspended permanently. Must not be nested.
 pub(crate) fn watched<T>(
     limit: usize,
     stopped: impl FnOnce() + 'static,
@@ -197,7 +197,7 @@ pub(crate) fn watched<T>(
         account.held.set(0);
         account.limit.set(limit);
     });
-    /// Ends the watch, after a panic too.
+    /// Ends the count, also after a panic.
     struct End;
     impl Drop for End {
         fn drop(&mut self) {
@@ -210,13 +210,13 @@ pub(crate) fn watched<T>(
     Ok(evaluate())
 }
 
-/// Runs our own code from within an evaluation: it is not counted, and never stopped.
+/// Runs our own code from within an evaluation: it is neither counted nor stopped.
 pub(crate) fn unwatched<T>(run: impl FnOnce() -> T) -> T {
     let _pause = Counting::set(false);
     run()
 }
 
-/// Counts or does not, until it is dropped.
+/// Enables or disables counting until it is dropped.
 struct Counting {
     before: bool,
 }
@@ -234,22 +234,22 @@ impl Drop for Counting {
     }
 }
 
-/// Counts bytes that were not allocated here, but are held from here.
+/// Counts bytes that were allocated elsewhere, but are held from now on.
 pub(crate) fn charge(bytes: usize) {
     ACCOUNT.with(|account| account.charge(bytes));
 }
 
-/// They are held no more.
+/// The bytes are no longer held.
 pub(crate) fn refund(bytes: usize) {
     ACCOUNT.with(|account| account.refund(bytes));
 }
 
-/// Whether this thread's evaluation holds more than its limit.
+/// Whether this thread's evaluation exceeds its limit.
 pub(crate) fn is_over() -> bool {
     ACCOUNT.with(|account| account.held.get() > account.limit.get())
 }
 
-/// The threads that were set aside so far.
+/// The number of suspended threads.
 pub(crate) fn set_aside() -> usize {
     SET_ASIDE.load(Ordering::Relaxed)
 }
@@ -284,15 +284,15 @@ mod tests {
             },
         );
         assert_eq!(counted, Ok(false));
-        // Unwatched, anything goes.
+        // Unwatched code has no limit.
         drop(vec![0_u8; 1 << 24]);
     }
 
     #[test]
     fn what_grows_without_end_is_set_aside_and_tells_it() {
-        let (told, telling) = mpsc::channel();
+        let (stopped_sender, stopped_receiver) = mpsc::channel();
         let grows = thread::Builder::new().spawn(move || {
-            let stopped = move || told.send(()).expect("the test waits");
+            let stopped = move || stopped_sender.send(()).expect("the test waits");
             let _ = watched(1 << 20, stopped, || {
                 let mut held = Vec::new();
                 loop {
@@ -300,7 +300,7 @@ mod tests {
                 }
             });
         });
-        assert_eq!(telling.recv(), Ok(()));
+        assert_eq!(stopped_receiver.recv(), Ok(()));
         assert!(!grows.expect("it starts").is_finished());
         assert!(set_aside() > 0);
     }

@@ -1,6 +1,6 @@
 //! MIME types by file extension.
 
-/// The type of files with this name; binary where the extension is unknown.
+/// The type of files with this name; binary if the extension is unknown.
 pub fn mime_type(file_name: &str) -> &'static str {
     let extension = file_name.rsplit_once('.').map_or("", |(_, end)| end);
     TYPES
@@ -9,7 +9,7 @@ pub fn mime_type(file_name: &str) -> &'static str {
         .map_or("application/octet-stream", |(_, mime)| mime)
 }
 
-/// Whether compressing a file of this type is worth the time.
+/// Whether compression of a file of this type is worthwhile.
 pub fn is_compressible(mime: &str) -> bool {
     mime.starts_with("text/")
         || ["json", "javascript", "xml", "wasm"]

@@ -13,17 +13,17 @@ use crate::memory_file::{MemoryFile, recounted};
 use crate::template::Piece;
 use crate::values::Values;
 
-/// Where the pieces of a page go: shared bytes by reference, values by copy.
+/// The destination of a page's pieces: shared bytes by reference, values by copy.
 pub trait Sink {
     /// Appends bytes without copying them.
     fn shared(&mut self, bytes: &Bytes);
 
-    /// The same of bytes that also lie in `file`, from `start` on.
+    /// Appends bytes that are also in `file`, from `start` on.
     fn filed(&mut self, bytes: &Bytes, _file: &Arc<MemoryFile>, _start: u64) {
         self.shared(bytes);
     }
 
-    /// Appends what `write` appends to a buffer.
+    /// Appends the output of `write`.
     fn text(&mut self, write: impl FnOnce(&mut Vec<u8>));
 }
 
@@ -34,7 +34,7 @@ pub enum Page {
     Pieces(Pieces),
     /// Rendered by the template engine.
     Engine(Arc<Engine>),
-    /// Its template is faulty.
+    /// The template contains an error.
     Broken(TemplateError),
 }
 
@@ -42,9 +42,9 @@ pub enum Page {
 #[derive(Debug)]
 pub struct Pieces {
     all: Vec<Piece>,
-    /// The static ones again, compressed; `None` where that is not worth it.
+    /// The compressed static pieces; `None` if compression is not worthwhile.
     compressed: Option<Vec<gzip::Piece>>,
-    /// The page's source, where a static piece is long.
+    /// The page's source in a file in memory, if a static piece is long.
     file: Option<Arc<MemoryFile>>,
     needs: Needs,
 }
@@ -79,7 +79,7 @@ impl Pieces {
         }
     }
 
-    /// The same with counts of references of its own.
+    /// A copy with reference counts of its own.
     pub(crate) fn apart(&self) -> Self {
         let all = self.all.iter().map(|piece| match piece {
             Piece::Static(text) => Piece::Static(recounted(text)),
@@ -94,7 +94,7 @@ impl Pieces {
         }
     }
 
-    /// The same, its static pieces also in a file in memory of which they are slices.
+    /// The same page, with its static pieces also in a file in memory that contains them.
     pub(crate) fn filed(mut self, make: impl FnOnce(usize) -> Option<Arc<MemoryFile>>) -> Self {
         let statics = self.all.iter().filter_map(|piece| match piece {
             Piece::Static(text) => Some(text.len()),
@@ -104,12 +104,12 @@ impl Pieces {
         self
     }
 
-    /// What it takes in memory beside its source.
+    /// Its memory in addition to its source.
     pub(crate) fn filed_bytes(&self) -> usize {
         self.file.as_deref().map_or(0, MemoryFile::length)
     }
 
-    /// What it needs beside memory.
+    /// Its requirements other than memory.
     pub const fn needs(&self) -> Needs {
         self.needs
     }
@@ -119,7 +119,7 @@ impl Pieces {
         self.compressed.is_some()
     }
 
-    /// Renders what needs nothing but memory.
+    /// Renders pages that need only memory.
     pub fn render_at_once(&self, values: &dyn Values, with_gzip: bool, sink: &mut impl Sink) {
         self.render(with_gzip, sink, |piece, text| {
             if let Piece::Insertion(insertion) = piece {
@@ -128,7 +128,7 @@ impl Pieces {
         });
     }
 
-    /// Makes the text of every insertion point. Where a worker is needed, this must be one.
+    /// Makes the text of every insertion point. If a worker is needed, this must run on one.
     pub(crate) fn fill(&self, making: &Making<'_>) -> Filled {
         let mut filled = Filled::default();
         for piece in &self.all {
@@ -141,7 +141,7 @@ impl Pieces {
         filled
     }
 
-    /// Puts the texts between the static bytes.
+    /// Inserts the texts between the static bytes.
     pub fn render_filled(&self, filled: &Filled, with_gzip: bool, sink: &mut impl Sink) {
         let mut texts = filled.texts();
         self.render(with_gzip, sink, |_, text| {
@@ -184,7 +184,7 @@ impl Pieces {
     }
 }
 
-/// Appends bytes, from the file in memory where they are worth it.
+/// Appends bytes, from the file in memory if that is worthwhile.
 pub fn push_static(bytes: &Bytes, file: Option<&Arc<MemoryFile>>, sink: &mut impl Sink) {
     let filed = file.and_then(|file| Some((file, file.place_of(bytes)?)));
     match filed {
@@ -193,16 +193,16 @@ pub fn push_static(bytes: &Bytes, file: Option<&Arc<MemoryFile>>, sink: &mut imp
     }
 }
 
-/// The texts of a page's insertion points: what a page worker hands back. The static bytes stay
-/// where they are.
+/// The texts of a page's insertion points, which a page worker returns. The static bytes are not
+/// moved.
 #[derive(Debug, Default)]
 pub struct Filled {
     text: Vec<u8>,
-    /// Where in `text` each ends.
+    /// The end of each in `text`.
     ends: Vec<usize>,
-    /// What the page's procedures said of the answer as a whole.
+    /// The procedures' changes to the response.
     pub reply: Reply,
-    /// The session that the browser is to be given.
+    /// The session to set in the browser.
     pub session: Option<String>,
 }
 
@@ -216,7 +216,7 @@ impl Filled {
         })
     }
 
-    /// Whether there is nothing to be said of the answer: it is an ordinary page.
+    /// Whether the response has no such changes: it is an ordinary page.
     pub fn is_ordinary(&self) -> bool {
         self.session.is_none() && self.reply.is_empty()
     }
@@ -229,13 +229,13 @@ pub struct Rendered {
     pub pieces: Vec<Bytes>,
     /// Whether they are gzip.
     pub with_gzip: bool,
-    /// Whether they could have been: then caches must tell clients apart.
+    /// Whether they could have been compressed: then caches must distinguish clients.
     pub varies: bool,
-    /// What its procedures said of the answer as a whole.
+    /// The procedures' changes to the response.
     pub reply: Reply,
-    /// The session that the browser is to be given.
+    /// The session to set in the browser.
     pub session: Option<String>,
-    /// Whether it was made for one request, so that nobody else may be given it.
+    /// Whether it was made for one request, so that caches must not share it.
     pub personal: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What a page may know of the request that it is made for.
+//! The properties of a request that a page can read.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -7,12 +7,12 @@ use bytes::Bytes;
 use gatepost_message::Peer;
 use serde::Serialize;
 
-/// Names and values; of a name that repeats, the last value.
+/// Names and values; of a repeated name, the last value.
 pub type Pairs = BTreeMap<String, String>;
 
-/// What a template sees as `request`.
+/// The `request` of a template.
 ///
-/// Empty for a page that asks nothing of it, so that making one costs nothing.
+/// Empty for a page that does not use it, so that it costs nothing.
 #[derive(Debug, Default, Serialize)]
 pub struct PageRequest {
     /// The method.
@@ -33,32 +33,32 @@ pub struct PageRequest {
     /// The client's address, without the port.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub address: Option<String>,
-    /// What became of the form.
+    /// The result of the form.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<FormResult>,
-    /// What is wrong, for an error's page.
+    /// The error, for an error page.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<PageError>,
-    /// The other end.
+    /// The client's address.
     #[serde(skip)]
     pub peer: Option<Peer>,
     /// The form as JSON, for the procedures that the page calls.
     #[serde(skip)]
     pub body: Bytes,
-    /// Whether it came encrypted.
+    /// Whether the connection is encrypted.
     #[serde(skip)]
     pub secure: bool,
-    /// What forms are bound to.
+    /// The session to which forms are bound.
     #[serde(skip)]
     pub session: Session,
 }
 
-/// What became of a form, as `request.result`.
+/// The result of a form, as `request.result`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct FormResult {
-    /// The verdict's name; empty where nothing was judged.
+    /// The verdict's name; empty if there is no verdict.
     pub verdict: String,
-    /// Why.
+    /// The reason.
     pub reason: String,
     /// The text of the procedure that was called.
     pub text: String,
@@ -71,15 +71,15 @@ pub struct FormResult {
 pub struct PageError {
     /// The status.
     pub status: u16,
-    /// What is wrong in general.
+    /// The general description.
     pub text: String,
-    /// What is wrong here.
+    /// The specific description.
     pub detail: String,
-    /// The id of the log's line about it; empty where there is none.
+    /// The id of the log line; empty if there is none.
     pub id: String,
 }
 
-/// The random name of a browser, which its cookie holds. Made when a page first asks for it.
+/// The random name of a browser, stored in its cookie. Generated when a page first needs it.
 #[derive(Debug, Default)]
 pub struct Session {
     known: Option<String>,
@@ -90,11 +90,11 @@ pub struct Session {
 const SESSION_BYTES: usize = 16;
 
 impl Session {
-    /// The cookie that holds it.
+    /// The cookie that contains it.
     pub const COOKIE: &'static str = "gatepost-form";
 
-    /// The session of a browser that sent this cookie, or sent none. A name that we cannot have
-    /// given counts as none.
+    /// The session of a browser with this cookie, or without one. A name that this server cannot
+    /// have generated is ignored.
     pub fn of(cookie: Option<&String>) -> Self {
         let ours = |name: &&String| {
             name.len() == 2 * SESSION_BYTES && name.bytes().all(|byte| byte.is_ascii_hexdigit())
@@ -105,7 +105,7 @@ impl Session {
         }
     }
 
-    /// Its name, made now where the browser has none.
+    /// Its name, generated now if the browser has none.
     pub fn name(&self) -> &str {
         match &self.known {
             Some(known) => known,
@@ -118,7 +118,7 @@ impl Session {
         self.known.as_deref()
     }
 
-    /// The name that the browser is to be given.
+    /// The name to send to the browser.
     pub fn made(&self) -> Option<&str> {
         self.made.get().map(String::as_str)
     }
@@ -126,7 +126,7 @@ impl Session {
 
 fn random_name() -> String {
     let mut bytes = [0_u8; SESSION_BYTES];
-    // Without randomness no name is given, and no form of this page is taken.
+    // Without randomness no name is generated, and no form of this page is accepted.
     if getrandom::fill(&mut bytes).is_err() {
         return String::new();
     }
@@ -137,7 +137,7 @@ fn random_name() -> String {
     digits.collect()
 }
 
-/// One thing of a request, as a page names it: `request.query.name`.
+/// A property of a request in a page's notation: `request.query.name`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)] // the names are those of the fields above
 pub enum Reference {
@@ -152,7 +152,7 @@ pub enum Reference {
 }
 
 impl Reference {
-    /// `field` or `field.key` behind `request.`.
+    /// `field` or `field.key` after `request.`.
     pub fn new(field: &str, key: Option<&str>) -> Option<Self> {
         Some(match (field, key) {
             ("method", None) => Self::Method,
@@ -167,7 +167,7 @@ impl Reference {
         })
     }
 
-    /// Its text; empty where it is not there.
+    /// Its text; empty if it does not exist.
     pub fn value<'a>(&self, request: &'a PageRequest) -> &'a str {
         let found = match self {
             Self::Method => Some(&request.method),

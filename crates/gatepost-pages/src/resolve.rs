@@ -1,4 +1,4 @@
-//! From a request's path to a file under the root, and never outside it.
+//! Resolves a request's path to a file under the root, and never outside it.
 //!
 //! Invariants: a path is resolved only from names that are neither `.`, `..`, empty nor hidden;
 //! and unless links may be followed, the file's real path lies under the root's real path.
@@ -10,7 +10,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 
-/// A state of a file: if it is the same again, so is the content.
+/// The state of a file: if it is equal again, so is the content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamp {
     /// When it was last written.
@@ -28,7 +28,7 @@ impl Stamp {
     }
 }
 
-/// The folder that files are served from.
+/// The folder from which files are served.
 #[derive(Debug)]
 pub struct Root {
     path: PathBuf,
@@ -36,16 +36,16 @@ pub struct Root {
     listings: bool,
 }
 
-/// What lies at a request's path.
+/// The content at a request's path.
 #[derive(Debug)]
 pub enum Located {
     /// A file, by its path relative to the root.
     File(PathBuf),
-    /// A folder with an index or a listing, asked for without the final slash.
+    /// A folder with an index or a listing, requested without the final slash.
     Folder,
-    /// A folder without an index, whose content is shown.
+    /// A folder without an index, whose listing is shown.
     Listing(PathBuf),
-    /// Nothing that is served.
+    /// No content.
     Nothing,
 }
 
@@ -68,7 +68,7 @@ impl Root {
         }
     }
 
-    /// Shows what is in folders that have no index.
+    /// Enables listings of folders without an index.
     #[must_use]
     pub const fn with_listings(mut self, listings: bool) -> Self {
         self.listings = listings;
@@ -110,8 +110,8 @@ impl Root {
         self.listings && self.metadata(relative).is_some_and(|found| found.is_dir())
     }
 
-    /// What a folder shows: each name with its state, folders with a slash behind; sorted, hidden ones and
-    /// links that lead out left away.
+    /// The listing of a folder: each name with its state, folders with a trailing slash; sorted,
+    /// without hidden entries and links that lead outside.
     pub fn list(&self, relative: &Path) -> Vec<(String, Stamp)> {
         let Ok(folder) = fs::read_dir(self.path.join(relative)) else {
             return Vec::new();
@@ -133,7 +133,7 @@ impl Root {
         names
     }
 
-    /// The state of a file now.
+    /// The current state of a file.
     pub fn stamp(&self, relative: &Path) -> Option<Stamp> {
         self.metadata(relative).map(|metadata| Stamp::of(&metadata))
     }
@@ -154,9 +154,9 @@ impl Root {
         (content.len() as u64 <= bytes_max).then(|| (Bytes::from(content), stamp))
     }
 
-    /// Reads a template that another includes or extends; its name is a path from the root.
+    /// Reads a template that another one includes or extends; its name is a path from the root.
     pub fn template(&self, name: &str) -> Option<TemplateText> {
-        /// A template is a page's text, not a data file.
+        /// Whether a file can be a template rather than data.
         const TEMPLATE_BYTES_MAX: u64 = 4 << 20;
         let relative = safe_path(name)?;
         let (content, stamp) = self.read(&relative, TEMPLATE_BYTES_MAX)?;
@@ -169,7 +169,7 @@ impl Root {
         fs::metadata(self.path.join(relative)).ok()
     }
 
-    /// The file's real path, if it may be served.
+    /// The real path of the file, if it may be served.
     fn real(&self, relative: &Path) -> Option<PathBuf> {
         let real = self.path.join(relative).canonicalize().ok()?;
         if self.follow_symlinks {

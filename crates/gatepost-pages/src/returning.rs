@@ -1,9 +1,9 @@
-//! The way back from a page worker to the thread whose task waits for the page.
+//! Returns rendered pages from a page worker to the thread whose task waits for them.
 //!
-//! To wake a task of another thread costs a system call, and when that thread sleeps, a change of
-//! threads. Pages come back by the ten thousand in a second, so they do not wake their tasks one by
-//! one: they go into a queue of the waiting thread, whose own task takes out whatever has gathered
-//! and wakes the others from there, where that costs nothing.
+//! Waking a task of another thread costs a system call, and a context switch if that thread sleeps.
+//! At tens of thousands of pages per second, the workers therefore do not wake the tasks one by
+//! one: the pages are added to a queue of the waiting thread, whose own task takes all of them and
+//! wakes the other tasks from there, where that costs nothing.
 //!
 //! Invariant: a queue holds no more than the jobs that were submitted from its thread, whose number
 //! the workers' own queue bounds.
@@ -22,10 +22,10 @@ thread_local! {
 pub(crate) struct Returns(UnboundedSender<Delivery>);
 
 impl Returns {
-    /// The present thread's, which runs a runtime.
+    /// The current thread's queue, if the thread runs a runtime.
     pub(crate) fn here() -> Self {
         HERE.with_borrow_mut(|here| {
-            // Of a runtime that has ended, the receiver is gone.
+            // The receiver of a runtime that has ended no longer exists.
             let open = here.take().filter(|sender| !sender.is_closed());
             let sender = open.unwrap_or_else(start);
             *here = Some(sender.clone());
@@ -33,9 +33,9 @@ impl Returns {
         })
     }
 
-    /// Has the thread do this.
+    /// Runs this on the thread.
     pub(crate) fn deliver(&self, delivery: impl FnOnce() + Send + 'static) {
-        // Where the runtime has ended nobody waits any more.
+        // Once the runtime has ended, no task waits any more.
         let _ = self.0.send(Box::new(delivery));
     }
 }

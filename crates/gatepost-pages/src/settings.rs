@@ -8,7 +8,7 @@ use std::str::FromStr;
 use gatepost_settings::{ByteSize, Period};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// `[pages]`: where pages and static files lie, and what a page may cost.
+/// `[pages]`: the folders of pages and static files, and the limits of a page.
 #[derive(Deserialize, Serialize, Clone, Debug, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct PagesSettings {
@@ -18,43 +18,45 @@ pub struct PagesSettings {
     pub hosts: BTreeMap<String, PathBuf>,
     /// Folders under a path, of every host: `"/manual" = "/usr/share/doc/x"`.
     pub mounts: BTreeMap<String, PathBuf>,
-    /// Whether a folder without index shows what is in it.
+    /// Whether a folder without an index shows a listing.
     pub listings: bool,
-    /// Whether text is sent compressed to those who take it.
+    /// Whether text is compressed for clients that accept it.
     pub compress: bool,
     /// Smaller texts are not compressed.
     pub compress_min: ByteSize,
-    /// How long a form may lie open before it is sent.
+    /// The time within which a form must be sent.
     pub forms_valid: Period,
     /// How often a file is compared with the disk: a period, `"always"` or `"manual"`
     /// (only on reload).
     pub recheck: Recheck,
-    /// How many threads run page code; 0 takes one per core.
+    /// The number of threads that run page code; 0 is one per core.
     pub workers: usize,
-    /// The pages after which a worker is replaced by a new one; 0 for any number.
+    /// The number of pages after which a worker is replaced by a new one; 0 for any number.
     pub requests_max: u64,
     /// A page that runs longer no longer counts as one of the workers.
     pub patience: Period,
-    /// How many such pages may run at once; a single page at most a quarter of them.
+    /// The number of such pages that may run at once; a single page may have at most a quarter of
+    /// them.
     pub stragglers_max: usize,
-    /// How many pages may wait for a worker; more are answered 503.
+    /// The number of pages that may wait for a worker; further ones are answered with 503.
     pub queue: usize,
-    /// The steps of template code after which a page is stopped.
+    /// The number of steps of template code after which a page is stopped.
     pub steps_max: u64,
-    /// How long a page may take, with all its procedures.
+    /// The time limit of a page, with all its procedures.
     pub time_max: Period,
-    /// How large a rendered page may grow.
+    /// The maximum size of a rendered page.
     pub output_max: ByteSize,
-    /// How much the values of a template may hold, beside what it writes.
+    /// The memory limit of a template's values, in addition to its output.
     pub memory_max: ByteSize,
-    /// How much file content is kept in memory, all files together.
+    /// The memory for file content, all files together.
     pub cache_max: ByteSize,
-    /// Larger files are read from disk at each request.
+    /// Larger files are read from disk for each request.
     pub cached_file_max: ByteSize,
-    /// Static parts of pages and files of this length and more are also kept where the kernel sends
-    /// them without a copy; short ones are as well written.
+    /// Static parts of pages and files of at least this length are also kept in a file in memory,
+    /// from which the kernel sends them without a copy; for shorter ones that is no faster.
     pub sendfile_min: ByteSize,
-    /// How many pages and files may be kept so; each takes a descriptor. 0 for none.
+    /// The number of pages and files that may be kept in this way; each uses a descriptor. 0 for
+    /// none.
     pub sendfile_max: usize,
     /// Whether a symbolic link may lead out of the folder.
     pub follow_symlinks: bool,
@@ -89,7 +91,7 @@ impl Default for PagesSettings {
     }
 }
 
-/// When a cached file is compared with the disk.
+/// The time at which a cached file is compared with the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recheck {
     /// At the first request after this much time.
@@ -140,15 +142,15 @@ impl<'de> Deserialize<'de> for Recheck {
 #[derive(Deserialize, Serialize, Clone, Debug, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct AccessLogSettings {
-    /// The file; rotated ones get `.1`, `.2`, … behind their name.
+    /// The file; rotated ones have `.1`, `.2`, … appended to their name.
     pub path: PathBuf,
-    /// What a line looks like; `"off"` writes none.
+    /// The format of a line; `"off"` disables the log.
     pub format: AccessLogFormat,
     /// The size at which the file is rotated.
     pub max_size: ByteSize,
-    /// The age at which it is rotated, from when the file was made; `"0s"` for no limit.
+    /// The age at which it is rotated, from its creation; `"0s"` for no limit.
     pub max_age: Period,
-    /// How many rotated files are kept.
+    /// The number of rotated files that are kept.
     pub keep: usize,
 }
 
@@ -164,13 +166,13 @@ impl Default for AccessLogSettings {
     }
 }
 
-/// The shape of an access log line.
+/// The format of an access log line.
 #[derive(Deserialize, Serialize, Debug, Clone, Copy, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum AccessLogFormat {
     /// The combined format that log analysers read.
     Combined,
-    /// One JSON object a line, with the duration and the message id.
+    /// One JSON object per line, with the duration and the message id.
     Json,
     /// No access log.
     Off,

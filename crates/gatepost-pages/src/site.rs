@@ -1,8 +1,9 @@
 //! The folders of one host, with their content cache.
 //!
-//! [`Site::fresh`] answers from memory and never touches the disk, so an I/O thread may call it
-//! for every request, mostly with a copy of its own (`front.rs`); what it does not know, or has not
-//! checked for as long as `recheck` says, [`Site::load`] reads on a thread that may block.
+//! [`Site::fresh`] answers from memory and never accesses the disk, so an I/O thread may call it
+//! for every request; usually it uses the thread's own copy (`front.rs`). [`Site::load`] reads
+//! content that is not cached, or was not compared with the disk for the time `recheck`, on a
+//! thread that may block.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -40,7 +41,7 @@ pub struct Site {
     memory_files: Arc<MemoryFiles>,
     cache: RwLock<HashMap<Box<str>, Arc<Entry>>>,
     cached_bytes: AtomicUsize,
-    /// Tells the sites apart in the threads' own copies.
+    /// Distinguishes the sites in the threads' own copies.
     number: u64,
 }
 
@@ -75,7 +76,7 @@ impl Site {
         }
     }
 
-    /// The content of a decoded path, if it is in memory and need not be checked now.
+    /// The content of a decoded path, if it is in memory and need not be compared now.
     pub fn fresh(&self, path: &str) -> Option<Arc<Entry>> {
         if let Some(own) = front::find(self.number, path) {
             return (!self.is_due(&own)).then_some(own);
@@ -95,8 +96,8 @@ impl Site {
         }
     }
 
-    /// Compares the content of a decoded path with the disk and reads it where it changed.
-    /// Blocks on the disk.
+    /// Compares the content of a decoded path with the disk and reads it if it changed. Blocks on
+    /// the disk.
     pub fn load(&self, path: &str) -> Option<Arc<Entry>> {
         let cached = self.cache.read().get(path).map(Arc::clone);
         if let Some(entry) = cached
@@ -120,11 +121,11 @@ impl Site {
         self.cached_bytes.store(0, Ordering::Relaxed);
     }
 
-    /// The folder that a path lies in, and the path from there.
+    /// The folder that contains a path, and the path relative to it.
     fn root_of<'a>(&self, path: &'a str) -> Option<(&Arc<Root>, &'a str)> {
         self.roots.iter().find_map(|(prefix, root)| {
             let rest = path.strip_prefix(prefix.as_str())?;
-            // A mount's own address without the slash is a folder's.
+            // A mount's own URL without the slash is that of a folder.
             (rest.is_empty() || rest.starts_with('/')).then_some((root, rest))
         })
     }
@@ -250,7 +251,7 @@ impl Site {
         Some((StaticFile::in_memory(&name, stamp, content), stamp))
     }
 
-    /// Adds the compressed files that lie beside the original and are not older.
+    /// Adds the precompressed files that are beside the original and not older.
     fn add_beside(
         &self,
         root: &Root,
@@ -272,7 +273,7 @@ impl Site {
         }
     }
 
-    /// Compresses what is kept in memory, once, where nobody else did.
+    /// Compresses content in memory, once, if no precompressed file exists.
     fn add_gzip(&self, found: &mut StaticFile, original: Stamp) {
         let mut variants = found.variants.iter();
         let has_gzip = variants.any(|variant| variant.encoding == Encoding::Gzip);
@@ -295,7 +296,7 @@ impl Site {
         let added = entry.weight(path);
         let total = self.cached_bytes.fetch_add(added, Ordering::Relaxed) + added;
         if total > self.settings.cache_max.as_usize() {
-            // Rare and simple: what is in use comes back with its next request.
+            // Rare and simple: entries in use are loaded again by their next request.
             retire_all(&mut cache);
             self.cached_bytes.store(added, Ordering::Relaxed);
         }
@@ -305,7 +306,7 @@ impl Site {
     }
 
     fn forget(&self, path: &str) {
-        // Most unknown paths are not even here: no need to hold up the others.
+        // Most unknown paths have no entry: there is no need to lock out other threads.
         let is_known = self.cache.read().contains_key(path);
         if is_known && let Some(forgotten) = self.cache.write().remove(path) {
             forgotten.checked.retire();

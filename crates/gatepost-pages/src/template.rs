@@ -1,10 +1,9 @@
 //! The fast form of a page: static slices and insertion points.
 //!
-//! A template that holds only text and insertion points with constants or values of the request
-//! as arguments is split once, when its file is read. A hit then appends shared slices and fresh
-//! values and copies no static byte. Whatever else a template holds (statements, filters,
-//! variables, escapes in strings) sends it to the template engine; [`split`] gives `None` rather
-//! than guess.
+//! A template that contains only text and insertion points, whose arguments are constants or values
+//! of the request, is split once, when its file is read. A hit then appends shared slices and
+//! current values and copies no static byte. Any other content (statements, filters, variables,
+//! escapes in strings) requires the template engine; [`split`] returns `None` in case of doubt.
 
 use bytes::Bytes;
 
@@ -59,7 +58,7 @@ pub fn split(source: &Bytes) -> Option<Vec<Piece>> {
     })
 }
 
-/// Puts the script before the last `</body>`, or at the end where there is none.
+/// Inserts the script before the last `</body>`, or at the end if there is none.
 fn with_script(pieces: Vec<Piece>) -> Vec<Piece> {
     let script = || Piece::Static(Bytes::from_static(LIVE_SCRIPT.as_bytes()));
     let place = pieces.iter().enumerate().rev().find_map(|(index, piece)| {
@@ -85,7 +84,7 @@ fn with_script(pieces: Vec<Piece>) -> Vec<Piece> {
     placed
 }
 
-/// Where the last `</body` begins.
+/// The position of the last `</body`.
 pub fn body_end(html: &[u8]) -> Option<usize> {
     const END: &[u8] = b"</body";
     memchr::memrchr_iter(b'<', html).find(|&start| {
@@ -94,8 +93,8 @@ pub fn body_end(html: &[u8]) -> Option<usize> {
     })
 }
 
-/// Reads `name(arguments) }}` or `request.field }}`; returns the insertion point and the length up
-/// to after `}}`.
+/// Parses `name(arguments) }}` or `request.field }}`; returns the insertion point and the length up
+/// to and including `}}`.
 fn parse_insertion(text: &str) -> Option<(Insertion, usize)> {
     let mut reader = Reader { rest: text };
     reader.skip_space();
@@ -194,7 +193,7 @@ impl<'a> Reader<'a> {
         (!name.is_empty()).then_some(name)
     }
 
-    /// Constants up to and with the closing parenthesis.
+    /// Constants up to and including the closing parenthesis.
     fn arguments(&mut self) -> Option<Arguments> {
         let mut arguments = Arguments::default();
         self.skip_space();
@@ -205,7 +204,7 @@ impl<'a> Reader<'a> {
             self.skip_space();
             if self.rest.starts_with(['"', '\'']) {
                 if !arguments.named.is_empty() {
-                    return None; // the engine's error tells it better
+                    return None; // the engine's error is more precise
                 }
                 arguments.positional.push(self.string()?);
             } else {
@@ -223,7 +222,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// `.field`, `.field.key` or `.field["key"]`, behind `request`.
+    /// `.field`, `.field.key` or `.field["key"]`, after `request`.
     fn reference(&mut self) -> Option<Reference> {
         self.expect(".")?;
         let field = self.name()?;
@@ -247,7 +246,7 @@ impl<'a> Reader<'a> {
             self.rest = rest;
             return self.reference().map(Argument::Request);
         }
-        // Whole numbers only: their text is the same whoever prints them.
+        // Only whole numbers: their text is the same in both forms.
         let digits = self.take_while(|c| c.is_ascii_digit());
         let plain = digits == "0" || (!digits.starts_with('0') && digits.len() <= 15);
         (!digits.is_empty() && plain).then(|| Argument::Constant(digits.to_owned()))

@@ -1,5 +1,5 @@
-//! What pages ask of the other rooms. The binary wires it to broker and procedures; tests give
-//! values of their own.
+//! The values that pages need from other parts of the program. The binary connects them to broker
+//! and procedures; tests use values of their own.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,7 +10,7 @@ use gatepost_message::{Action, Publication, Reply, TopicFilter};
 
 use crate::request::PageRequest;
 
-/// A future that a trait object hands out.
+/// A future returned by a trait object.
 pub type Promise<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A page's call of a procedure.
@@ -20,48 +20,48 @@ pub struct PageCall<'a> {
     pub path: &'a str,
     /// Name and value.
     pub arguments: &'a [(String, String)],
-    /// For whom the page is made.
+    /// The request for which the page is rendered.
     pub request: &'a PageRequest,
-    /// When the page gives up.
+    /// The deadline of the page.
     pub deadline: Instant,
 }
 
-/// What a procedure answered.
+/// The response of a procedure.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Called {
-    /// For the place of the call.
+    /// The text for the position of the call.
     pub text: String,
-    /// For the answer as a whole.
+    /// The changes to the response.
     pub reply: Option<Box<Reply>>,
 }
 
-/// Why a procedure gave no text.
+/// The reason why a procedure returned no text.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
     /// No procedure has this path.
     #[error("there is no procedure {0}")]
     Unknown(String),
-    /// Its verdict lets nothing pass; also where it failed or overran its limits.
+    /// Its verdict permits nothing; also if it failed or exceeded its limits.
     #[error("{path}: {action}: {reason}")]
     Refused {
         /// The procedure.
         path: String,
         /// Its verdict.
         action: Action,
-        /// What it said.
+        /// Its reason.
         reason: String,
     },
-    /// It was not called.
+    /// The procedure was not called.
     #[error("{path}: {detail}")]
     Failed {
         /// The procedure.
         path: String,
-        /// What it said.
+        /// The reason.
         detail: String,
     },
 }
 
-/// Where the values of insertion points come from.
+/// The source of the values of insertion points.
 ///
 /// [`Values::latest`] and [`Values::history`] read memory and are called on the hot path: they
 /// must not block.
@@ -72,6 +72,6 @@ pub trait Values: Send + Sync + 'static {
     /// The last `count` publications under `filter`, oldest first.
     fn history(&self, filter: &TopicFilter, count: usize) -> Vec<Arc<Publication>>;
 
-    /// What a procedure answers. Runs it on the present thread: for page workers only.
+    /// The response of a procedure. Runs it on the current thread: for page workers only.
     fn call(&self, call: &PageCall<'_>) -> Result<Called, CallError>;
 }

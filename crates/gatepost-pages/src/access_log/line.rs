@@ -1,10 +1,10 @@
-//! What a line looks like: the combined format, or JSON.
+//! The format of a log line: the combined format, or JSON.
 
 use std::borrow::Cow;
 
 use crate::clock;
 
-/// One answered request.
+/// A logged request.
 #[derive(Debug, Clone, Copy)]
 pub struct Line<'a> {
     /// The peer's address, without the port.
@@ -52,7 +52,7 @@ pub(super) fn push_combined(log: &mut Vec<u8>, line: &Line<'_>) {
     log.extend_from_slice(b"\"\n");
 }
 
-/// Decimal digits, without the formatting machinery.
+/// Appends decimal digits, without the formatting machinery.
 pub fn push_number(text: &mut Vec<u8>, mut number: u64) {
     let mut digits = [0_u8; 20];
     let mut used = 0;
@@ -70,8 +70,8 @@ pub fn push_number(text: &mut Vec<u8>, mut number: u64) {
 /// The query parameter that carries a login, as in ntfy.
 const CREDENTIALS_PARAMETER: &[u8] = b"auth";
 
-/// An address without the values of `auth=`, in whatever escapes the name is written. Borrowed
-/// where there is none, which costs a look for the question mark.
+/// A URL without the values of `auth=`, however the name is escaped. Borrowed if there are none;
+/// then the only cost is the search for the question mark.
 fn without_credentials(address: &[u8]) -> Cow<'_, [u8]> {
     let Some(query) = memchr::memchr(b'?', address) else {
         return Cow::Borrowed(address);
@@ -111,7 +111,7 @@ fn decoded(name: &[u8]) -> impl Iterator<Item = u8> {
     })
 }
 
-/// What a peer sent, made harmless: no line of its own, no closing quote.
+/// Escapes text from a peer: it can neither begin a new line nor close a quote.
 fn push_quotable(log: &mut Vec<u8>, text: &[u8]) {
     let harmless = |byte: &u8| (0x20..0x7f).contains(byte) && *byte != b'"' && *byte != b'\\';
     if text.iter().all(harmless) {

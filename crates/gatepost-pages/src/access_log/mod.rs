@@ -1,9 +1,9 @@
-//! The access log: a line a request, and never a request that waits for the disk.
+//! The access log: one line per request, without a request ever waiting for the disk.
 //!
-//! Each thread appends to a buffer of its own; a writer thread takes the buffers over, at most
-//! `DELAY` later, and writes and rotates. A buffer's lock is held only for an append or for a
-//! swap, so a thread waits for the writer as long as three pointers take to move. When the disk
-//! stands still and a buffer is full, lines are dropped and counted.
+//! Each thread appends to its own buffer; a writer thread swaps the buffers, at most `DELAY` later,
+//! writes them and rotates the file. A buffer is locked only for an append or a swap of three
+//! pointers, so a thread hardly waits for the writer. If the disk is stalled and a buffer is full,
+//! lines are dropped and counted.
 
 use std::io;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub use line::{Line, push_number};
 use rotation::Rotation;
 use writer::Writer;
 
-/// What one buffer may hold before lines are dropped.
+/// The size of a buffer from which lines are dropped.
 const BUFFER_BYTES_MAX: usize = 4 << 20;
 /// More buffers than threads only cost memory; fewer only cost a short wait.
 const BUFFERS: usize = 16;
@@ -30,7 +30,7 @@ const BUFFERS: usize = 16;
 struct Shared {
     buffers: [Mutex<Vec<u8>>; BUFFERS],
     format: AccessLogFormat,
-    /// Whether the writer has been woken since it last took the buffers.
+    /// Whether the writer has been woken since it last swapped the buffers.
     pending: AtomicBool,
     closing: AtomicBool,
     reopen: AtomicBool,
@@ -72,7 +72,7 @@ impl AccessLog {
         })
     }
 
-    /// Whether lines are written at all.
+    /// Whether the log is enabled.
     pub fn is_on(&self) -> bool {
         self.writer.is_some()
     }
@@ -102,12 +102,12 @@ impl AccessLog {
         }
     }
 
-    /// Closes the file, so that the next line goes to a new one at the same path.
+    /// Closes the file, so that the next line is written to a new one at the same path.
     pub fn reopen(&self) {
         self.shared.reopen.store(true, Ordering::Release);
     }
 
-    /// Lines lost because the disk was too slow, and writes that failed.
+    /// Lines lost because the disk was too slow, and failed writes.
     pub fn losses(&self) -> (u64, u64) {
         (
             self.shared.dropped.load(Ordering::Relaxed),
@@ -117,7 +117,7 @@ impl AccessLog {
 }
 
 impl Drop for AccessLog {
-    /// Writes what is left.
+    /// Writes the remaining lines.
     fn drop(&mut self) {
         if let Some(writer) = self.writer.take() {
             self.shared.closing.store(true, Ordering::Release);

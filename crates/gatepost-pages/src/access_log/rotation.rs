@@ -1,4 +1,4 @@
-//! When the file is full or old, and what becomes of it then.
+//! Rotation of the log file by size and age.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -8,14 +8,14 @@ use std::time::{Duration, SystemTime};
 
 use crate::settings::AccessLogSettings;
 
-/// A log shows who reads what: it is the owner's and the group's.
+/// A log shows who reads what, so only the owner and the group may read it.
 const LOG_FILE_MODE: u32 = 0o640;
 
-/// The file that is written to.
+/// The current file.
 pub(super) struct Open {
     pub(super) file: File,
     pub(super) size: u64,
-    /// When the file was made, by whichever process.
+    /// The creation time of the file, by whichever process.
     pub(super) began: SystemTime,
 }
 
@@ -56,13 +56,13 @@ impl Rotation {
         let metadata = file.metadata()?;
         Ok(Open {
             size: metadata.len(),
-            // Where the file system keeps no such time, a file is as old as we have it open.
+            // If the file system records no creation time, the age counts from opening the file.
             began: metadata.created().unwrap_or_else(|_| SystemTime::now()),
             file,
         })
     }
 
-    /// `log` becomes `log.1`, `log.1` becomes `log.2`, and so on; the oldest goes.
+    /// `log` becomes `log.1`, `log.1` becomes `log.2`, and so on; the oldest is removed.
     pub(super) fn rotate(&self) -> io::Result<()> {
         if self.keep == 0 {
             return std::fs::remove_file(&self.path);

@@ -1,4 +1,4 @@
-//! The thread that takes the buffers over and writes them.
+//! The thread that swaps the buffers and writes them.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::rotation::{Open, Rotation};
 use super::{BUFFERS, Shared};
 
-/// How long a line may wait in memory.
+/// The time for which a line may wait in memory.
 const DELAY: Duration = Duration::from_millis(100);
 pub(super) struct Writer {
     shared: Arc<Shared>,
@@ -34,7 +34,7 @@ impl Writer {
                 if !self.shared.pending.load(Ordering::Acquire) {
                     thread::park();
                 }
-                // Lines that arrive meanwhile share the write; dropping the log cuts it short.
+                // Lines that arrive in this time share the write; dropping the log ends the wait.
                 if !self.shared.closing.load(Ordering::Acquire) {
                     thread::park_timeout(DELAY);
                 }
@@ -58,7 +58,7 @@ impl Writer {
             && let Err(error) = self.write(batch)
         {
             self.open = None;
-            // Of a line that went in part the rest is lost too: counted whole.
+            // A partially written line counts as lost.
             let lost = memchr::memchr_iter(b'\n', batch).count() as u64;
             self.shared.dropped.fetch_add(lost, Ordering::Relaxed);
             if self.shared.failures.fetch_add(1, Ordering::Relaxed) == 0 {
@@ -69,7 +69,7 @@ impl Writer {
         batch.clear();
     }
 
-    /// Writes whole lines, rotating between two of them where the file is full.
+    /// Writes whole lines, and rotates between two lines when the file is full.
     fn write(&mut self, mut lines: &[u8]) -> io::Result<()> {
         if self.shared.reopen.swap(false, Ordering::AcqRel) {
             self.open = None;
@@ -95,7 +95,7 @@ impl Writer {
                 None => lines.len(),
                 Some(fitting) => match memchr::memrchr(b'\n', fitting) {
                     Some(newline) => newline + 1,
-                    // A line longer than the room goes whole: lines are never torn.
+                    // A line longer than the limit is written whole: lines are never divided.
                     None if size == 0 => {
                         memchr::memchr(b'\n', lines).map_or(lines.len(), |newline| newline + 1)
                     }

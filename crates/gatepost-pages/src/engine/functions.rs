@@ -1,7 +1,7 @@
 //! The functions that templates call.
 //!
-//! Each looks at the memory that its page holds, does its own work [`unwatched`], and hands over
-//! copies that count as the page's.
+//! Each checks the memory of its page, does its own work [`unwatched`], and returns copies that
+//! count towards the page's limit.
 
 use std::sync::Arc;
 
@@ -85,7 +85,7 @@ pub(super) fn add_functions(environment: &mut Environment<'static>, values: &Arc
     environment.add_function("form_token", |named: Kwargs| form(FormAction::Show, &named));
 }
 
-/// The engine's own `range`, each of whose turns looks at the memory.
+/// The engine's own `range`, which checks the memory in each iteration.
 fn range(lower: isize, upper: Option<isize>, step: Option<isize>) -> Result<Value, Error> {
     check_memory()?;
     let numbers = minijinja::functions::range(lower, upper, step)?;
@@ -109,7 +109,7 @@ impl Iterator for Turns {
     }
 }
 
-/// A text, or the comment that stands for it.
+/// A text, or the comment that replaces it.
 fn text_or_comment(text: Result<String, String>) -> Value {
     match text {
         Ok(text) => Value::from(own(text)),

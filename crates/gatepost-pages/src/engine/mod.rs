@@ -1,13 +1,13 @@
-//! Pages that need the template engine: its limits, and the files it reads.
+//! Pages that need the template engine: its limits, and the files that it reads.
 //!
-//! Each page has an engine of its own, so a change of a file that one page includes reloads that
-//! page alone. Rendering is bounded in steps, in output, in time and in memory, and runs on a page
-//! worker, never on an I/O thread. Compiling computes constants (`"a" * 100000000`), so it has the
-//! same limits, on a thread of its own.
+//! Each page has its own engine, so a change of an included file reloads only the pages that
+//! include it. Rendering is bounded in steps, output, time and memory, and runs on a page worker,
+//! never on an I/O thread. Compilation evaluates constants (`"a" * 100000000`), so it has the same
+//! limits, on a thread of its own.
 //!
-//! Invariant: an environment belongs to one rendering at a time, and what runs in it that is ours
-//! runs [`unwatched`]. So a rendering that is set aside ([`crate::memory_limit`]) holds no lock of
-//! another.
+//! Invariant: only one rendering at a time uses an environment, and our own code inside it runs
+//! [`unwatched`]. So a rendering whose thread is suspended ([`crate::memory_limit`]) holds no lock
+//! of another rendering.
 
 mod functions;
 mod present;
@@ -34,30 +34,30 @@ use functions::add_functions;
 use present::Present;
 pub(crate) use present::{Job, Made};
 
-/// What a page may cost.
+/// The limits of a page.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// Steps of template code.
     pub steps: u64,
     /// Bytes of output.
     pub output_bytes: usize,
-    /// Bytes of the values that it holds.
+    /// Bytes of its values.
     pub memory_bytes: usize,
-    /// How long it may take to compile it.
+    /// The time limit of its compilation.
     pub time: Duration,
 }
 
-/// A compiled template with everything it includes.
+/// A compiled template with all files that it includes.
 pub struct Engine {
-    /// What the environments of renderings are copied from.
+    /// The original of the environments for rendering.
     compiled: Option<Environment<'static>>,
-    /// Environments that no rendering uses at present.
+    /// Environments that no rendering currently uses.
     spare: Mutex<Vec<Environment<'static>>>,
     name: String,
     limits: Limits,
-    /// The files that were read for it, as they were then.
+    /// The files that were read for it, with their states at that time.
     files: Files,
-    /// Why it is not run any more.
+    /// The reason why it is no longer rendered.
     condemned: Arc<OnceLock<TemplateError>>,
 }
 
@@ -133,7 +133,7 @@ impl Engine {
         let rendered = watched(self.limits.memory_bytes, stopped, || {
             let template = environment.get_template(&self.name)?;
             let context = minijinja::context! { request };
-            // With it go the values that it held.
+            // The values of the page are dropped with it.
             template.render_captured_to(context, &mut output).map(drop)
         });
         let noted = Present::end(present);
@@ -202,7 +202,7 @@ fn environment(
     environment
 }
 
-/// Has the engine make what it makes once for the process, behind a lock: the texts of small
+/// Initialises the engine's global data, which a lock protects: the texts of small numbers.
 /// numbers.
 fn prepare() {
     static PREPARED: Once = Once::new();
@@ -214,7 +214,7 @@ fn prepare() {
 enum Compiled {
     Ready(Environment<'static>),
     Faulty(TemplateError),
-    /// It was given up, with its thread.
+    /// The rendering was abandoned, with its thread.
     Lost(TemplateError),
 }
 
@@ -260,7 +260,7 @@ fn compile(
     }
 }
 
-/// Fails a page whose values have grown over their limit.
+/// Fails a page whose values exceed its limit.
 fn check_memory() -> Result<(), Error> {
     if memory_limit::is_over() {
         return Err(Error::new(
@@ -271,14 +271,14 @@ fn check_memory() -> Result<(), Error> {
     Ok(())
 }
 
-/// A copy that counts as the page's.
+/// A copy that counts towards the page's limit.
 fn own(text: String) -> String {
     let copy = text.as_str().to_owned();
     unwatched(|| drop(text));
     copy
 }
 
-/// A writer that refuses to grow over its bound, or to go on when the time is over.
+/// A writer that fails when its output exceeds the limit, or the time is over.
 struct Bounded {
     bytes: Vec<u8>,
     left: usize,

@@ -1,7 +1,7 @@
-//! The page that a thread renders at present, which the functions of its template ask about.
+//! The page that the current thread renders, for the functions of its template.
 //!
-//! For whom a thread renders is known to the thread and not to the template's context: so functions
-//! find it in macros and includes too, which see no context.
+//! The thread, not the context of the template, records for which request a page is rendered, so
+//! functions find it in macros and includes too, which have no access to the context.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::insertion::Making;
 use crate::request::PageRequest;
 use crate::values::Values;
 
-/// One page to be made.
+/// A page to be rendered.
 #[derive(Clone)]
 pub(crate) struct Job {
     pub(crate) values: Arc<dyn Values>,
@@ -35,7 +35,7 @@ impl Job {
     }
 }
 
-/// A page that was made.
+/// A rendered page.
 #[derive(Debug)]
 pub(crate) struct Made {
     pub(crate) html: Vec<u8>,
@@ -44,7 +44,7 @@ pub(crate) struct Made {
     pub(crate) has_form: bool,
 }
 
-/// What the functions of a template note beside their text.
+/// Results of a template's functions other than their text.
 #[derive(Default)]
 pub(super) struct Noted {
     pub(super) reply: Reply,
@@ -57,7 +57,7 @@ thread_local! {
     static PRESENT: RefCell<Option<(Job, Noted)>> = const { RefCell::new(None) };
 }
 
-/// Holds the thread's page; gone when it is dropped, by a panic too.
+/// Sets the thread's page; dropping it resets the page, also after a panic.
 pub(super) struct Present;
 
 impl Present {
@@ -79,7 +79,7 @@ impl Drop for Present {
     }
 }
 
-/// Lends the thread's page to a function of a template. No function calls another.
+/// Passes the thread's page to a function of a template. Functions never call each other.
 pub(super) fn with_present<T>(act: impl FnOnce(&Job, &mut Noted) -> T) -> Result<T, Error> {
     PRESENT.with_borrow_mut(|present| match present {
         Some((job, noted)) => Ok(act(job, noted)),

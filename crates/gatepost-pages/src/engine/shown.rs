@@ -13,7 +13,7 @@ use crate::memory_limit::{self, unwatched};
 /// A publication in a template: prints as its payload; has `payload`, `topic`, `id`, `time`,
 /// `json` and `properties`.
 ///
-/// It counts as large as what it shows, which others may hold as well.
+/// It counts with the size of its content, which others may share.
 #[derive(Debug)]
 pub(super) struct Shown(Option<Arc<Publication>>);
 
@@ -28,7 +28,7 @@ impl Drop for Shown {
     fn drop(&mut self) {
         let publication = self.0.take();
         memory_limit::refund(publication.as_ref().map_or(0, |held| held.payload.len()));
-        // It was not made here, and may go now.
+        // It was not allocated here, and may be dropped now.
         unwatched(|| drop(publication));
     }
 }

@@ -1,4 +1,4 @@
-//! Pages and static files of all hosts, and the making of pages.
+//! Pages and static files of all hosts, and their rendering.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,13 +20,14 @@ use crate::site::Site;
 use crate::values::{CallError, Called, PageCall, Values};
 use crate::workers::{self, Bounds, Worker, Workers};
 
-/// How much longer than `time_max` a page is waited for: what its code does at the end of its
+/// The time beyond `time_max` for which a page is awaited, since its code may still run at the end
+/// of its time.
 /// time, it still may.
 const GRACE: std::time::Duration = std::time::Duration::from_millis(250);
 
-/// The sites, and what makes their pages.
+/// The sites, and the data for rendering their pages.
 pub struct Pages {
-    /// The site of every host that has none of its own.
+    /// The site of every host without a site of its own.
     default: Site,
     hosts: Vec<(String, Site)>,
     values: Arc<dyn Values>,
@@ -69,7 +70,7 @@ impl Pages {
         }
     }
 
-    /// Where the values of insertion points come from.
+    /// Sets the source of values for insertion points.
     pub fn values(&self) -> &dyn Values {
         &*self.values
     }
@@ -94,24 +95,23 @@ impl Pages {
         }
     }
 
-    /// Page workers that were replaced so far.
+    /// The number of replaced page workers.
     pub fn workers_replaced(&self) -> u64 {
         self.workers.replaced()
     }
 
-    /// Threads that were set aside so far, for the memory that their pages asked for.
+    /// The number of threads that were suspended because of the memory of their pages.
     pub fn threads_set_aside(&self) -> u64 {
         crate::memory_limit::set_aside() as u64
     }
 
-    /// What the form of this request may do; takes its hidden field out.
+    /// The action of this request's form; removes its hidden field.
     pub fn take_form(&self, request: &mut PageRequest) -> Result<Form, FormError> {
         let forms = self.forms.as_ref().as_ref();
         forms.ok_or(FormError::Foreign)?.take(request)
     }
 
-    /// Has a procedure do what a form of this request is for, on a page worker; gives the request
-    /// back.
+    /// Runs the procedure of this request's form on a page worker; returns the request.
     pub async fn call(
         &self,
         path: &str,
@@ -134,7 +134,7 @@ impl Pages {
         self.workers.run(&name, time_max + GRACE, work).await
     }
 
-    /// Renders a page, on a page worker where it has code.
+    /// Renders a page, on a page worker if it contains code.
     pub async fn render(
         &self,
         entry: Arc<Entry>,
@@ -198,12 +198,12 @@ impl Pages {
     }
 }
 
-/// A page whose insertion points were filled, as pieces.
+/// A page with all its insertion points, as pieces.
 pub fn rendered(pieces: &Pieces, filled: Filled, accept_encoding: Option<&[u8]>) -> Rendered {
     render_filled(pieces, filled, takes_gzip(accept_encoding))
 }
 
-/// Whether gzip, the coding that pages have, is taken.
+/// Whether the client accepts gzip, the coding of pages.
 pub fn takes_gzip(accept_encoding: Option<&[u8]>) -> bool {
     Encoding::choose(accept_encoding, std::iter::once(Encoding::Gzip)).is_some()
 }
@@ -231,7 +231,7 @@ fn render_filled(pieces: &Pieces, filled: Filled, wants_gzip: bool) -> Rendered 
     rendered
 }
 
-/// On a page worker.
+/// Runs on a page worker.
 fn render_engine(
     engine: &Engine,
     job: &Job,
@@ -240,7 +240,7 @@ fn render_engine(
     compress_min: Option<usize>,
 ) -> Result<Rendered, RenderError> {
     let made = engine.render(job, worker)?;
-    // Compressing a secret beside what a visitor chose would tell the secret by the length.
+    // Compressing a secret beside text that a visitor chose would reveal the secret by the length.
     let varies = compress_min.is_some_and(|min| made.html.len() >= min) && !made.has_form;
     let compressed = (wants_gzip && varies).then(|| gzip::compress(&made.html, gzip::EACH_TIME));
     let compressed = compressed.flatten();

@@ -1,17 +1,17 @@
-//! Page workers: the threads that run page code, and one that looks after them.
+//! Page workers: the threads that run page code, and a supervisor.
 //!
-//! Page code is other people's: it may loop, wait or fail. It runs here and nowhere else, so mail,
-//! the broker and pages without code never wait for it. A page that runs longer than `patience` is
-//! a *straggler*: it no longer counts as one of the workers, another worker is started in its
-//! place, and the scheduler is told to prefer everybody else. The straggler's thread ends with its
-//! page. So looping pages hold up none but themselves, as long as there are fewer than
-//! `stragglers_max`; to keep it so, no single page may have more than a quarter of them.
+//! Page code is written by users: it may loop, wait or fail. It runs only here, so mail, the broker
+//! and pages without code never wait for it. A page that runs longer than `patience` is a
+//! *straggler*: it no longer counts as one of the workers, another worker is started, and the
+//! straggler gets the lowest scheduling priority. The straggler's thread ends with its page. So
+//! looping pages delay no others, as long as there are fewer than `stragglers_max`; to ensure this,
+//! no single page may have more than a quarter of them.
 //!
-//! A page whose memory must be stopped takes its thread with it ([`crate::memory_limit`]): from
-//! within, [`Worker::set_aside`] answers for it and starts another in its place.
+//! A page that exceeds its memory limit is stopped together with its thread
+//! ([`crate::memory_limit`]): [`Worker::set_aside`] answers its request and starts another worker.
 //!
-//! Invariants: `workers` threads that are no stragglers are alive, or being started; a thread is
-//! replaced after `requests_max` pages, after a panic, and after it straggled or was set aside.
+//! Invariants: `workers` threads that are not stragglers are alive, or being started; a thread is
+//! replaced after `requests_max` pages, after a panic, and after it was a straggler or suspended.
 
 mod task;
 
@@ -26,12 +26,12 @@ use parking_lot::{Condvar, Mutex};
 use crate::error::RenderError;
 use task::{Asked, Task};
 
-/// What is left over for everybody else: the lowest priority that the scheduler knows.
+/// The lowest priority of the scheduler, which leaves the processor to all other threads.
 const STRAGGLER_NICENESS: i32 = 19;
 
-/// The stack of a thread that evaluates templates whose values hold `memory_bytes`. To drop or
-/// print a list in a list in a list takes stack for each, so it must suffice for as many as that
-/// memory can hold. Only what is used of it is ever there.
+/// The stack of a thread that evaluates templates whose values hold `memory_bytes`. Dropping or
+/// printing nested lists needs stack for each level, so it must suffice for as many levels as fit
+/// into that memory. Only the used part of it is ever allocated.
 pub(crate) const fn stack_bytes(memory_bytes: usize) -> usize {
     STACK_BYTES_MIN + memory_bytes.saturating_mul(STACK_FACTOR)
 }
@@ -41,27 +41,27 @@ const STACK_BYTES_MIN: usize = 2 * 1024 * 1024;
 /// 800 bytes of stack for each, and unoptimised, where calls take more, four times that.
 const STACK_FACTOR: usize = if cfg!(debug_assertions) { 128 } else { 32 };
 
-/// How many workers, and what they may do.
+/// The number of workers, and their limits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bounds {
     pub(crate) workers: usize,
     pub(crate) queue_max: usize,
-    /// Pages after which a worker is replaced; 0 for any number.
+    /// The number of pages after which a worker is replaced; 0 for any number.
     pub(crate) requests_max: u64,
     pub(crate) patience: Duration,
     pub(crate) stragglers_max: usize,
-    /// Of each of them.
+    /// The memory limit of each page.
     pub(crate) stack_bytes: usize,
 }
 
-/// The workers. Dropping it lets them finish what waits, and end.
+/// The workers. Dropping them lets them finish the waiting jobs, and end.
 pub(crate) struct Workers(Arc<Shared>);
 
 struct Shared {
     state: Mutex<State>,
     /// A job waits for an idle worker.
     arrived: Condvar,
-    /// Jobs wait and no worker is idle: somebody should look whether one straggles.
+    /// Jobs wait and no worker is idle: the supervisor should look for stragglers.
     pressed: Condvar,
     bounds: Bounds,
 }
@@ -73,7 +73,7 @@ struct State {
     running: Vec<Running>,
     tickets: u64,
     replaced: u64,
-    /// Whether the supervisor waits to be told.
+    /// Whether the supervisor waits for a notification.
     supervisor_waits: bool,
     closed: bool,
 }
@@ -83,7 +83,7 @@ struct Job {
     task: Arc<dyn Task>,
 }
 
-/// The worker that does a task, for the task itself.
+/// The worker that runs a task, for the task itself.
 #[derive(Clone)]
 pub(crate) struct Worker {
     shared: Arc<Shared>,
@@ -92,8 +92,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Gives the thread up for good: the task is answered with `error`, and another worker takes
-    /// its place.
+    /// Abandons the thread: the task is answered with `error`, and another worker is started.
     pub(crate) fn set_aside(&self, error: RenderError) {
         let mut state = self.shared.state.lock();
         let straggled = state.finish(self.ticket);
@@ -121,7 +120,7 @@ impl State {
         self.running.iter().filter(|running| running.straggles)
     }
 
-    /// Whether it had straggled.
+    /// Whether it was a straggler.
     fn finish(&mut self, ticket: u64) -> bool {
         let place = self.running.iter().position(|one| one.ticket == ticket);
         place.is_some_and(|place| self.running.swap_remove(place).straggles)
@@ -137,7 +136,7 @@ impl State {
 }
 
 impl Workers {
-    /// Starts them.
+    /// Starts the workers.
     pub(crate) fn start(bounds: Bounds) -> Self {
         let shared = Arc::new(Shared {
             state: Mutex::default(),
@@ -153,12 +152,12 @@ impl Workers {
             .name("page-watch".to_owned())
             .spawn(move || supervised.supervise());
         if let Err(error) = started {
-            tracing::error!(target: "pages", "nobody looks after the page workers: {error}");
+            tracing::error!(target: "pages", "the page workers have no supervisor: {error}");
         }
         Self(shared)
     }
 
-    /// Runs `work` for `page` on a worker, and waits for it until `time_max` is over.
+    /// Runs `work` for `page` on a worker, and waits for the result until `time_max` is over.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         page: &Arc<str>,
@@ -177,7 +176,7 @@ impl Workers {
         }
     }
 
-    /// Workers that were replaced so far.
+    /// The number of replaced workers.
     pub(crate) fn replaced(&self) -> u64 {
         self.0.state.lock().replaced
     }
@@ -224,7 +223,7 @@ impl Shared {
         }
     }
 
-    /// A worker's life.
+    /// The main loop of a worker.
     fn work(shared: &Arc<Self>) {
         let thread = Some(rustix::thread::gettid());
         let mut served = 0_u64;
@@ -240,7 +239,8 @@ impl Shared {
                 continue;
             };
             if state.is_over_share(&job.page, &shared.bounds) {
-                // Dropped: its waiter is told. It waited since before the page fell behind.
+                // Dropped: the channel notifies its waiter. It waited since before the page fell
+                // behind.
                 continue;
             }
             state.tickets += 1;
@@ -260,12 +260,12 @@ impl Shared {
             };
             let run = AssertUnwindSafe(|| worker.task.run(&worker));
             let failed = std::panic::catch_unwind(run).is_err();
-            // Of a task that failed, with its reply.
+            // The memory of a failed task, with its reply.
             drop(worker);
             served += 1;
             state = shared.state.lock();
             if state.finish(ticket) {
-                // Another has this one's place already.
+                // Another worker has replaced this one already.
                 return;
             }
             let worn = shared.bounds.requests_max > 0 && served >= shared.bounds.requests_max;
@@ -295,12 +295,12 @@ impl Shared {
             for _ in 0..found {
                 Self::start_worker(self);
             }
-            // Not notified meanwhile: once in so long is often enough.
+            // Not notified in the meantime: this interval is often enough.
             self.pressed.wait_for(&mut state, self.bounds.patience / 2);
         }
     }
 
-    /// How many were found.
+    /// The number of stragglers found.
     fn mark_stragglers(&self, state: &mut State) -> usize {
         let now = Instant::now();
         let mut room = self

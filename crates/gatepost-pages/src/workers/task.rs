@@ -1,8 +1,8 @@
-//! What a worker is given to do, and who waits for it.
+//! A task of a worker, and the channel to its waiter.
 //!
-//! Invariants: a task is done at most once, and answered at most once: with what it gave, or with
-//! the error for which it was given up from within. Whoever waits for one that is dropped without
-//! an answer is told so by the channel.
+//! Invariants: a task runs at most once, and is answered at most once: with its result, or with the
+//! error for which it was abandoned. The waiter for a task that is dropped without an answer is
+//! notified by the channel.
 
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
@@ -11,15 +11,15 @@ use super::Worker;
 use crate::error::RenderError;
 use crate::returning::Returns;
 
-/// What is to be done, and for whom.
+/// The work, and its page.
 pub(super) trait Task: Send + Sync {
     fn run(&self, worker: &Worker);
 
-    /// Answers without it.
+    /// Answers without a result.
     fn fail(&self, error: RenderError);
 }
 
-/// Work whose outcome is waited for.
+/// Work whose result is awaited.
 pub(super) struct Asked<T, F> {
     work: Mutex<Option<F>>,
     reply: Mutex<Option<Reply<T>>>,
@@ -28,7 +28,7 @@ pub(super) struct Asked<T, F> {
 type Reply<T> = (oneshot::Sender<Result<T, RenderError>>, Returns);
 
 impl<T: Send + 'static, F> Asked<T, F> {
-    /// Its outcome comes out of the channel.
+    /// The channel returns its result.
     pub(super) fn new(work: F) -> (Self, oneshot::Receiver<Result<T, RenderError>>) {
         let (reply, answer) = oneshot::channel();
         let asked = Self {
@@ -54,7 +54,7 @@ impl<T: Send + 'static, F> Asked<T, F> {
 impl<T: Send + 'static, F: FnOnce(&Worker) -> T + Send> Task for Asked<T, F> {
     fn run(&self, worker: &Worker) {
         let work = self.work.lock().take();
-        // Whoever waited may be gone by the time that a worker is free.
+        // The waiter may no longer exist when a worker is free.
         if let Some(work) = work.filter(|_| self.is_awaited()) {
             self.answer(Ok(work(worker)));
         }

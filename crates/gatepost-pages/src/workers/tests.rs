@@ -18,7 +18,7 @@ fn page(name: &str) -> Arc<str> {
     name.into()
 }
 
-/// Runs until it is told to end.
+/// Runs until it is stopped.
 fn looping(end: &Arc<AtomicBool>) -> impl FnOnce(&Worker) + Send + use<> {
     let end = Arc::clone(end);
     move |_| {
@@ -63,7 +63,7 @@ async fn one_page_gets_no_more_than_its_share() {
             workers.run(&page("loop"), PATIENT, work).await
         }));
     }
-    // Now all of them wait before the one that is quick.
+    // Now all of them wait before the quick one.
     tokio::task::yield_now().await;
     assert_eq!(workers.run(&page("quick"), PATIENT, |_| 1).await, Ok(1));
     end.store(true, Ordering::Relaxed);
@@ -71,7 +71,7 @@ async fn one_page_gets_no_more_than_its_share() {
     for one in loops {
         refused += usize::from(one.await.expect("no panic").is_err());
     }
-    // A quarter of the stragglers, and the one on the worker's own place.
+    // A quarter of the stragglers, and the one on the worker's own thread.
     assert!(refused >= 40 - 16 / 4 - 1, "{refused} refused");
 }
 

@@ -1,4 +1,4 @@
-//! What is kept of a page: fresh until it changed, and its static bytes shared by all hits.
+//! The caching of pages: current after changes, and with static bytes that all hits share.
 
 use super::*;
 use crate::page::Sink;
@@ -15,7 +15,7 @@ async fn content_is_fresh_until_the_recheck() {
     assert!(site.fresh("/page").is_none());
 }
 
-/// Every thread keeps copies; none outlives the entry that it was made of.
+/// Every thread keeps copies; none outlives its entry.
 #[test]
 fn what_changed_is_seen_by_every_thread() {
     let folder = Folder::new(Recheck::Manual);
@@ -23,19 +23,20 @@ fn what_changed_is_seen_by_every_thread() {
     folder.write("page.html", "one {{ now() }}");
     let site = folder.pages.site(None);
     let (asked, answers) = std::sync::mpsc::channel::<()>();
-    let (told, tellings) = std::sync::mpsc::channel();
+    let (results_sender, results) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
         scope.spawn(move || {
             // Another thread, which has copies of its own.
             while answers.recv().is_ok() {
                 let fresh = |path| site.fresh(path).is_some();
-                told.send((fresh("/file.txt"), fresh("/page")))
+                results_sender
+                    .send((fresh("/file.txt"), fresh("/page")))
                     .expect("asked");
             }
         });
         let ask = || {
             asked.send(()).expect("it runs");
-            tellings.recv().expect("an answer")
+            results.recv().expect("an answer")
         };
         assert_eq!(ask(), (false, false));
         for path in ["/file.txt", "/page"] {
@@ -51,7 +52,7 @@ fn what_changed_is_seen_by_every_thread() {
     });
 }
 
-/// Where the shared bytes of a page lie, and the text that was written for one hit.
+/// The addresses of the shared bytes of a page, and the text that was written for one hit.
 #[derive(Default)]
 struct Shares {
     places: Vec<*const u8>,
@@ -67,7 +68,7 @@ impl Sink for Shares {
     }
 }
 
-/// Static bytes are never copied: each hit is given those of the page, and writes its values alone.
+/// Static bytes are never copied: each hit gets those of the page, and writes only its values.
 #[tokio::test]
 async fn a_hit_copies_no_static_byte() {
     let ten = "static {{ now() }} slices".repeat(9);

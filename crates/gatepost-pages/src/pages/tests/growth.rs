@@ -1,5 +1,5 @@
-//! The bounds of a page's steps, output and memory: one that grows without end is stopped, and
-//! others are made as before.
+//! The limits on a page's steps, output and memory: an endlessly growing page is stopped, and
+//! others still work.
 
 use super::*;
 
@@ -78,7 +78,7 @@ async fn a_page_that_grows_where_nobody_is_asked_is_given_up() {
         let folder = growing_folder();
         folder.write("page.html", &source);
         folder.write("other.html", "{% if 1 %}{{ now('%Y') }}{% endif %}");
-        // The second time it is not even begun.
+        // The second time it is not started at all.
         for _ in 0..2 {
             let Err(RenderError::Template(error)) = folder.render("/page").await else {
                 panic!("made: {source}");
@@ -94,7 +94,8 @@ async fn a_page_that_grows_where_nobody_is_asked_is_given_up() {
 
 #[tokio::test]
 async fn a_list_as_deep_as_memory_allows_is_printed_and_dropped() {
-    // The turns of this list look at no memory: this holds almost as much as what is stopped.
+    // The iterations over this list check no memory: this page holds almost as much as a stopped
+    // one.
     let deep = |turns: usize, then: &str| {
         growing(&format!("[1] * {turns}"), "{% set ns.l = [ns.l] %}") + then
     };

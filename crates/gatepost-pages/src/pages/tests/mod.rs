@@ -1,4 +1,4 @@
-//! Pages made by both forms of their code, on values that never change.
+//! Pages rendered in both ways, with constant values.
 
 mod copies;
 mod files;
@@ -13,7 +13,7 @@ use gatepost_message::{Publication, Reply, Topic, TopicFilter};
 use gatepost_settings::{ByteSize, Period};
 use std::io::Read as _;
 
-/// Values that never change, and a procedure that fails.
+/// Constant values, and a procedure that fails.
 struct Fixed;
 
 impl Values for Fixed {
@@ -132,8 +132,8 @@ fn folder_with(source: &str) -> Folder {
     folder
 }
 
-/// The fast form and the template engine must give the same page. A statement that prints
-/// nothing sends the same source to the engine.
+/// The fast form and the template engine must give the same page. A statement without output makes
+/// the same source use the engine.
 #[tokio::test]
 async fn both_forms_of_a_page_are_equal() {
     for source in [
