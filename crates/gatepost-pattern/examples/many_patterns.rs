@@ -21,7 +21,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 const VIEWS: [&str; 3] = ["header", "body", "full"];
 /// The lazy DFA of regex-automata keeps its states in so many bytes; its own default of 2 MiB is too
-/// small for thousands of patterns, and it would begin anew all the time.
+/// small for thousands of patterns, so it would be cleared all the time.
 const HYBRID_CACHE_BYTES: usize = 256 << 20;
 /// The thresholds of the rule engine for lines.
 const THRESHOLDS: PrefilterThresholds = PrefilterThresholds {

@@ -78,14 +78,14 @@ fn with<S: Serialize + DeserializeOwned + Clone>(
         let Ok(Value::Object(mut table)) = serde_json::to_value(&settings) else {
             return Err("its settings cannot be read".to_owned());
         };
-        let told = |error: &serde_json::Error| format!("-{key} {value}: {error}");
+        let problem = |error: &serde_json::Error| format!("-{key} {value}: {error}");
         table.insert(key.to_owned(), Value::String(value.to_owned()));
         settings = match serde_json::from_value(Value::Object(table.clone())) {
             Ok(settings) => settings,
             Err(as_text) => {
-                let other = serde_json::from_str(value).map_err(|_| told(&as_text))?;
+                let other = serde_json::from_str(value).map_err(|_| problem(&as_text))?;
                 table.insert(key.to_owned(), other);
-                serde_json::from_value(Value::Object(table)).map_err(|_| told(&as_text))?
+                serde_json::from_value(Value::Object(table)).map_err(|_| problem(&as_text))?
             }
         };
     }

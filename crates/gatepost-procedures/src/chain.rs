@@ -110,7 +110,7 @@ pub(crate) struct ChainRun {
     deadline: Option<Instant>,
     /// The message as the members so far have changed it.
     changed: Option<Arc<Message>>,
-    /// The present member, where it waits for somebody else.
+    /// The current member, if it waits for an external response.
     pending: Option<Box<dyn PendingJudgement>>,
 }
 
@@ -131,7 +131,7 @@ pub(crate) enum ChainProgress {
     Ended,
     /// The next member belongs on a judge thread.
     NeedsJudge,
-    /// The present member waits for somebody else; see [`ChainRun::notifier`].
+    /// The current member waits for an external response; see [`ChainRun::notifier`].
     Waiting,
 }
 

@@ -1,6 +1,6 @@
-//! Since when the running config, rules and procedures are in force, and what was refused since:
-//! a reload with a mistake in it, or a changed folder of procedures that does not compile. Whoever
-//! looks at the status later than at the log learns so that what runs is not what the files say.
+//! The time since which the current configuration, rules and procedures are in force, and later
+//! changes that were refused: a reload with an error, or a changed folder of procedures that does
+//! not compile. The status shows in this way that the running configuration differs from the files.
 
 use std::fmt;
 use std::time::SystemTime;

@@ -64,7 +64,7 @@ impl JudgePool {
         Self(queue)
     }
 
-    /// Queues a job that has waited for somebody else, before all new ones: its message has waited the
+    /// Queues a job that has waited for an external response, before all new ones: its message has waited the
     /// longest, and was admitted before.
     pub(crate) fn resume(&self, job: JudgeJob) {
         let mut waiting = self.0.waiting.lock();
@@ -127,7 +127,7 @@ impl JudgeQueue {
             }
             waiting.idle.push(number);
             arrived.wait(&mut waiting);
-            // Whoever woke it took it from there, unless that was the end.
+            // The caller of the wake-up removed it, unless the pool has ended.
             waiting.idle.retain(|&idle| idle != number);
         }
     }
@@ -165,11 +165,11 @@ mod tests {
     }
 
     fn begin(pool: &JudgePool) -> Begun {
-        let (told, taken) = mpsc::channel();
+        let (sender, taken) = mpsc::channel();
         let (end, ended) = mpsc::channel();
         let job = move || {
             let name = thread::current().name().expect("a name").to_owned();
-            told.send(name).expect("awaited");
+            sender.send(name).expect("awaited");
             ended.recv().expect("an end");
         };
         pool.submit(Box::new(job)).expect("room");

@@ -80,7 +80,7 @@ pub(crate) struct ProcedureCall<'a> {
     pub(crate) time_max: Option<Duration>,
 }
 
-/// What a procedure says at once, or that it waits for somebody else.
+/// The immediate result of a procedure, or that it waits for an external response.
 #[allow(clippy::large_enum_variant)] // moved once, and never stored
 pub(crate) enum Judgement {
     Done(Result<ProcedureAnswer, ProcedureFailure>),
@@ -96,7 +96,7 @@ impl Judgement {
                 Self::Pending(pending) => {
                     let (ready, wait) = std::sync::mpsc::channel();
                     pending.notifier()(Box::new(move || {
-                        // Fails where nobody waits any more.
+                        // Fails if the caller no longer waits.
                         let _ = ready.send(());
                     }));
                     // Closed only where nothing will come any more.
@@ -111,7 +111,7 @@ impl Judgement {
 /// Is called when a judgement can go on, on any thread. Must not wait.
 pub(crate) type Wake = Box<dyn FnOnce() + Send>;
 
-/// A judgement that waits for somebody else and needs no thread for that.
+/// A call of a procedure that waits for an external response without a thread.
 pub(crate) trait PendingJudgement: Send {
     /// Has a function called, once, when the judgement can go on. Holds nothing of the judgement, so that
     /// the function may own it.

@@ -269,10 +269,10 @@ async fn names_are_looked_up_and_waiting_ends_with_the_call() {
     world.configuration.procedures.luau.time_max = Period::milliseconds(100);
     let procedures = world.start();
     let answer = call(&procedures, "/look", mail("Subject: slow.example\r\n\r\n")).await;
-    let told = answer.text + &answer.verdict.reason;
+    let text = answer.text + &answer.verdict.reason;
     assert!(
-        told.contains("in time") || told.contains("/look failed"),
-        "{told}"
+        text.contains("in time") || text.contains("/look failed"),
+        "{text}"
     );
 }
 

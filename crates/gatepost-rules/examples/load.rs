@@ -1,4 +1,4 @@
-//! Loads rule folders and tells what came of them: `load DIR…`.
+//! Loads rule folders and prints the problems and the number of rules: `load DIR…`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

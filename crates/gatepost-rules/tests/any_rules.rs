@@ -1,4 +1,4 @@
-//! Whatever stands in a rule file: what cannot be used is told with its line, and the rest works.
+//! Any content of a rule file: invalid lines are reported with their number, and the rest works.
 
 use gatepost_rules::{RuleSet, RulesSettings, ScanContext};
 use proptest::prelude::*;

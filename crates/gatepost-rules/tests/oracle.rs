@@ -8,7 +8,7 @@
 //! that no longer holds.
 //!
 //! After a change of the installed rules the file is older than they are: then only the sample
-//! counts, until `GATEPOST_ORACLE=renew` has the whole file written anew (some minutes).
+//! counts, until `GATEPOST_ORACLE=renew` writes the whole file again (some minutes).
 //! Unoptimised builds compare the sample only, unless `GATEPOST_ORACLE=whole` is set.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -65,7 +65,7 @@ fn corpus() -> Vec<(String, PathBuf)> {
     list.lines().map(path).collect()
 }
 
-/// The test messages of other projects, unpacked; none where nobody gave them.
+/// The test messages of other projects, unpacked; none if they are not installed.
 fn other_mail(unpacked: &Path) -> Vec<(String, PathBuf)> {
     let Some(folder) = std::env::var_os("GATEPOST_TEST_CORPORA") else {
         eprintln!("other projects' messages are not compared: GATEPOST_TEST_CORPORA is not set");
@@ -112,7 +112,7 @@ fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// What tells one set of installed rules from another.
+/// An identifier of a set of installed rules.
 fn installed() -> String {
     let mut digest = Sha1::new();
     for folder in [RULES, SITE] {

@@ -2,7 +2,7 @@
 //!
 //! A file of `tests/data/rules` holds rules, then messages, each followed by the rules that hit it
 //! and the score: sections that begin with `==== rules`, `==== message` and `==== hits`. The
-//! expectation is SpamAssassin's: `GATEPOST_ORACLE=renew` has it written anew. A run compares ours
+//! expectation is SpamAssassin's: `GATEPOST_ORACLE=renew` writes it again. A run compares ours
 //! with the file, and the file with the installed SpamAssassin.
 
 use std::fmt::Write as _;
@@ -56,7 +56,7 @@ fn read(path: PathBuf) -> File {
     File { path, rules, cases }
 }
 
-fn told(score: f64, mut names: Vec<String>) -> String {
+fn outcome(score: f64, mut names: Vec<String>) -> String {
     names.sort();
     names.insert(0, format!("{score:.3}"));
     names.join(" ")
@@ -74,7 +74,7 @@ fn ours(file: &File) -> Vec<String> {
     let judge = |case: &Case| {
         let report = rules.scan(case.message.as_bytes(), &ScanContext::default());
         let names = report.hits.iter().map(|hit| hit.name.to_string());
-        told(report.score, names.collect())
+        outcome(report.score, names.collect())
     };
     file.cases.iter().map(judge).collect()
 }
@@ -148,7 +148,7 @@ fn theirs_of(cases: &[Case], rules: &str, models: Option<&Path>) -> Vec<String> 
             .unwrap_or_default()
             .split(',')
             .filter(|name| !name.is_empty());
-        told(score, names.map(str::to_owned).collect())
+        outcome(score, names.map(str::to_owned).collect())
     });
     judged.collect()
 }
@@ -296,7 +296,7 @@ fn each_function_of_the_stock_rules_has_a_case() {
 
 /// Texts of several languages by the models that SpamAssassin brings, and what it says of them.
 #[test]
-fn languages_are_told_apart_as_spamassassin_does() {
+fn languages_are_distinguished_as_in_spamassassin() {
     let models = "/usr/share/spamassassin/languages";
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::copy(models, folder.path().join("languages"))
@@ -319,7 +319,7 @@ fn languages_are_told_apart_as_spamassassin_does() {
         .collect();
     let judge = |case: &Case| {
         let report = ours.scan(case.message.as_bytes(), &ScanContext::default());
-        told(
+        outcome(
             report.score,
             report.hits.iter().map(|hit| hit.name.to_string()).collect(),
         )
@@ -328,8 +328,8 @@ fn languages_are_told_apart_as_spamassassin_does() {
     let theirs = theirs_of(&cases, rules, Some(Path::new(models)));
     assert_eq!(ours, theirs);
     assert!(
-        ours.iter().any(|told| told.contains("UNWANTED"))
-            && ours.iter().any(|told| !told.contains("UNWANTED"))
+        ours.iter().any(|outcome| outcome.contains("UNWANTED"))
+            && ours.iter().any(|outcome| !outcome.contains("UNWANTED"))
     );
 }
 
@@ -359,13 +359,13 @@ fn debian_rules_have_no_unexplained_line() {
             ..RulesSettings::default()
         };
         let (set, problems) = RuleSet::load(&[list.clone(), rules.to_path_buf()], &settings);
-        let told: Vec<String> = problems
+        let reported: Vec<String> = problems
             .iter()
             .filter(|problem| problem.severity > gatepost_rules::Severity::Note)
             .map(ToString::to_string)
             .collect();
-        assert_eq!(told.len(), 1, "{told:#?}");
-        assert!(told[0].contains("PhishTag"), "{told:?}");
+        assert_eq!(reported.len(), 1, "{reported:#?}");
+        assert!(reported[0].contains("PhishTag"), "{reported:?}");
         let lacking = problems
             .iter()
             .filter(|problem| problem.cause == "plugin not here" && problem.rule.is_some());

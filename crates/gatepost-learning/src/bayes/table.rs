@@ -6,7 +6,7 @@
 //!
 //! Invariants: the key of a slot never changes once it is set; a forgotten token keeps its slot,
 //! with counts of zero, until the table is rebuilt. At least a quarter of the slots is free, so
-//! every probe ends. A secret multiplier chooses the slots, so nobody can choose words that
+//! every probe ends. A secret multiplier chooses the slots, so no sender can choose words that
 //! collide.
 
 use std::hash::{BuildHasher, RandomState};

@@ -99,7 +99,7 @@ impl PcreCode {
             )
         };
         let code = NonNull::new(code).ok_or(PcreError(error))?;
-        // SAFETY: the pattern was just made and nobody else has it. Where there is no compiler for
+        // SAFETY: the pattern was just made, and no other reference to it exists. Where there is no compiler for
         // this machine the call says so and the pattern is interpreted.
         let outcome = unsafe { sys::pcre2_jit_compile_8(code.as_ptr(), sys::PCRE2_JIT_COMPLETE) };
         let mut jit_bytes = 0usize;
@@ -169,7 +169,7 @@ impl PcreCode {
 
 impl Drop for PcreCode {
     fn drop(&mut self) {
-        // SAFETY: the pattern is owned, and nobody can search with it any more.
+        // SAFETY: the pattern is owned, so no search can use it any more.
         unsafe { sys::pcre2_code_free_8(self.code.as_ptr()) }
     }
 }

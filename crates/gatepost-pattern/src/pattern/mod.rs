@@ -116,7 +116,7 @@ impl Pattern {
     }
 
     /// Searches texts of every length with the linear engine, which tries all alternatives at once and not
-    /// at each offset anew: better for a pattern that runs on every text.
+    /// at each offset separately: better for a pattern that runs on every text.
     pub fn prefer_linear(&mut self) {
         self.prefers_linear = true;
     }

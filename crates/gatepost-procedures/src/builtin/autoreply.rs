@@ -20,7 +20,7 @@ const SPACE: &str = "/autoreply";
 #[derive(Deserialize, Serialize, Clone, Debug, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct AutoreplySettings {
-    /// Whom the reply comes from; empty takes the recipient that was written to.
+    /// The sender of the reply; if empty, the recipient of the message.
     pub from: String,
     /// The subject; `{subject}` is that of the mail.
     pub subject: String,
@@ -158,8 +158,8 @@ impl Procedure for Autoreply {
     }
 }
 
-/// Who is to be answered, and as whom; none where an answer would be bad manners (RFC 3834 section
-/// 2).
+/// The recipient and the sender of a reply; `None` for messages that must not be answered
+/// automatically (RFC 3834 section 2).
 fn correspondents<'a>(message: &'a Message, mail: &Mail<'_>) -> Option<(&'a str, &'a str)> {
     let field = |name: &str| {
         let value = mail.header(&HeaderSelector::parse(name))?;
@@ -206,7 +206,7 @@ fn correspondents<'a>(message: &'a Message, mail: &Mail<'_>) -> Option<(&'a str,
         all.split([' ', ',', '<', '>', ';', '\n', '\t', '"'])
             .any(|word| word == own)
     })?;
-    // Nobody answers himself.
+    // A recipient does not answer mail from the same address.
     (!own.eq_ignore_ascii_case(to)).then_some((to, own.as_str()))
 }
 

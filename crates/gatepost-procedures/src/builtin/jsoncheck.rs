@@ -118,23 +118,23 @@ mod tests {
     #[test]
     fn payloads_are_held_to_the_schema_and_told_where_they_break_it() {
         assert_eq!(check(SCHEMA, r#"{"celsius": 21.5}"#), None);
-        let told = check(SCHEMA, r#"{"celsius": "hot"}"#).expect("refused");
+        let problem = check(SCHEMA, r#"{"celsius": "hot"}"#).expect("refused");
         assert!(
-            told.contains("reading.json: at /celsius: \"hot\""),
-            "{told}"
+            problem.contains("reading.json: at /celsius: \"hot\""),
+            "{problem}"
         );
-        let told = check(SCHEMA, "{}").expect("refused");
-        assert!(told.contains("at the top: \"celsius\""), "{told}");
-        let told = check(SCHEMA, "{\"celsius\": ").expect("refused");
+        let problem = check(SCHEMA, "{}").expect("refused");
+        assert!(problem.contains("at the top: \"celsius\""), "{problem}");
+        let problem = check(SCHEMA, "{\"celsius\": ").expect("refused");
         assert!(
-            told.contains("no JSON: EOF") && told.contains("line 1"),
-            "{told}"
+            problem.contains("no JSON: EOF") && problem.contains("line 1"),
+            "{problem}"
         );
     }
 
     #[test]
     fn a_schema_with_a_mistake_is_named() {
-        let told = |text: &str| {
+        let problem = |text: &str| {
             let folder = tempfile::tempdir().expect("a folder");
             let file = folder.path().join("broken.json");
             std::fs::write(&file, text).expect("written");
@@ -144,9 +144,9 @@ mod tests {
             };
             Jsoncheck::new(&settings).err().expect("a mistake")
         };
-        assert!(told("{\n\"type\": \n}").contains("broken.json:3: "));
-        assert!(told(r#"{"type": "thing"}"#).contains("broken.json: no JSON Schema"));
+        assert!(problem("{\n\"type\": \n}").contains("broken.json:3: "));
+        assert!(problem(r#"{"type": "thing"}"#).contains("broken.json: no JSON Schema"));
         // Nothing is fetched.
-        assert!(told(r#"{"$ref": "http://127.0.0.1:1/x.json"}"#).contains("no JSON Schema"));
+        assert!(problem(r#"{"$ref": "http://127.0.0.1:1/x.json"}"#).contains("no JSON Schema"));
     }
 }

@@ -66,7 +66,7 @@ impl Default for RatelimitSettings {
 }
 
 pub(crate) struct Ratelimit {
-    /// Tells this limit from others with other arguments.
+    /// Distinguishes this limit from those with other arguments.
     name: Arc<str>,
     settings: RatelimitSettings,
     resources: Arc<Resources>,

@@ -15,9 +15,9 @@ use crate::status::ProcedureStatistics;
 #[derive(Deserialize, Serialize, Clone, Debug, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct StatusSettings {
-    /// Whom the table is mailed to, by way of `procedures.mail.server`; empty mails it to nobody.
+    /// The recipient of the table, by way of `procedures.mail.server`; if empty, it is not mailed.
     pub mail_to: Vec<String>,
-    /// Whom it comes from.
+    /// The sender of that mail.
     pub mail_from: String,
     /// How often it is mailed.
     pub every: Period,

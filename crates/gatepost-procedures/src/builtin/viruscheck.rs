@@ -130,11 +130,11 @@ fn converse(stream: &mut ClamdStream, body: &[u8], deadline: Instant) -> io::Res
 
 /// `stream: OK`, `stream: NAME FOUND`, `… ERROR`.
 fn read(answer: &str) -> io::Result<Option<String>> {
-    let told = answer.strip_prefix("stream: ").unwrap_or(answer);
-    if told == "OK" {
+    let result = answer.strip_prefix("stream: ").unwrap_or(answer);
+    if result == "OK" {
         return Ok(None);
     }
-    match told.strip_suffix(" FOUND") {
+    match result.strip_suffix(" FOUND") {
         Some(name) => Ok(Some(name.to_owned())),
         None => Err(io::Error::other(format!("it says {answer:?}"))),
     }

@@ -125,7 +125,10 @@ impl Library {
                 move |_, (key, value, seconds): (mlua::String, Value, Option<f64>)| {
                     let value = match value {
                         Value::Nil => {
-                            return kept.remove(&own, &key.as_bytes()).map(|_| ()).map_err(told);
+                            return kept
+                                .remove(&own, &key.as_bytes())
+                                .map(|_| ())
+                                .map_err(script_error);
                         }
                         Value::Boolean(flag) => Kept::Flag(flag),
                         Value::Integer(number) => Kept::Number(number as f64),
@@ -141,7 +144,7 @@ impl Library {
                         }
                     };
                     kept.set(&own, &key.as_bytes(), value, lifetime(seconds)?)
-                        .map_err(told)
+                        .map_err(script_error)
                 },
             )?,
         )?;
@@ -152,7 +155,7 @@ impl Library {
                 move |_, (key, amount, seconds): (mlua::String, Option<f64>, Option<f64>)| {
                     let lifetime = lifetime(seconds)?;
                     kept.add(&own, &key.as_bytes(), amount.unwrap_or(1.0), lifetime)
-                        .map_err(told)
+                        .map_err(script_error)
                 },
             )?,
         )?;
@@ -160,7 +163,7 @@ impl Library {
         table.set(
             "remove",
             lua.create_function(move |_, key: mlua::String| {
-                kept.remove(&own, &key.as_bytes()).map_err(told)
+                kept.remove(&own, &key.as_bytes()).map_err(script_error)
             })?,
         )?;
         Ok(table)
@@ -263,7 +266,7 @@ fn publication(
     payload: &mlua::String,
     options: Option<Table>,
 ) -> mlua::Result<Publication> {
-    let topic = Topic::new(topic).map_err(told)?;
+    let topic = Topic::new(topic).map_err(script_error)?;
     if topic.is_internal() {
         return Err(Error::runtime("topics that begin with $ are the server's"));
     }
@@ -309,6 +312,6 @@ fn lifetime(seconds: Option<f64>) -> mlua::Result<Option<Duration>> {
         .map_err(|_| Error::runtime("a lifetime is a number of seconds from 0 on"))
 }
 
-fn told(error: impl std::fmt::Display) -> Error {
+fn script_error(error: impl std::fmt::Display) -> Error {
     Error::runtime(error.to_string())
 }

@@ -111,7 +111,7 @@ impl LuauMachine {
                 )));
             }
         };
-        // What a file wants published while it is loaded is nobody's message.
+        // Publications of a file while it is loaded belong to no message.
         publications.lock().clear();
         let memory_idle = lua.used_memory();
         Ok(Self {

@@ -2,8 +2,8 @@
 //!
 //! A file `procedures/mail/greylist.luau` is the procedure `/mail/greylist`. It returns a
 //! function of the message and a table of arguments, which answers with an action and a reason,
-//! with a table `{action, reason, score, tags, text}`, or with nothing, which means accept. What it
-//! changes of the message goes along as edits; `library.rs` has what else it may call:
+//! with a table `{action, reason, score, tags, text}`, or with nothing, which means accept. Its
+//! changes of the message become edits of the verdict; `library.rs` contains the other functions:
 //!
 //! ```lua
 //! return function(message, arguments)
@@ -14,9 +14,9 @@
 //! ```
 //!
 //! Invariants: code is compiled once, when the file is read. Each procedure has virtual machines
-//! of its own, one for each thread that happens to run it at the same time, so none sees the
-//! globals of another and a memory limit hits the one that earned it. A machine that failed is
-//! thrown away.
+//! of its own, one for each thread that runs it at the same time, so no procedure can read the
+//! globals of another, and a memory limit affects only the procedure that exceeds it. A machine
+//! that failed is discarded.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -129,9 +129,9 @@ fn content_fields<F: UserDataFields<MessageView>>(fields: &mut F) {
     fields.add_field_method_get("size", |_, view| {
         view.0.with(|working| {
             // A caller may have declared the size without sending the body.
-            let told = working.message.size;
+            let declared = working.message.size;
             let now = working.now().size;
-            Ok(if now == 0 { told } else { now })
+            Ok(if now == 0 { declared } else { now })
         })
     });
     fields.add_field_method_get("subject", |_, view| {

@@ -10,14 +10,14 @@ use crate::luau::ProcedureFolder;
 
 pub(crate) struct FolderWatch;
 
-/// How often there is something else to look after.
+/// The interval of periodic tasks other than the folder.
 const TICK: Duration = Duration::from_secs(1);
 /// Windows of `/dedupe` that end closely together are handled in one tick.
 const TICK_MIN: Duration = Duration::from_millis(20);
 
 impl FolderWatch {
-    /// Starts the thread. It ends by itself once nobody holds the procedures any more; a period
-    /// of zero means never to look at the folder.
+    /// Starts the thread. It ends once the procedures are dropped; with a period of zero it never
+    /// checks the folder.
     pub(crate) fn start(inner: &Arc<ProceduresCore>, period: Duration) {
         let inner = Arc::downgrade(inner);
         let started = thread::Builder::new()

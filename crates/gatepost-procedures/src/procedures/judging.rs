@@ -55,7 +55,7 @@ impl Drop for Waiting {
     }
 }
 
-/// Queues a job when somebody else has answered.
+/// Queues a job when the external response has arrived.
 fn go_on_later(waiting: Waiting, notifier: impl FnOnce(Wake), job: impl FnOnce() + Send + 'static) {
     notifier(Box::new(move || {
         let core = Arc::clone(&waiting.0);
@@ -89,7 +89,7 @@ impl ChainJob {
             }
             self.advance(RunPlace::Blocking);
         }
-        // Fails where nobody waits any more.
+        // Fails if the caller no longer waits.
         let _ = self.reply.send(self.run.finish());
     }
 

@@ -270,7 +270,7 @@ impl Procedures {
             if reply.is_closed() {
                 return;
             }
-            // Fails where nobody waits any more.
+            // Fails if the caller no longer waits.
             let then = move |report| drop(reply.send(report));
             let job = ScanJob {
                 core,
@@ -315,7 +315,7 @@ impl Procedures {
         let (reply, answer) = oneshot::channel();
         let rules = Arc::clone(&self.0.set.load().rules);
         let job = Box::new(move || {
-            // Done even where nobody waits any more: it was asked for.
+            // Done even if the caller no longer waits: the change was requested.
             let _ = reply.send(rules.teach(&message.body, teaching));
         });
         self.0

@@ -129,9 +129,9 @@ impl ProceduresCore {
             self.install(set);
             self.statistics.in_force.lock().procedures_changed();
         } else {
-            let told = problems.iter().map(ToString::to_string);
+            let reasons = problems.iter().map(ToString::to_string);
             let mut in_force = self.statistics.in_force.lock();
-            in_force.refuse(RefusedKind::Procedures, told);
+            in_force.refuse(RefusedKind::Procedures, reasons);
             tracing::error!(target: "procedures", "the procedures stay as they were before");
         }
         folder

@@ -72,7 +72,7 @@ async fn files_are_taken_up_changed_and_kept_when_broken() {
     world.write("later", "return function() end");
     assert!(text("two").await);
     let refused = || !procedures.in_force().refused.is_empty();
-    until("the status tells", async || refused()).await;
+    until("the status shows it", async || refused()).await;
     world.write("greet", r#"return function() return "three" end"#);
     until("the mended file", async || text("three").await).await;
     assert!(procedures.needs("/later").is_some());
@@ -91,23 +91,23 @@ async fn a_reload_swaps_everything_or_nothing() {
     wrong.scopes.push(scope("/mail", &["/nothing"]));
     let mistakes = procedures.reload(wrong, rules()).expect_err("a mistake");
     assert_eq!(judge(&procedures, mail("x")).await.action, Action::Accept);
-    // Whoever asks later is told, until something else is in force.
+    // Later calls of /status show it too, until something else is in force.
     procedures.refused(mistakes.iter().map(ToString::to_string));
     let status = async || call(&procedures, "/status", Arguments::none()).await.text;
-    let told = status().await;
+    let text = status().await;
     assert!(
-        told.contains("\nthe reload of ") && told.contains("/nothing"),
-        "{told}"
+        text.contains("\nthe reload of ") && text.contains("/nothing"),
+        "{text}"
     );
     let mut right = world.configuration.clone();
     right.table.sizecheck.max = ByteSize(0);
     right.scopes.push(scope("/mail", &["/sizecheck"]));
     assert!(procedures.reload(right, rules()).is_ok());
     assert_eq!(judge(&procedures, mail("x")).await.action, Action::Reject);
-    let told = status().await;
+    let text = status().await;
     assert!(
-        told.contains("\nconfig and rules in force since "),
-        "{told}"
+        text.contains("\nconfig and rules in force since "),
+        "{text}"
     );
-    assert!(!told.contains("refused"), "{told}");
+    assert!(!text.contains("refused"), "{text}");
 }

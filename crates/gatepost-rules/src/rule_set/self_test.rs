@@ -99,13 +99,13 @@ mod tests {
             RuleSet::from_text("a.cf", rules.as_bytes(), &RulesSettings::default());
         assert_eq!(problems.len(), 1, "{problems:?}");
         assert_eq!(problems[0].line, 10);
-        let told: Vec<(u32, &str)> = rules
+        let reported: Vec<(u32, &str)> = rules
             .self_tests()
             .iter()
             .map(|problem| (problem.line, problem.cause))
             .collect();
         assert_eq!(
-            told,
+            reported,
             [
                 (4, "self-test failed"),
                 (6, "self-test failed"),

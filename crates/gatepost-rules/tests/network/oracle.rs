@@ -38,7 +38,7 @@ pub(crate) fn theirs(
         .env("STATE", path("state"))
         .env("NETWORK", "1")
         // Mail::DMARC asks by a resolver of its own, which these turn to ours, and knows `example`
-        // for a top-level domain only if it is told.
+        // for a top-level domain only with this file.
         .env("MAIL_DMARC_CONFIG_FILE", path("dmarc.ini"))
         .env("RES_NAMESERVERS", server.address.ip().to_string())
         .env("RES_OPTIONS", format!("port:{}", server.address.port()))

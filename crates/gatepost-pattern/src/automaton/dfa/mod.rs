@@ -31,7 +31,7 @@ const POSITIONS_PER_STATE: usize = if cfg!(test) { usize::MAX } else { 4 };
 const INITIAL_STATES_MIN: usize = 32;
 /// The factor by which a table grows.
 const GROWTH: usize = 4;
-/// The number of states at which a table is started anew; tests reach it.
+/// The number of states at which a table is replaced by an empty one; tests reach it.
 const STATES_MAX: usize = if cfg!(test) { 1024 } else { 64 * 1024 };
 
 /// Searches for the literals of many patterns at once.
@@ -176,7 +176,7 @@ impl LazyDfa {
         let index = table.state_index(state);
         let from = table.state(index);
         let mut current = self.table.load_full();
-        // The state has the same index in the current table, unless that was started anew.
+        // The state has the same index in the current table, unless that was replaced.
         let is_known = |current: &TransitionTable| match (from, current.state(index)) {
             (Some(from), Some(same)) => Arc::ptr_eq(from, same),
             _ => false,
@@ -296,7 +296,7 @@ impl AnchoredSearcher<'_> {
         for (offset, &byte) in text.iter().enumerate() {
             let to = self.table.transition(state, class_of[usize::from(byte)]);
             if to == UNKNOWN {
-                // The table was started anew in between.
+                // The table was replaced in between.
                 return 0;
             }
             state = to & !MATCH;

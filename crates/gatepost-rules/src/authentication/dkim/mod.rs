@@ -124,7 +124,7 @@ mod tests {
     use crate::authentication::tests::Zone;
     use gatepost_dns::Question;
 
-    /// Messages that OpenDKIM's Perl cousin, Mail::DKIM, signed; what was changed since is told.
+    /// Messages that Mail::DKIM signed; later changes are detected.
     #[test]
     fn signatures_of_another_program() {
         let zone = Zone::read(include_str!("../../../tests/data/authentication/keys.txt"));
