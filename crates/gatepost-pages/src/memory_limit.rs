@@ -4,7 +4,7 @@
 //! each request any amount, and Rust ends the process if an allocation fails. So the allocator
 //! itself counts, for a thread that evaluates a template and only during the evaluation. It has two
 //! limits:
-//! 1. Over the *limit*, the next place where our own code is asked (an expression that is printed,
+//!
 //! 1. Above the *limit*, the next check in our own code (an expression that is printed, an
 //!    iteration of a `range`, a function) fails the page with an ordinary error, and all its memory is
 //!    freed.

@@ -177,20 +177,20 @@ impl Book {
     /// Sets the average of an address, from wherever it writes; its averages so far are dropped.
     pub fn set_sender(&self, name: &str, points: f64) {
         let key = super::key::key(name, None);
-        let mut shelf = self.shelf(&key);
-        shelf.remove_all(&super::key::prefix(name));
+        let mut shard = self.shard(&key);
+        shard.remove_all(&super::key::prefix(name));
         let mut entry = Entry::default();
         entry.add(points);
-        shelf.set(key, entry);
+        shard.set(key, entry);
     }
 
     /// Drops all averages of an address; false if there was none.
     pub fn forget_sender(&self, name: &str) -> bool {
         let prefix = super::key::prefix(name);
-        let mut shelf = self.shelf(&prefix);
-        let before = shelf.entries.len();
-        shelf.remove_all(&prefix);
-        shelf.entries.len() < before
+        let mut shard = self.shard(&prefix);
+        let before = shard.entries.len();
+        shard.remove_all(&prefix);
+        shard.entries.len() < before
     }
 
     /// Hands what changed since the last time to the store. What fails is tried again with the

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use gatepost_bans::Offence;
+use gatepost_learning::{TeachError, Teaching};
 use gatepost_message::{Action, Edit, Envelope, Format, Listener, Message, Peer, Verdict, edit};
 use gatepost_procedures::{ProcedureAnswer, ProcedureCallError};
 use gatepost_rules::Report;

@@ -84,7 +84,7 @@ impl<'d> Loader<'d> {
 
     fn line(&mut self, source: &Source, raw: &[u8], conditions: &mut Conditions) {
         if let Some(version) = rules_version(raw) {
-            self.definitions.options.rules_versions.push(version);
+            self.loaded.definitions.options.rules_versions.push(version);
         }
         let line = without_comment(raw);
         let mut line = line.trim_ascii();

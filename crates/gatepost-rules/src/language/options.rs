@@ -281,7 +281,7 @@ pub(super) fn load_plugin(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
         return Err(LineProblem::missing());
     }
     if module.ends_with("::AWL") {
-        loader.definitions.learning.reputation.awl.is_loaded = true;
+        loaded.definitions.learning.reputation.awl.is_loaded = true;
     }
     // Its links in documents count as links of the message, whether or not a rule of it is there.
     if module.ends_with("::OLEVBMacro") {

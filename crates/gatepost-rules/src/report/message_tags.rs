@@ -3,8 +3,8 @@
 //! Values are looked up only where a template holds their tags, which the options know.
 
 use crate::language::options::Options;
-use crate::mail::Mail;
 use crate::tags::{Piece, Tag, message, pieces};
+use gatepost_mail::Mail;
 
 /// The tags of all templates, in order.
 fn tags(options: &Options) -> impl Iterator<Item = Tag<'_>> {

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::mail::{HeaderSelector, Mail, Relay, ip, relay_text};
+use gatepost_mail::{HeaderSelector, Mail, Relay, ip, relay_text};
 
 const NAMES: [&str; 12] = [
     "AUTHORDOMAIN",
