@@ -229,23 +229,16 @@ impl Mail<'_> {
     /// `X-AuthorDomain` and `X-SenderDomain`: the domains of `From:`, joined by blanks, and of the
     /// envelope's sender. Fields of these names in the message do not count.
     fn domains_of(&self, name: &str) -> Option<Vec<Cow<'_, [u8]>>> {
-        let selector = if name.eq_ignore_ascii_case("X-AuthorDomain") {
-            "From:addr:host"
+        let domains = if name.eq_ignore_ascii_case("X-AuthorDomain") {
+            self.author_domains().join(" ")
         } else if name.eq_ignore_ascii_case("X-SenderDomain") {
-            "EnvelopeFrom:first:addr:host"
+            self.sender_domain().unwrap_or_default()
         } else {
             return None;
         };
-        let mut domains: Vec<Cow<'_, [u8]>> = Vec::new();
-        for domain in self.values_of(selector) {
-            if !domain.is_empty() && !domains.contains(&domain) {
-                domains.push(domain);
-            }
-        }
-        if domains.len() > 1 {
-            domains = vec![Cow::Owned(domains.join(&b' '))];
-        }
-        Some(domains)
+        let domains = Some(domains).filter(|domains| !domains.is_empty());
+        let domains = domains.map(|domains| Cow::Owned(domains.into_bytes()));
+        Some(domains.into_iter().collect())
     }
 
     /// All fields from one `Received:` field to another, both counted from the top and both included.

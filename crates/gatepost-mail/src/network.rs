@@ -38,6 +38,16 @@ impl Networks {
         Ok(())
     }
 
+    /// The networks of this set that are not in another set, judged by their first addresses.
+    pub(crate) fn outside(&self, other: &Self) -> Vec<String> {
+        let named = self.list.iter().filter(|network| !network.excluded);
+        let outside = named.filter(|network| {
+            let address = Ipv6Addr::from_bits(network.bits);
+            !other.contains(IpAddr::V6(address))
+        });
+        outside.map(Network::text).collect()
+    }
+
     /// Whether the set contains `address`.
     pub fn contains(&self, address: IpAddr) -> bool {
         let bits = bits(address);
@@ -57,6 +67,16 @@ fn bits(address: IpAddr) -> u128 {
 }
 
 impl Network {
+    /// The network as rule files write it.
+    fn text(&self) -> String {
+        let length = self.mask.leading_ones();
+        let address = Ipv6Addr::from_bits(self.bits);
+        match address.to_ipv4_mapped() {
+            Some(address) if length >= 96 => format!("{address}/{}", length - 96),
+            _ => format!("{address}/{length}"),
+        }
+    }
+
     fn parse(text: &str) -> Option<Self> {
         let (excluded, text) = match text.strip_prefix('!') {
             Some(rest) => (true, rest),

@@ -16,6 +16,28 @@ impl Mail<'_> {
         self.recipients.get_or_init(|| self.find_recipients())
     }
 
+    /// The domains of the addresses in `From`, in lower case, without repetition.
+    pub fn author_domains(&self) -> Vec<String> {
+        self.domains("From:addr:host")
+    }
+
+    /// The domain of the envelope's sender, in lower case.
+    pub fn sender_domain(&self) -> Option<String> {
+        let mut domains = self.domains("EnvelopeFrom:first:addr:host");
+        (!domains.is_empty()).then(|| domains.swap_remove(0))
+    }
+
+    fn domains(&self, selector: &str) -> Vec<String> {
+        let mut domains: Vec<String> = Vec::new();
+        for host in self.values_of(selector) {
+            let host = String::from_utf8_lossy(&host).trim().to_lowercase();
+            if !host.is_empty() && !domains.contains(&host) {
+                domains.push(host);
+            }
+        }
+        domains
+    }
+
     fn find_senders(&self) -> Vec<Vec<u8>> {
         let resent = self.values_of("Resent-From:first:addr");
         let found = if resent.is_empty() {

@@ -103,6 +103,26 @@ impl ViewSettings {
         Directive::Taken
     }
 
+    /// Configured networks that no set of trusted networks contains: the set, the network, and the
+    /// set in which it is missing.
+    pub fn untrusted_networks(&self) -> Vec<(&'static str, String, &'static str)> {
+        let (trusted, internal) = (&self.trusted_networks, &self.internal_networks);
+        let (whole, name) = match (trusted.configured, internal.configured) {
+            (true, _) => (trusted, "trusted_networks"),
+            (false, true) => (internal, "internal_networks"),
+            (false, false) => return Vec::new(),
+        };
+        let sets = [
+            ("internal_networks", internal),
+            ("msa_networks", &self.submission_networks),
+        ];
+        let of_set = |(set, networks): (&'static str, &Networks)| {
+            let outside = networks.outside(whole).into_iter();
+            outside.map(move |network| (set, network, name))
+        };
+        sets.into_iter().flat_map(of_set).collect()
+    }
+
     /// Patterns of links that redirect to other links; group 1 is the other link.
     pub(crate) fn redirectors(&self) -> &[Pattern] {
         &self.redirectors

@@ -56,7 +56,7 @@ pub use automaton::{LiteralInfo, LiteralMatch, SearchStopped, Window};
 #[doc(hidden)]
 pub use check::check_any_pattern;
 pub use engine::{CompileMode, PcreCode, PcreError};
-pub use pattern::{LONG_TEXT_BYTES, LimitReached, MatchSpan, Pattern};
+pub use pattern::{LONG_TEXT_BYTES, LimitReached, MatchSpan, Pattern, PatternError};
 pub use prefilter::{Prefilter, PrefilterThresholds, SAMPLE_TEXT};
-pub use syntax::Modifiers;
+pub use syntax::{Modifiers, SyntaxError};
 pub use template::{Captured, Groups, Template};

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use crate::engine;
-use crate::pattern::Pattern;
+use crate::pattern::{Pattern, PatternError};
 use crate::syntax::Modifiers;
 
 /// A pattern in place of a value that matches more bytes than any other text of a pattern, and their number.
@@ -31,7 +31,7 @@ pub struct Template {
 impl Template {
     /// Parses a pattern without delimiters; `None` if it contains no `%{NAME}`. The error says why the pattern
     /// is refused with any value.
-    pub fn parse(body: &[u8], modifiers: Modifiers) -> Option<Result<Self, String>> {
+    pub fn parse(body: &[u8], modifiers: Modifiers) -> Option<Result<Self, PatternError>> {
         let parts = parts(body);
         if !parts
             .iter()
@@ -53,7 +53,7 @@ impl Template {
         }))
     }
 
-    /// The groups that the pattern refers to.
+    /// The values that the pattern refers to: groups, or what a caller knows by a name and an argument.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| match part {
             TemplatePart::Tag(name) => Some(name.as_str()),
@@ -62,7 +62,7 @@ impl Template {
     }
 
     /// The pattern with its values; `None` if one of them was not captured.
-    pub fn fill(&self, captured: &Captured) -> Option<Result<Pattern, String>> {
+    pub fn fill(&self, captured: &Captured) -> Option<Result<Pattern, PatternError>> {
         let values = |name: &str| captured.get(name).filter(|values| !values.is_empty());
         if !self.names().all(|name| values(name).is_some()) {
             return None;
@@ -150,15 +150,20 @@ fn parts(body: &[u8]) -> Vec<TemplatePart> {
     parts
 }
 
-/// `{NAME}` at the beginning of a text, and what follows.
+/// `{NAME}` or `{NAME(argument)}` at the beginning of a text, and what follows.
 fn tag(text: &[u8]) -> Option<(String, &[u8])> {
     let inner = text.strip_prefix(b"{")?;
     let end = memchr::memchr(b'}', inner)?;
     let name = inner.get(..end)?;
-    let is_name = name.first().is_some_and(u8::is_ascii_uppercase)
-        && name
+    let word_end = memchr::memchr(b'(', name).unwrap_or(name.len());
+    let (word, argument) = name.split_at(word_end);
+    let is_word = word.first().is_some_and(u8::is_ascii_uppercase)
+        && word
             .iter()
             .all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit() || *byte == b'_');
+    let is_argument =
+        argument.is_empty() || memchr::memchr(b')', argument) == Some(argument.len() - 1);
+    let is_name = is_word && is_argument;
     let name = String::from_utf8(name.to_vec()).ok().filter(|_| is_name)?;
     Some((name, inner.get(end + 1..)?))
 }

@@ -6,6 +6,8 @@
 //! Both are compiled when first needed: a rule folder has three thousand patterns, of which a message needs
 //! some hundred; until then only the source of a pattern is kept.
 
+mod error;
+
 use std::borrow::Cow;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -64,6 +66,8 @@ pub struct Pattern {
     linear: OnceLock<Option<Box<LinearEngine>>>,
 }
 
+pub use error::PatternError;
+
 /// A search gave up before it was decided.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the pattern ran into its limit: {0}")]
@@ -78,13 +82,14 @@ type KeepGoing<'f> = &'f mut dyn FnMut(usize) -> bool;
 impl Pattern {
     /// Parses a pattern with delimiters and modifiers, such as `/viagra/i`. The error says why the pattern is
     /// refused.
-    pub fn parse(text: &[u8]) -> Result<Self, String> {
+    pub fn parse(text: &[u8]) -> Result<Self, PatternError> {
         let (body, modifiers) = syntax::split(text)?;
-        Self::parse_bare(body, modifiers)
+        let start = body.as_ptr().addr() - text.as_ptr().addr();
+        Self::parse_bare(body, modifiers).map_err(|error| error.after(start))
     }
 
     /// Parses a pattern without delimiters.
-    pub fn parse_bare(body: &[u8], modifiers: Modifiers) -> Result<Self, String> {
+    pub fn parse_bare(body: &[u8], modifiers: Modifiers) -> Result<Self, PatternError> {
         let tree = read(body, modifiers)?;
         let is_opaque = matches!(tree, Node::Opaque(_));
         Ok(Self {
@@ -106,8 +111,8 @@ impl Pattern {
     }
 
     /// Splits a pattern with delimiters into its body and modifiers.
-    pub fn split(text: &[u8]) -> Result<(&[u8], Modifiers), String> {
-        syntax::split(text)
+    pub fn split(text: &[u8]) -> Result<(&[u8], Modifiers), PatternError> {
+        Ok(syntax::split(text)?)
     }
 
     /// The tree, which is large and kept no longer.
@@ -392,18 +397,18 @@ impl Pattern {
 
 /// Parses a pattern. What the parser does not know is accepted if PCRE2 compiles it; what PCRE2 may refuse
 /// is compiled once, so that a rule with such a pattern is reported when it is loaded.
-fn read(body: &[u8], modifiers: Modifiers) -> Result<Node, String> {
+fn read(body: &[u8], modifiers: Modifiers) -> Result<Node, PatternError> {
     let tree = match syntax::parse(body, modifiers) {
         Ok(tree) if !tree.may_be_refused() => return Ok(tree),
         Ok(tree) => tree,
         Err(error) => {
-            let error = error.to_string();
-            let opaque = syntax::opaque(body, modifiers).ok_or(error.clone())?;
+            let opaque = syntax::opaque(body, modifiers).ok_or_else(|| error.clone())?;
             let compiled = engine::compile(&opaque, CompileMode::Search);
-            return compiled.map(|_| opaque).map_err(|_| error);
+            return compiled.map(|_| opaque).map_err(|_| error.into());
         }
     };
-    engine::compile(&tree, CompileMode::Search).map(|_| tree)
+    let compiled = engine::compile(&tree, CompileMode::Search);
+    compiled.map(|_| tree).map_err(PatternError::Engine)
 }
 
 /// The match that starts at an offset. Where that takes many steps, `keep_going` is asked.

@@ -2,16 +2,9 @@
 //!
 //! The grammar is in `parser`, escapes and classes in `escapes`; both advance this cursor.
 
+use super::error::SyntaxError;
 use super::node::Node;
 use crate::byte_set::ByteSet;
-
-/// Why a pattern was refused.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{reason} at byte {position}")]
-pub(crate) struct SyntaxError {
-    pub(crate) reason: String,
-    pub(crate) position: usize,
-}
 
 /// The modifiers of a pattern, as after its closing delimiter.
 #[derive(Debug, Clone, Copy, Default)]

@@ -1,10 +1,12 @@
 //! The delimiters of Perl's match operator: `/…/i`, `m{…}x`, `m!…!`.
 
 use super::cursor::Modifiers;
+use super::error::SyntaxError;
 
 /// Splits a pattern into its body and its modifiers.
-pub(crate) fn split(text: &[u8]) -> Result<(&[u8], Modifiers), String> {
-    let (rest, end) = opening(text)?;
+pub(crate) fn split(text: &[u8]) -> Result<(&[u8], Modifiers), SyntaxError> {
+    let (rest, end) = opening(text).map_err(|reason| error(reason, 0))?;
+    let start = text.len() - rest.len();
     let letters = rest
         .iter()
         .rev()
@@ -12,20 +14,29 @@ pub(crate) fn split(text: &[u8]) -> Result<(&[u8], Modifiers), String> {
         .count();
     let body_end = rest.len() - letters;
     let (body, letters) = rest.split_at(body_end);
-    let body = body
-        .strip_suffix(&[end])
-        .ok_or_else(|| format!("the closing {} is missing", char::from(end)))?;
+    let body = body.strip_suffix(&[end]).ok_or_else(|| {
+        let reason = format!("the closing {} is missing", char::from(end));
+        error(reason, start + body_end)
+    })?;
     let mut modifiers = Modifiers::default();
-    for &letter in letters {
+    for (index, &letter) in letters.iter().enumerate() {
         if !modifiers.set(letter, true) {
-            return Err(format!("unknown modifier {}", char::from(letter)));
+            let reason = format!("unknown modifier {}", char::from(letter));
+            return Err(error(reason, start + body_end + index));
         }
     }
     // Brackets need no escape inside the pattern; any other delimiter does.
-    if !matches!(end, b'}' | b')' | b']') && has_unescaped(body, end) {
-        return Err(format!("unescaped {} inside the pattern", char::from(end)));
+    if !matches!(end, b'}' | b')' | b']')
+        && let Some(position) = unescaped(body, end)
+    {
+        let reason = format!("unescaped {} inside the pattern", char::from(end));
+        return Err(error(reason, start + position));
     }
     Ok((body, modifiers))
+}
+
+fn error(reason: String, position: usize) -> SyntaxError {
+    SyntaxError { reason, position }
 }
 
 /// The text after the opening delimiter, and the closing delimiter.
@@ -50,16 +61,17 @@ fn opening(text: &[u8]) -> Result<(&[u8], u8), String> {
     }
 }
 
-fn has_unescaped(body: &[u8], delimiter: u8) -> bool {
-    let mut bytes = body.iter();
-    while let Some(&byte) = bytes.next() {
+/// Where a delimiter stands without a backslash before it.
+fn unescaped(body: &[u8], delimiter: u8) -> Option<usize> {
+    let mut bytes = body.iter().enumerate();
+    while let Some((position, &byte)) = bytes.next() {
         if byte == b'\\' {
             bytes.next();
         } else if byte == delimiter {
-            return true;
+            return Some(position);
         }
     }
-    false
+    None
 }
 
 #[cfg(test)]
@@ -85,6 +97,10 @@ mod tests {
             "", "/", "abc", "/a/b/", "/a/Q", "/a/e", "mxax", r"m\a\", "/abc",
         ] {
             assert!(split(text.as_bytes()).is_err(), "{text}");
+        }
+        for (text, position) in [("/a/b/", 2), ("/ab/iq", 5), ("m{ab1", 5), ("abc", 0)] {
+            let error = split(text.as_bytes()).unwrap_err();
+            assert_eq!(error.position, position, "{text}: {error}");
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The part of the parser for escapes and bracketed classes.
 
-use super::cursor::{Parser, SyntaxError};
+use super::cursor::Parser;
+use super::error::SyntaxError;
 use super::node::{Assertion, Group, Node};
 use crate::byte_set::ByteSet;
 

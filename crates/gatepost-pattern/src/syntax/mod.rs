@@ -6,6 +6,7 @@
 
 mod cursor;
 mod delimiters;
+mod error;
 mod escapes;
 mod node;
 mod opaque;
@@ -14,6 +15,7 @@ mod widen;
 
 pub use cursor::Modifiers;
 pub(crate) use delimiters::split;
+pub use error::SyntaxError;
 pub(crate) use node::{Assertion, Greed, Group, Node};
 pub(crate) use opaque::opaque;
 pub(crate) use parser::parse;

@@ -4,7 +4,8 @@
 //! of `.`, `^` and `$`, `/x` ignores blanks. SpamAssassin compiles every pattern under `/aa` and matches it
 //! against byte strings, so classes are ASCII and code points above 255 match nothing.
 
-use super::cursor::{Modifiers, Parser, SyntaxError};
+use super::cursor::{Modifiers, Parser};
+use super::error::SyntaxError;
 use super::escapes;
 use super::node::{Assertion, Greed, Group, Node};
 use crate::byte_set::ByteSet;
@@ -300,7 +301,7 @@ impl Parser<'_> {
     fn modifier_group(&mut self) -> Result<Option<Node>, SyntaxError> {
         let outer = self.modifiers;
         let mut modifiers = outer;
-        let mut on = true;
+        let (mut on, mut has_x) = (true, false);
         if self.take(b"^") {
             modifiers = Modifiers::default();
         }
@@ -312,6 +313,11 @@ impl Parser<'_> {
                     return Ok(None);
                 }
                 Some(b':') => break,
+                Some(b'x') if on && !has_x => {
+                    // Under /xx, (?x) means /x alone.
+                    has_x = true;
+                    (modifiers.extended, modifiers.extended_classes) = (true, false);
+                }
                 Some(letter) if modifiers.set(letter, on) => {}
                 _ => return Err(self.error("unknown kind of group (?…)")),
             }

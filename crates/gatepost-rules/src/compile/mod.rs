@@ -19,11 +19,12 @@ use crate::Severity;
 use crate::language::Definitions;
 use crate::language::definition::{Definition, Test, View};
 use crate::network::{NetworkRule, NetworkTest};
+use crate::report;
 use crate::scan::{
     CaptureSource, EvalRule, FieldRule, FieldRules, LineRule, LineRules, MatchedText, MimeRule,
     MimeRules, Program, RuleId, TemplateRule,
 };
-use crate::shortcircuit::{Shortcircuit, Turn};
+use crate::shortcircuit::{Shortcircuit, ShortcircuitScores, Turn};
 use gatepost_learning::bayes::PointsOf;
 use gatepost_mail::HeaderSelector;
 use prepare::{Prepared, TemplateTarget};
@@ -73,6 +74,8 @@ impl Abilities {
 pub(crate) struct Compiled {
     pub(crate) program: Program,
     pub(crate) facts: Vec<RuleFacts>,
+    /// The first turn of a rule on the network, where other rules can end a scan before it.
+    pub(crate) network_turn: Option<Turn>,
     pub(crate) not_running: usize,
     pub(crate) unneeded: usize,
 }
@@ -125,6 +128,7 @@ pub(crate) fn compile(definitions: &mut Definitions, abilities: Abilities) -> Co
     program.metas = metas.link(&ids);
     sort_into(&mut program, definitions, prepared, &ids);
     Compiled {
+        network_turn: network_turn(&program, &facts, definitions.options.shortcircuit),
         program,
         facts,
         not_running,
@@ -219,6 +223,20 @@ fn turns(definitions: &Definitions, metas: &metas::Metas) -> Vec<Turn> {
 
 /// The priority at which SpamAssassin sends its queries.
 const NETWORK_PRIORITY: i32 = -100;
+
+/// The first turn of a rule on the network, if other rules can end a scan before it.
+fn network_turn(
+    program: &Program,
+    facts: &[RuleFacts],
+    scores: ShortcircuitScores,
+) -> Option<Turn> {
+    let asking = program.network.iter().filter_map(|network| network.rule);
+    let asking = asking.filter_map(|rule| facts.get(rule as usize));
+    let first = asking.map(|facts| facts.turn).min()?;
+    let mut earlier = facts.iter().filter(|facts| facts.turn < first);
+    let can_end = |facts: &RuleFacts| facts.shortcircuit.is_some() || scores.bounds_sum();
+    earlier.any(can_end).then_some(first)
+}
 
 fn facts(definitions: &Definitions, ids: &Ids, turns: &[Turn], set: usize) -> Vec<RuleFacts> {
     let mut facts: Vec<(RuleId, RuleFacts)> = definitions
@@ -386,18 +404,20 @@ fn lines_of(view: View, definition: &Definition) -> MatchedText {
     }
 }
 
-/// The patterns whose groups templates use.
+/// The patterns whose groups the templates of patterns, queries and reports use.
 fn sources(definitions: &Definitions, prepared: &[Option<Prepared>]) -> Vec<CaptureSource> {
     let mut wanted: Vec<&str> = Vec::new();
     for prepared in prepared.iter().flatten() {
-        if let Prepared::Template(_, template) = prepared {
-            wanted.extend(template.names());
+        match prepared {
+            Prepared::Template(_, template) => wanted.extend(template.names()),
+            Prepared::Network(test) => wanted.extend(test.tags()),
+            _ => {}
         }
     }
+    wanted.extend(report::message_tags::names(&definitions.options));
     let mut sources = Vec::new();
     for (definition, prepared) in definitions.rules.iter().zip(prepared) {
         let (text, pattern) = match prepared {
-            _ if wanted.is_empty() => break,
             Some(Prepared::Field(selector, field)) => {
                 (MatchedText::Field(selector.clone()), field.pattern())
             }

@@ -213,11 +213,11 @@ fn field(test: &FieldTest, pattern: Pattern) -> Field {
     }
 }
 
-fn bad_pattern(reason: String) -> NotRunning {
+fn bad_pattern(reason: impl Into<String>) -> NotRunning {
     NotRunning {
         severity: Severity::Error,
         cause: "bad pattern",
-        reason,
+        reason: reason.into(),
         mend: "mend the pattern",
         is_ours_to_miss: false,
     }
@@ -245,7 +245,7 @@ fn read_pattern(
     match read(rule, text, definitions)? {
         Read::Pattern(pattern) => Ok(pattern),
         Read::Template(_) => Err(bad_pattern(
-            "a mimeheader rule cannot hold what others captured".to_owned(),
+            "a mimeheader rule cannot hold what others captured",
         )),
     }
 }

@@ -113,10 +113,6 @@ const ALL_PATTERNS: NoEffect = NoEffect {
     cause: "rule development",
     reason: "a pattern that always matches runs like any other",
 };
-const DKIM_LINKS: NoEffect = NoEffect {
-    cause: "links of messages only",
-    reason: "domains of DKIM signatures are not taken for links",
-};
 
 /// Known directives without effect, by name; a star matches any ending.
 const WITHOUT_EFFECT: &[(&str, NoEffect)] = &[
@@ -144,7 +140,6 @@ const WITHOUT_EFFECT: &[(&str, NoEffect)] = &[
     ("max_short_url*", NETWORK),
     ("mbox_format_from_regex", PROGRAM),
     ("normalize_charset", ALWAYS_DECODED),
-    ("parse_dkim_uris", DKIM_LINKS),
     ("pyzor_*", NETWORK),
     ("razor_*", NETWORK),
     ("rbl_*", NETWORK),

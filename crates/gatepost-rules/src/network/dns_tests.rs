@@ -7,6 +7,7 @@ use super::origin;
 use super::senders::SenderTest;
 use super::settings::NetworkSettings;
 use super::views::{LinkKey, Views};
+use crate::tags::{Piece, pieces};
 use gatepost_dns::{Answer, Kind, Question, Record};
 use gatepost_pattern::Pattern;
 
@@ -39,6 +40,7 @@ impl Subtest {
         }
         Pattern::parse_bare(text.as_bytes(), gatepost_pattern::Modifiers::default())
             .map(Self::Matches)
+            .map_err(String::from)
     }
 
     /// As `urirhssub` writes it: `n`, `n-m`, `n/mask`, each a number or an address.
@@ -261,6 +263,22 @@ impl NetworkTest {
             }
             Self::Links { .. } => settings.skips_link_lists,
             _ => false,
+        }
+    }
+
+    /// The tags whose values it asks about.
+    pub(crate) fn tags(&self) -> Vec<&str> {
+        match self {
+            Self::Ask { template, .. } => {
+                let pieces = pieces(template);
+                let names = pieces.filter_map(|piece| match piece {
+                    Piece::Tag(tag) => Some(tag.name),
+                    Piece::Text(_) => None,
+                });
+                names.collect()
+            }
+            Self::Hashes(test) => test.tag().into_iter().collect(),
+            _ => Vec::new(),
         }
     }
 

@@ -1,10 +1,11 @@
 //! Network rules: lists of relays and of links, the sender's domain, `askdns`.
 //!
 //! Off by default. All queries of a message's rules are sent at once, before the local rules run
-//! ([`Network::ask`]); the responses are evaluated after them, up to one deadline for all
-//! ([`Asked::judge`]). Rules that need several steps, such as the addresses of a link's name
-//! servers or SPF, send their next queries when the earlier ones are answered ([`Asked::advance`]),
-//! under the same deadline. A query without a response does not hit.
+//! ([`Network::ask`]), or after them if they may end the scan before the network's turn. The
+//! responses are evaluated after the local rules, up to one deadline for all ([`Asked::judge`]).
+//! Rules that need several steps, such as the addresses of a link's name servers or SPF, send their
+//! next queries when the earlier ones are answered ([`Asked::advance`]), under the same deadline. A
+//! query without a response does not hit.
 
 mod call;
 mod dns_tests;
@@ -22,6 +23,7 @@ use gatepost_dns::{
     parse_server, system_servers,
 };
 use gatepost_message::Authentication;
+use gatepost_pattern::Captured;
 
 use crate::eval::ScannedMail;
 pub(crate) use call::{LinkFlags, LinkList, LinkQuery, NetworkCall};
@@ -64,6 +66,7 @@ impl Network {
         rules: &'a [NetworkRule],
         mail: &ScannedMail<'_>,
         settings: &'a NetworkSettings,
+        captured: &Captured,
     ) -> Option<Asked<'a>> {
         if rules.is_empty() {
             return None;
@@ -71,7 +74,7 @@ impl Network {
         let mut asked = Asked {
             rules,
             settings,
-            found: ViewFindings::of(mail, settings),
+            found: ViewFindings::of(mail, settings, captured.clone()),
             lookup: self.resolver.lookup(Instant::now() + self.time),
         };
         asked.put(mail, true);
@@ -248,7 +251,7 @@ pub(crate) fn prepare(
             let pattern = pattern.and_then(|text| {
                 let (body, modifiers) = gatepost_pattern::Pattern::split(text.as_bytes())
                     .unwrap_or((text.as_bytes(), gatepost_pattern::Modifiers::default()));
-                gatepost_pattern::Pattern::parse_bare(body, modifiers)
+                gatepost_pattern::Pattern::parse_bare(body, modifiers).map_err(String::from)
             });
             let tag = arguments
                 .get(1)

@@ -14,6 +14,8 @@ pub(crate) struct NetworkSettings {
     pub(crate) link_domains_max: usize,
     /// Links to mail addresses are skipped: `uridnsbl_skip_mailto`.
     pub(crate) skips_mailto: bool,
+    /// Domains of signatures count as links: `parse_dkim_uris`.
+    pub(crate) asks_signers: bool,
     /// Lists of relays and senders are not queried: `skip_rbl_checks`.
     pub(crate) skips_relay_lists: bool,
     /// Lists of links are not queried: `skip_uribl_checks`.
@@ -32,6 +34,7 @@ impl Default for NetworkSettings {
             skipped_link_domains: HashSet::new(),
             link_domains_max: 20,
             skips_mailto: true,
+            asks_signers: true,
             skips_relay_lists: false,
             skips_link_lists: false,
             is_off: false,
@@ -73,6 +76,7 @@ impl NetworkSettings {
                 Err(_) => return Directive::Invalid("it takes a number of domains".to_owned()),
             },
             "uridnsbl_skip_mailto" => return switch(&mut self.skips_mailto, value),
+            "parse_dkim_uris" => return switch(&mut self.asks_signers, value),
             "skip_rbl_checks" => return switch(&mut self.skips_relay_lists, value),
             "skip_uribl_checks" => return switch(&mut self.skips_link_lists, value),
             "dns_available" => match value.trim().to_ascii_lowercase().as_str() {

@@ -6,8 +6,10 @@ use super::origin;
 use super::senders::{SenderFindings, Senders};
 use super::settings::NetworkSettings;
 use crate::eval::ScannedMail;
+use crate::tags::{Piece, pieces};
 use gatepost_dns::{Answer, Kind, Question, Record};
 use gatepost_mail::{Uri, ip};
+use gatepost_pattern::Captured;
 
 /// The most names that one template expands to.
 const NAMES_MAX: usize = 20;
@@ -36,13 +38,20 @@ pub(crate) enum LinkKey {
 pub(super) struct ViewFindings {
     /// Hosts of links with their registered domains.
     hosts: Vec<(String, String)>,
+    /// What groups of patterns captured.
+    captured: Captured,
     senders: SenderFindings,
 }
 
 impl ViewFindings {
-    pub(super) fn of(mail: &ScannedMail<'_>, settings: &NetworkSettings) -> Self {
+    pub(super) fn of(
+        mail: &ScannedMail<'_>,
+        settings: &NetworkSettings,
+        captured: Captured,
+    ) -> Self {
         Self {
             hosts: hosts_of_links(mail, settings),
+            captured,
             senders: SenderFindings::new(),
         }
     }
@@ -62,15 +71,50 @@ fn hosts_of_links(mail: &ScannedMail<'_>, settings: &NetworkSettings) -> Vec<(St
     links.retain(|link| !settings.skips_mailto || !is_mail(link));
     links.sort_by_key(|link| rank(link));
     let skipped = &settings.skipped_link_domains;
+    let signers = if settings.asks_signers {
+        signer_hosts(mail)
+    } else {
+        Vec::new()
+    };
+    // Signers rank before links that only stand in the text.
+    let shown = links.partition_point(|link| rank(link) <= RANK_OF_OTHERS);
+    let (shown, parsed) = links.split_at(shown);
+    let of_links = |links: &[&Uri]| -> Vec<(String, String)> {
+        let hosts = links.iter().flat_map(|link| &link.hosts);
+        hosts.cloned().collect()
+    };
     let mut hosts: Vec<(String, String)> = Vec::new();
-    for host in links.iter().flat_map(|link| &link.hosts) {
+    for host in [of_links(shown), signers, of_links(parsed)].concat() {
         let is_skipped = skipped.contains(&host.0) || skipped.contains(&host.1);
-        if hosts.len() < settings.link_domains_max && !is_skipped && !hosts.contains(host) {
-            hosts.push(host.clone());
+        if hosts.len() < settings.link_domains_max && !is_skipped && !hosts.contains(&host) {
+            hosts.push(host);
         }
     }
     hosts
 }
+
+/// The domains of signatures, which count as links: `parse_dkim_uris`.
+fn signer_hosts(mail: &ScannedMail<'_>) -> Vec<(String, String)> {
+    let boundaries = &mail.view_settings().boundaries;
+    let mut hosts = Vec::new();
+    for field in ["DomainKey-Signature", "DKIM-Signature"] {
+        for value in mail.values_of(field) {
+            let text = String::from_utf8_lossy(&value).to_ascii_lowercase();
+            let tags = text.split(';').filter_map(|tag| tag.split_once('='));
+            for (_, domain) in tags.filter(|(name, _)| name.trim() == "d") {
+                let host: String = domain.split_whitespace().collect();
+                if boundaries.is_valid(&host) {
+                    let registered = boundaries.registered(&host);
+                    hosts.push((host, registered));
+                }
+            }
+        }
+    }
+    hosts
+}
+
+/// The rank of links that are neither anchors, forms and images nor only text.
+const RANK_OF_OTHERS: u8 = 3;
 
 /// Displayed links come first, anchors without a text last, as in SpamAssassin.
 fn rank(link: &Uri) -> u8 {
@@ -85,7 +129,7 @@ fn rank(link: &Uri) -> u8 {
     } else if link.types == ["parsed"] {
         4
     } else {
-        3
+        RANK_OF_OTHERS
     }
 }
 
@@ -94,6 +138,7 @@ pub(super) struct Views<'m, 'a> {
     mail: &'m ScannedMail<'a>,
     settings: &'m NetworkSettings,
     hosts: &'m [(String, String)],
+    captured: &'m Captured,
     pub(super) senders: Senders<'m, 'a>,
 }
 
@@ -107,6 +152,7 @@ impl<'m, 'a> Views<'m, 'a> {
             mail,
             settings,
             hosts: &found.hosts,
+            captured: &found.captured,
             senders: Senders::of(mail, &settings.senders, &found.senders),
         }
     }
@@ -290,10 +336,15 @@ impl<'m, 'a> Views<'m, 'a> {
         answer: &dyn Fn(&Question) -> Option<&'r Answer>,
     ) -> Vec<String> {
         let mut names = vec![String::new()];
-        let mut rest = template;
-        while let Some((before, after)) = rest.split_once('_') {
-            let Some((tag, after)) = after.split_once('_') else {
-                break;
+        for piece in pieces(template) {
+            let tag = match piece {
+                Piece::Text(text) => {
+                    for name in &mut names {
+                        name.push_str(text);
+                    }
+                    continue;
+                }
+                Piece::Tag(tag) => tag.name,
             };
             let values = match tag {
                 "DKIMDOMAIN" => self.senders.signer_domains(answer).unwrap_or_default(),
@@ -309,22 +360,22 @@ impl<'m, 'a> Views<'m, 'a> {
             for name in &names {
                 for value in &values {
                     if longer.len() < NAMES_MAX {
-                        longer.push(format!("{name}{before}{value}"));
+                        longer.push(format!("{name}{value}"));
                     }
                 }
             }
             names = longer;
-            rest = after;
-        }
-        for name in &mut names {
-            name.push_str(rest);
         }
         names
     }
 
-    /// The values of a tag that the message itself has.
+    /// The values of a tag that a pattern captured, or that the message itself has.
     pub(super) fn tag_values(&self, tag: &str) -> Vec<String> {
         let mail = self.mail;
+        if let Some(values) = self.captured.get(tag) {
+            let values = values.iter().map(|value| String::from_utf8_lossy(value));
+            return values.map(std::borrow::Cow::into_owned).collect();
+        }
         let mut values = match tag {
             "AUTHORDOMAIN" => mail
                 .values_of("From:addr")

@@ -6,6 +6,11 @@ use crate::language::options::Options;
 use crate::tags::{Piece, Tag, message, pieces};
 use gatepost_mail::Mail;
 
+/// The names of the tags of all templates.
+pub(crate) fn names(options: &Options) -> impl Iterator<Item = &str> {
+    tags(options).map(|tag| tag.name)
+}
+
 /// The tags of all templates, in order.
 fn tags(options: &Options) -> impl Iterator<Item = Tag<'_>> {
     let fields = [&options.ham_fields, &options.spam_fields, &options.rewrites];

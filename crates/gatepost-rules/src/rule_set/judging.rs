@@ -18,6 +18,7 @@ use crate::{GivenUp, Report, ScanContext};
 use gatepost_learning::Lesson;
 use gatepost_learning::bayes::{Autolearn, Judgement};
 use gatepost_mail::Mail;
+use gatepost_pattern::Captured;
 
 /// A scan whose local rules have run.
 pub(super) struct Scan<'a> {
@@ -25,6 +26,8 @@ pub(super) struct Scan<'a> {
     user: Option<&'a Preferences>,
     compiled: &'a Compiled,
     lesson: Option<Lesson<'a>>,
+    /// The texts that groups of patterns captured.
+    captured: Captured,
     /// The message is longer than the part that is scanned.
     is_cut: bool,
     /// Its DNS queries, if any were sent.
@@ -73,21 +76,43 @@ impl RuleSet {
         let mail = configuration.scanned(message, context.envelope_sender);
         let (compiled, lesson) = self.ask_learning(&mail);
         let program = &compiled.program;
-        let network = self.network.as_ref();
-        let asked = network
-            .and_then(|network| network.ask(&program.network, &mail, &configuration.network));
+        let captured = program.captures.capture(&mail, self.time_max);
+        let nothing = Captured::default();
+        let ask = || {
+            let captured = captured.as_ref().unwrap_or(&nothing);
+            let network = self.network.as_ref()?;
+            network.ask(&program.network, &mail, &configuration.network, captured)
+        };
+        // The answers are on their way while the local rules run, unless those may make them needless.
+        let may_end_early = compiled.network_turn.is_some();
+        let mut asked = if may_end_early { None } else { ask() };
         let judgement = lesson.as_ref().and_then(|lesson| lesson.judgement);
         let probability = judgement.map(|judgement| judgement.probability);
-        let state = program.run(&mail, probability, self.time_max, context);
+        let known = captured.as_ref();
+        let state = program.run(&mail, probability, known, self.time_max, context);
+        if may_end_early && !self.ends_before_network(compiled, &state) {
+            asked = ask();
+        }
         Scan {
-            mail,
             user,
             compiled,
             lesson,
+            captured: captured.unwrap_or_default(),
             is_cut,
             asked,
             state,
+            mail,
         }
+    }
+
+    /// Whether local rules end the scan before the turn of the first network rule.
+    fn ends_before_network(&self, compiled: &Compiled, state: &ScanState) -> bool {
+        let metas = compiled.program.metas.hits(state);
+        let metas = metas.iter().map(|(rule, _)| rule);
+        let hits = state.hits.iter().chain(metas);
+        let facts = hits.filter_map(|rule| compiled.facts.get(*rule as usize));
+        let earlier = facts.filter(|facts| Some(facts.turn) < compiled.network_turn);
+        ending::ending(earlier, &self.options.shortcircuit).is_some()
     }
 
     /// Adds the results of DNS queries, and sums up.
@@ -101,11 +126,18 @@ impl RuleSet {
             user,
             compiled,
             lesson,
+            captured,
             is_cut,
             asked,
             mut state,
         } = scan;
-        let found = asked.map(|asked| asked.judge(&mail)).unwrap_or_default();
+        let mut found = asked.map(|asked| asked.judge(&mail)).unwrap_or_default();
+        found
+            .tags
+            .extend(captured.into_iter().map(|(name, values)| {
+                let values = values.iter().map(|value| String::from_utf8_lossy(value));
+                (name, values.collect::<Vec<_>>().join(" "))
+            }));
         for rule in &found.hits {
             state.hit(*rule, 1.0);
         }
@@ -159,7 +191,9 @@ impl RuleSet {
         let (compiled, _) = self.ask_learning(mail);
         let context = ScanContext::default();
         let time = self.time_max;
-        let mut state = compiled.program.run(mail, None, time, &context);
+        let captured = compiled.program.captures.capture(mail, time);
+        let known = captured.as_ref();
+        let mut state = compiled.program.run(mail, None, known, time, &context);
         compiled.program.run_metas(&mut state);
         for (_, pattern) in compiled.program.patterns() {
             pattern.compile_if_large();

@@ -99,6 +99,7 @@ impl RuleSet {
         definitions.learning.bayes.enabled &= settings.bayes;
         definitions.learning.reputation.awl.enabled &= settings.auto_welcomelist;
         definitions.learning.reputation.txrep.enabled &= settings.auto_welcomelist;
+        warn_of_trust(&mut definitions);
         let problems = std::mem::take(&mut definitions.problems);
         let required = settings
             .required_score
@@ -213,6 +214,34 @@ impl RuleSet {
                 Some((Arc::clone(&facts.name), reason))
             })
             .collect()
+    }
+}
+
+/// Warns of settings about senders and relays that contradict each other.
+fn warn_of_trust(definitions: &mut Definitions) {
+    let warning = |cause, reason, mend: String| Problem {
+        severity: Severity::Warning,
+        file: Arc::default(),
+        line: 0,
+        rule: None,
+        cause,
+        reason,
+        mend,
+    };
+    for (set, network, whole) in definitions.configuration.views.untrusted_networks() {
+        definitions.problems.push(warning(
+            "a network is not trusted",
+            format!("{set} holds {network}, which {whole} does not hold"),
+            format!("add it to {whole}"),
+        ));
+    }
+    let reputation = &definitions.learning.reputation;
+    if reputation.txrep.enabled && reputation.awl.is_in_force() {
+        definitions.problems.push(warning(
+            "TxRep does not run",
+            "AWL is loaded and switched on, and only one of them runs".to_owned(),
+            "write: use_auto_welcomelist 0".to_owned(),
+        ));
     }
 }
 

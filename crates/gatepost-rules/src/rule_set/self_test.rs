@@ -49,7 +49,9 @@ impl RuleSet {
         let mail = self.configuration().scanned(&message, None);
         let context = ScanContext::default();
         let program = &self.plain.program;
-        let mut state = program.run(&mail, None, self.time_max, &context);
+        let captured = program.captures.capture(&mail, self.time_max);
+        let captured = captured.as_ref();
+        let mut state = program.run(&mail, None, captured, self.time_max, &context);
         program.run_metas(&mut state);
         let hits = state.value(id as u32) != 0.0;
         if hits == example.should_hit {

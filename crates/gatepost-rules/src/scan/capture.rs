@@ -1,13 +1,16 @@
 //! Rules whose patterns contain texts that other rules captured.
 //!
-//! The capturing rules run here a second time, for their groups alone: they are few, and all other rules keep
-//! engines without capture groups.
+//! The capturing rules run here before all others, for their groups alone: they are few, and all other rules keep
+//! engines without capture groups. The network and reports use what they captured, too.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use super::RuleId;
+use super::budget::Budget;
 use super::state::ScanState;
 use crate::language::definition::View;
+use crate::tags::message;
 use gatepost_mail::{HeaderSelector, Mail};
 use gatepost_pattern::{Captured, Groups, Template};
 
@@ -62,37 +65,54 @@ impl MatchedText {
 }
 
 impl CaptureRules {
-    pub(crate) fn scan(&self, mail: &Mail<'_>, state: &mut ScanState) {
-        if self.templates.is_empty() {
-            return;
-        }
+    /// The texts that groups capture in a message, and the values of its tags that templates name; `None` if
+    /// that takes more than `time`.
+    pub(crate) fn capture(&self, mail: &Mail<'_>, time: Duration) -> Option<Captured> {
         let mut captured = Captured::new();
+        if self.sources.is_empty() && self.templates.is_empty() {
+            return Some(captured);
+        }
+        let mut budget = Budget::new(time);
         for source in &self.sources {
             let mut left = source.hits_max;
             for text in source.text.texts(mail) {
                 if left == 0 {
                     break;
                 }
-                if state.budget.is_spent_by(text.len()) {
-                    self.templates
-                        .iter()
-                        .for_each(|rule| state.limit(rule.rule));
-                    return;
+                if budget.is_spent_by(text.len()) {
+                    return None;
                 }
                 left -= source.groups.capture(&text, left, &mut captured).min(left);
             }
         }
-        if captured.is_empty() {
-            return;
+        for name in self.templates.iter().flat_map(|rule| rule.template.names()) {
+            if !captured.contains_key(name)
+                && let Some(values) = message::values_of(name, mail)
+            {
+                let values = values.into_iter().map(String::into_bytes);
+                captured.insert(name.to_owned(), values.collect());
+            }
         }
+        Some(captured)
+    }
+
+    /// Runs the templates with what [`CaptureRules::capture`] found.
+    pub(crate) fn scan(&self, captured: Option<&Captured>, mail: &Mail<'_>, state: &mut ScanState) {
         for rule in &self.templates {
-            rule.run(&captured, mail, state);
+            match captured {
+                Some(captured) => rule.run(captured, mail, state),
+                None => state.limit(rule.rule),
+            }
         }
     }
 }
 
 impl TemplateRule {
     fn run(&self, captured: &Captured, mail: &Mail<'_>, state: &mut ScanState) {
+        let is_missing = |name| captured.get(name).is_none_or(Vec::is_empty);
+        if self.template.names().any(is_missing) {
+            return;
+        }
         let mut texts = self.text.texts(mail);
         texts.retain(|text| self.template.may_match(text, captured));
         if texts.is_empty() && !self.negated {

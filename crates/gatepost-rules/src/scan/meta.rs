@@ -113,6 +113,14 @@ impl MetaRules {
     }
 
     pub(crate) fn scan(&self, state: &mut ScanState) {
+        for (meta, value) in self.hits(state) {
+            state.hit(meta, value);
+        }
+    }
+
+    /// The metas that hit, and their values, by the values of all other rules.
+    pub(crate) fn hits(&self, state: &ScanState) -> Vec<(RuleId, f64)> {
+        let mut hits = Vec::new();
         // The metas whose value differs from that at rest, by index: few, so the values at rest need not be
         // copied for each message.
         let mut changed: Vec<(u32, Settled)> = Vec::with_capacity(CHANGED_USUAL);
@@ -141,9 +149,10 @@ impl MetaRules {
             if let Settled::Value(value) = outcome
                 && value != 0.0
             {
-                state.hit(meta.rule, value);
+                hits.push((meta.rule, value));
             }
         }
+        hits
     }
 }
 

@@ -21,7 +21,7 @@ pub use context::ScanContext;
 
 use std::time::Duration;
 
-use gatepost_pattern::Pattern;
+use gatepost_pattern::{Captured, Pattern};
 
 use crate::eval::{Evaluation, ScannedMail};
 use crate::network::NetworkRule;
@@ -86,11 +86,12 @@ impl Program {
     }
 
     /// Runs the rules that need the message alone, for at most `time`. `probability` is what Bayes
-    /// says of it. [`Program::run_metas`] is to follow.
+    /// says of it, `captured` what [`CaptureRules::capture`] found. [`Program::run_metas`] is to follow.
     pub(crate) fn run(
         &self,
         mail: &ScannedMail<'_>,
         probability: Option<f64>,
+        captured: Option<&Captured>,
         time: Duration,
         context: &ScanContext<'_>,
     ) -> ScanState {
@@ -128,7 +129,7 @@ impl Program {
             let full = mail.full();
             self.full.scan(full, &[full.len()], &mut state);
         }
-        self.captures.scan(mail, &mut state);
+        self.captures.scan(captured, mail, &mut state);
         state
     }
 

@@ -27,6 +27,23 @@ pub(crate) fn is_of_message(name: &str) -> bool {
     name == FIELD || NAMES.contains(&name)
 }
 
+/// The values of a tag as a pattern names it, `NAME` or `NAME(argument)`; `None` if they are not in the message.
+pub(crate) fn values_of(text: &str, mail: &Mail<'_>) -> Option<Vec<String>> {
+    let (name, argument) = match text.split_once('(') {
+        Some((name, argument)) => (name, argument.strip_suffix(')')),
+        None => (text, None),
+    };
+    if !is_of_message(name) {
+        return None;
+    }
+    let mut values = match name {
+        "AUTHORDOMAIN" => mail.author_domains(),
+        name => vec![value(name, argument, mail)],
+    };
+    values.retain(|value| !value.is_empty());
+    Some(values)
+}
+
 /// The value of a tag; empty where the message has none.
 pub(crate) fn value(name: &str, argument: Option<&str>, mail: &Mail<'_>) -> String {
     if name == FIELD {
@@ -47,10 +64,8 @@ pub(crate) fn value(name: &str, argument: Option<&str>, mail: &Mail<'_>) -> Stri
         "LASTEXTERNALREVIP" => text(external, reversed),
         "LASTEXTERNALRDNS" => text(external, |relay| relay.rdns.clone()),
         "LASTEXTERNALHELO" => text(external, |relay| relay.helo.clone()),
-        "SENDERDOMAIN" => domains("EnvelopeFrom:first:addr:host", mail)
-            .into_iter()
-            .next(),
-        "AUTHORDOMAIN" => Some(domains("From:addr:host", mail).join(" ")),
+        "SENDERDOMAIN" => mail.sender_domain(),
+        "AUTHORDOMAIN" => Some(mail.author_domains().join(" ")),
         _ => None,
     }
     .unwrap_or_default()
@@ -60,18 +75,6 @@ pub(crate) fn value(name: &str, argument: Option<&str>, mail: &Mail<'_>) -> Stri
 fn reversed(relay: &Relay) -> String {
     let address: Option<IpAddr> = ip::parse(relay.ip.as_bytes());
     address.map(ip::reversed).unwrap_or_default()
-}
-
-/// The hosts that a selector names, in lower case, without repetition.
-fn domains(selector: &str, mail: &Mail<'_>) -> Vec<String> {
-    let mut domains: Vec<String> = Vec::new();
-    for host in mail.values_of(selector) {
-        let host = String::from_utf8_lossy(&host).trim().to_lowercase();
-        if !host.is_empty() && !domains.contains(&host) {
-            domains.push(host);
-        }
-    }
-    domains
 }
 
 /// The value of a field as `header` rules match it.

@@ -29,6 +29,8 @@ fn zone() -> Zone {
         ("mail.reply.example.hosts.example", "127.0.0.2"),
         ("reply.example.domains.example", "127.0.0.2"),
         ("skipped.example.hosts.example", "127.0.0.2"),
+        ("ab12.raw.example", "127.0.0.2"),
+        ("ab12.asked.example", "127.0.0.2"),
     ];
     let mut zone: Zone = listed
         .into_iter()
@@ -49,6 +51,9 @@ fn message(from: &str, text: &str) -> String {
 
 fn messages() -> Vec<(&'static str, String)> {
     let from = "anna@author.example";
+    let signed = format!(
+        "{from}\nDKIM-Signature: v=1; a=rsa-sha256; d=bad.example; s=x;\n h=from; bh=AA==; b=AA=="
+    );
     vec![
         ("a host", message(from, "see http://www.bad.example/x")),
         ("a domain", message(from, "see http://bad.example/")),
@@ -62,6 +67,8 @@ fn messages() -> Vec<(&'static str, String)> {
             message(from, "write to mailto:anna@mailed.example"),
         ),
         ("of a listed host", message("anna@bad.example", "nothing")),
+        ("a signer", message(&signed, "nothing")),
+        ("a captured text", message(from, "order AB12 now")),
         (
             "a skipped domain",
             message(from, "see http://www.skipped.example/"),
@@ -115,6 +122,8 @@ fn links_are_asked_about_as_by_spamassassin() {
         "MAIL_HOST",
         "MAIL_DOMAIN",
         "MAIL_ALL",
+        "CAPTURED",
+        "ASKED_CAPTURED",
     ] {
         assert!(
             all.iter().any(|name| *name == rule),
@@ -146,5 +155,21 @@ fn what_is_switched_off_is_not_asked() {
             let mut all = ours.iter().flatten();
             assert!(all.any(|name| name == other), "{switch}: {ours:#?}");
         }
+    }
+}
+
+/// Domains of signatures are links, unless rule files say otherwise; SpamAssassin agrees with both.
+#[test]
+fn signers_are_asked_about_as_links() {
+    for (switch, is_asked) in [("", true), ("parse_dkim_uris 0\n", false)] {
+        let ours = compare(switch);
+        let messages = messages();
+        let signed = messages.iter().position(|(name, _)| *name == "a signer");
+        let hits = &ours[signed.expect("the message")];
+        assert_eq!(
+            hits.iter().any(|name| name == "BY_DOMAIN"),
+            is_asked,
+            "{hits:?}"
+        );
     }
 }

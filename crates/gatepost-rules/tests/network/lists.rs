@@ -206,3 +206,23 @@ fn a_server_that_cannot_be_is_told() {
     );
     assert_eq!(hits(&rules, MESSAGE), [""; 0]);
 }
+
+/// A rule that ends the scan before the network has its turn, alone or as a part of a meta.
+#[test]
+fn a_scan_that_ends_early_asks_nothing() {
+    let server = Server::start(zone());
+    let text = "loadplugin Mail::SpamAssassin::Plugin::DNSEval\n\
+        loadplugin Mail::SpamAssassin::Plugin::Shortcircuit\n\
+        header QUICK eval:check_rbl('zen', 'zen.example.')\n\
+        header __LINKS Subject =~ /links/\nmeta STOP __LINKS\npriority STOP -1000\n\
+        shortcircuit STOP on\nheader STOP_LATER Subject =~ /late/\nshortcircuit STOP_LATER on\n";
+    let (rules, problems) = RuleSet::from_text("net.cf", text.as_bytes(), &server.settings());
+    assert!(problems.is_empty(), "{problems:?}");
+    assert_eq!(hits(&rules, MESSAGE), ["SHORTCIRCUIT", "STOP"]);
+    let late = MESSAGE.replace("Subject: links", "Subject: late");
+    assert_eq!(hits(&rules, &late), ["SHORTCIRCUIT", "STOP_LATER"]);
+    assert_eq!(server.asked(), [""; 0]);
+    let other = MESSAGE.replace("Subject: links", "Subject: other");
+    assert_eq!(hits(&rules, &other), ["QUICK"]);
+    assert!(!server.asked().is_empty());
+}

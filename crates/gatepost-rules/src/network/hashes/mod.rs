@@ -43,6 +43,14 @@ pub(crate) struct HashTest {
 }
 
 impl HashTest {
+    /// The tag whose values it queries.
+    pub(super) fn tag(&self) -> Option<&str> {
+        match &self.source {
+            Source::Tag(tag) => Some(tag),
+            _ => None,
+        }
+    }
+
     /// The test of a function, if it is one of these; the error describes an invalid call.
     pub(super) fn of_function(name: &str, arguments: &[&str]) -> Option<Result<Self, String>> {
         let argument = |index: usize| {
