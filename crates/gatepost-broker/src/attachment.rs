@@ -63,7 +63,7 @@ impl Verdicts {
         if !is_taken {
             self.session.unreceive(packet_id);
         } else if pending.is_some() {
-            self.session.keep_received(packet_id);
+            self.session.store_received(packet_id);
         }
         // A repetition by a later connection may wait for this.
         self.session.lock().wake_owner();
@@ -174,8 +174,8 @@ impl Attachment {
 
     /// Whether the session outlives its connection and the server, so that what changes in it must
     /// be durable before the client is answered.
-    pub fn is_kept(&self) -> bool {
-        self.session.lock().is_kept()
+    pub fn is_persistent(&self) -> bool {
+        self.session.lock().is_persistent()
     }
 
     /// Hands what changed in the session to the store: to be called once for what one read gave,
@@ -191,7 +191,7 @@ impl Attachment {
     }
 
     /// Adds a subscription, or replaces the one of the same filter \[MQTT-3.8.4-3\]. Returns
-    /// what the topics kept for it; to be handed to [`Attachment::deliver_retained`] when the
+    /// what the topics retained for it; to be handed to [`Attachment::deliver_retained`] when the
     /// SUBACK has been sent.
     pub fn subscribe(
         &self,
@@ -222,7 +222,7 @@ impl Attachment {
             };
             is_new
         };
-        self.session.keep_subscription(&requested.text, *options);
+        self.session.store_subscription(&requested.text, *options);
         let member = Member::new(self.session.clone(), *options);
         let index = &self.shared().index;
         if let Some(share) = &requested.share {
@@ -244,7 +244,7 @@ impl Attachment {
             RetainHandling::DoNotSend => false,
         };
         Ok(if wants_retained {
-            self.shared().retained.matching(&requested.text)
+            self.shared().retained_matching(&requested.text)
         } else {
             Vec::new()
         })
@@ -275,13 +275,13 @@ impl Attachment {
         existed
     }
 
-    /// Delivers what topics kept, as [`Attachment::subscribe`] returned it.
-    pub fn deliver_retained(&self, kept: &[Arc<Publication>], options: &SubscribeOptions) {
+    /// Delivers what topics retained, as [`Attachment::subscribe`] returned it.
+    pub fn deliver_retained(&self, retained: &[Arc<Publication>], options: &SubscribeOptions) {
         let target = Target::from(&Member::new(self.session.clone(), *options));
         let broker = self.shared().view();
         let mut batch = ChangeBatch::default();
         let session = &self.session;
-        for publication in kept {
+        for publication in retained {
             session.deliver(publication, &target.options, true, &mut batch, broker);
         }
         if let Some(store) = &self.shared().store

@@ -1,6 +1,8 @@
 //! The rights of a client, asked again where time has passed since the listener asked them: when
 //! a queued message leaves, and when a will is published.
 
+use std::sync::Arc;
+
 /// What a client may do now. The answers follow changes of users and rules.
 pub trait Authorization: Send + Sync {
     /// Whether a publication under this topic may be sent to the client.
@@ -8,4 +10,11 @@ pub trait Authorization: Send + Sync {
 
     /// Whether the client's will may be published under this topic, retained or not.
     fn may_publish(&self, topic: &str, retain: bool) -> bool;
+}
+
+/// Finds the rights of clients that are not connected: a will that an earlier run of the server
+/// stored is published with the rights that its owner has now.
+pub trait OwnerRights: Send + Sync {
+    /// What the owner of a session may do; `user` is `None` for a client that did not log in.
+    fn of_owner(&self, user: Option<&str>, client_id: &str) -> Arc<dyn Authorization>;
 }

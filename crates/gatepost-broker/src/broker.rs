@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use gatepost_message::{MessageId, Publication, TopicFilter};
-use gatepost_store::{Store, StoreError, Ticket};
+use gatepost_store::{Clock, Store, StoreError, SystemClock, Ticket};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::attachment::{Attachment, Connected};
+use crate::authorization::OwnerRights;
 use crate::connect::{ConnectError, ConnectOptions, Welcome};
 use crate::figures::Figures;
 use crate::housekeeping::Housekeeper;
@@ -42,17 +43,46 @@ struct Inner {
 impl Broker {
     /// A broker that forgets everything when it ends.
     pub fn new(settings: BrokerSettings) -> Self {
-        Self::with(settings, None)
+        Self::with(settings, None, Arc::new(SystemClock::default()))
     }
 
     /// A broker that keeps in `store` what must survive, and starts from what is there.
     pub fn open(settings: BrokerSettings, store: Store) -> Result<Self, StoreError> {
+        Self::restore(settings, store, Arc::new(SystemClock::default()), None)
+    }
+
+    /// As [`Broker::open`], where clients have rights: wills of an earlier run are published only
+    /// where their owners may still do so.
+    pub fn open_with_rights(
+        settings: BrokerSettings,
+        store: Store,
+        rights: &dyn OwnerRights,
+    ) -> Result<Self, StoreError> {
+        let clock = Arc::new(SystemClock::default());
+        Self::restore(settings, store, clock, Some(rights))
+    }
+
+    /// As [`Broker::open`], with another clock.
+    pub fn open_with_clock(
+        settings: BrokerSettings,
+        store: Store,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, StoreError> {
+        Self::restore(settings, store, clock, None)
+    }
+
+    fn restore(
+        settings: BrokerSettings,
+        store: Store,
+        clock: Arc<dyn Clock>,
+        rights: Option<&dyn OwnerRights>,
+    ) -> Result<Self, StoreError> {
         let per_topic = settings.recent_per_topic;
         let total = per_topic.saturating_mul(settings.recent_topics_max);
-        let broker = Self::with(settings, Some(store.clone()));
+        let broker = Self::with(settings, Some(store.clone()), clock);
         let shared = &broker.0.shared;
         store.each_retained(|publication| {
-            shared.retained.keep(&Arc::new(publication), None);
+            shared.retained.retain(&Arc::new(publication), None);
         })?;
         store.each_of_history(per_topic, total.min(100_000), |publication| {
             let publication = Arc::new(publication);
@@ -60,13 +90,13 @@ impl Broker {
             // Of a record just made; nothing else is running yet.
             let _ = shared.recent.push(&record, &publication, || true);
         })?;
-        recovery::restore_sessions(&broker.0.sessions)?;
+        recovery::restore_sessions(&broker.0.sessions, rights)?;
         Ok(broker)
     }
 
-    fn with(settings: BrokerSettings, store: Option<Store>) -> Self {
+    fn with(settings: BrokerSettings, store: Option<Store>, clock: Arc<dyn Clock>) -> Self {
         let traces = Traces::new(settings.traced_messages_max);
-        let shared = Arc::new(Shared::new(settings, store));
+        let shared = Arc::new(Shared::new(settings, store, clock));
         Self(Arc::new(Inner {
             sessions: Arc::new(SessionTable::new(shared.clone())),
             shared,
@@ -174,7 +204,7 @@ impl Broker {
 
     /// The retained messages under `filter`.
     pub fn retained(&self, filter: &TopicFilter) -> Vec<Arc<Publication>> {
-        self.0.shared.retained.matching(filter)
+        self.0.shared.retained_matching(filter)
     }
 
     /// Gives a client its session: a new one, or the one that waits for it. A connection that
@@ -237,13 +267,22 @@ impl Broker {
 
     /// Does the housekeeping until `shutdown` becomes true. To be run once for each broker.
     pub async fn run(self, shutdown: watch::Receiver<bool>) {
-        let housekeeper = Housekeeper {
+        self.housekeeper().run(shutdown).await;
+        self.shut_down();
+    }
+
+    /// Does the housekeeping of one second, the one of this number: for simulations, which do not
+    /// [`run`](Broker::run) the broker.
+    pub fn tick(&self, count: u32) {
+        self.housekeeper().tick(count);
+    }
+
+    fn housekeeper(&self) -> Housekeeper<'_> {
+        Housekeeper {
             shared: &self.0.shared,
             sessions: &self.0.sessions,
             figures: &self.0.figures,
-        };
-        housekeeper.run(shutdown).await;
-        self.shut_down();
+        }
     }
 
     /// Wakes the task of every connection and reader, so that it checks what has changed, such as

@@ -1,21 +1,43 @@
-//! Seconds since the broker's start, kept by the housekeeper: a clock that costs one load.
+//! The broker's time, from a source that simulations replace.
+//!
+//! Delays and expiries of sessions go by a time that never jumps; what publications carry goes by the
+//! time of day. The seconds since the start are kept by the housekeeper, so that noting when a client
+//! was heard costs one load.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant, SystemTime};
 
-/// Moves only at [`Clock::advance`], once a second.
-#[derive(Debug)]
+use gatepost_store::Clock as ClockSource;
+
 pub(crate) struct Clock {
+    source: Arc<dyn ClockSource>,
     started: Instant,
+    /// The source's time since its own beginning, at `started`.
+    elapsed_at_start: Duration,
+    /// Moves only at [`Clock::advance`], once a second.
     now_seconds: AtomicU32,
 }
 
 impl Clock {
-    pub(crate) fn new(started: Instant) -> Self {
+    pub(crate) fn new(source: Arc<dyn ClockSource>) -> Self {
         Self {
-            started,
+            started: Instant::now(),
+            elapsed_at_start: source.elapsed(),
             now_seconds: AtomicU32::new(0),
+            source,
         }
+    }
+
+    /// The time that never jumps.
+    pub(crate) fn now(&self) -> Instant {
+        let elapsed = self.source.elapsed();
+        self.started + elapsed.saturating_sub(self.elapsed_at_start)
+    }
+
+    /// The time of day, which may jump.
+    pub(crate) fn time_of_day(&self) -> SystemTime {
+        self.source.now()
     }
 
     pub(crate) const fn started(&self) -> Instant {
@@ -26,7 +48,7 @@ impl Clock {
         self.now_seconds.load(Ordering::Relaxed)
     }
 
-    /// Sets the clock to `now` and returns its seconds.
+    /// Sets the seconds to those of `now`, and returns them.
     pub(crate) fn advance(&self, now: Instant) -> u32 {
         let seconds = now.saturating_duration_since(self.started).as_secs() as u32;
         self.now_seconds.store(seconds, Ordering::Relaxed);

@@ -14,7 +14,7 @@ pub struct SubscribeOptions {
     pub no_local: bool,
     /// Keep the retain flag as the publisher set it.
     pub retain_as_published: bool,
-    /// When to send what topics have kept.
+    /// When to send what topics have retained.
     pub retain_handling: RetainHandling,
     /// A number that deliveries carry.
     pub identifier: Option<NonZeroU32>,

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use crate::figures::Figures;
 use crate::memory;
-use crate::session::{DeferredEffects, DisconnectCause, Session};
+use crate::session::{DisconnectCause, Session};
 use crate::session_table::SessionTable;
 use crate::shared::Shared;
 
@@ -44,10 +44,10 @@ impl Housekeeper<'_> {
         }
     }
 
-    fn tick(self, count: u32) {
-        let now = Instant::now();
+    pub(crate) fn tick(self, count: u32) {
+        let now = self.shared.clock.now();
         let now_seconds = self.shared.clock.advance(now);
-        self.check_memory();
+        self.check_memory(now);
         self.shared.retained.settle_all();
         self.check_sessions(now, now_seconds);
         for record in self.shared.recent.all() {
@@ -62,7 +62,10 @@ impl Housekeeper<'_> {
             .lock()
             .retain(|stream| stream.strong_count() > 0);
         if count % RETAINED_TICKS == RETAINED_TICKS - 1 {
-            let expired = self.shared.retained.remove_expired();
+            let expired = self
+                .shared
+                .retained
+                .remove_expired(self.shared.clock.time_of_day());
             if let Some(store) = &self.shared.store
                 && !expired.is_empty()
             {
@@ -78,7 +81,7 @@ impl Housekeeper<'_> {
         }
     }
 
-    fn check_memory(self) {
+    fn check_memory(self, now: Instant) {
         let memory_max = self.shared.memory_max();
         let is_above = memory::resident_bytes().is_some_and(|bytes| bytes > memory_max);
         self.shared.limits.set_out_of_memory(is_above);
@@ -90,7 +93,7 @@ impl Housekeeper<'_> {
             && let Err(error) = self
                 .shared
                 .on_disk
-                .load_next(store, self.shared.memory_room())
+                .load_next(store, self.shared.memory_room(), now)
         {
             tracing::warn!(target: "broker", %error, "a session's queue could not be loaded");
         }
@@ -98,12 +101,18 @@ impl Housekeeper<'_> {
 
     fn check_sessions(self, now: Instant, now_seconds: u32) {
         let mut all_effects = Vec::new();
-        for session in self.sessions.all() {
+        let mut sessions = self.sessions.all();
+        sessions.retain(|session| {
             if session.is_connected() {
-                self.check_connection(&session, now, now_seconds);
-                continue;
+                self.check_connection(session, now, now_seconds);
+                return false;
             }
-            all_effects.extend(Self::due_will(&session, now));
+            session.lock().is_due(now)
+        });
+        // Nearly always none. In the order in which they began, not in that of the table.
+        sessions.sort_unstable_by_key(|session| session.ordinal);
+        for session in sessions {
+            all_effects.extend(session.due_will(&mut session.lock(), now));
             self.store_again(&session);
             if session.lock().has_expired(now) {
                 all_effects.extend(self.sessions.end_expired(&session, now));
@@ -118,10 +127,10 @@ impl Housekeeper<'_> {
     /// client's own task does it for itself.
     fn store_again(self, session: &Session) {
         if let Some(store) = &self.shared.store
-            && let Some(kept) = session.lock().kept_mut()
-            && kept.has_unsubmitted()
+            && let Some(persistent) = session.lock().persistent_mut()
+            && persistent.has_unsubmitted()
         {
-            let _ = kept.submit(store);
+            let _ = persistent.submit(store);
         }
     }
 
@@ -139,17 +148,5 @@ impl Housekeeper<'_> {
                 "disconnected: it took too little for too long");
             session.end(DisconnectCause::TooSlow);
         }
-    }
-
-    /// The will whose delay has passed.
-    fn due_will(session: &Session, now: Instant) -> Option<DeferredEffects> {
-        let mut state = session.lock();
-        if state.link.is_some() || state.will_due.is_none_or(|due| due > now) {
-            return None;
-        }
-        // The session's row may name the will for a while yet: its message is then forgotten.
-        let mut effects = DeferredEffects::of(session);
-        effects.will = state.take_will(&mut effects.changes);
-        Some(effects)
     }
 }

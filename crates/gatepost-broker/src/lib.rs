@@ -57,7 +57,7 @@ mod weight;
 
 pub use acknowledged::{Receipt, StrayAcknowledgement};
 pub use attachment::{Attachment, Connected, SubscribeError, Verdicts};
-pub use authorization::Authorization;
+pub use authorization::{Authorization, OwnerRights};
 pub use broker::Broker;
 pub use connect::{Close, ConnectError, ConnectOptions, Welcome};
 pub use counters::DropCause;
@@ -70,5 +70,5 @@ pub use recent::{Remembered, Since};
 pub use session::{DisconnectCause, Session, Will};
 pub use settings::{BrokerSettings, SlowSubscriber};
 pub use stats::{BrokerStats, SessionStats, TopicStats};
-pub use stream_queue::{Event, Taker};
+pub use stream_queue::{Event, EventSink};
 pub use trace::{StepOutcome, TraceStep};

@@ -151,6 +151,8 @@ pub(crate) struct PersistentSession {
     /// Oldest first. Each may only be stored after the one before it, so that where one fails the
     /// later ones have failed too.
     submitted: VecDeque<Submission>,
+    /// The commit of effects without which nothing more may be stored, until it has succeeded.
+    pub(crate) prerequisite: Option<Result<Ticket, StoreError>>,
     /// An empty buffer for the next submission.
     spare: Vec<Change>,
     /// The will's row.
@@ -165,6 +167,7 @@ impl PersistentSession {
             number,
             changes: Vec::new(),
             submitted: VecDeque::new(),
+            prerequisite: None,
             spare: Vec::new(),
             will: None,
             awaited: None,
@@ -177,9 +180,9 @@ impl PersistentSession {
 
     /// Sets the session's own row; one that is not submitted yet is replaced.
     pub(crate) fn push_row(&mut self, row: SessionRow) {
-        let is_row = |change: &Change| matches!(change, Change::Session(SessionChange::Keep(_)));
+        let is_row = |change: &Change| matches!(change, Change::Session(SessionChange::Put(_)));
         self.changes.retain(|change| !is_row(change));
-        self.push(SessionChange::Keep(Box::new(row)));
+        self.push(SessionChange::Put(Box::new(row)));
     }
 
     /// Hands the changes to the store, those that failed before first. The ticket is for all
@@ -189,6 +192,9 @@ impl PersistentSession {
         self.take_back_failed();
         if self.changes.is_empty() {
             return self.last_ticket().map(|ticket| Ok(ticket.clone()));
+        }
+        if let Some(error) = self.unmet_prerequisite() {
+            return Some(Err(error));
         }
         let mut copy = std::mem::take(&mut self.spare);
         copy.extend(self.changes.iter().cloned());
@@ -204,6 +210,19 @@ impl PersistentSession {
             self.spare = copy;
         }
         Some(submitted)
+    }
+
+    /// Why nothing may be stored now. A prerequisite whose outcome is not known yet does no harm:
+    /// where it fails, all that is submitted meanwhile fails with it.
+    pub(crate) fn unmet_prerequisite(&mut self) -> Option<StoreError> {
+        let outcome = match self.prerequisite.as_ref()? {
+            Ok(ticket) => ticket.outcome()?,
+            Err(error) => Err(error.clone()),
+        };
+        if outcome.is_ok() {
+            self.prerequisite = None;
+        }
+        outcome.err()
     }
 
     /// The commit of the last changes whose outcome is not known.
@@ -249,7 +268,7 @@ impl PersistentSession {
 }
 
 /// The rows of one batch of deliveries: of a publisher, or of a connection that is sent
-/// what topics kept.
+/// what topics retained.
 #[derive(Default)]
 pub(crate) struct ChangeBatch {
     pub(crate) changes: Vec<Change>,
@@ -257,6 +276,8 @@ pub(crate) struct ChangeBatch {
     stored: Vec<Arc<StoredMessage>>,
     /// Shared by what must be undone where this batch cannot be stored.
     commit: Option<Arc<BatchCommit>>,
+    /// The commit again, where the batch changes retained messages.
+    pub(crate) retaining: Option<Arc<BatchCommit>>,
     /// The last publication, for the next session that needs it.
     last: Option<(Arc<Publication>, Arc<StoredMessage>)>,
     /// Where the way of the present publication is noted, if it is traced.

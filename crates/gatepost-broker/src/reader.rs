@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 
 use crate::recent::Since;
 use crate::shared::Shared;
-use crate::stream_queue::{Event, StreamQueue, Taker};
+use crate::stream_queue::{Event, EventSink, StreamQueue};
 use crate::subscription::Subscription;
 
 /// What a reader asks for.
@@ -111,11 +111,11 @@ impl Reader {
 }
 
 impl Reader {
-    /// Hands what comes from now on to `taker`. The caller has written what [`Reader::try_next`]
+    /// Hands what comes from now on to `sink`. The caller has written what [`Reader::try_next`]
     /// gave before, until that was nothing.
-    pub fn attach(&mut self, taker: Arc<dyn Taker>) {
+    pub fn attach(&mut self, sink: Arc<dyn EventSink>) {
         let mut state = self.queue.state.lock();
-        state.taker = Some(taker);
+        state.sink = Some(sink);
         state.pump();
     }
 
@@ -124,7 +124,7 @@ impl Reader {
         self.queue.state.lock().pump();
     }
 
-    /// With a taker: waits for the broker's end. Also wakes the task when the taker has no room,
+    /// With a sink: waits for the broker's end. Also wakes the task when the sink has no room,
     /// which the caller looks at itself.
     pub fn poll_ended(&self, context: &mut Context<'_>) -> Poll<()> {
         let mut state = self.queue.state.lock();

@@ -5,10 +5,10 @@
 //! only come from damage and are logged. Queues that do not fit into the memory stay
 //! [on disk](crate::sessions_on_disk).
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::num::{NonZeroU16, NonZeroU32};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use gatepost_message::Publication;
 use gatepost_store::{
@@ -16,9 +16,10 @@ use gatepost_store::{
 };
 
 use crate::acknowledged::Delivery;
+use crate::authorization::OwnerRights;
 use crate::filter::{RequestedFilter, RetainHandling, SubscribeOptions};
 use crate::persistence::StoredMessage;
-use crate::session::{DeferredEffects, Session, Will};
+use crate::session::{Session, Will};
 use crate::session_table::SessionTable;
 use crate::sessions_on_disk::{SessionOnDisk, memory_bytes};
 use crate::subscription::{Member, Subscription};
@@ -33,13 +34,14 @@ struct Message {
 
 struct Recovery<'a> {
     table: &'a SessionTable,
+    rights: Option<&'a dyn OwnerRights>,
     store: &'a Store,
     now: SystemTime,
-    messages: HashMap<u64, Message>,
-    sessions: HashMap<u64, (Arc<Session>, SessionRow)>,
+    messages: BTreeMap<u64, Message>,
+    sessions: BTreeMap<u64, (Arc<Session>, SessionRow)>,
     changes: Vec<Change>,
-    /// Of sessions that expired while the server was down.
-    all_effects: Vec<DeferredEffects>,
+    /// Sessions that expired while the server was down, or whose end was not stored.
+    over: Vec<Arc<Session>>,
     deliveries: usize,
     /// Deliveries whose message or session is missing.
     incomplete: usize,
@@ -48,18 +50,22 @@ struct Recovery<'a> {
 }
 
 /// Fills the table of sessions and the index from the store.
-pub(crate) fn restore_sessions(table: &SessionTable) -> Result<(), StoreError> {
+pub(crate) fn restore_sessions(
+    table: &SessionTable,
+    rights: Option<&dyn OwnerRights>,
+) -> Result<(), StoreError> {
     let Some(store) = &table.shared().store else {
         return Ok(());
     };
     let mut recovery = Recovery {
         table,
+        rights,
         store,
         now: store.time_for_ages(),
-        messages: HashMap::new(),
-        sessions: HashMap::new(),
+        messages: BTreeMap::new(),
+        sessions: BTreeMap::new(),
         changes: Vec::new(),
-        all_effects: Vec::new(),
+        over: Vec::new(),
         deliveries: 0,
         incomplete: 0,
         fits: true,
@@ -109,8 +115,12 @@ impl Recovery<'_> {
             }
         }
         let shared = self.table.shared();
+        let now = shared.clock.now();
         shared.on_disk.leave(left);
-        while shared.on_disk.load_next(self.store, shared.memory_room())? {}
+        while shared
+            .on_disk
+            .load_next(self.store, shared.memory_room(), now)?
+        {}
         shared.on_disk.tell(shared.memory_max());
         Ok(())
     }
@@ -131,50 +141,53 @@ impl Recovery<'_> {
     fn session(&mut self, row: SessionRow) {
         let ended = row.ended.unwrap_or(self.now);
         let age = self.now.duration_since(ended).unwrap_or_default();
+        let session = Arc::new(self.restored(&row, age));
         if age >= row.expiry {
-            let message = row.will.and_then(|will| self.messages.get(&will.message));
-            let session = row.number;
-            self.all_effects.push(DeferredEffects {
-                client_id: row.client.as_str().into(),
-                // Due at the latest now [MQTT-3.1.3-9].
-                will: message.map(|message| Publication::clone(&message.publication)),
-                changes: vec![Change::Session(SessionChange::End { session })],
-            });
+            self.over.push(session);
             return;
         }
-        let client_id: Arc<str> = Arc::from(row.client.as_str());
-        let session = Arc::new(Session::new(client_id, row.kind.clone().into()));
-        {
-            let mut state = session.lock();
-            let left = row.expiry.saturating_sub(age);
-            state.user = row.user.as_deref().map(Arc::from);
-            state.policy = self.table.shared().policy(row.user.as_deref(), None);
-            state.expiry = row.expiry;
-            state.expires = Instant::now().checked_add(left);
-            let kept = state.begin_keeping(row.number);
-            if let Some(will) = row.will
-                && let Some(message) = self.messages.get(&will.message)
-            {
-                message.stored.hold();
-                if let Some(kept) = &mut kept.kept {
-                    kept.will = Some(message.stored.clone());
-                }
-                let publication = Publication::clone(&message.publication);
-                let delay = will.delay;
-                state.will = Some(Box::new(Will { publication, delay }));
-                let due = delay.min(row.expiry).saturating_sub(age);
-                state.will_due =
-                    Some(Instant::now() + due.min(Duration::from_secs(u32::MAX.into())));
-            }
-        }
-        // Sorted by number: a later one of the same client is the one that counts.
-        if let Some(earlier) = self.table.restore(session.clone())
-            && let Some(number) = earlier.lock().kept_mut().map(|kept| kept.number)
-        {
-            self.sessions.remove(&number);
-            self.change(SessionChange::End { session: number });
+        // Sorted by number: a later one of the same client is the one that counts. The end of the
+        // earlier one was not stored.
+        if let Some(earlier) = self.table.restore(session.clone()) {
+            let number = earlier
+                .lock()
+                .persistent_mut()
+                .map(|persistent| persistent.number);
+            self.sessions.retain(|found, _| Some(*found) != number);
+            self.over.push(earlier);
         }
         self.sessions.insert(row.number, (session, row));
+    }
+
+    /// The session of this row, whose connection ended so long ago.
+    fn restored(&self, row: &SessionRow, age: Duration) -> Session {
+        let session = Session::new(Arc::from(row.client.as_str()), row.kind.clone().into());
+        let clock = &self.table.shared().clock;
+        let mut state = session.lock();
+        state.user = row.user.as_deref().map(Arc::from);
+        state.policy = self.table.shared().policy(row.user.as_deref(), None);
+        state.expiry = row.expiry;
+        state.expires = clock.now().checked_add(row.expiry.saturating_sub(age));
+        let queue = state.make_persistent(row.number);
+        if let Some(will) = row.will
+            && let Some(message) = self.messages.get(&will.message)
+        {
+            message.stored.hold();
+            if let Some(persistent) = &mut queue.persistent {
+                persistent.will = Some(message.stored.clone());
+            }
+            // The login that the client had is not known any more.
+            let rights = self.rights;
+            state.authorization =
+                rights.map(|rights| rights.of_owner(row.user.as_deref(), &row.client));
+            let publication = Publication::clone(&message.publication);
+            let delay = will.delay;
+            state.will = Some(Box::new(Will { publication, delay }));
+            let due = delay.min(row.expiry).saturating_sub(age);
+            state.will_due = Some(clock.now() + due.min(Duration::from_secs(u32::MAX.into())));
+        }
+        drop(state);
+        session
     }
 
     fn subscription(&mut self, row: &SubscriptionRow) {
@@ -233,11 +246,10 @@ impl Recovery<'_> {
     }
 
     fn finish(mut self) {
-        let _ = self.table.settle(std::mem::take(&mut self.all_effects));
-        if !self.fits {
-            // The queues on disk need some of these messages.
-            self.messages.clear();
-        }
+        let now = self.table.shared().clock.now();
+        // First, so that the message of a will is removed together with its publication: a crash in
+        // between must neither lose it nor publish it twice. Where queues stay on disk, these are
+        // messages of wills only, which no delivery refers to.
         for message in std::mem::take(&mut self.messages).into_values() {
             message.stored.let_go(&mut self.changes);
             if self.changes.len() >= CHANGES_MAX {
@@ -245,11 +257,24 @@ impl Recovery<'_> {
             }
         }
         self.submit();
+        let ended = self
+            .over
+            .iter()
+            .map(|session| self.table.end_session(session));
+        let mut all_effects: Vec<_> = ended.collect();
+        // Before a client is back: a will without delay is due in any case. Also of sessions whose
+        // queue is on disk.
+        let mut restored = self.table.all();
+        restored.sort_unstable_by_key(|session| session.ordinal);
+        for session in restored {
+            all_effects.extend(session.due_will(&mut session.lock(), now));
+        }
+        let _ = self.table.settle(all_effects);
         for (session, row) in self.sessions.values() {
             if row.ended.is_none() {
                 // Its connection ended with the server: from now on it waits for its client.
                 // No client waits for this commit.
-                let _ = session.keep_row(&mut session.lock(), self.store);
+                let _ = session.store_row(&mut session.lock(), self.store, now);
             }
         }
         if self.incomplete > 0 {

@@ -88,9 +88,8 @@ impl Route {
 }
 
 fn merge_overlapping(targets: &mut Vec<Target>) {
-    let address = |target: &Target| Arc::as_ptr(&target.session).cast::<()>() as usize;
     // Stable, so that identifiers stay in the order in which they were found.
-    targets.sort_by_key(address);
+    targets.sort_by_key(|target| target.session.ordinal);
     targets.dedup_by(|later, earlier| {
         let is_same = same(&later.session, &earlier.session);
         if is_same {

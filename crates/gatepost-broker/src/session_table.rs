@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use bytes::BytesMut;
 use gatepost_message::MessageId;
@@ -104,35 +104,37 @@ impl SessionTable {
         let mut all_effects = Vec::new();
         let mut sessions = self.by_key.lock();
         let key = SessionKey::new(options.user.clone(), client_id.clone());
-        let mut kept = sessions.get(&key).cloned();
-        if kept.is_none() && key.user.is_some() {
+        let mut found = sessions.get(&key).cloned();
+        if found.is_none() && key.user.is_some() {
             // A session from before there were users becomes that of the first who logs in.
             let unowned = SessionKey::new(None, client_id.clone());
-            kept = sessions.remove(&unowned);
-            if let Some(session) = &kept {
+            found = sessions.remove(&unowned);
+            if let Some(session) = &found {
                 sessions.insert(key.clone(), session.clone());
             }
         }
+        let now = self.shared.clock.now();
         let is_over = |earlier: &Arc<Session>| {
+            let state = earlier.lock();
             // A session without expiry ends with its connection, which ends here.
-            options.clean_start || earlier.lock().expiry.is_zero()
+            options.clean_start || state.expiry.is_zero() || state.has_expired(now)
         };
-        if let Some(earlier) = kept.take_if(|earlier| is_over(earlier)) {
+        if let Some(earlier) = found.take_if(|earlier| is_over(earlier)) {
             sessions.remove(&key);
             all_effects.push(self.end_session(&earlier)); // [MQTT-3.1.2-4]
         }
         // A client that comes for what waits in memory frees some.
-        let may_enter = kept
+        let may_enter = found
             .as_ref()
-            .map_or(!is_out_of_memory, |kept| !kept.is_on_disk());
+            .map_or(!is_out_of_memory, |found| !found.is_on_disk());
         if !may_enter {
             drop(sessions);
             self.shared.reached(Limit::Memory, &client_id);
             let _ = self.settle(all_effects);
             return Err(ConnectError::OutOfMemory);
         }
-        let session_present = kept.is_some();
-        let session = match kept {
+        let session_present = found.is_some();
+        let session = match found {
             Some(session) => session,
             None if sessions.len() >= self.shared.settings.sessions_max => {
                 drop(sessions);
@@ -146,24 +148,30 @@ impl SessionTable {
                 session
             }
         };
-        let (epoch, stored) = {
+        let epoch = {
             let mut state = session.lock();
             all_effects.extend(self.take_over(&session, &mut state));
-            let attached = self.attach(&session, &mut state, options);
+            let epoch = self.attach(&session, &mut state, options);
             let welcome = Welcome {
                 session_present,
                 client_id: &session.client_id,
                 was_assigned,
             };
             session.greet(&mut state, |out| greet(welcome, out), self.shared.view());
-            attached
+            epoch
         };
         drop(sessions);
         // What is forgotten on demand must not come back after a crash [MQTT-3.1.2-4].
+        if self.unsettled.has_failed(&session.client_id) {
+            let later = std::mem::replace(&mut all_effects, self.unsettled.take_failed());
+            all_effects.extend(later);
+        }
         let settled = match self.settle(all_effects) {
             None => self.unsettled.of_client(&session.client_id),
             settled => settled,
         };
+        // After the earlier connection's will: a crash in between must not lose that.
+        let stored = self.store_row(&session, epoch);
         if session_present {
             // Routes know the session by its earlier connection.
             self.shared.index.touch_everything();
@@ -179,7 +187,7 @@ impl SessionTable {
     /// The bounds on connections, other than that on sessions.
     fn check_limits(&self, client: &str, user: Option<&str>) -> Result<(), ConnectError> {
         if let Some(rate) = &self.connect_rate
-            && !rate.lock().take(Instant::now())
+            && !rate.lock().take(self.shared.clock.now())
         {
             self.shared.reached(Limit::ConnectRate, client);
             return Err(ConnectError::TooFast);
@@ -225,9 +233,12 @@ impl SessionTable {
         Arc::from(format!("auto-{unique}-{number}"))
     }
 
-    /// Takes the session from its present connection, if it has one.
+    /// Takes the session from its present connection, if it has one. What is due of an earlier one
+    /// is due all the same.
     fn take_over(&self, session: &Arc<Session>, state: &mut State) -> Option<DeferredEffects> {
-        state.link.as_ref()?;
+        if state.link.is_none() {
+            return session.due_will(state, self.shared.clock.now());
+        }
         session.epoch.fetch_add(1, Ordering::AcqRel);
         session.end_locked(state, DisconnectCause::TakenOver);
         state.was_cut_cleanly = session.detach(state, self.shared.view());
@@ -239,14 +250,9 @@ impl SessionTable {
         Some(effects)
     }
 
-    /// Gives the session its new connection: the epoch of that, and what waits for the session's
-    /// own row.
-    fn attach(
-        &self,
-        session: &Session,
-        state: &mut State,
-        options: ConnectOptions,
-    ) -> (u64, Option<Result<Ticket, StoreError>>) {
+    /// Gives the session its new connection, and returns the epoch of that. The session's own row is
+    /// yet to be written.
+    fn attach(&self, session: &Session, state: &mut State, options: ConnectOptions) -> u64 {
         let in_flight_max = options
             .receive_max
             .min(self.shared.settings.inflight_max)
@@ -280,19 +286,24 @@ impl SessionTable {
             .silence_max_seconds
             .store(silence_max, Ordering::Relaxed);
         session.attach(state, link);
-        let is_kept = state.is_kept() || !state.expiry.is_zero();
-        let kept = self
-            .shared
-            .store
-            .as_ref()
-            .filter(|_| is_kept)
-            .and_then(|store| {
-                state.begin_keeping(MessageId::next().number());
-                state.keep_will();
-                session.keep_row(state, store)
-            });
+        let is_persistent = state.is_persistent() || !state.expiry.is_zero();
+        if is_persistent && self.shared.store.is_some() {
+            state.make_persistent(MessageId::next().number());
+            state.store_will();
+        }
         self.count_connection(state.user.as_ref(), true);
-        (session.epoch.fetch_add(1, Ordering::AcqRel) + 1, kept)
+        session.epoch.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    /// Writes the row of a session that is to outlive the server, unless another connection has
+    /// taken the session and writes it.
+    fn store_row(&self, session: &Session, epoch: u64) -> Option<Result<Ticket, StoreError>> {
+        let store = self.shared.store.as_ref()?;
+        let mut state = session.lock();
+        let is_current = session.epoch.load(Ordering::Acquire) == epoch && !state.has_ended;
+        is_current
+            .then(|| session.store_row(&mut state, store, self.shared.clock.now()))
+            .flatten()
     }
 
     /// The connection of this epoch is over.
@@ -318,8 +329,9 @@ impl SessionTable {
                 let ended = self.end_session(session);
                 effects.will = ended.will;
                 effects.changes.extend(ended.changes);
+                effects.follows_failed = ended.follows_failed;
             } else {
-                Self::leave(&mut state, &mut effects);
+                state.begin_absence(&mut effects, self.shared.clock.now());
                 drop(state);
                 // Routes may leave it out, or must give it frames of its own.
                 if !session.filters.lock().is_empty() {
@@ -329,33 +341,8 @@ impl SessionTable {
         }
         // No client waits for a will's durability: its sender is gone.
         let _ = self.settle(vec![effects]);
-        self.keep_left(session, epoch);
-    }
-
-    /// Writes the row of a session that goes on without a connection. After its will: a crash in
-    /// between must not lose that.
-    fn keep_left(&self, session: &Session, epoch: u64) {
-        let Some(store) = &self.shared.store else {
-            return;
-        };
-        let mut state = session.lock();
-        let is_left = session.epoch.load(Ordering::Acquire) == epoch && !state.has_ended;
-        if is_left && state.link.is_none() {
-            // No client waits for this commit.
-            let _ = session.keep_row(&mut state, store);
-        }
-    }
-
-    /// The session goes on without a connection.
-    fn leave(state: &mut State, effects: &mut DeferredEffects) {
-        let now = Instant::now();
-        state.expires = now.checked_add(state.expiry);
-        let delay = state.will.as_ref().map(|will| will.delay);
-        match delay {
-            Some(Duration::ZERO) => effects.will = state.take_will(&mut effects.changes),
-            Some(delay) => state.will_due = Some(now + delay.min(state.expiry)),
-            None => {}
-        }
+        // After its will: a crash in between must not lose that.
+        let _ = self.store_row(session, epoch);
     }
 
     /// Ends a session that the caller has taken out of the table: its subscriptions, its queue,
@@ -379,8 +366,9 @@ impl SessionTable {
             // [MQTT-3.1.3-9]: at the latest when the session ends.
             effects.will = state.take_will(&mut effects.changes);
             let queue = state.acknowledged.take();
-            if let Some(kept) = queue.and_then(|mut queue| queue.end()) {
-                effects.changes.extend(kept.changes);
+            if let Some(mut persistent) = queue.and_then(|mut queue| queue.end()) {
+                effects.follows_failed = persistent.unmet_prerequisite().is_some();
+                effects.changes.extend(persistent.changes);
             }
         }
         let filters = std::mem::take(&mut *session.filters.lock());
@@ -431,10 +419,15 @@ impl SessionTable {
     /// of it. What cannot be stored is tried again. To be called when no lock is held.
     pub(crate) fn settle(
         &self,
-        all_effects: Vec<DeferredEffects>,
+        mut all_effects: Vec<DeferredEffects>,
     ) -> Option<Result<Ticket, StoreError>> {
         if all_effects.iter().all(DeferredEffects::is_nothing) {
             return None;
+        }
+        if all_effects.iter().any(|effects| effects.follows_failed) {
+            // In one commit with those before, or a crash could come between.
+            let later = std::mem::replace(&mut all_effects, self.unsettled.take_failed());
+            all_effects.extend(later);
         }
         let mut publisher = Publisher::new(self.shared.clone(), None);
         for effects in &all_effects {
@@ -444,6 +437,9 @@ impl SessionTable {
             publisher.take_along(effects.changes.clone());
         }
         let ticket = publisher.flush()?;
+        for effects in &all_effects {
+            effects.were_submitted(&ticket);
+        }
         self.unsettled.push(all_effects, ticket.clone());
         Some(ticket)
     }

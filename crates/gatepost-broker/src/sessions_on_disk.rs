@@ -7,11 +7,13 @@
 //! queue after the other, the smallest first, as soon as there is room.
 //!
 //! While messages are only partly known, no reference to one can be counted: those of this start
-//! stay on disk until the next, which removes what no session waits for.
+//! stay on disk until the next, which removes what no session waits for. The message of a will is
+//! referred to by that will alone, and is removed as always.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
 
 use gatepost_message::Publication;
 use gatepost_settings::ByteSize;
@@ -63,7 +65,12 @@ impl SessionsOnDisk {
     }
 
     /// Loads the smallest queue, if `room` bytes of memory are enough for it; whether it was.
-    pub(crate) fn load_next(&self, store: &Store, room: u64) -> Result<bool, StoreError> {
+    pub(crate) fn load_next(
+        &self,
+        store: &Store,
+        room: u64,
+        now: Instant,
+    ) -> Result<bool, StoreError> {
         let mut waiting = self.waiting.lock();
         // A session that has ended meanwhile has no queue.
         while waiting
@@ -83,7 +90,7 @@ impl SessionsOnDisk {
         drop(waiting);
         if next.row.ended.is_none() {
             // Its connection ended with the server: from now on it waits for its client.
-            let _ = next.session.keep_row(&mut next.session.lock(), store);
+            let _ = next.session.store_row(&mut next.session.lock(), store, now);
         }
         tracing::info!(target: "broker", client = next.session.client_id(),
             bytes = next.memory_bytes, "a session's queue was loaded");
@@ -135,16 +142,17 @@ fn load(store: &Store, waiting: &SessionOnDisk) -> Result<(), StoreError> {
             None => incomplete.push(row.sequence),
         }
     }
-    let Some(kept) = state.kept_mut().filter(|_| !incomplete.is_empty()) else {
+    let Some(persistent) = state.persistent_mut().filter(|_| !incomplete.is_empty()) else {
         return Ok(());
     };
     tracing::warn!(target: "broker", deliveries = incomplete.len(),
         "deliveries whose message is damaged were given up");
     for sequence in incomplete {
         let session = number;
-        kept.push(SessionChange::Dequeue { session, sequence });
+        persistent.push(SessionChange::Dequeue { session, sequence });
     }
     // Before a later delivery can take the same number.
-    kept.submit(store)
+    persistent
+        .submit(store)
         .map_or(Ok(()), |submitted| submitted.map(drop))
 }

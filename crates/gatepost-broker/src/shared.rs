@@ -2,9 +2,9 @@
 //! the limits. It knows neither publishers nor the table of sessions; those hold it.
 
 use std::sync::{Arc, Weak};
-use std::time::Instant;
 
-use gatepost_store::Store;
+use gatepost_message::{Publication, TopicFilter};
+use gatepost_store::{Clock as ClockSource, Store};
 use parking_lot::Mutex;
 
 use crate::clock::Clock;
@@ -36,7 +36,11 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(settings: BrokerSettings, store: Option<Store>) -> Self {
+    pub(crate) fn new(
+        settings: BrokerSettings,
+        store: Option<Store>,
+        clock: Arc<dyn ClockSource>,
+    ) -> Self {
         Self {
             index: Index::new(),
             retained: Retained::new(
@@ -50,7 +54,7 @@ impl Shared {
             ),
             counters: Counters::default(),
             limits: Limits::default(),
-            clock: Clock::new(Instant::now()),
+            clock: Clock::new(clock),
             receipts: PendingReceipts::default(),
             on_disk: SessionsOnDisk::default(),
             streams: Mutex::default(),
@@ -73,6 +77,12 @@ impl Shared {
         self.memory_max().saturating_sub(resident) as u64
     }
 
+    /// The retained messages under `filter`.
+    pub(crate) fn retained_matching(&self, filter: &TopicFilter) -> Vec<Arc<Publication>> {
+        let now = || self.clock.time_of_day();
+        self.retained.matching(filter, now)
+    }
+
     /// Whether publications are written to the history.
     pub(crate) fn keeps_history(&self) -> bool {
         self.store.as_ref().is_some_and(Store::keeps_history)
@@ -83,7 +93,7 @@ impl Shared {
             settings: &self.settings,
             counters: &self.counters,
             limits: &self.limits,
-            now_seconds: self.clock.now_seconds(),
+            clock: &self.clock,
         }
     }
 

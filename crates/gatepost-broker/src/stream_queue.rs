@@ -1,9 +1,9 @@
 //! The queue between the broker and one reader within this process.
 //!
 //! Events leave it in one of two ways, always under its lock, so in order. The reader's own task
-//! asks for the next one; or, with a [`Taker`], events are handed over on the thread that
+//! asks for the next one; or, with a [`EventSink`], events are handed over on the thread that
 //! publishes, once for each batch of the publisher, as outboxes of sessions are flushed: no task
-//! is woken, and one thread encodes for all. The reader's task is woken only when the taker has no
+//! is woken, and one thread encodes for all. The reader's task is woken only when the sink has no
 //! room.
 
 use std::collections::VecDeque;
@@ -30,7 +30,7 @@ pub enum Event {
 }
 
 /// Takes a reader's events on the thread that publishes.
-pub trait Taker: Send + Sync {
+pub trait EventSink: Send + Sync {
     /// Takes events from `next` for as long as it has room, without waiting; returns whether it
     /// still has room. Otherwise the reader's task is woken, which makes room and calls
     /// `Reader::pump`. Called under the reader's lock.
@@ -45,7 +45,7 @@ pub(crate) struct StreamState {
     traced: OpenSteps,
     pub(crate) reader: Option<Waker>,
     /// Takes the events in place of the reader's task.
-    pub(crate) taker: Option<Arc<dyn Taker>>,
+    pub(crate) sink: Option<Arc<dyn EventSink>>,
     /// Whether a publisher has it among those to be flushed.
     is_due: bool,
     pub(crate) closed: bool,
@@ -64,12 +64,12 @@ impl StreamState {
         Some(Event::Publication(publication))
     }
 
-    /// Hands events to the taker, and wakes the task if the taker has no more room.
+    /// Hands events to the sink, and wakes the task if the sink has no more room.
     pub(crate) fn pump(&mut self) {
-        let Some(taker) = self.taker.clone() else {
+        let Some(sink) = self.sink.clone() else {
             return;
         };
-        if !taker.take(&mut || self.next())
+        if !sink.take(&mut || self.next())
             && let Some(reader) = self.reader.take()
         {
             reader.wake();
@@ -99,7 +99,7 @@ impl StreamQueue {
     ) -> bool {
         let mut state = self.state.lock();
         if state.events.len() >= self.messages_max {
-            // A batch of its own length shall not cost a taker anything.
+            // A batch of its own length shall not cost a sink anything.
             state.pump();
         }
         if state.events.len() >= self.messages_max {
@@ -117,7 +117,7 @@ impl StreamQueue {
             let step = trace.at_reader(&self.name, self.kind, &remembered.publication);
             state.traced.add(remembered.id.number(), step);
         }
-        if state.taker.is_some() {
+        if state.sink.is_some() {
             return !std::mem::replace(&mut state.is_due, true);
         }
         if let Some(reader) = state.reader.take() {

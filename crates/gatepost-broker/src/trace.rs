@@ -32,7 +32,7 @@ const PENDING_MAX: usize = 64;
 pub enum StepOutcome {
     /// Handed to its connection; at QoS 0 nothing comes back.
     Sent,
-    /// Sent or kept, and not yet acknowledged.
+    /// Sent or stored, and not yet acknowledged.
     Waiting,
     /// The subscriber acknowledged it.
     Acknowledged,
@@ -243,7 +243,7 @@ impl Drop for AcknowledgementSteps {
 /// The last traced messages.
 pub(crate) struct Traces {
     messages_max: usize,
-    kept: Mutex<TracedMessages>,
+    messages: Mutex<TracedMessages>,
 }
 
 #[derive(Default)]
@@ -256,7 +256,7 @@ impl Traces {
     pub(crate) fn new(messages_max: usize) -> Self {
         Self {
             messages_max,
-            kept: Mutex::default(),
+            messages: Mutex::default(),
         }
     }
 
@@ -265,25 +265,25 @@ impl Traces {
         if self.messages_max == 0 {
             return None;
         }
-        let mut kept = self.kept.lock();
-        if let Some(trace) = kept.by_message.get(&message) {
+        let mut messages = self.messages.lock();
+        if let Some(trace) = messages.by_message.get(&message) {
             return Some(trace.clone());
         }
-        if kept.order.len() >= self.messages_max
-            && let Some(oldest) = kept.order.pop_front()
+        if messages.order.len() >= self.messages_max
+            && let Some(oldest) = messages.order.pop_front()
         {
-            kept.by_message.remove(&oldest);
+            messages.by_message.remove(&oldest);
         }
         let trace = Arc::<Trace>::default();
-        kept.order.push_back(message);
-        kept.by_message.insert(message, trace.clone());
+        messages.order.push_back(message);
+        messages.by_message.insert(message, trace.clone());
         Some(trace)
     }
 
     /// The steps of a message and how many subscribers there were beyond them; `None` where it is
     /// not remembered.
     pub(crate) fn of(&self, message: MessageId) -> Option<(Vec<TraceStep>, u64)> {
-        let trace = self.kept.lock().by_message.get(&message).cloned()?;
+        let trace = self.messages.lock().by_message.get(&message).cloned()?;
         let steps = trace.0.lock();
         Some((steps.named.clone(), steps.more))
     }

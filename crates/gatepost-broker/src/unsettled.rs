@@ -57,9 +57,21 @@ impl UnsettledEffects {
             let lost = failed.len() - EFFECTS_MAX;
             tracing::error!(target: "broker", lost,
                 "wills and ends of sessions are given up: the disk failed for too long");
-            failed.drain(..lost);
+            for effects in failed.drain(..lost) {
+                effects.were_given_up();
+            }
         }
         failed
+    }
+
+    /// Whether effects of this client could not be stored.
+    pub(crate) fn has_failed(&self, client_id: &str) -> bool {
+        let all = self.0.lock();
+        all.iter().any(|submitted| {
+            let mut effects = submitted.effects.iter();
+            effects.any(|effects| &*effects.session.client_id == client_id)
+                && matches!(submitted.outcome(), Some(Err(_)))
+        })
     }
 
     /// The commit of this client's last effects, where it is not known to have succeeded: what
@@ -68,7 +80,7 @@ impl UnsettledEffects {
         let all = self.0.lock();
         let last = all.iter().rev().find(|submitted| {
             let mut effects = submitted.effects.iter();
-            effects.any(|effects| &*effects.client_id == client_id)
+            effects.any(|effects| &*effects.session.client_id == client_id)
         })?;
         (!last.is_committed()).then(|| last.ticket.clone())
     }

@@ -22,8 +22,10 @@
 mod disk;
 mod plan;
 mod power;
+mod random;
 mod state;
 mod vfs;
 
 pub use disk::Disk;
 pub use plan::{Effect, Fault, FileKind, Operation};
+pub use random::Random;

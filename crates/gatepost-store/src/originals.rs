@@ -22,7 +22,7 @@ pub struct Originals(Arc<Inner>);
 
 struct Inner {
     store: Store,
-    kept: Mutex<Kept>,
+    sample: Mutex<Sample>,
     limits: OriginalsLimits,
 }
 
@@ -37,7 +37,7 @@ pub struct OriginalsLimits {
     pub per_second: u32,
 }
 
-struct Kept {
+struct Sample {
     /// The oldest first.
     ids: VecDeque<MessageId>,
     second: Instant,
@@ -51,7 +51,7 @@ impl Originals {
         let ids = keys.iter().filter_map(|key| id(key));
         Ok(Self(Arc::new(Inner {
             store: store.clone(),
-            kept: Mutex::new(Kept {
+            sample: Mutex::new(Sample {
                 ids: ids.collect(),
                 second: Instant::now(),
                 in_this_second: 0,
@@ -68,14 +68,14 @@ impl Originals {
         if !is_whole || message.body.len() > limits.message_bytes_max || limits.count_max == 0 {
             return;
         }
-        let mut kept = self.0.kept.lock();
-        if kept.second.elapsed().as_secs() > 0 {
-            (kept.second, kept.in_this_second) = (Instant::now(), 0);
+        let mut sample = self.0.sample.lock();
+        if sample.second.elapsed().as_secs() > 0 {
+            (sample.second, sample.in_this_second) = (Instant::now(), 0);
         }
-        if kept.in_this_second >= limits.per_second {
+        if sample.in_this_second >= limits.per_second {
             return;
         }
-        kept.in_this_second += 1;
+        sample.in_this_second += 1;
         let format = match message.format {
             Format::Mail => b'm',
             Format::Payload => b'p',
@@ -85,9 +85,9 @@ impl Originals {
             key: key(message.id),
             value: [&[format], &message.body[..]].concat().into(),
         }];
-        kept.ids.push_back(message.id);
-        while kept.ids.len() > limits.count_max {
-            changes.extend(kept.ids.pop_front().map(|oldest| Change::DeleteRecord {
+        sample.ids.push_back(message.id);
+        while sample.ids.len() > limits.count_max {
+            changes.extend(sample.ids.pop_front().map(|oldest| Change::DeleteRecord {
                 space: SPACE,
                 key: key(oldest),
             }));
@@ -166,8 +166,8 @@ mod tests {
             .committed()
             .await
             .expect("committed");
-        let kept = store.originals(10).expect("read");
-        let bodies: Vec<&[u8]> = kept.iter().map(|(_, _, body)| &body[..]).collect();
+        let originals = store.originals(10).expect("read");
+        let bodies: Vec<&[u8]> = originals.iter().map(|(_, _, body)| &body[..]).collect();
         assert_eq!(bodies, [b"4", b"3", b"2"]);
     }
 }

@@ -17,15 +17,15 @@ impl Store {
 
     /// One message in quarantine, whole.
     pub fn quarantined(&self, id: MessageId) -> Result<Option<QuarantineEntry>, StoreError> {
-        let mut kept: Option<(Vec<u8>, Option<String>, bool)> = None;
+        let mut found: Option<(Vec<u8>, Option<String>, bool)> = None;
         self.each(
             &table::QUARANTINE,
             "WHERE id = ?",
             params![rows::id_to_row(id)],
             |row| Ok(Some((row.get(1)?, row.get(2)?, row.get(3)?))),
-            |row| kept = Some(row),
+            |row| found = Some(row),
         )?;
-        let Some((body, properties, retain)) = kept else {
+        let Some((body, properties, retain)) = found else {
             return Ok(None);
         };
         Ok(self.journal_entry(id)?.map(|journal| QuarantineEntry {

@@ -5,6 +5,7 @@
 //! Invariants: changes leave in the order in which they came; a group that was taken is decided,
 //! whatever becomes of its writer; a closed queue accepts nothing more.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -45,7 +46,7 @@ pub(crate) struct Batch {
 
 impl Batch {
     /// The number of the submission that these changes become.
-    fn add(&mut self, changes: &mut Vec<Change>, after: Option<Ticket>) -> u32 {
+    pub(crate) fn add(&mut self, changes: &mut Vec<Change>, after: Option<Ticket>) -> u32 {
         let number = self.submissions.len() as u32;
         self.changes.append(changes);
         let end = self.changes.len();
@@ -66,6 +67,9 @@ struct Waiting {
     /// When deferred changes are committed by themselves.
     due: Option<Instant>,
     closed: bool,
+    /// Present for a simulation: what was submitted, each in a batch of its own, so that a commit
+    /// may end between any two.
+    separate: Option<VecDeque<Batch>>,
 }
 
 impl Waiting {
@@ -73,6 +77,15 @@ impl Waiting {
     fn is_due(&self, now: Instant) -> bool {
         !self.batch.changes.is_empty()
             && (self.urgent || self.closed || self.due.is_some_and(|due| due <= now))
+    }
+
+    fn take(&mut self) -> Batch {
+        self.bytes = 0;
+        self.urgent = false;
+        self.due = None;
+        let batch = std::mem::take(&mut self.batch);
+        self.taken = Some(batch.group.clone());
+        batch
     }
 }
 
@@ -111,6 +124,10 @@ impl Queue {
         }
         let wakes = was_empty || waiting.urgent && !was_urgent;
         let ticket = Ticket::of_submission(waiting.batch.group.clone(), number);
+        if waiting.separate.is_some() {
+            let batch = waiting.take();
+            waiting.separate.get_or_insert_default().push_back(batch);
+        }
         drop(waiting);
         if wakes {
             self.arrived.notify_one();
@@ -146,12 +163,25 @@ impl Queue {
                 None => self.arrived.wait(&mut waiting),
             }
         }
-        waiting.bytes = 0;
-        waiting.urgent = false;
-        waiting.due = None;
-        let batch = std::mem::take(&mut waiting.batch);
-        waiting.taken = Some(batch.group.clone());
-        Some(batch)
+        Some(waiting.take())
+    }
+
+    /// From now on, what is submitted waits for [`Queue::take_separate`].
+    pub(crate) fn separate(&self) {
+        self.waiting.lock().separate.get_or_insert_default();
+    }
+
+    /// How many submissions wait.
+    pub(crate) fn separate_count(&self) -> usize {
+        let waiting = self.waiting.lock();
+        waiting.separate.as_ref().map_or(0, VecDeque::len)
+    }
+
+    /// Takes the first `count` submissions.
+    pub(crate) fn take_separate(&self, count: usize) -> Vec<Batch> {
+        let mut waiting = self.waiting.lock();
+        let separate = waiting.separate.get_or_insert_default();
+        separate.drain(..count.min(separate.len())).collect()
     }
 
     /// Asks for a commit that changes nothing, to see whether the disk works.
@@ -181,6 +211,9 @@ impl Queue {
             waiting.due = None;
             failed = std::mem::take(&mut waiting.batch);
             failed.group.decide(Err(error.clone()));
+            for batch in waiting.separate.iter_mut().flat_map(|all| all.drain(..)) {
+                batch.group.decide(Err(error.clone()));
+            }
         }
         group.decide(outcome);
         drop(waiting);

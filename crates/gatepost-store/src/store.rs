@@ -12,13 +12,14 @@ use rusqlite::Connection;
 
 use crate::bounds::Bounds;
 use crate::clock::{Clock, SystemClock};
+use crate::committer::Committer;
 use crate::group::{Group, Ticket};
-use crate::kept_clock::{KeptClock, SharedAgeTime};
 use crate::lock::{self, Lock};
 use crate::open;
-use crate::queue::{FailGroupOnDrop, FailWaitingOnDrop, Queue};
+use crate::queue::Queue;
 use crate::recovery::Recovery;
 use crate::scrub::Scrub;
+use crate::stored_clock::{SharedAgeTime, StoredClock};
 use crate::trim::Trimmer;
 use crate::watch::{Health, Watch};
 use crate::writer::{ServerDuties, Writer};
@@ -51,13 +52,38 @@ pub(crate) struct Inner {
 }
 
 /// An opened database, ready for its threads.
-struct Parts {
+pub(crate) struct Parts {
     writing: Arc<Mutex<Connection>>,
     reading: Arc<Mutex<Connection>>,
     locks: Vec<Lock>,
     age_time: Option<SharedAgeTime>,
     server: Option<ServerDuties>,
     health: Arc<Health>,
+}
+
+impl Parts {
+    /// Of a server whose database is in memory.
+    pub(crate) fn of_server_in_memory(
+        connection: Arc<Mutex<Connection>>,
+        settings: &StoreSettings,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, StoreError> {
+        let jump_max = settings.clock_jump_max.duration();
+        let clock = StoredClock::open(&connection.lock(), clock, jump_max)?;
+        let bounds = Bounds::open(&connection.lock(), settings)?;
+        Ok(Self {
+            writing: connection.clone(),
+            reading: connection,
+            locks: Vec::new(),
+            age_time: Some(clock.age_time()),
+            server: Some(ServerDuties {
+                clock,
+                trimmer: Trimmer::new(settings.clone()),
+                bounds,
+            }),
+            health: Arc::default(),
+        })
+    }
 }
 
 impl Store {
@@ -75,10 +101,23 @@ impl Store {
         settings: &StoreSettings,
         clock: Arc<dyn Clock>,
     ) -> Result<(Self, Recovery), StoreError> {
+        let (parts, recovery, scrub) = Self::open_parts(folder, settings, clock)?;
+        let health = parts.health.clone();
+        let store = Self::start(parts, settings);
+        store.watch(Watch { health, scrub });
+        Ok((store, recovery))
+    }
+
+    /// What [`Store::open_with_clock`] opens, before any thread is started.
+    pub(crate) fn open_parts(
+        folder: &Path,
+        settings: &StoreSettings,
+        clock: Arc<dyn Clock>,
+    ) -> Result<(Parts, Recovery, Scrub), StoreError> {
         let mut opened = open::open_server(folder, settings)?;
         let recovery = std::mem::take(&mut opened.recovery);
         let jump_max = settings.clock_jump_max.duration();
-        let clock = KeptClock::open(&opened.writing, clock, jump_max)
+        let clock = StoredClock::open(&opened.writing, clock, jump_max)
             .map_err(|error| open::with_file_name(&opened.folder, error.into()))?;
         let bounds = Bounds::open(&opened.writing, settings)
             .map_err(|error| open::with_file_name(&opened.folder, error.into()))?;
@@ -95,11 +134,9 @@ impl Store {
                 trimmer: Trimmer::new(settings.clone()),
                 bounds,
             }),
-            health: health.clone(),
+            health,
         };
-        let store = Self::start(parts, settings);
-        store.watch(Watch { health, scrub });
-        Ok((store, recovery))
+        Ok((parts, recovery, scrub))
     }
 
     /// Whether a server has the database of this folder open. It may end at any time.
@@ -138,46 +175,43 @@ impl Store {
         Ok(Self::start(parts, &StoreSettings::default()))
     }
 
+    /// Starts the writer's thread.
     fn start(parts: Parts, settings: &StoreSettings) -> Self {
-        let queue = Arc::new(Queue::default());
-        let mut writer = Writer::new(parts.writing, parts.server, parts.health.clone());
-        let writers_queue = queue.clone();
-        let commits = Arc::new(AtomicU64::new(0));
-        let counted = commits.clone();
+        let (store, committer) = Self::assemble(parts, settings);
         let thread = std::thread::Builder::new()
             .name("store".to_owned())
-            .spawn(move || {
-                // Also when the writer panics: no caller may wait for a commit that cannot come.
-                let _closing = FailWaitingOnDrop(writers_queue.clone());
-                while let Some(batch) = writers_queue.take() {
-                    let _deciding = FailGroupOnDrop(batch.group.clone());
-                    let outcome = writer.commit(&batch);
-                    writers_queue.decide(&batch.group, outcome);
-                    writer.trim_if_due();
-                    counted.fetch_add(1, Ordering::Relaxed);
-                }
-                writer.finish();
-            })
+            .spawn(move || committer.run())
             .ok();
         if thread.is_none() {
             // Without a writer nothing may be promised: every submit is refused.
-            queue.close();
+            store.inner.queue.close();
         }
-        Self {
-            inner: Arc::new(Inner {
-                queue,
-                reader: parts.reading,
-                locks: Mutex::new(parts.locks),
-                writer: Mutex::new(thread),
-                watching: Mutex::default(),
-                waiting_bytes_max: settings.waiting_max.as_usize(),
-                keeps_history: settings.history_messages_max > 0,
-                on_damage: settings.on_damage,
-                age_time: parts.age_time,
-                health: parts.health,
-                commits,
-            }),
-        }
+        *store.inner.writer.lock() = thread;
+        store
+    }
+
+    /// The handle, and what commits its changes.
+    pub(crate) fn assemble(parts: Parts, settings: &StoreSettings) -> (Self, Committer) {
+        let committer = Committer {
+            queue: Arc::new(Queue::default()),
+            writer: Writer::new(parts.writing, parts.server, parts.health.clone()),
+            commits: Arc::new(AtomicU64::new(0)),
+        };
+        let inner = Inner {
+            queue: committer.queue.clone(),
+            reader: parts.reading,
+            locks: Mutex::new(parts.locks),
+            writer: Mutex::default(),
+            watching: Mutex::default(),
+            waiting_bytes_max: settings.waiting_max.as_usize(),
+            keeps_history: settings.history_messages_max > 0,
+            on_damage: settings.on_damage,
+            age_time: parts.age_time,
+            health: parts.health,
+            commits: committer.commits.clone(),
+        };
+        let inner = Arc::new(inner);
+        (Self { inner }, committer)
     }
 
     /// Starts the thread that looks after the disk. Without it, only commits notice trouble.
@@ -281,6 +315,13 @@ impl Store {
     pub fn time_for_ages(&self) -> SystemTime {
         let age_time = self.inner.age_time.as_ref();
         age_time.map_or_else(SystemTime::now, |age_time| age_time.now().0)
+    }
+
+    /// The time to store with what grows old: the latest that was believed. A clock that is behind
+    /// for a while, as after a start in 1970, makes nothing older than it is.
+    pub fn time_to_store(&self) -> SystemTime {
+        let age_time = self.inner.age_time.as_ref();
+        age_time.map_or_else(SystemTime::now, SharedAgeTime::accepted)
     }
 
     /// Whether publications are kept in the history at all.

@@ -102,8 +102,8 @@ impl Health {
         let was_full = self.available_if_full.load(Ordering::Relaxed) != u64::MAX;
         let is_full = available < reserve;
         self.reserve_bytes.store(reserve.bytes(), Ordering::Relaxed);
-        let kept = if is_full { available.bytes() } else { u64::MAX };
-        self.available_if_full.store(kept, Ordering::Relaxed);
+        let stored = if is_full { available.bytes() } else { u64::MAX };
+        self.available_if_full.store(stored, Ordering::Relaxed);
         match (was_full, is_full) {
             (false, true) => tracing::error!(
                 target: "store",

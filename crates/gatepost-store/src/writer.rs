@@ -9,8 +9,8 @@ use rusqlite::{Connection, Transaction, params};
 use crate::bounds::{self, Bounds, Kept};
 use crate::cancelled::Cancelled;
 use crate::group::{Outcome, failure_in};
-use crate::kept_clock::KeptClock;
 use crate::queue::{Batch, Submission};
+use crate::stored_clock::StoredClock;
 use crate::trim::{self, Trimmer};
 use crate::watch::Health;
 use crate::{Change, JournalEntry, StoreError, rows, table};
@@ -25,7 +25,7 @@ pub(crate) struct Writer {
 
 /// What the writer of a server does besides committing.
 pub(crate) struct ServerDuties {
-    pub(crate) clock: KeptClock,
+    pub(crate) clock: StoredClock,
     pub(crate) trimmer: Trimmer,
     pub(crate) bounds: Bounds,
 }
@@ -141,7 +141,7 @@ fn trim(
     trim::return_free_pages(connection)
 }
 
-fn finish(connection: &mut Connection, clock: &mut KeptClock) -> Result<(), StoreError> {
+fn finish(connection: &mut Connection, clock: &mut StoredClock) -> Result<(), StoreError> {
     let transaction: Transaction<'_> = connection.transaction()?;
     clock.keep_exactly(&transaction)?;
     transaction.commit()?;

@@ -42,7 +42,7 @@ async fn fill(folder: &Path) {
         MessageId::next(),
         vec![b'L'; 300_000].into(),
     ));
-    changes.push(Change::Session(SessionChange::Keep(Box::new(SessionRow {
+    changes.push(Change::Session(SessionChange::Put(Box::new(SessionRow {
         number: 7,
         client: "client".to_owned(),
         user: None,

@@ -40,6 +40,9 @@ pub(crate) enum LoginBasis {
     Token(TokenHash),
     /// A JWT of a trusted issuer: valid until it expires.
     Issuer(Option<Vec<Rule>>),
+    /// No login any more: the owner of what an earlier run of the server stored. Whether a name
+    /// without a record may be one that a trusted issuer vouched for.
+    Owner(bool),
 }
 
 /// The permissions under one generation of the snapshot.
@@ -196,6 +199,21 @@ impl Permissions {
                 };
                 allowed.then(|| permissions(free, snapshot.compiled_anonymous(client, free), None))
             }
+            LoginBasis::Owner(has_issuers) => match (user, known) {
+                (None, _) => {
+                    let free = !snapshot.has_users();
+                    let rules = snapshot.compiled_anonymous(client, free);
+                    Some(permissions(false, rules, None))
+                }
+                (Some(_), Some(user)) if user.disabled => None,
+                (Some(_), Some(user)) => {
+                    Some(permissions(false, snapshot.compiled(user, client), None))
+                }
+                (Some(name), None) => has_issuers.then(|| {
+                    let rules = snapshot.compiled_for_stranger(name, client);
+                    permissions(false, rules, None)
+                }),
+            },
             LoginBasis::User(epoch) => enabled
                 .filter(|user| user.epoch == *epoch)
                 .map(|user| permissions(user.admin, snapshot.compiled(user, client), None)),

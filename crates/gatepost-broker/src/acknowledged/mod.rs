@@ -51,7 +51,7 @@ pub(crate) struct Acknowledged {
     /// The sequence of each topic's last delivery, where only the newest is wanted.
     newest: HashMap<Topic, u64>,
     /// Present where the session outlives its connection, and a store is there to outlive it in.
-    pub(crate) kept: Option<Box<PersistentSession>>,
+    pub(crate) persistent: Option<Box<PersistentSession>>,
     /// Traced deliveries that are not yet acknowledged.
     pub(crate) awaited: AcknowledgementSteps,
 }
@@ -168,10 +168,10 @@ impl Acknowledged {
 
     /// Removes what is stored of a delivery that is over.
     fn forget(&mut self, delivery: &Delivery) {
-        if let (Some(kept), Some(stored)) = (&mut self.kept, &delivery.stored) {
-            let (session, sequence) = (kept.number, delivery.sequence);
-            kept.push(SessionChange::Dequeue { session, sequence });
-            stored.let_go(&mut kept.changes);
+        if let (Some(persistent), Some(stored)) = (&mut self.persistent, &delivery.stored) {
+            let (session, sequence) = (persistent.number, delivery.sequence);
+            persistent.push(SessionChange::Dequeue { session, sequence });
+            stored.let_go(&mut persistent.changes);
         }
     }
 
@@ -233,18 +233,18 @@ impl Acknowledged {
 
     /// Forgets everything: the session is over.
     pub(crate) fn end(&mut self) -> Option<Box<PersistentSession>> {
-        let mut kept = self.kept.take()?;
-        kept.push(SessionChange::End {
-            session: kept.number,
+        let mut persistent = self.persistent.take()?;
+        persistent.push(SessionChange::End {
+            session: persistent.number,
         });
         let in_flight = self.in_flight.drain(..).map(|flight| flight.delivery);
         for delivery in in_flight.chain(self.waiting.drain(..)) {
             if let Some(stored) = delivery.stored {
-                stored.let_go(&mut kept.changes);
+                stored.let_go(&mut persistent.changes);
             }
         }
         self.waiting_bytes = 0;
-        Some(kept)
+        Some(persistent)
     }
 }
 

@@ -62,9 +62,9 @@ impl Acknowledged {
                 let flight = &mut self.in_flight[at];
                 flight.phase = Phase::Released;
                 let sequence = flight.delivery.sequence;
-                if let Some(kept) = &mut self.kept {
-                    let session = kept.number;
-                    kept.push(SessionChange::Release { session, sequence });
+                if let Some(persistent) = &mut self.persistent {
+                    let session = persistent.number;
+                    persistent.push(SessionChange::Release { session, sequence });
                 }
                 Ok(())
             }

@@ -1,13 +1,11 @@
 //! The end of a batch: what must be durable goes to the store, what is due to the sockets.
 
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use gatepost_store::{StoreError, Ticket};
 
 use super::Publisher;
 use crate::counters::Counters;
-use crate::session::Session;
 
 impl Publisher {
     /// Writes what was collected to the sockets, once each. The ticket, where there is one, is
@@ -41,6 +39,13 @@ impl Publisher {
             self.batch.was_submitted(None);
             return None;
         };
+        let shared = &self.shared;
+        let commit = self.batch.retaining.take();
+        let _in_order = commit.map(|commit| {
+            let guard = shared.retained.begin_submitting();
+            shared.retained.put_in_order(changes, &commit);
+            guard
+        });
         let ticket = store.submit_after(changes, self.last_ticket.as_ref());
         if ticket.is_err() {
             // No client gets a success for these changes, so none of them is owed.
@@ -58,9 +63,8 @@ impl Publisher {
 
     /// Sends what sessions held back until its rows were submitted.
     fn let_held_go_on(&mut self) {
-        let address = |session: &Arc<Session>| Arc::as_ptr(session).cast::<()>() as usize;
-        self.held.sort_unstable_by_key(address);
-        self.held.dedup_by_key(|session| address(session));
+        self.held.sort_unstable_by_key(|session| session.ordinal);
+        self.held.dedup_by_key(|session| session.ordinal);
         let store = self.shared.store.as_ref();
         for session in self.held.drain(..) {
             session.go_on(self.shared.view(), store);

@@ -126,7 +126,7 @@ impl Publisher {
         let Some(rate) = &mut self.rate else {
             return true;
         };
-        let is_in_time = rate.take(Instant::now());
+        let is_in_time = rate.take(self.shared.clock.now());
         if !is_in_time {
             self.reached(Limit::PublishRate);
         }
@@ -273,15 +273,16 @@ impl Publisher {
         if !publication.retain {
             return false;
         }
-        let may_keep = !self.shared.limits.is_out_of_memory() || publication.payload.is_empty();
-        let kept = if may_keep {
+        let may_retain = !self.shared.limits.is_out_of_memory() || publication.payload.is_empty();
+        let outcome = if may_retain {
             let is_stored = !is_ours && self.shared.store.is_some();
             let commit = is_stored.then(|| self.batch.commit());
-            self.shared.retained.keep(publication, commit)
+            self.batch.retaining.clone_from(&commit);
+            self.shared.retained.retain(publication, commit)
         } else {
             RetainOutcome::Nothing
         };
-        match kept {
+        match outcome {
             RetainOutcome::Stored if !is_ours => {
                 self.batch.changes.push(Change::Retain(publication.clone()));
             }

@@ -43,7 +43,7 @@ impl Publisher {
         });
         run.messages += 1;
         let options = FrameOptions {
-            expiry_seconds: expiry_left(publication),
+            expiry_seconds: expiry_left(publication, &self.shared.clock),
             ..FrameOptions::default()
         };
         for (class, buffer) in route.classes.iter().zip(&mut run.buffers) {

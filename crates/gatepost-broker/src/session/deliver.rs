@@ -1,7 +1,6 @@
 //! How a publication gets into a session, or why it does not.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use gatepost_message::{Publication, Qos};
 
@@ -9,6 +8,7 @@ use std::sync::atomic::Ordering;
 
 use super::write::is_congested;
 use super::{BrokerView, DeliveryOutcome, DisconnectCause, Session, SharedFrames, State};
+use crate::clock::Clock;
 use crate::counters::{Counters, DropCause};
 use crate::encoder::FrameOptions;
 use crate::filter::DeliveryOptions;
@@ -143,7 +143,9 @@ impl Session {
         }
         let slows = state.policy == SlowSubscriber::SlowPublisher && !state.is_given_up;
         if slows && (outbox_is_full || queue_is_filling) {
-            state.congested_since.get_or_insert_with(Instant::now);
+            state
+                .congested_since
+                .get_or_insert_with(|| broker.clock.now());
             self.congested.store(true, Ordering::Relaxed);
             state.dirty = true;
             return if outbox_is_full {
@@ -205,7 +207,7 @@ impl Session {
             let frame = FrameOptions {
                 retain,
                 identifiers: &options.identifiers,
-                expiry_seconds: expiry_left(publication),
+                expiry_seconds: expiry_left(publication, broker.clock),
                 ..FrameOptions::default()
             };
             if !self.encode(state, publication, &frame, broker) {
@@ -217,7 +219,7 @@ impl Session {
             }
         } else {
             let is_taken = self.enqueue(state, publication, options, retain, batch, broker);
-            if is_taken && state.is_kept() {
+            if is_taken && state.is_persistent() {
                 return match self.pressure(state, broker) {
                     DeliveryOutcome::None | DeliveryOutcome::Dirty => DeliveryOutcome::Held,
                     pressure => pressure,
@@ -271,7 +273,7 @@ impl Session {
             let options = FrameOptions {
                 retain: latest.retain,
                 identifiers: &latest.identifiers,
-                expiry_seconds: expiry_left(&latest.publication),
+                expiry_seconds: expiry_left(&latest.publication, broker.clock),
                 ..FrameOptions::default()
             };
             has_moved |= self.encode(state, &latest.publication, &options, broker);
@@ -329,7 +331,7 @@ impl Session {
 }
 
 /// Only publications that expire need to look at the clock.
-pub(crate) fn expiry_left(publication: &Publication) -> Option<u32> {
+pub(crate) fn expiry_left(publication: &Publication, clock: &Clock) -> Option<u32> {
     publication.properties.as_ref()?.expiry_seconds?;
-    publication.expiry_seconds_left(std::time::SystemTime::now())
+    publication.expiry_seconds_left(clock.time_of_day())
 }

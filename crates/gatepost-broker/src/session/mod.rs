@@ -29,11 +29,13 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::acknowledged::Acknowledged;
 use crate::authorization::Authorization;
+use crate::clock::Clock;
 use crate::counters::{Counters, DropCause, Drops};
 use crate::encoder::Format;
 use crate::limits::{Limit, Limits};
 use crate::newest::Newest;
 use crate::outbox::Outbox;
+use crate::persistence::PersistentSession;
 use crate::settings::{BrokerSettings, SlowSubscriber};
 use crate::trace::{OpenSteps, StepOutcome};
 
@@ -143,10 +145,15 @@ pub(crate) struct State {
     traced: Option<Box<OpenSteps>>,
 }
 
+/// Sessions that have begun in this process.
+static SESSIONS: AtomicU64 = AtomicU64::new(0);
+
 /// A subscriber's state; outlives its connection if it asked to.
 pub struct Session {
     pub(crate) client_id: Arc<str>,
     pub(crate) kind: Cow<'static, str>,
+    /// Its place in the order in which the sessions of this process began.
+    pub(crate) ordinal: u64,
     pub(crate) state: Mutex<State>,
     pub(crate) filters: Mutex<SessionFilters>,
     /// Rises with each connection, so that an old connection's task cannot act for a new one.
@@ -169,7 +176,7 @@ pub(crate) struct BrokerView<'a> {
     pub(crate) settings: &'a BrokerSettings,
     pub(crate) counters: &'a Counters,
     pub(crate) limits: &'a Limits,
-    pub(crate) now_seconds: u32,
+    pub(crate) clock: &'a Clock,
 }
 
 impl Session {
@@ -177,6 +184,7 @@ impl Session {
         Self {
             client_id,
             kind,
+            ordinal: SESSIONS.fetch_add(1, Ordering::Relaxed),
             state: Mutex::default(),
             filters: Mutex::default(),
             epoch: AtomicU64::new(0),
@@ -239,7 +247,7 @@ impl Session {
         };
         broker
             .limits
-            .reached(limit, &self.client_id, broker.now_seconds);
+            .reached(limit, &self.client_id, broker.clock.now_seconds());
     }
 
     /// Makes the connection's task end.
@@ -359,6 +367,17 @@ impl State {
         {
             self.owner = Some(waker.clone());
         }
+    }
+
+    /// Whether the housekeeper has something to do for this session, whose client is away: its
+    /// will or its end is due, or a failing disk did not take its changes.
+    pub(crate) fn is_due(&mut self, now: Instant) -> bool {
+        let is_will_due = self.will_due.is_some_and(|due| due <= now);
+        is_will_due
+            || self.has_expired(now)
+            || self
+                .persistent_mut()
+                .is_some_and(PersistentSession::has_unsubmitted)
     }
 
     /// Whether the client stayed away for as long as the session was to outlive its connection.

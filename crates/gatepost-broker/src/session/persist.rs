@@ -3,7 +3,7 @@
 use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::task::Context;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use gatepost_message::{Publication, TopicFilter};
 use gatepost_store::{
@@ -18,19 +18,39 @@ use crate::persistence::{ChangeBatch, PersistentSession, StoredMessage};
 
 /// What must be done when a session or its connection ended, once no lock is held: a will to
 /// publish, and changes that go with it.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct DeferredEffects {
-    /// Whose they are.
-    pub(crate) client_id: Arc<str>,
+    pub(crate) session: Arc<Session>,
     pub(crate) will: Option<Publication>,
     pub(crate) changes: Vec<Change>,
+    /// Whether earlier effects of the session could not be stored: they must be stored first.
+    pub(crate) follows_failed: bool,
 }
 
 impl DeferredEffects {
-    pub(crate) fn of(session: &Session) -> Self {
+    pub(crate) fn of(session: &Arc<Session>) -> Self {
         Self {
-            client_id: session.client_id.clone(),
-            ..Self::default()
+            session: session.clone(),
+            will: None,
+            changes: Vec::new(),
+            follows_failed: false,
+        }
+    }
+
+    /// They were handed to the store, with this outcome. The session's own row names the will no
+    /// more, so it may only be stored after them.
+    pub(crate) fn were_submitted(&self, ticket: &Result<Ticket, StoreError>) {
+        if self.will.is_some()
+            && let Some(persistent) = self.session.lock().persistent_mut()
+        {
+            persistent.prerequisite = Some(ticket.clone());
+        }
+    }
+
+    /// They are given up.
+    pub(crate) fn were_given_up(&self) {
+        if let Some(persistent) = self.session.lock().persistent_mut() {
+            persistent.prerequisite = None;
         }
     }
 
@@ -41,23 +61,24 @@ impl DeferredEffects {
 
 impl Session {
     /// Writes the session's own row, and the collected changes; returns the ticket for both, where the
-    /// session is kept.
-    pub(crate) fn keep_row(
+    /// session is persistent.
+    pub(crate) fn store_row(
         &self,
         state: &mut State,
         store: &Store,
+        now: Instant,
     ) -> Option<Result<Ticket, StoreError>> {
         let is_connected = state.link.is_some();
         let (expiry, will) = (state.expiry, state.will.as_deref());
-        let ended = (!is_connected).then(|| state.connection_ended());
+        let ended = (!is_connected).then(|| state.connection_ended(now, store.time_to_store()));
         let delay = will.map(|will| will.delay);
         let user = state.user.as_deref().map(str::to_owned);
         let queue = state.acknowledged.as_mut()?;
         let sent = queue.last_sent();
-        let kept = queue.kept.as_mut()?;
-        let will = kept.will.as_ref().zip(delay);
+        let persistent = queue.persistent.as_mut()?;
+        let will = persistent.will.as_ref().zip(delay);
         let row = SessionRow {
-            number: kept.number,
+            number: persistent.number,
             client: self.client_id.to_string(),
             user,
             kind: self.kind.to_string(),
@@ -69,14 +90,29 @@ impl Session {
                 delay,
             }),
         };
-        kept.push_row(row);
-        let submitted = kept.submit(store)?;
+        persistent.push_row(row);
+        let submitted = persistent.submit(store)?;
         if let Err(error) = &submitted {
             // The store logs why it fails, once a second.
             tracing::debug!(target: "broker", client = self.client_id(), %error,
                 "a session could not be stored");
         }
         Some(submitted)
+    }
+
+    /// The will whose delay has passed, of a session whose client is away.
+    pub(crate) fn due_will(
+        self: &Arc<Self>,
+        state: &mut State,
+        now: Instant,
+    ) -> Option<DeferredEffects> {
+        if state.link.is_some() || state.will_due.is_none_or(|due| due > now) {
+            return None;
+        }
+        // The session's row may name the will for a while yet: its message is then forgotten.
+        let mut effects = DeferredEffects::of(self);
+        effects.will = state.take_will(&mut effects.changes);
+        Some(effects)
     }
 
     /// Hands the collected changes to the store. `None` where there are none.
@@ -91,11 +127,11 @@ impl Session {
         let state = &mut *guard;
         self.pump(state, broker);
         if let Some(store) = store
-            && let Some(kept) = state.kept_mut()
-            && !kept.changes.is_empty()
+            && let Some(persistent) = state.persistent_mut()
+            && !persistent.changes.is_empty()
         {
             // What is refused is submitted again with the session's next changes.
-            let _ = kept.submit(store);
+            let _ = persistent.submit(store);
         }
         state.dirty |= !state.outbox.is_empty();
         self.flush_locked(state, broker);
@@ -108,38 +144,38 @@ impl Session {
         context: &mut Context<'_>,
         broker: BrokerView<'_>,
     ) {
-        while let Some(kept) = state.kept_mut()
-            && let Some(awaited) = &mut kept.awaited
+        while let Some(persistent) = state.persistent_mut()
+            && let Some(awaited) = &mut persistent.awaited
         {
             if awaited.as_mut().poll(context).is_pending() {
                 return;
             }
-            kept.awaited = None;
+            persistent.awaited = None;
             self.pump(state, broker);
             state.dirty |= !state.outbox.is_empty();
             self.flush_locked(state, broker);
         }
     }
 
-    pub(crate) fn keep_subscription(&self, filter: &TopicFilter, options: SubscribeOptions) {
-        if let Some(kept) = self.state.lock().kept_mut() {
+    pub(crate) fn store_subscription(&self, filter: &TopicFilter, options: SubscribeOptions) {
+        if let Some(persistent) = self.state.lock().persistent_mut() {
             let row = SubscriptionRow {
-                session: kept.number,
+                session: persistent.number,
                 filter: filter.clone(),
                 qos: options.qos,
                 no_local: options.no_local,
                 retain_as_published: options.retain_as_published,
                 identifier: options.identifier.map(std::num::NonZeroU32::get),
             };
-            kept.push(SessionChange::Subscribe(Box::new(row)));
+            persistent.push(SessionChange::Subscribe(Box::new(row)));
         }
     }
 
     pub(crate) fn forget_subscription(&self, filter: &TopicFilter) {
-        if let Some(kept) = self.state.lock().kept_mut() {
-            let session = kept.number;
+        if let Some(persistent) = self.state.lock().persistent_mut() {
+            let session = persistent.number;
             let filter = filter.clone();
-            kept.push(SessionChange::Unsubscribe { session, filter });
+            persistent.push(SessionChange::Unsubscribe { session, filter });
         }
     }
 
@@ -149,9 +185,9 @@ impl Session {
         let mut state = self.state.lock();
         let queue = state.acknowledged.get_or_insert_default();
         queue.received.publish(packet_id, batch.commit());
-        if let Some(kept) = &queue.kept {
+        if let Some(persistent) = &queue.persistent {
             batch.changes.push(Change::Session(SessionChange::Receive {
-                session: kept.number,
+                session: persistent.number,
                 packet: packet_id.get(),
             }));
         }
@@ -179,13 +215,13 @@ impl Session {
     }
 
     /// Notes that a judged publication was received, and writes its row.
-    pub(crate) fn keep_received(&self, packet_id: NonZeroU16) {
+    pub(crate) fn store_received(&self, packet_id: NonZeroU16) {
         let mut state = self.state.lock();
         let queue = state.acknowledged.get_or_insert_default();
         queue.received.insert(packet_id);
-        if let Some(kept) = &mut queue.kept {
-            let (session, packet) = (kept.number, packet_id.get());
-            kept.push(SessionChange::Receive { session, packet });
+        if let Some(persistent) = &mut queue.persistent {
+            let (session, packet) = (persistent.number, packet_id.get());
+            persistent.push(SessionChange::Receive { session, packet });
         }
     }
 
@@ -196,40 +232,39 @@ impl Session {
             return false;
         };
         let was_known = queue.received.release(packet_id);
-        if was_known && let Some(kept) = &mut queue.kept {
-            let (session, packet) = (kept.number, packet_id.get());
-            kept.push(SessionChange::Unreceive { session, packet });
+        if was_known && let Some(persistent) = &mut queue.persistent {
+            let (session, packet) = (persistent.number, packet_id.get());
+            persistent.push(SessionChange::Unreceive { session, packet });
         }
         was_known
     }
 }
 
 impl State {
-    pub(crate) fn kept_mut(&mut self) -> Option<&mut PersistentSession> {
-        self.acknowledged.as_mut()?.kept.as_deref_mut()
+    pub(crate) fn persistent_mut(&mut self) -> Option<&mut PersistentSession> {
+        self.acknowledged.as_mut()?.persistent.as_deref_mut()
     }
 
-    pub(crate) fn is_kept(&self) -> bool {
+    pub(crate) fn is_persistent(&self) -> bool {
         let queue = self.acknowledged.as_ref();
-        queue.is_some_and(|queue| queue.kept.is_some())
+        queue.is_some_and(|queue| queue.persistent.is_some())
     }
 
-    /// When the session began to wait for its client.
-    fn connection_ended(&self) -> SystemTime {
-        let now = SystemTime::now();
-        let left = |expires: Instant| expires.saturating_duration_since(Instant::now());
+    /// When the session began to wait for its client, on the clock that shows `time` now.
+    fn connection_ended(&self, now: Instant, time: SystemTime) -> SystemTime {
+        let left = |expires: Instant| expires.saturating_duration_since(now);
         let age = |expires| self.expiry.saturating_sub(left(expires));
         let ended = self
             .expires
-            .and_then(|expires| now.checked_sub(age(expires)));
-        ended.unwrap_or(now)
+            .and_then(|expires| time.checked_sub(age(expires)));
+        ended.unwrap_or(time)
     }
 
     /// Makes the session one that is stored.
-    pub(crate) fn begin_keeping(&mut self, number: u64) -> &mut Acknowledged {
+    pub(crate) fn make_persistent(&mut self, number: u64) -> &mut Acknowledged {
         let queue = self.acknowledged.get_or_insert_default();
         queue
-            .kept
+            .persistent
             .get_or_insert_with(|| Box::new(PersistentSession::new(number)));
         queue
     }
@@ -242,19 +277,19 @@ impl State {
     }
 
     /// Stores the will in place of an earlier one.
-    pub(crate) fn keep_will(&mut self) {
+    pub(crate) fn store_will(&mut self) {
         let publication = self
             .will
             .as_deref()
             .map(|will| Arc::new(will.publication.clone()));
-        let Some(kept) = self.kept_mut() else {
+        let Some(persistent) = self.persistent_mut() else {
             return;
         };
-        if let Some(earlier) = kept.will.take() {
-            earlier.let_go(&mut kept.changes);
+        if let Some(earlier) = persistent.will.take() {
+            earlier.let_go(&mut persistent.changes);
         }
         if let Some(publication) = publication {
-            kept.will = Some(StoredMessage::new(&publication, &mut kept.changes));
+            persistent.will = Some(StoredMessage::new(&publication, &mut persistent.changes));
         }
     }
 
@@ -262,8 +297,8 @@ impl State {
     pub(crate) fn take_will(&mut self, changes: &mut Vec<Change>) -> Option<Publication> {
         let will = self.will.take()?;
         self.will_due = None;
-        if let Some(kept) = self.kept_mut()
-            && let Some(stored) = kept.will.take()
+        if let Some(persistent) = self.persistent_mut()
+            && let Some(stored) = persistent.will.take()
         {
             stored.let_go(changes);
         }
@@ -278,21 +313,32 @@ impl State {
         may_publish.then_some(publication)
     }
 
+    /// The session goes on without a connection.
+    pub(crate) fn begin_absence(&mut self, effects: &mut DeferredEffects, now: Instant) {
+        self.expires = now.checked_add(self.expiry);
+        let delay = self.will.as_ref().map(|will| will.delay);
+        match delay {
+            Some(Duration::ZERO) => effects.will = self.take_will(&mut effects.changes),
+            Some(delay) => self.will_due = Some(now + delay.min(self.expiry)),
+            None => {}
+        }
+    }
+
     pub(crate) fn submit(&mut self, store: &Store) -> Option<Result<Ticket, StoreError>> {
-        self.kept_mut()?.submit(store)
+        self.persistent_mut()?.submit(store)
     }
 
     /// Submits what a retained message brought, behind the session's own changes.
     pub(crate) fn submit_with(&mut self, batch: &mut ChangeBatch, store: &Store) {
-        let Some(kept) = self.kept_mut() else {
+        let Some(persistent) = self.persistent_mut() else {
             return;
         };
-        let _ = kept.submit(store);
-        let ticket = store.submit_after(&mut batch.changes, kept.last_ticket());
+        let _ = persistent.submit(store);
+        let ticket = store.submit_after(&mut batch.changes, persistent.last_ticket());
         if ticket.is_err() {
             batch.changes.clear();
         }
         batch.was_submitted(Some(&ticket));
-        kept.changes.append(&mut batch.changes);
+        persistent.changes.append(&mut batch.changes);
     }
 }

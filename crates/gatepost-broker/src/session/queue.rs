@@ -53,11 +53,11 @@ impl Session {
             dup: false,
             identifiers: options.identifiers.clone(),
         };
-        if let Some(kept) = &queue.kept {
+        if let Some(persistent) = &queue.persistent {
             let stored = batch.stored(publication);
             stored.hold();
             let row = DeliveryRow {
-                session: kept.number,
+                session: persistent.number,
                 sequence: delivery.sequence,
                 message: stored.number,
                 qos: delivery.qos,
@@ -126,8 +126,8 @@ impl Session {
             match next.commit_status() {
                 CommitStatus::Collected => return,
                 CommitStatus::Submitted(ticket) if next.qos == Qos::ExactlyOnce => {
-                    if let Some(kept) = &mut queue.kept {
-                        kept.await_commit(ticket);
+                    if let Some(persistent) = &mut queue.persistent {
+                        persistent.await_commit(ticket);
                         wake(&mut state.owner);
                     }
                     return;
@@ -148,7 +148,7 @@ impl Session {
                 continue;
             }
             // One that may have been sent goes its way to the end [MQTT-4.3.3-7].
-            if !next.dup && expiry_left(&next.publication) == Some(0) {
+            if !next.dup && expiry_left(&next.publication, broker.clock) == Some(0) {
                 queue.drop_front(DropCause::Expired);
                 self.count_drop(broker, DropCause::Expired, 1);
                 continue; // [MQTT-3.3.2-5]
@@ -202,7 +202,7 @@ impl Session {
             packet_id: Some(delivery.packet_id()),
             identifiers: &delivery.identifiers,
             alias: None,
-            expiry_seconds: expiry_left(&delivery.publication),
+            expiry_seconds: expiry_left(&delivery.publication, broker.clock),
         };
         self.encode(state, &delivery.publication, &options, broker)
     }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 use gatepost_message::{Publication, Qos, Topic};
+use gatepost_store::SystemClock;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
@@ -69,6 +70,7 @@ struct World {
     settings: BrokerSettings,
     counters: Counters,
     limits: Limits,
+    clock: Clock,
     session: Session,
     socket: Arc<Socket>,
 }
@@ -79,6 +81,7 @@ impl World {
             settings,
             counters: Counters::default(),
             limits: Limits::default(),
+            clock: Clock::new(Arc::new(SystemClock::default())),
             session: Session::new(Arc::from("client"), "test".into()),
             socket: Arc::new(Socket {
                 room: Mutex::new(usize::MAX),
@@ -94,7 +97,7 @@ impl World {
             settings: &self.settings,
             counters: &self.counters,
             limits: &self.limits,
-            now_seconds: 0,
+            clock: &self.clock,
         }
     }
 

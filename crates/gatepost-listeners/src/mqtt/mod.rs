@@ -50,6 +50,7 @@ use crate::stream::Stream;
 use crate::workers::Workers;
 use connection::Serving;
 
+pub use rights::UsersRights;
 pub use settings::{MqttSettings, OnReject};
 
 /// Connections beyond the bounds that are answered at once; more are only closed.

@@ -88,7 +88,7 @@ impl Connection {
 
     /// Acknowledgements what changed the session: at once, or when it is durable.
     pub(super) fn step(&mut self, step: SessionAcknowledgement) {
-        if self.attachment.is_kept() {
+        if self.attachment.is_persistent() {
             self.acknowledgements.push_step(step);
         } else {
             self.take_step(step);

@@ -3,8 +3,8 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use gatepost_broker::Authorization;
-use gatepost_users::{Access, Identity};
+use gatepost_broker::{Authorization, OwnerRights};
+use gatepost_users::{Access, Identity, Users};
 use tokio::time::Sleep;
 
 /// A login's rights, as the broker asks about them.
@@ -23,6 +23,15 @@ impl Authorization for IdentityRights {
 /// The rights of this login, which follow changes of users and rules.
 pub(super) fn authorization(identity: &Identity) -> Arc<dyn Authorization> {
     Arc::new(IdentityRights(identity.clone()))
+}
+
+/// The rights of users whose clients are not connected, for the broker's start.
+pub struct UsersRights(pub Users);
+
+impl OwnerRights for UsersRights {
+    fn of_owner(&self, user: Option<&str>, client_id: &str) -> Arc<dyn Authorization> {
+        authorization(&self.0.owner(user, client_id))
+    }
 }
 
 /// When a login by token ends. Most logins do not.

@@ -12,6 +12,7 @@ mod limits;
 mod notation;
 mod peers;
 mod promises;
+mod restored_wills;
 mod scram;
 mod server;
 mod slow;

@@ -75,17 +75,18 @@ impl Server {
         judges: Option<Procedures>,
         store: Store,
     ) -> Self {
-        let broker = Broker::open(broker, store.clone()).expect("a broker");
-        let gateway = judges
-            .map(|procedures| Gateway::new(procedures, Arc::new(broker.clone()), store.clone()));
-        let runtime = Runtime::new().expect("a runtime");
-        let workers = Workers::start(&WorkersSettings::default()).expect("workers");
-        let (shutdown, down) = watch::channel(false);
         let access = AccessSettings {
             scram_iterations: 4_096,
             ..AccessSettings::default()
         };
         let users = Users::open(store.clone(), &access).expect("users");
+        let rights = mqtt::UsersRights(users.clone());
+        let broker = Broker::open_with_rights(broker, store.clone(), &rights).expect("a broker");
+        let gateway = judges
+            .map(|procedures| Gateway::new(procedures, Arc::new(broker.clone()), store.clone()));
+        let runtime = Runtime::new().expect("a runtime");
+        let workers = Workers::start(&WorkersSettings::default()).expect("workers");
+        let (shutdown, down) = watch::channel(false);
         let door = ListenerAuth::new(users.clone(), Listener::Mqtt, settings.anonymous, true);
         let context = MqttContext::new(settings, broker.clone(), gateway);
         let context = Arc::new(context.with_doors(door.clone(), door));

@@ -1,4 +1,4 @@
-//! All that is kept of sessions, read once, at the start of a broker.
+//! All that is stored of sessions, read once, at the start of a broker.
 
 use gatepost_message::{Publication, Qos, TopicFilter};
 use rusqlite::Row;
@@ -9,17 +9,17 @@ use crate::table::{DELIVERY, MESSAGE, RECEIVED, SESSION, SUBSCRIPTION};
 use crate::{Store, StoreError, rows};
 
 impl Store {
-    /// Visits every kept session.
+    /// Visits every stored session.
     pub fn each_session(&self, visit: impl FnMut(SessionRow)) -> Result<(), StoreError> {
         self.each(&SESSION, "ORDER BY number", [], read_session, visit)
     }
 
-    /// Visits every subscription of kept sessions.
+    /// Visits every subscription of stored sessions.
     pub fn each_subscription(&self, visit: impl FnMut(SubscriptionRow)) -> Result<(), StoreError> {
         self.each(&SUBSCRIPTION, "", [], read_subscription, visit)
     }
 
-    /// Visits every kept message with its number.
+    /// Visits every stored message with its number.
     pub fn each_message(&self, visit: impl FnMut((u64, Publication))) -> Result<(), StoreError> {
         self.each(&MESSAGE, "", [], read_message, visit)
     }

@@ -85,7 +85,7 @@ pub struct DeliveryRow {
 #[derive(Debug, Clone)]
 pub enum SessionChange {
     /// Sets the session's own row.
-    Keep(Box<SessionRow>),
+    Put(Box<SessionRow>),
     /// Removes the session and all that belongs to it, but no messages.
     End {
         /// The session's number.

@@ -15,7 +15,7 @@ impl SessionChange {
             Ok(())
         };
         match self {
-            Self::Keep(row) => SESSION.set(
+            Self::Put(row) => SESSION.set(
                 connection,
                 params![
                     row.number as i64,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use gatepost_bans::Bans;
+use gatepost_message::{Listener, Peer};
 use gatepost_store::{Change, Store};
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
@@ -137,6 +138,22 @@ impl Users {
     pub fn can_log_in(&self, name: &str) -> bool {
         let shared = &self.shared;
         shared.live.load().user(name).is_some() || !shared.issuers.load().is_empty()
+    }
+
+    /// The rights of a client that is not connected, by the name that it logged in with; `None` for
+    /// one that did not log in. A user who was removed or disabled has none.
+    pub fn owner(&self, user: Option<&str>, client: &str) -> Identity {
+        let shared = &self.shared;
+        // Wills are the only property of clients that are not connected.
+        let origin = LoginOrigin::new(Listener::Mqtt, Peer::Local).with_client(client);
+        let basis = LoginBasis::Owner(!shared.issuers.load().is_empty());
+        Identity::new(
+            shared.live.clone(),
+            user.map(Arc::from),
+            &origin,
+            basis,
+            None,
+        )
     }
 
     /// The number of changes so far that this process has seen. It rises with each.

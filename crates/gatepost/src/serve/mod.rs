@@ -121,7 +121,8 @@ async fn serve(
     let users = Users::open_with_bans(store.clone(), &config.access, bans.clone())?;
     users_marker::check(&config.data, &users)?;
     log_exposure(&config, &users);
-    let broker = Broker::open(config.broker.clone(), store.clone())?;
+    let rights = mqtt::UsersRights(users.clone());
+    let broker = Broker::open_with_rights(config.broker.clone(), store.clone(), &rights)?;
     let host = host::open(&config.procedures, &store, &broker)?;
     let (procedures, problems) = Procedures::start_in(config.procedures(), rules, host)
         .map_err(|problems| StartError::Procedures(crate::config::located(layers, &problems)))?;

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes};
-use gatepost_broker::{Event, Reader, Taker};
+use gatepost_broker::{Event, EventSink, Reader};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tokio::time::{Instant, Sleep, sleep_until};
@@ -129,7 +129,7 @@ struct State {
     ended: bool,
 }
 
-impl Taker for Socket {
+impl EventSink for Socket {
     fn take(&self, next: &mut dyn FnMut() -> Option<Event>) -> bool {
         // The task checks them, and ends the stream where they are gone.
         if self.rights.are_stale() {

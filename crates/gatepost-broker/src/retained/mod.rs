@@ -1,8 +1,8 @@
-//! The message that each topic keeps (MQTT 5 section 3.3.1.3).
+//! The message that each topic retains (MQTT 5 section 3.3.1.3).
 //!
 //! Sorted by topic, so that a filter with a literal beginning looks only at what begins so.
 //!
-//! Invariant: a message that could not be stored is not kept. Until the commit of a change is
+//! Invariant: a message that could not be stored is not retained. Until the commit of a change is
 //! known its topic has both, the message before it and the new one; after a failure the former is
 //! the topic's message again, as it is on disk.
 
@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
 
 use gatepost_message::{Publication, Topic, TopicFilter};
-use parking_lot::{Mutex, RwLock};
+use gatepost_store::Change;
+use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::persistence::{BatchCommit, CommitStatus};
 use crate::weight::content_bytes;
@@ -21,9 +22,9 @@ use crate::weight::content_bytes;
 /// What changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RetainOutcome {
-    /// The topic keeps the new message.
+    /// The topic retains the new message.
     Stored,
-    /// The topic keeps no message any more.
+    /// The topic retains no message any more.
     Cleared,
     /// There is no room, or nothing to clear.
     Nothing,
@@ -35,7 +36,7 @@ type Version = Option<Arc<Publication>>;
 /// Versions with the commits that decide over them, oldest first.
 type PendingVersions = Vec<(Version, Arc<BatchCommit>)>;
 
-/// What one topic keeps.
+/// What one topic retains.
 #[derive(Default)]
 struct Entry {
     /// What the disk has, as far as is known.
@@ -81,6 +82,29 @@ impl Entry {
         }
     }
 
+    /// What a batch of this commit is to write, which is about to be submitted: its own version, or
+    /// the later one that was submitted before it.
+    fn to_submit(&self, commit: &Arc<BatchCommit>) -> &Version {
+        let pending = self.pending.as_deref().map_or(&[][..], Vec::as_slice);
+        let own = pending
+            .iter()
+            .rposition(|(_, other)| Arc::ptr_eq(other, commit));
+        let Some(own) = own else {
+            return &self.stored; // a later one is stored already
+        };
+        let is_submitted = |commit: &BatchCommit| {
+            matches!(
+                commit.status(),
+                CommitStatus::Submitted(_) | CommitStatus::Committed
+            )
+        };
+        let later = pending[own + 1..].iter().rev();
+        let mut submitted = later.filter(|(_, commit)| is_submitted(commit));
+        submitted
+            .next()
+            .map_or(&pending[own].0, |(version, _)| version)
+    }
+
     fn is_empty(&self) -> bool {
         self.stored.is_none() && self.pending.is_none()
     }
@@ -99,6 +123,8 @@ pub(crate) struct Retained {
     messages: RwLock<BTreeMap<Topic, Entry>>,
     /// Topics with changes whose commit was not known.
     unsettled: Mutex<Vec<Topic>>,
+    /// Held while a batch with changes of retained messages is submitted.
+    submitting: Mutex<()>,
     /// Counted topics.
     count: AtomicUsize,
     /// Of these, topics, payloads and properties, those of versions that a commit may still bring
@@ -113,6 +139,7 @@ impl Retained {
         Self {
             messages: RwLock::default(),
             unsettled: Mutex::default(),
+            submitting: Mutex::default(),
             count: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
             messages_max,
@@ -128,10 +155,10 @@ impl Retained {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Keeps `publication`, or clears its topic if the payload is empty \[MQTT-3.3.1-6\]. Where
-    /// the commit of that fails, the topic keeps what it kept before; without a commit the change
+    /// Retains `publication`, or clears its topic if the payload is empty \[MQTT-3.3.1-6\]. Where
+    /// the commit of that fails, the topic retains what it retained before; without a commit the change
     /// is final.
-    pub(crate) fn keep(
+    pub(crate) fn retain(
         &self,
         publication: &Arc<Publication>,
         commit: Option<Arc<BatchCommit>>,
@@ -160,6 +187,30 @@ impl Retained {
             RetainOutcome::Cleared
         } else {
             RetainOutcome::Stored
+        }
+    }
+
+    /// To be held while a batch is submitted that [`Retained::put_in_order`] has looked at.
+    pub(crate) fn begin_submitting(&self) -> MutexGuard<'_, ()> {
+        self.submitting.lock()
+    }
+
+    /// A batch may retain what is older than what another batch has submitted before it. It then
+    /// writes the later message again, so that the disk has it in the end, and so that its own
+    /// acknowledgements wait for it.
+    pub(crate) fn put_in_order(&self, changes: &mut [Change], commit: &Arc<BatchCommit>) {
+        let messages = self.messages.read();
+        for change in changes {
+            let topic = match change {
+                Change::Retain(publication) => &publication.topic,
+                Change::Unretain(topic) => &*topic,
+                _ => continue,
+            };
+            let entry = messages.get(topic);
+            *change = match entry.and_then(|entry| entry.to_submit(commit).clone()) {
+                Some(publication) => Change::Retain(publication),
+                None => Change::Unretain(topic.clone()),
+            };
         }
     }
 
@@ -252,8 +303,17 @@ impl Retained {
         }
     }
 
-    /// What is kept under `filter` and has not expired.
-    pub(crate) fn matching(&self, filter: &TopicFilter) -> Vec<Arc<Publication>> {
+    /// What is retained under `filter` and has not expired. The clock is read for messages that
+    /// expire only.
+    pub(crate) fn matching(
+        &self,
+        filter: &TopicFilter,
+        now: impl Fn() -> SystemTime,
+    ) -> Vec<Arc<Publication>> {
+        let is_alive = |publication: &Arc<Publication>| {
+            let expires = publication.expires();
+            expires.is_none_or(|expires| expires > now())
+        };
         let messages = self.messages.read();
         if messages.is_empty() {
             return Vec::new();
@@ -274,9 +334,8 @@ impl Retained {
             .collect()
     }
 
-    /// Removes what has expired, and returns its topics; for the housekeeper.
-    pub(crate) fn remove_expired(&self) -> Vec<Topic> {
-        let now = SystemTime::now();
+    /// Removes what has expired at `now`, and returns its topics; for the housekeeper.
+    pub(crate) fn remove_expired(&self, now: SystemTime) -> Vec<Topic> {
         let is_over = |stored: &Arc<Publication>| stored.expiry_seconds_left(now) == Some(0);
         let mut messages = self.messages.write();
         let expired: Vec<Topic> = messages
@@ -293,131 +352,10 @@ impl Retained {
     }
 }
 
-/// The clock is read for messages that expire only.
-fn is_alive(publication: &Arc<Publication>) -> bool {
-    let expires = publication.expires();
-    expires.is_none_or(|expires| expires > SystemTime::now())
-}
-
 /// The broker's own figures take no room from other topics: their number is fixed.
 fn is_counted(topic: &Topic) -> bool {
     !topic.as_str().starts_with("$SYS/")
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn keep(retained: &Retained, topic: &str, payload: &str) -> RetainOutcome {
-        let topic = Topic::new(topic).expect("a topic");
-        retained.keep(&Arc::new(Publication::new(topic, payload.to_owned())), None)
-    }
-
-    fn found(retained: &Retained, filter: &str) -> Vec<String> {
-        let filter = TopicFilter::new(filter).expect("a filter");
-        let topic = |publication: Arc<Publication>| publication.topic.to_string();
-        retained.matching(&filter).into_iter().map(topic).collect()
-    }
-
-    #[test]
-    fn filters_find_what_topics_keep() {
-        let retained = Retained::new(100, 1000);
-        for topic in [
-            "sport",
-            "sport/a",
-            "sport/a/b",
-            "sports",
-            "$SYS/x",
-            "/sport",
-        ] {
-            assert_eq!(keep(&retained, topic, "x"), RetainOutcome::Stored);
-        }
-        assert_eq!(
-            found(&retained, "sport/#"),
-            ["sport", "sport/a", "sport/a/b"]
-        );
-        assert_eq!(found(&retained, "sport/+"), ["sport/a"]);
-        assert_eq!(found(&retained, "+"), ["sport", "sports"]);
-        assert_eq!(found(&retained, "#").len(), 5);
-        assert_eq!(found(&retained, "/+"), ["/sport"]);
-        assert_eq!(found(&retained, "$SYS/#"), ["$SYS/x"]);
-        assert_eq!(keep(&retained, "sport", ""), RetainOutcome::Cleared);
-        assert_eq!(found(&retained, "sport"), [""; 0]);
-    }
-
-    #[test]
-    fn our_own_figures_take_no_room() {
-        let retained = Retained::new(1, 100);
-        assert_eq!(
-            keep(&retained, "$SYS/broker/uptime", "1 second"),
-            RetainOutcome::Stored
-        );
-        assert_eq!(keep(&retained, "a", "x"), RetainOutcome::Stored);
-        assert_eq!(
-            keep(&retained, "$SYS/broker/version", "1"),
-            RetainOutcome::Stored
-        );
-        assert_eq!(keep(&retained, "b", "x"), RetainOutcome::Nothing);
-        assert_eq!((retained.len(), retained.bytes()), (1, 2));
-        assert_eq!(
-            keep(&retained, "$SYS/broker/uptime", ""),
-            RetainOutcome::Cleared
-        );
-        assert_eq!(keep(&retained, "a", ""), RetainOutcome::Cleared);
-        assert_eq!((retained.len(), retained.bytes()), (0, 0));
-    }
-
-    #[test]
-    fn room_is_bounded() {
-        let retained = Retained::new(2, 10);
-        assert_eq!(keep(&retained, "a", "12345"), RetainOutcome::Stored);
-        assert_eq!(keep(&retained, "b", "1234"), RetainOutcome::Nothing);
-        assert_eq!(keep(&retained, "a", "123456789"), RetainOutcome::Stored);
-        assert_eq!(keep(&retained, "a", "1"), RetainOutcome::Stored);
-        assert_eq!(keep(&retained, "b", "1"), RetainOutcome::Stored);
-        assert_eq!(keep(&retained, "c", "1"), RetainOutcome::Nothing);
-        assert_eq!((retained.len(), retained.bytes()), (2, 4));
-    }
-
-    #[test]
-    fn what_could_not_be_stored_is_not_kept() {
-        let store = gatepost_store::Store::in_memory().expect("a store");
-        let submitted = |works: bool| {
-            let mut batch = crate::persistence::ChangeBatch::default();
-            let commit = batch.commit();
-            let ticket = store.submit([]);
-            let ticket = if works {
-                ticket
-            } else {
-                Err(gatepost_store::StoreError::Closed)
-            };
-            batch.was_submitted(Some(&ticket));
-            commit
-        };
-        let retained = Retained::new(10, 1_000);
-        let publish = |payload: &str, commit| {
-            let topic = Topic::new("a").expect("a topic");
-            retained.keep(
-                &Arc::new(Publication::new(topic, payload.to_owned())),
-                Some(commit),
-            )
-        };
-        let kept = || {
-            let filter = TopicFilter::new("a").expect("a filter");
-            let found = retained.matching(&filter);
-            found.first().map(|publication| publication.payload.clone())
-        };
-        publish("lost", submitted(false));
-        assert_eq!(kept(), None);
-        publish("one", submitted(true));
-        publish("lost", submitted(false));
-        assert_eq!(kept().as_deref(), Some(&b"one"[..]));
-        publish("", submitted(false));
-        assert_eq!(kept().as_deref(), Some(&b"one"[..]), "the clearing failed");
-        publish("", submitted(true));
-        assert_eq!(kept(), None);
-        retained.settle_all();
-        assert_eq!((retained.len(), retained.bytes()), (0, 0));
-        assert!(retained.messages.read().is_empty());
-    }
-}
+mod tests;

@@ -1,7 +1,7 @@
-//! The row that keeps the highest message id and the age time.
+//! The row that stores the highest message id and the age time.
 //!
-//! It is written with a commit, at most about once a second: the kept id is a second ahead of the
-//! highest, so that no committed row ever has a higher one. A clean stop keeps the exact id.
+//! It is written with a commit, at most about once a second: the stored id is a second ahead of the
+//! highest, so that no committed row ever has a higher one. A clean stop stores the exact id.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -14,7 +14,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use crate::clock::{AgeTime, Clock, Drift};
 use crate::rows;
 
-/// How far ahead of the highest id the kept one is, in time of arrival.
+/// How far ahead of the highest id the stored one is, in time of arrival.
 const LEAD: Duration = Duration::from_secs(1);
 /// How often the log says that the clock is off.
 const WARN_EVERY: Duration = Duration::from_hours(1);
@@ -31,18 +31,25 @@ impl SharedAgeTime {
     pub(crate) fn now(&self) -> (SystemTime, Drift) {
         self.0.lock().now()
     }
+
+    /// The latest time that was believed.
+    pub(crate) fn accepted(&self) -> SystemTime {
+        let mut age = self.0.lock();
+        age.now();
+        age.accepted()
+    }
 }
 
-pub(crate) struct KeptClock {
+pub(crate) struct StoredClock {
     age: SharedAgeTime,
     /// The id in the row, as it was committed.
-    kept: MessageId,
+    stored: MessageId,
     /// The id of a row that was written and is not yet known to be committed.
     written: Option<MessageId>,
     warned: Option<Instant>,
 }
 
-impl KeptClock {
+impl StoredClock {
     /// Reads the row, and makes new ids continue after the highest of earlier runs.
     pub(crate) fn open(
         connection: &Connection,
@@ -57,19 +64,19 @@ impl KeptClock {
         let (highest, accepted_ms) = row.unwrap_or_default();
         let highest = MessageId::from_number(u64::try_from(highest).unwrap_or_default());
         if !MessageId::continue_after(highest) {
-            tracing::warn!(target: "store", "the highest message id that was kept is no id; ignored");
+            tracing::warn!(target: "store", "the highest message id that was stored is no id; ignored");
         }
         let accepted = accepted_ms
             .and_then(|ms| u64::try_from(ms).ok())
             .map(|ms| UNIX_EPOCH + Duration::from_millis(ms));
-        let mut kept_clock = Self {
+        let mut stored_clock = Self {
             age: SharedAgeTime::new(AgeTime::new(clock, accepted, jump_max)),
-            kept: highest,
+            stored: highest,
             written: None,
             warned: None,
         };
-        kept_clock.time_for_ages();
-        Ok(kept_clock)
+        stored_clock.time_for_ages();
+        Ok(stored_clock)
     }
 
     /// The clock's time since some moment.
@@ -95,11 +102,11 @@ impl KeptClock {
     }
 
     /// Writes the row, unless its id is still higher than all ids so far. Until
-    /// [`KeptClock::committed`] is called, the row counts as not written: a commit may fail.
+    /// [`StoredClock::committed`] is called, the row counts as not written: a commit may fail.
     pub(crate) fn keep(&mut self, connection: &Connection) -> rusqlite::Result<()> {
         let highest = MessageId::highest();
         self.written = None;
-        if highest <= self.kept {
+        if highest <= self.stored {
             return Ok(());
         }
         self.write(connection, MessageId::floor_at(highest.time() + LEAD))
@@ -125,10 +132,10 @@ impl KeptClock {
         Ok(())
     }
 
-    /// The commit that [`KeptClock::keep`] was part of has succeeded.
+    /// The commit that [`StoredClock::keep`] was part of has succeeded.
     pub(crate) fn committed(&mut self) {
         if let Some(id) = self.written.take() {
-            self.kept = id;
+            self.stored = id;
         }
     }
 }

@@ -1,0 +1,122 @@
+use super::*;
+
+fn keep(retained: &Retained, topic: &str, payload: &str) -> RetainOutcome {
+    let topic = Topic::new(topic).expect("a topic");
+    retained.retain(&Arc::new(Publication::new(topic, payload.to_owned())), None)
+}
+
+fn found(retained: &Retained, filter: &str) -> Vec<String> {
+    let filter = TopicFilter::new(filter).expect("a filter");
+    let topic = |publication: Arc<Publication>| publication.topic.to_string();
+    retained
+        .matching(&filter, SystemTime::now)
+        .into_iter()
+        .map(topic)
+        .collect()
+}
+
+#[test]
+fn filters_find_what_topics_keep() {
+    let retained = Retained::new(100, 1000);
+    for topic in [
+        "sport",
+        "sport/a",
+        "sport/a/b",
+        "sports",
+        "$SYS/x",
+        "/sport",
+    ] {
+        assert_eq!(keep(&retained, topic, "x"), RetainOutcome::Stored);
+    }
+    assert_eq!(
+        found(&retained, "sport/#"),
+        ["sport", "sport/a", "sport/a/b"]
+    );
+    assert_eq!(found(&retained, "sport/+"), ["sport/a"]);
+    assert_eq!(found(&retained, "+"), ["sport", "sports"]);
+    assert_eq!(found(&retained, "#").len(), 5);
+    assert_eq!(found(&retained, "/+"), ["/sport"]);
+    assert_eq!(found(&retained, "$SYS/#"), ["$SYS/x"]);
+    assert_eq!(keep(&retained, "sport", ""), RetainOutcome::Cleared);
+    assert_eq!(found(&retained, "sport"), [""; 0]);
+}
+
+#[test]
+fn our_own_figures_take_no_room() {
+    let retained = Retained::new(1, 100);
+    assert_eq!(
+        keep(&retained, "$SYS/broker/uptime", "1 second"),
+        RetainOutcome::Stored
+    );
+    assert_eq!(keep(&retained, "a", "x"), RetainOutcome::Stored);
+    assert_eq!(
+        keep(&retained, "$SYS/broker/version", "1"),
+        RetainOutcome::Stored
+    );
+    assert_eq!(keep(&retained, "b", "x"), RetainOutcome::Nothing);
+    assert_eq!((retained.len(), retained.bytes()), (1, 2));
+    assert_eq!(
+        keep(&retained, "$SYS/broker/uptime", ""),
+        RetainOutcome::Cleared
+    );
+    assert_eq!(keep(&retained, "a", ""), RetainOutcome::Cleared);
+    assert_eq!((retained.len(), retained.bytes()), (0, 0));
+}
+
+#[test]
+fn room_is_bounded() {
+    let retained = Retained::new(2, 10);
+    assert_eq!(keep(&retained, "a", "12345"), RetainOutcome::Stored);
+    assert_eq!(keep(&retained, "b", "1234"), RetainOutcome::Nothing);
+    assert_eq!(keep(&retained, "a", "123456789"), RetainOutcome::Stored);
+    assert_eq!(keep(&retained, "a", "1"), RetainOutcome::Stored);
+    assert_eq!(keep(&retained, "b", "1"), RetainOutcome::Stored);
+    assert_eq!(keep(&retained, "c", "1"), RetainOutcome::Nothing);
+    assert_eq!((retained.len(), retained.bytes()), (2, 4));
+}
+
+#[test]
+fn what_could_not_be_stored_is_not_kept() {
+    let store = gatepost_store::Store::in_memory().expect("a store");
+    let submitted = |works: bool| {
+        let mut batch = crate::persistence::ChangeBatch::default();
+        let commit = batch.commit();
+        let ticket = store.submit([]);
+        let ticket = if works {
+            ticket
+        } else {
+            Err(gatepost_store::StoreError::Closed)
+        };
+        batch.was_submitted(Some(&ticket));
+        commit
+    };
+    let retained = Retained::new(10, 1_000);
+    let publish = |payload: &str, commit| {
+        let topic = Topic::new("a").expect("a topic");
+        retained.retain(
+            &Arc::new(Publication::new(topic, payload.to_owned())),
+            Some(commit),
+        )
+    };
+    let current = || {
+        let filter = TopicFilter::new("a").expect("a filter");
+        let found = retained.matching(&filter, SystemTime::now);
+        found.first().map(|publication| publication.payload.clone())
+    };
+    publish("lost", submitted(false));
+    assert_eq!(current(), None);
+    publish("one", submitted(true));
+    publish("lost", submitted(false));
+    assert_eq!(current().as_deref(), Some(&b"one"[..]));
+    publish("", submitted(false));
+    assert_eq!(
+        current().as_deref(),
+        Some(&b"one"[..]),
+        "the clearing failed"
+    );
+    publish("", submitted(true));
+    assert_eq!(current(), None);
+    retained.settle_all();
+    assert_eq!((retained.len(), retained.bytes()), (0, 0));
+    assert!(retained.messages.read().is_empty());
+}

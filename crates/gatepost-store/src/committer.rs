@@ -1,0 +1,57 @@
+//! Takes batches of changes from the queue and commits them: the writer's thread, or a simulation
+//! that decides when.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::group::failure_in;
+use crate::queue::{Batch, FailGroupOnDrop, FailWaitingOnDrop, Queue};
+use crate::writer::Writer;
+
+pub(crate) struct Committer {
+    pub(crate) queue: Arc<Queue>,
+    pub(crate) writer: Writer,
+    pub(crate) commits: Arc<AtomicU64>,
+}
+
+impl Committer {
+    /// Commits batch after batch, until the queue is closed and empty.
+    pub(crate) fn run(mut self) {
+        // Also when the writer panics: no caller may wait for a commit that cannot come.
+        let _closing = FailWaitingOnDrop(self.queue.clone());
+        while let Some(batch) = self.queue.take() {
+            let _deciding = FailGroupOnDrop(batch.group.clone());
+            let outcome = self.writer.commit(&batch);
+            self.queue.decide(&batch.group, outcome);
+            self.committed();
+        }
+        self.writer.finish();
+    }
+
+    /// Makes one commit of batches that have one submission each.
+    pub(crate) fn commit_together(&mut self, batches: Vec<Batch>) {
+        let mut together = Batch::default();
+        let mut groups = Vec::new();
+        for mut batch in batches {
+            together.add(&mut batch.changes, None);
+            groups.push(batch.group);
+        }
+        let outcome = self.writer.commit(&together);
+        for (number, group) in groups.iter().enumerate() {
+            let own = outcome.as_ref().map(|left_out| {
+                let failure = failure_in(left_out, number as u32);
+                failure
+                    .map(|error| (0, error.clone()))
+                    .into_iter()
+                    .collect()
+            });
+            self.queue.decide(group, own.map_err(Clone::clone));
+        }
+        self.committed();
+    }
+
+    fn committed(&mut self) {
+        self.writer.trim_if_due();
+        self.commits.fetch_add(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,107 @@
+//! A store without threads, for simulations: a commit happens when the simulation says so, and
+//! nothing happens in between. So one seed always leads to the same commits.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rusqlite::Connection;
+
+use crate::clock::Clock;
+use crate::committer::Committer;
+use crate::recovery::Recovery;
+use crate::store::Parts;
+use crate::table;
+use crate::{Change, Store, StoreError, StoreSettings, schema};
+
+/// Commits what was submitted to its store, in the order of the submissions.
+pub struct ManualWriter(Committer);
+
+impl ManualWriter {
+    fn new(committer: Committer) -> Self {
+        committer.queue.separate();
+        Self(committer)
+    }
+
+    /// How many submissions wait for a commit.
+    pub fn waiting(&self) -> usize {
+        self.0.queue.separate_count()
+    }
+
+    /// Commits the first `count` submissions that wait, together.
+    pub fn commit(&mut self, count: usize) {
+        self.commit_only(count, |_| true);
+    }
+
+    /// As [`ManualWriter::commit`], without the changes that `is_written` refuses: a store that
+    /// forgets, for the proof that a simulation notices it.
+    pub fn commit_only(&mut self, count: usize, mut is_written: impl FnMut(&Change) -> bool) {
+        let mut batches = self.0.queue.take_separate(count);
+        for batch in &mut batches {
+            batch.changes.retain(&mut is_written);
+        }
+        if !batches.is_empty() {
+            self.0.commit_together(batches);
+        }
+    }
+
+    /// Fails the commit of all that waits: nothing is written.
+    pub fn fail(&mut self, error: &StoreError) {
+        let queue = &self.0.queue;
+        for batch in queue.take_separate(usize::MAX) {
+            queue.decide(&batch.group, Err(error.clone()));
+        }
+    }
+}
+
+impl Store {
+    /// As [`Store::open_with_clock`], without threads.
+    pub fn open_manual(
+        folder: &Path,
+        settings: &StoreSettings,
+        clock: Arc<dyn Clock>,
+    ) -> Result<(Self, Recovery, ManualWriter), StoreError> {
+        let (parts, recovery, _scrub) = Self::open_parts(folder, settings, clock)?;
+        let (store, committer) = Self::assemble(parts, settings);
+        Ok((store, recovery, ManualWriter::new(committer)))
+    }
+}
+
+/// A database in memory that outlives its stores, as a file outlives a server that crashes: what was
+/// committed is there when the next store is opened.
+pub struct MemoryDatabase(Arc<Mutex<Connection>>);
+
+impl MemoryDatabase {
+    /// An empty database.
+    pub fn new() -> Result<Self, StoreError> {
+        let mut connection = Connection::open_in_memory()?;
+        schema::prepare(&mut connection)?;
+        Ok(Self(Arc::new(Mutex::new(connection))))
+    }
+
+    /// Opens it for a server. A store that was opened before must not be used any more.
+    pub fn open(
+        &self,
+        settings: &StoreSettings,
+        clock: Arc<dyn Clock>,
+    ) -> Result<(Store, ManualWriter), StoreError> {
+        let parts = Parts::of_server_in_memory(self.0.clone(), settings, clock)?;
+        let (store, committer) = Store::assemble(parts, settings);
+        Ok((store, ManualWriter::new(committer)))
+    }
+
+    /// Makes it as it was when it was new.
+    pub fn clear(&self) -> Result<(), StoreError> {
+        let mut connection = self.0.lock();
+        let transaction = connection.transaction()?;
+        for table in table::ALL {
+            transaction
+                .prepare_cached(&format!("DELETE FROM {}", table.name))?
+                .execute([])?;
+        }
+        transaction
+            .prepare_cached("UPDATE clock SET highest_id = 0, accepted_ms = NULL")?
+            .execute([])?;
+        Ok(transaction.commit()?)
+    }
+}
