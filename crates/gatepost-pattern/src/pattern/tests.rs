@@ -59,6 +59,8 @@ fn both_engines_answer_as_perl_does() {
         (r"m{^http://}i", b"HTTP://", true),
         (r"/\000/", b"\0", true),
         (r"/\101/", b"A", true),
+        (r"/()()()()()()()()()(a)\10b/", b"aab", true),
+        (r"/()()()()()()()()()\10(a)/", b"\x08a", true),
         (r"/[\101-\x43]/", b"B", true),
         (r"/$/", b"", true),
         (r"/|/", b"", true),

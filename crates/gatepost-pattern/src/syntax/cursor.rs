@@ -50,7 +50,9 @@ pub(super) struct Parser<'p> {
     pub(super) modifiers: Modifiers,
     /// The number of open groups.
     pub(super) depth: u32,
-    /// An estimate of the groups in the whole pattern: it decides what `\10` means.
+    /// The capturing groups that were opened so far: they decide what `\10` means.
+    pub(super) groups_opened: u32,
+    /// An estimate of the groups in the whole pattern: references to more of them are refused.
     pub(super) groups_total: u32,
 }
 

@@ -115,7 +115,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `\1`, or from `\10` on an octal code where there are not so many groups.
+    /// `\1`, or from `\10` on an octal code where not so many groups were opened before.
     fn numbered_reference(&mut self) -> Result<Node, SyntaxError> {
         let digits: Vec<u8> = self
             .rest()
@@ -124,11 +124,11 @@ impl Parser<'_> {
             .take_while(u8::is_ascii_digit)
             .collect();
         let number = String::from_utf8_lossy(&digits).parse().unwrap_or(u32::MAX);
-        if number >= 10 && number > self.groups_total {
+        if number >= 10 && number > self.groups_opened {
             let byte = self.octal()?;
             return Ok(self.literal(byte));
         }
-        if number > self.groups_total {
+        if number > self.groups_total.max(self.groups_opened) {
             return Err(self.error("reference to a group that is not there"));
         }
         self.position += digits.len();

@@ -22,6 +22,7 @@ pub(crate) fn parse(pattern: &[u8], modifiers: Modifiers) -> Result<Node, Syntax
         position: 0,
         modifiers,
         depth: 0,
+        groups_opened: 0,
         groups_total: escapes::count_groups(pattern),
     };
     let node = parser.alternation()?;
@@ -196,6 +197,7 @@ impl Parser<'_> {
             return Err(self.error("control verbs are not supported"));
         }
         if !self.take(b"?") {
+            self.groups_opened += u32::from(!self.modifiers.no_capture);
             let inner = Box::new(self.alternation()?);
             self.close()?;
             return Ok(Some(if self.modifiers.no_capture {
@@ -241,6 +243,7 @@ impl Parser<'_> {
         for (opening, end) in [(&b"P<"[..], b'>'), (b"<", b'>'), (b"'", b'\'')] {
             if self.take(opening) {
                 let name = Some(self.group_name(end)?);
+                self.groups_opened += 1;
                 let inner = Box::new(self.alternation()?);
                 self.close()?;
                 return Ok(Some(Node::Capture { name, inner }));
