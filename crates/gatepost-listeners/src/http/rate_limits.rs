@@ -6,13 +6,15 @@
 //! nothing are forgotten.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+
 use std::time::{Duration, Instant};
 
 use gatepost_message::Peer;
+use gatepost_settings::Network;
 use parking_lot::Mutex;
 
 use super::settings::HttpSettings;
+use crate::admission::client_network;
 
 /// What may be taken in advance.
 const BURST: Duration = Duration::from_secs(1);
@@ -68,7 +70,8 @@ impl RateLimits {
     }
 }
 
-/// Units per second, of all and of each address; 0 does not limit.
+/// Units per second, of all and of each client network (an IPv4 address, or the /64 of an IPv6
+/// address); 0 does not limit.
 #[derive(Debug)]
 struct Rate {
     total: u64,
@@ -80,7 +83,7 @@ struct Rate {
 #[derive(Debug, Default)]
 struct Paid {
     total: Option<Instant>,
-    by_address: HashMap<IpAddr, Instant>,
+    by_address: HashMap<Network, Instant>,
 }
 
 impl Rate {
@@ -103,7 +106,7 @@ impl Rate {
         }
         let mut paid = self.paid.lock();
         let total = after(paid.total, units, self.total, now)?;
-        if let Some(address) = peer.ip()
+        if let Some(address) = peer.ip().map(client_network)
             && self.per_address > 0
         {
             if paid.by_address.len() >= ADDRESSES_MAX {
@@ -159,6 +162,18 @@ mod tests {
         assert_eq!(taken(2, later).count(), 9);
         assert_eq!(taken(1, later).count(), 7);
         assert!(rate.take(Peer::Local, 1, later + BURST * 2).is_ok());
+    }
+
+    #[test]
+    fn the_addresses_of_a_64_have_one_share() {
+        let rate = Rate::new(0, 8);
+        let now = Instant::now();
+        let from = |text: &str| Peer::Address(text.parse().expect("an address"));
+        for _ in 0..9 {
+            assert!(rate.take(from("[2001:db8:0:1::1]:1"), 1, now).is_ok());
+        }
+        assert!(rate.take(from("[2001:db8:0:1:2::9]:1"), 1, now).is_err());
+        assert!(rate.take(from("[2001:db8:0:2::1]:1"), 1, now).is_ok());
     }
 
     #[test]
