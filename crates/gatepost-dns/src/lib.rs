@@ -2,7 +2,7 @@
 //!
 //! A [`Resolver`] has one thread, which sends and receives for everybody. Callers put questions with a
 //! deadline and go on with their work: [`Lookup`] gathers the answers to all questions about one
-//! message, [`Resolver::resolve`] and [`Resolver::answer`] wait for a single one. The answer to a question by UDP counts only
+//! message, [`PendingQuestion`] and [`Resolver::answer`] wait for a single one. The answer to a question by UDP counts only
 //! if it comes from the server that was asked, under the id that was chosen and with the question that
 //! was put (RFC 5452 section 9.1). A question that is not answered is sent again, and what does not fit
 //! into a datagram is asked for by TCP (RFC 7766).
@@ -29,7 +29,7 @@ mod tlsa;
 pub mod wire;
 
 pub use cache::Cache;
-pub use lookup::{Lookup, Progress, Purpose, Wake};
+pub use lookup::{Lookup, PendingQuestion, Progress, Purpose, Wake};
 pub use resolver::{DnsError, Resolver};
 pub use reverse::reverse_name;
 pub use silence::{SilenceLimits, SilentList};

@@ -86,18 +86,20 @@ impl Resolver {
         Lookup::new(self.clone(), deadline)
     }
 
-    /// Puts one question and waits for its answer on the present thread, until `deadline` at most. There
-    /// may be no records; a failure is an error.
-    pub fn resolve(&self, question: &Question, deadline: Instant) -> Result<Resolved, DnsError> {
-        self.check(question)?;
+    /// Puts one question, which is awaited until `deadline` at most.
+    pub fn question(
+        &self,
+        question: Question,
+        deadline: Instant,
+    ) -> Result<PendingQuestion, DnsError> {
+        self.check(&question)?;
         let mut lookup = self.lookup(deadline);
-        lookup.ask(question, Purpose::default());
-        lookup.wait();
-        lookup.take_arrived();
-        outcome(lookup.take(question))
+        lookup.ask(&question, Purpose::default());
+        Ok(PendingQuestion { lookup, question })
     }
 
-    /// The same for a task: [`Resolver::resolve`] without a thread that waits.
+    /// Puts one question for a task, which waits for the answer until `deadline` at most. There may be
+    /// no records; a failure is an error.
     pub async fn answer(
         &self,
         question: &Question,
@@ -134,6 +136,27 @@ fn outcome(resolved: Option<Resolved>) -> Result<Resolved, DnsError> {
             ..
         }) => Err(DnsError::Failed(failure)),
         Some(resolved) => Ok(resolved),
+    }
+}
+
+/// A single question on its way.
+pub struct PendingQuestion {
+    lookup: Lookup,
+    question: Question,
+}
+
+impl PendingQuestion {
+    /// Signals that the question has ended.
+    pub fn progress(&self) -> Progress {
+        self.lookup.progress()
+    }
+
+    /// The question, and its answer if there is one by now. There may be no records; a failure is an
+    /// error.
+    pub fn end(mut self) -> (Question, Result<Resolved, DnsError>) {
+        self.lookup.take_arrived();
+        let answer = outcome(self.lookup.take(&self.question));
+        (self.question, answer)
     }
 }
 

@@ -60,7 +60,8 @@ impl BuiltinFactory<'_> {
             }),
             names::STATUS => without(arguments, Arc::new(status::StatusReport))?,
             names::VIRUSCHECK => {
-                Arc::new(viruscheck::Viruscheck(with(&table.viruscheck, arguments)?))
+                let settings = with(&table.viruscheck, arguments)?;
+                Arc::new(viruscheck::Viruscheck::new(settings, self.resources))
             }
             _ => without(arguments, Arc::new(noop::Noop))?,
         })

@@ -188,6 +188,7 @@ impl ChainRun {
             };
             let may_block = place == RunPlace::Blocking;
             let judgement = match self.pending.take() {
+                Some(pending) if may_block => Judgement::Pending(pending),
                 Some(pending) => step.resume(pending),
                 None => step.start(&call, may_block),
             };
@@ -219,6 +220,12 @@ impl ChainRun {
     /// Has a function called when a chain that waits can go on.
     pub(crate) fn notifier(&self) -> Option<Box<dyn FnOnce(Wake) + Send>> {
         self.pending.as_ref().map(|pending| pending.notifier())
+    }
+
+    /// Memory in bytes that a chain that waits holds beside the message.
+    pub(crate) fn waiting_memory_bytes(&self) -> usize {
+        let pending = self.pending.as_ref();
+        pending.map_or(0, |pending| pending.memory_bytes())
     }
 
     /// The sum of what was said; whatever has not run is left out.

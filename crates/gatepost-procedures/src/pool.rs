@@ -6,6 +6,9 @@
 //! Of the threads that wait for work the one that worked last is woken: what it needs is still in
 //! its core's cache, and where one message comes after the other, the other cores are left to those
 //! who bring them.
+//!
+//! Jobs that have waited for others take turns with new ones: a thousand messages whose list answers, or
+//! is given up, at the same moment hold a new message up by one of theirs, not by all.
 
 use std::collections::VecDeque;
 use std::num::NonZero;
@@ -24,10 +27,26 @@ struct JudgeQueue {
 }
 
 struct WaitingJobs {
-    jobs: VecDeque<JudgeJob>,
+    new: VecDeque<JudgeJob>,
+    /// Jobs that have waited for others, and were admitted before.
+    resumed: VecDeque<JudgeJob>,
+    is_turn_of_resumed: bool,
     /// Threads without work, in the order in which they ran out of it.
     idle: Vec<usize>,
     closed: bool,
+}
+
+impl WaitingJobs {
+    fn take(&mut self) -> Option<JudgeJob> {
+        let (one, other) = if self.is_turn_of_resumed {
+            (&mut self.resumed, &mut self.new)
+        } else {
+            (&mut self.new, &mut self.resumed)
+        };
+        let job = one.pop_front().or_else(|| other.pop_front());
+        self.is_turn_of_resumed = !self.is_turn_of_resumed;
+        job
+    }
 }
 
 /// Hands work to the threads. After a drop the threads finish the queue and end.
@@ -45,7 +64,9 @@ impl JudgePool {
             .map_or(1, NonZero::get);
         let queue = Arc::new(JudgeQueue {
             waiting: Mutex::new(WaitingJobs {
-                jobs: VecDeque::new(),
+                new: VecDeque::new(),
+                resumed: VecDeque::new(),
+                is_turn_of_resumed: true,
                 idle: Vec::with_capacity(threads),
                 closed: false,
             }),
@@ -64,21 +85,21 @@ impl JudgePool {
         Self(queue)
     }
 
-    /// Queues a job that has waited for an external response, before all new ones: its message has waited the
-    /// longest, and was admitted before.
+    /// Queues a job that has waited for an external response; it was admitted before, so there is
+    /// room for it.
     pub(crate) fn resume(&self, job: JudgeJob) {
         let mut waiting = self.0.waiting.lock();
-        waiting.jobs.push_front(job);
+        waiting.resumed.push_back(job);
         self.0.wake(waiting);
     }
 
     /// Queues a job, or says that the queue is full.
     pub(crate) fn submit(&self, job: JudgeJob) -> Result<(), Full> {
         let mut waiting = self.0.waiting.lock();
-        if waiting.jobs.len() >= self.0.length_max {
+        if waiting.new.len() >= self.0.length_max {
             return Err(Full);
         }
-        waiting.jobs.push_back(job);
+        waiting.new.push_back(job);
         self.0.wake(waiting);
         Ok(())
     }
@@ -119,7 +140,7 @@ impl JudgeQueue {
     fn next(&self, number: usize, arrived: &Condvar) -> Option<JudgeJob> {
         let mut waiting = self.waiting.lock();
         loop {
-            if let Some(job) = waiting.jobs.pop_front() {
+            if let Some(job) = waiting.take() {
                 return Some(job);
             }
             if waiting.closed {
@@ -227,6 +248,31 @@ mod tests {
             std::iter::from_fn(|| finished.recv_timeout(PATIENCE).ok()).collect();
         assert_eq!(numbers, [0, 1, 2, 3, 4]);
         await_that("the end of the thread", || queue.strong_count() == 0);
+    }
+
+    #[test]
+    fn resumed_jobs_and_new_ones_take_turns() {
+        let pool = JudgePool::start(1, 8);
+        let first = begin(&pool);
+        let (done, finished) = mpsc::channel();
+        for number in 0..6 {
+            let done = done.clone();
+            let job = move || done.send(number).expect("awaited");
+            if number < 4 {
+                pool.resume(Box::new(job));
+            } else {
+                pool.submit(Box::new(job)).expect("room");
+            }
+        }
+        drop(done);
+        first.end.send(()).expect("it runs");
+        let numbers: Vec<i32> =
+            std::iter::from_fn(|| finished.recv_timeout(PATIENCE).ok()).collect();
+        let new_at = numbers.iter().position(|&number| number == 4);
+        assert!(new_at.is_some_and(|place| place <= 1), "{numbers:?}");
+        let mut sorted = numbers.clone();
+        sorted.sort_unstable();
+        assert_eq!(sorted, [0, 1, 2, 3, 4, 5]);
     }
 
     #[test]

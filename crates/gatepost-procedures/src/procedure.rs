@@ -117,7 +117,12 @@ pub(crate) trait PendingJudgement: Send {
     /// the function may own it.
     fn notifier(&self) -> Box<dyn FnOnce(Wake) + Send>;
 
-    /// Goes on as far as possible without waiting.
+    /// Memory in bytes that it holds beside the message.
+    fn memory_bytes(&self) -> usize {
+        0
+    }
+
+    /// Goes on as far as possible without waiting, after the notifier has called.
     fn resume(self: Box<Self>) -> Judgement;
 }
 

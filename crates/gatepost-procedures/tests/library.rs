@@ -266,14 +266,10 @@ async fn names_are_looked_up_and_waiting_ends_with_the_call() {
     let silent = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     world.configuration.procedures.dns.servers = vec![silent.local_addr().expect("an address")];
     world.configuration.procedures.dns.timeout = Period::seconds(1000);
-    world.configuration.procedures.luau.time_max = Period::milliseconds(100);
+    world.configuration.procedures.luau.wait_max = Period::milliseconds(100);
     let procedures = world.start();
     let answer = call(&procedures, "/look", mail("Subject: slow.example\r\n\r\n")).await;
-    let text = answer.text + &answer.verdict.reason;
-    assert!(
-        text.contains("in time") || text.contains("/look failed"),
-        "{text}"
-    );
+    assert!(answer.text.contains("in time"), "{answer:?}");
 }
 
 #[tokio::test]

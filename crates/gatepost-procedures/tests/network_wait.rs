@@ -4,14 +4,12 @@ mod support;
 
 use std::net::UdpSocket;
 use std::sync::Arc;
-use std::sync::mpsc;
-use std::thread;
 
 use gatepost_message::Action;
 use gatepost_procedures::{Arguments, ProcedureHost, Procedures};
 use gatepost_rules::{RuleSet, RulesSettings};
 use gatepost_settings::Period;
-use support::{PATIENCE, World, mail};
+use support::{PATIENCE, World, answer_when_told, mail, until_waiting};
 
 const RULES: &str = "header LISTED eval:check_rbl('list-lastexternal', 'list.example.')\n\
     score LISTED 10\n\
@@ -47,15 +45,6 @@ fn start(server: &UdpSocket, change: impl FnOnce(&mut World)) -> Procedures {
         .0
 }
 
-async fn until_waiting(procedures: &Procedures, count: usize) {
-    let waited = tokio::time::timeout(PATIENCE, async {
-        while procedures.status().waiting_for_network != count {
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-        }
-    });
-    waited.await.expect("all of them wait");
-}
-
 #[tokio::test]
 async fn a_thousand_mails_that_wait_for_a_silent_list_hold_no_judge() {
     const MAILS: usize = 1000;
@@ -82,26 +71,6 @@ async fn a_thousand_mails_that_wait_for_a_silent_list_hold_no_judge() {
     for waiting in waiting {
         waiting.abort();
     }
-}
-
-/// Answers that every address is listed, when it is told to; before, questions wait.
-fn answer_when_told(server: UdpSocket) -> mpsc::Sender<()> {
-    let (tell, told) = mpsc::channel();
-    thread::spawn(move || {
-        if told.recv().is_err() {
-            return;
-        }
-        let mut question = [0; 512];
-        while let Ok((length, from)) = server.recv_from(&mut question) {
-            let mut answer = question[..length - 11].to_vec(); // without the OPT record
-            answer[10..12].fill(0);
-            answer[2..4].copy_from_slice(&[0x81, 0x80]);
-            answer[7] = 1;
-            answer.extend_from_slice(&[0xC0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 127, 0, 0, 2]);
-            let _ = server.send_to(&answer, from);
-        }
-    });
-    tell
 }
 
 #[tokio::test]

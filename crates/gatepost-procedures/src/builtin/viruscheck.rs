@@ -1,16 +1,21 @@
 //! `/viruscheck`: hands a message to clamd, or to whatever speaks its INSTREAM command, and
 //! refuses what it finds something in.
 
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
+use std::io;
+use std::sync::Arc;
+use std::time::Instant;
 
+use bytes::Bytes;
 use gatepost_message::{Action, Verdict};
 use gatepost_settings::{Bind, ByteSize, Period};
 use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpStream, UnixStream};
 
-use crate::procedure::{Needs, Procedure, ProcedureAnswer, ProcedureCall, ProcedureFailure};
+use crate::host::{Connections, PendingAnswer, Resources};
+use crate::procedure::{
+    Judgement, Needs, PendingJudgement, Procedure, ProcedureCall, ProcedureFailure, Wake,
+};
 
 /// clamd reads the message in pieces of this size.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -25,6 +30,9 @@ pub struct ViruscheckSettings {
     pub server: Bind,
     /// How long a check may take, all in all.
     pub timeout: Period,
+    /// Connections to clamd at one time; further messages wait for one of them. clamd has a limit of its
+    /// own (`MaxThreads`).
+    pub connections_max: usize,
     /// What becomes of a message in which something was found.
     #[serde(with = "crate::text_values")]
     pub action: Action,
@@ -43,6 +51,7 @@ impl Default for ViruscheckSettings {
         Self {
             server: Bind::Unix("/run/clamav/clamd.ctl".into()),
             timeout: Period::seconds(30),
+            connections_max: 32,
             action: Action::Reject,
             on_error: Action::Defer,
             size_max: ByteSize::megabytes(25),
@@ -51,64 +60,105 @@ impl Default for ViruscheckSettings {
     }
 }
 
-pub(crate) struct Viruscheck(pub(crate) ViruscheckSettings);
+pub(crate) struct Viruscheck {
+    settings: Arc<ViruscheckSettings>,
+    connections: Connections,
+    resources: Arc<Resources>,
+}
+
+impl Viruscheck {
+    pub(crate) fn new(settings: ViruscheckSettings, resources: &Arc<Resources>) -> Self {
+        Self {
+            connections: Connections::new(settings.connections_max),
+            settings: Arc::new(settings),
+            resources: Arc::clone(resources),
+        }
+    }
+}
 
 impl Procedure for Viruscheck {
     fn needs(&self) -> Needs {
         Needs::Whole
     }
 
-    fn judge(&self, call: &ProcedureCall<'_>) -> Result<ProcedureAnswer, ProcedureFailure> {
-        let settings = &self.0;
+    fn start(&self, call: &ProcedureCall<'_>) -> Judgement {
+        let settings = &self.settings;
         let body = &call.message.body;
         if body.len() as u64 > settings.size_max.bytes() {
             let reason = format!(
                 "larger than the {} that are checked for viruses",
                 settings.size_max
             );
-            return Ok(Verdict::new(settings.on_oversize, reason).into());
+            return Judgement::Done(Ok(Verdict::new(settings.on_oversize, reason).into()));
         }
-        let deadline = Instant::now() + settings.timeout.duration();
-        match ask(&settings.server, body, deadline) {
+        let time_max = settings.timeout.duration();
+        let time_max = call.time_max.map_or(time_max, |left| left.min(time_max));
+        let asked = ask(
+            settings.server.clone(),
+            self.connections.clone(),
+            body.clone(),
+        );
+        let network = &self.resources.network;
+        Judgement::Pending(Box::new(PendingCheck {
+            answer: network.start(Instant::now() + time_max, asked),
+            settings: Arc::clone(settings),
+        }))
+    }
+
+    fn on_failure(&self) -> Action {
+        self.settings.on_error
+    }
+}
+
+/// A check that waits for clamd.
+struct PendingCheck {
+    answer: PendingAnswer<io::Result<Option<String>>>,
+    settings: Arc<ViruscheckSettings>,
+}
+
+impl PendingJudgement for PendingCheck {
+    fn notifier(&self) -> Box<dyn FnOnce(Wake) + Send> {
+        self.answer.notifier()
+    }
+
+    fn resume(self: Box<Self>) -> Judgement {
+        let settings = &self.settings;
+        let timed_out = || Err(io::ErrorKind::TimedOut.into());
+        Judgement::Done(match self.answer.take().unwrap_or_else(timed_out) {
             Ok(None) => Ok(Verdict::accept().into()),
             Ok(Some(name)) => {
                 let mut verdict = Verdict::new(settings.action, format!("virus found: {name}"));
                 verdict.tags.push(("X-Virus".to_owned(), name));
                 Ok(verdict.into())
             }
-            Err(error) => Err(ProcedureFailure(format!(
-                "clamd at {}: {error}",
-                settings.server
-            ))),
-        }
-    }
-
-    fn on_failure(&self) -> Action {
-        self.0.on_error
+            Err(error) => {
+                let server = &settings.server;
+                Err(ProcedureFailure(format!("clamd at {server}: {error}")))
+            }
+        })
     }
 }
 
 /// The name of what was found, if anything.
-fn ask(server: &Bind, body: &[u8], deadline: Instant) -> io::Result<Option<String>> {
-    let mut stream = ClamdStream::connect(server, deadline)?;
-    let answer = converse(&mut stream, body, deadline)?;
+async fn ask(server: Bind, connections: Connections, body: Bytes) -> io::Result<Option<String>> {
+    let _permit = connections.permit().await?;
+    let answer = match server {
+        Bind::Tcp(address) => converse(TcpStream::connect(address).await?, &body).await?,
+        Bind::Unix(path) => converse(UnixStream::connect(path).await?, &body).await?,
+    };
     read(&answer)
 }
 
-fn converse(stream: &mut ClamdStream, body: &[u8], deadline: Instant) -> io::Result<String> {
-    // "z": commands and answers end with NUL.
-    let sent = stream.write(b"zINSTREAM\0", deadline).and_then(|()| {
-        for piece in body.chunks(PIECE_BYTES) {
-            stream.write(&(piece.len() as u32).to_be_bytes(), deadline)?;
-            stream.write(piece, deadline)?;
-        }
-        stream.write(&0_u32.to_be_bytes(), deadline)
-    });
+async fn converse<S>(mut stream: S, body: &[u8]) -> io::Result<String>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let sent = send(&mut stream, body).await;
     // clamd closes in the middle of what is too large, and has said so before.
     let mut answer = Vec::new();
     let mut buffer = [0; 512];
     loop {
-        let count = match stream.read(&mut buffer, deadline) {
+        let count = match stream.read(&mut buffer).await {
             Ok(count) => count,
             Err(error) if answer.is_empty() => return Err(sent.err().unwrap_or(error)),
             Err(_) => 0,
@@ -128,6 +178,16 @@ fn converse(stream: &mut ClamdStream, body: &[u8], deadline: Instant) -> io::Res
         .to_owned())
 }
 
+async fn send(stream: &mut (impl AsyncWrite + Unpin), body: &[u8]) -> io::Result<()> {
+    // "z": commands and answers end with NUL.
+    stream.write_all(b"zINSTREAM\0").await?;
+    for piece in body.chunks(PIECE_BYTES) {
+        stream.write_u32(piece.len() as u32).await?;
+        stream.write_all(piece).await?;
+    }
+    stream.write_u32(0).await
+}
+
 /// `stream: OK`, `stream: NAME FOUND`, `… ERROR`.
 fn read(answer: &str) -> io::Result<Option<String>> {
     let result = answer.strip_prefix("stream: ").unwrap_or(answer);
@@ -138,55 +198,6 @@ fn read(answer: &str) -> io::Result<Option<String>> {
         Some(name) => Ok(Some(name.to_owned())),
         None => Err(io::Error::other(format!("it says {answer:?}"))),
     }
-}
-
-enum ClamdStream {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
-
-impl ClamdStream {
-    fn connect(server: &Bind, deadline: Instant) -> io::Result<Self> {
-        match server {
-            Bind::Tcp(address) => {
-                let address: SocketAddr = *address;
-                TcpStream::connect_timeout(&address, left(deadline)?).map(Self::Tcp)
-            }
-            Bind::Unix(path) => UnixStream::connect(path).map(Self::Unix),
-        }
-    }
-
-    fn write(&mut self, bytes: &[u8], deadline: Instant) -> io::Result<()> {
-        let left = Some(left(deadline)?);
-        match self {
-            Self::Tcp(stream) => stream
-                .set_write_timeout(left)
-                .and_then(|()| stream.write_all(bytes)),
-            Self::Unix(stream) => stream
-                .set_write_timeout(left)
-                .and_then(|()| stream.write_all(bytes)),
-        }
-    }
-
-    fn read(&mut self, buffer: &mut [u8], deadline: Instant) -> io::Result<usize> {
-        let left = Some(left(deadline)?);
-        match self {
-            Self::Tcp(stream) => stream
-                .set_read_timeout(left)
-                .and_then(|()| stream.read(buffer)),
-            Self::Unix(stream) => stream
-                .set_read_timeout(left)
-                .and_then(|()| stream.read(buffer)),
-        }
-    }
-}
-
-fn left(deadline: Instant) -> io::Result<Duration> {
-    let left = deadline.saturating_duration_since(Instant::now());
-    if left.is_zero() {
-        return Err(io::ErrorKind::TimedOut.into());
-    }
-    Ok(left)
 }
 
 #[cfg(test)]

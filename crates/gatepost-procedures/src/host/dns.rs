@@ -8,12 +8,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use gatepost_dns::{
-    Answer, DnsError, Kind, Question, Record, Resolver, SYSTEM_CONFIGURATION, system_servers,
+    Answer, DnsError, Kind, PendingQuestion, Question, Record, Resolver, SYSTEM_CONFIGURATION,
+    system_servers,
 };
 use gatepost_settings::Period;
 use serde::{Deserialize, Serialize};
 
 use super::SharedMemory;
+use crate::procedure::Wake;
 
 /// `[procedures.dns]`: what `dns.…` of Luau procedures asks.
 #[derive(Deserialize, Serialize, Clone, Debug, PartialEq)]
@@ -21,7 +23,7 @@ use super::SharedMemory;
 pub struct DnsSettings {
     /// The servers, in order, with their port; empty takes those of `/etc/resolv.conf`.
     pub servers: Vec<SocketAddr>,
-    /// How long to wait for each server's answer; never longer than the procedure's `time_max`.
+    /// How long to wait for each server's answer; never longer than the procedure's `wait_max`.
     pub timeout: Period,
 }
 
@@ -54,26 +56,58 @@ impl Dns {
     }
 
     /// The records as text, none if there is no such name or no such record: addresses, names, texts,
-    /// and for MX `preference name`. Waits until `deadline` at most.
+    /// and for MX `preference name`. At once if they are known, else the question is put, and answered
+    /// by `deadline` at the latest.
     pub(crate) fn ask(
         &self,
         name: &str,
         kind: Kind,
         deadline: Instant,
-    ) -> Result<Vec<String>, String> {
+    ) -> Result<NamesAnswer, String> {
         let question = Question::new(name, kind);
-        let cache = &self.memory.names;
-        let answer = if let Some(answer) = cache.get(&question) {
-            answer
-        } else {
-            let resolved = self.resolver.resolve(&question, deadline).map_err(reason)?;
-            cache.keep(&question, &resolved);
-            resolved.answer
-        };
-        Ok(match answer {
-            Answer::Records(records) => records.iter().map(text).collect(),
-            Answer::NoSuchName | Answer::Failed(_) => Vec::new(),
-        })
+        if let Some(answer) = self.memory.names.get(&question) {
+            return Ok(NamesAnswer::Known(texts(answer)));
+        }
+        let pending = self.resolver.question(question, deadline);
+        Ok(NamesAnswer::Pending(PendingNames {
+            question: pending.map_err(reason)?,
+            memory: Arc::clone(&self.memory),
+        }))
+    }
+}
+
+/// What is known of a question.
+pub(crate) enum NamesAnswer {
+    Known(Vec<String>),
+    Pending(PendingNames),
+}
+
+/// A question on its way.
+pub(crate) struct PendingNames {
+    question: PendingQuestion,
+    memory: Arc<SharedMemory>,
+}
+
+impl PendingNames {
+    /// Has a function called when the question has ended.
+    pub(crate) fn notifier(&self) -> Box<dyn FnOnce(Wake) + Send> {
+        let progress = self.question.progress();
+        Box::new(move |wake| progress.then(wake))
+    }
+
+    /// What was answered; the answer is kept.
+    pub(crate) fn end(self) -> Result<Vec<String>, String> {
+        let (question, resolved) = self.question.end();
+        let resolved = resolved.map_err(reason)?;
+        self.memory.names.keep(&question, &resolved);
+        Ok(texts(resolved.answer))
+    }
+}
+
+fn texts(answer: Answer) -> Vec<String> {
+    match answer {
+        Answer::Records(records) => records.iter().map(text).collect(),
+        Answer::NoSuchName | Answer::Failed(_) => Vec::new(),
     }
 }
 

@@ -1,11 +1,30 @@
 //! Requests to other servers, for procedures: only to those that the settings name.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use gatepost_settings::{ByteSize, Period};
+use http::{HeaderName, HeaderValue, Request, Response, header};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
 use serde::{Deserialize, Serialize};
-use ureq::tls::{RootCerts, TlsConfig};
+
+use super::http_server::{HttpServer, Origin};
+use super::network::{Network, PendingAnswer};
+use crate::procedure::Wake;
+
+const USER_AGENT: &str = concat!("gatepost/", env!("CARGO_PKG_VERSION"));
+/// Fields that say where a request and its body end, and to which server it goes (RFC 9112 section 6): they
+/// follow from the request itself.
+const OWN_FIELDS: [&str; 5] = [
+    "Connection",
+    "Content-Length",
+    "Host",
+    "Transfer-Encoding",
+    "Upgrade",
+];
 
 /// `[procedures.http]`: which servers `http.…` of Luau procedures may ask.
 #[derive(Deserialize, Serialize, Clone, Debug, PartialEq)]
@@ -14,10 +33,12 @@ pub struct ProcedureHttpSettings {
     /// Scheme, host and port: `["https://hooks.example.org", "http://127.0.0.1:9000"]`. Empty
     /// allows none. Redirects are not followed.
     pub hosts: Vec<String>,
-    /// How long a request may take; never longer than the procedure's `time_max`.
+    /// How long a request may take; never longer than the procedure's `wait_max`.
     pub timeout: Period,
     /// The largest answer.
     pub answer_max: ByteSize,
+    /// Connections to one server at one time; further requests wait for one of them.
+    pub connections_max: usize,
 }
 
 impl Default for ProcedureHttpSettings {
@@ -26,6 +47,7 @@ impl Default for ProcedureHttpSettings {
             hosts: Vec::new(),
             timeout: Period::seconds(5),
             answer_max: ByteSize::mebibytes(1),
+            connections_max: 64,
         }
     }
 }
@@ -42,7 +64,7 @@ pub(crate) struct OutgoingRequest {
 pub(crate) struct OutgoingResponse {
     pub(crate) status: u16,
     pub(crate) fields: Vec<(String, String)>,
-    pub(crate) body: Vec<u8>,
+    pub(crate) body: Bytes,
 }
 
 /// Why nothing came back.
@@ -52,112 +74,122 @@ pub(crate) enum OutgoingHttpError {
     NotAllowed(String),
     #[error("'{0}' is no address of the web")]
     Malformed(String),
+    #[error("a request has its own field {0}; give no other")]
+    OwnField(String),
+    #[error("the server did not answer in time")]
+    Timeout,
     #[error("{0}")]
     Failed(String),
 }
 
+/// Sends requests.
 pub(crate) struct Http {
-    agent: ureq::Agent,
-    origins: Vec<String>,
+    servers: HashMap<Origin, Arc<HttpServer>>,
     timeout: Duration,
-    answer_bytes_max: u64,
+    answer_bytes_max: usize,
 }
 
 impl Http {
     pub(super) fn new(settings: &ProcedureHttpSettings) -> Self {
-        let tls = TlsConfig::builder()
-            .root_certs(RootCerts::PlatformVerifier)
-            .unversioned_rustls_crypto_provider(Arc::new(rustls::crypto::ring::default_provider()))
-            .build();
-        let agent = ureq::Agent::config_builder()
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .proxy(None)
-            .user_agent(concat!("gatepost/", env!("CARGO_PKG_VERSION")))
-            .tls_config(tls)
-            .build()
-            .new_agent();
+        let tls = Arc::default();
+        let server = |origin: Origin| {
+            let server = HttpServer::new(&origin, settings.connections_max, &tls);
+            (origin, Arc::new(server))
+        };
+        let origins = settings.hosts.iter().filter_map(|url| Origin::of(url));
         Self {
-            agent,
-            origins: settings
-                .hosts
-                .iter()
-                .filter_map(|url| origin(url))
-                .collect(),
+            servers: origins.map(server).collect(),
             timeout: settings.timeout.duration(),
-            answer_bytes_max: settings.answer_max.bytes(),
+            answer_bytes_max: settings.answer_max.as_usize(),
         }
     }
 
-    pub(crate) fn send(
+    /// Begins a request; it ends at `deadline` at the latest.
+    pub(crate) fn start(
         &self,
+        network: &Network,
         request: OutgoingRequest,
         deadline: Instant,
-    ) -> Result<OutgoingResponse, OutgoingHttpError> {
+    ) -> Result<PendingResponse, OutgoingHttpError> {
         let malformed = || OutgoingHttpError::Malformed(request.url.clone());
-        let origin = origin(&request.url).ok_or_else(malformed)?;
-        if !self.origins.contains(&origin) {
-            return Err(OutgoingHttpError::NotAllowed(origin));
-        }
-        let left = deadline.saturating_duration_since(Instant::now());
-        let mut builder = ureq::http::Request::builder()
-            .method(request.method)
-            .uri(&request.url);
-        for (name, value) in &request.fields {
+        let origin = Origin::of(&request.url).ok_or_else(malformed)?;
+        let server = self.servers.get(&origin);
+        let server = server.ok_or_else(|| OutgoingHttpError::NotAllowed(origin.to_string()))?;
+        let request = request.into_http()?;
+        let deadline = deadline.min(Instant::now() + self.timeout);
+        let (server, bytes_max) = (Arc::clone(server), self.answer_bytes_max);
+        let answer = network.start(deadline, async move {
+            let (response, lease) = server.send(request).await?;
+            let response = OutgoingResponse::read(response, bytes_max).await?;
+            lease.give_back();
+            Ok(response)
+        });
+        Ok(PendingResponse(answer))
+    }
+}
+
+/// A request on its way.
+pub(crate) struct PendingResponse(PendingAnswer<Result<OutgoingResponse, OutgoingHttpError>>);
+
+impl PendingResponse {
+    /// Has a function called when the request has ended.
+    pub(crate) fn notifier(&self) -> Box<dyn FnOnce(Wake) + Send> {
+        self.0.notifier()
+    }
+
+    /// What came back.
+    pub(crate) fn end(self) -> Result<OutgoingResponse, OutgoingHttpError> {
+        self.0.take().unwrap_or(Err(OutgoingHttpError::Timeout))
+    }
+}
+
+impl OutgoingRequest {
+    fn into_http(self) -> Result<Request<Full<Bytes>>, OutgoingHttpError> {
+        let mut builder = Request::builder().method(self.method).uri(&self.url);
+        for (name, value) in &self.fields {
+            if OWN_FIELDS.iter().any(|own| own.eq_ignore_ascii_case(name)) {
+                return Err(OutgoingHttpError::OwnField(name.clone()));
+            }
             builder = builder.header(name, value);
         }
-        let failed = |error: &dyn std::fmt::Display| OutgoingHttpError::Failed(error.to_string());
-        let message = builder.body(request.body).map_err(|error| failed(&error))?;
-        let message = self
-            .agent
-            .configure_request(message)
-            .timeout_global(Some(left.min(self.timeout)))
-            .allow_non_standard_methods(true)
-            .build();
-        let mut response = self.agent.run(message).map_err(|error| failed(&error))?;
-        let field = |(name, value): (&ureq::http::HeaderName, &ureq::http::HeaderValue)| {
+        let body = Full::new(Bytes::from(self.body));
+        let mut request = builder.body(body).map_err(failed)?;
+        let agent = HeaderValue::from_static(USER_AGENT);
+        request
+            .headers_mut()
+            .entry(header::USER_AGENT)
+            .or_insert(agent);
+        Ok(request)
+    }
+}
+
+impl OutgoingResponse {
+    async fn read(
+        response: Response<Incoming>,
+        bytes_max: usize,
+    ) -> Result<Self, OutgoingHttpError> {
+        let (head, body) = response.into_parts();
+        let field = |(name, value): (&HeaderName, &HeaderValue)| {
             let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
             (name.as_str().to_owned(), value)
         };
-        let fields = response.headers().iter().map(field).collect();
-        let body = response
-            .body_mut()
-            .with_config()
-            .limit(self.answer_bytes_max)
-            .read_to_vec()
-            .map_err(|error| failed(&error))?;
-        Ok(OutgoingResponse {
-            status: response.status().as_u16(),
-            fields,
-            body,
+        let body = Limited::new(body, bytes_max).collect().await;
+        Ok(Self {
+            status: head.status.as_u16(),
+            fields: head.headers.iter().map(field).collect(),
+            body: body.map_err(failed)?.to_bytes(),
         })
     }
 }
 
-/// Scheme, host and port of an address, in one spelling.
-fn origin(url: &str) -> Option<String> {
-    let uri: ureq::http::Uri = url.parse().ok()?;
-    let scheme = uri.scheme_str()?.to_ascii_lowercase();
-    let default_port = match scheme.as_str() {
-        "http" => 80,
-        "https" => 443,
-        _ => return None,
-    };
-    // A user name before the host would make one host look like another.
-    if uri.authority()?.as_str().contains('@') {
-        return None;
-    }
-    let host = uri.host()?.to_ascii_lowercase();
-    Some(format!(
-        "{scheme}://{host}:{}",
-        uri.port_u16().unwrap_or(default_port)
-    ))
+fn failed(error: impl std::fmt::Display) -> OutgoingHttpError {
+    OutgoingHttpError::Failed(error.to_string())
 }
 
 /// Which of these are no scheme, host and port.
 pub(crate) fn malformed_hosts(settings: &ProcedureHttpSettings) -> impl Iterator<Item = &str> {
     let hosts = settings.hosts.iter().map(String::as_str);
-    hosts.filter(|url| origin(url).is_none())
+    hosts.filter(|url| Origin::of(url).is_none())
 }
 
 #[cfg(test)]
@@ -176,7 +208,8 @@ mod tests {
             ("ftp://example.org", None),
             ("example.org", None),
         ] {
-            assert_eq!(origin(url).as_deref(), expected, "{url}");
+            let origin = Origin::of(url).map(|origin| origin.to_string());
+            assert_eq!(origin.as_deref(), expected, "{url}");
         }
     }
 }

@@ -9,18 +9,21 @@ use gatepost_store::{Originals, Values, ValuesLimits};
 
 mod dns;
 mod http;
+mod http_server;
 mod mailer;
 mod memory;
+mod network;
 mod repetitions;
 mod token_buckets;
 
-pub(crate) use dns::Dns;
 pub use dns::DnsSettings;
+pub(crate) use dns::{Dns, NamesAnswer, PendingNames};
 pub use http::ProcedureHttpSettings;
-pub(crate) use http::{Http, OutgoingRequest, malformed_hosts};
+pub(crate) use http::{Http, OutgoingRequest, OutgoingResponse, PendingResponse, malformed_hosts};
 pub use mailer::MailerSettings;
 pub(crate) use mailer::{Letter, Mailer};
 pub(crate) use memory::SharedMemory;
+pub(crate) use network::{Connections, Network, PendingAnswer};
 pub(crate) use repetitions::RepetitionLimits;
 
 /// Where publications of procedures go: the broker, or a trial's notes.
@@ -75,6 +78,7 @@ pub(crate) struct Resources {
     pub(crate) dns: Dns,
     pub(crate) http: Http,
     pub(crate) mailer: Mailer,
+    pub(crate) network: Network,
 }
 
 impl Resources {
@@ -89,6 +93,7 @@ impl Resources {
             dns: Dns::new(dns, &host.memory),
             http: Http::new(http),
             mailer: Mailer::new(mail),
+            network: Network::default(),
         }
     }
 }

@@ -26,6 +26,11 @@ impl HostMemory {
         self.bytes_max
     }
 
+    /// What the present call holds.
+    pub(super) fn bytes_held(&self) -> usize {
+        self.bytes_held.load(Relaxed)
+    }
+
     /// Counts `bytes` towards the limit.
     ///
     /// # Errors

@@ -1,5 +1,5 @@
 //! What Luau code may call beside the language's own: `log`, `store`, `shared`, `publish`, `dns`,
-//! `http`, `json`. Everything that waits ends at the call's deadline.
+//! `http`, `json`. What waits for others is in `waiting.rs`, and ends at the call's deadline.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,8 @@ use parking_lot::Mutex;
 use super::deadline::Deadline;
 use super::host_memory::HostMemory;
 use super::json;
-use crate::host::{OutgoingRequest, Resources};
+use super::waiting::{self, Begun, PendingRequest, PresentRequest, WaitingFunctions};
+use crate::host::{NamesAnswer, OutgoingRequest, Resources};
 
 /// A longer line says nothing more to a reader of logs.
 const LOG_CHARACTERS_MAX: usize = 1000;
@@ -32,6 +33,8 @@ pub(super) struct Library {
     pub(super) memory: Arc<HostMemory>,
     /// What the present call wants published; done when it has ended well.
     pub(super) publications: Arc<Mutex<Vec<Publication>>>,
+    /// What the present call waits for.
+    pub(super) request: PresentRequest,
 }
 
 impl Library {
@@ -47,8 +50,9 @@ impl Library {
         let own: Arc<str> = library.path.as_str().into();
         globals.set("store", library.values(lua, &own)?)?;
         globals.set("shared", library.values(lua, &SHARED_SPACE.into())?)?;
-        globals.set("dns", library.dns(lua)?)?;
-        globals.set("http", library.http(lua)?)?;
+        let waiting = WaitingFunctions::register(lua, &library.request, &library.deadline)?;
+        globals.set("dns", library.dns(lua, &waiting)?)?;
+        globals.set("http", library.http(lua, &waiting)?)?;
         globals.set(
             "json",
             json::create(lua, &library.deadline, library.memory.bytes_max())?,
@@ -170,7 +174,7 @@ impl Library {
     }
 
     /// `a`, `aaaa`, `mx`, `txt` of a name, `ptr` of an address: a list, or nil and why.
-    fn dns(self: &Arc<Self>, lua: &Lua) -> mlua::Result<Table> {
+    fn dns(self: &Arc<Self>, lua: &Lua, waiting: &WaitingFunctions) -> mlua::Result<Table> {
         let table = lua.create_table()?;
         for (name, kind) in [
             ("a", Kind::A),
@@ -185,54 +189,41 @@ impl Library {
                     Ok(address) if kind == Kind::Ptr => reverse_name(address),
                     _ => asked,
                 };
-                let found = library
-                    .resources
-                    .dns
-                    .ask(&asked, kind, library.deadline.at());
-                match found {
-                    Ok(records) => {
-                        let list = lua.create_sequence_from(records.iter().map(String::as_str))?;
-                        Ok((Some(list), None))
-                    }
-                    Err(reason) => Ok((None, Some(reason))),
-                }
+                let dns = &library.resources.dns;
+                Ok(match dns.ask(&asked, kind, library.deadline.wait_until()) {
+                    Ok(NamesAnswer::Known(names)) => Begun::Known(Ok(waiting::list(lua, &names)?)),
+                    Ok(NamesAnswer::Pending(names)) => Begun::Pending(PendingRequest::Names(names)),
+                    Err(reason) => Begun::Known(Err(reason)),
+                })
             };
-            table.set(name, lua.create_function(ask)?)?;
+            table.set(name, waiting.function(lua, ask)?)?;
         }
         Ok(table)
     }
 
-    /// `get(url, fields)`, `post(url, body, fields)`, `request(method, url, body, fields)`: the
-    /// answer, or nil and why.
-    fn http(self: &Arc<Self>, lua: &Lua) -> mlua::Result<Table> {
+    /// `get(url, fields)`, `post(url, body, fields)`: the answer, or nil and why.
+    fn http(self: &Arc<Self>, lua: &Lua, waiting: &WaitingFunctions) -> mlua::Result<Table> {
         let table = lua.create_table()?;
         let library = Arc::clone(self);
-        table.set(
-            "get",
-            lua.create_function(move |lua, (url, fields): (String, Option<Table>)| {
-                library.send(lua, "GET", url, None, fields)
-            })?,
-        )?;
+        let get = move |_: &Lua, (url, fields): (String, Option<Table>)| {
+            library.send("GET", url, None, fields)
+        };
+        table.set("get", waiting.function(lua, get)?)?;
         let library = Arc::clone(self);
-        table.set(
-            "post",
-            lua.create_function(
-                move |lua, (url, body, fields): (String, mlua::String, Option<Table>)| {
-                    library.send(lua, "POST", url, Some(body), fields)
-                },
-            )?,
-        )?;
+        let post = move |_: &Lua, (url, body, fields): (String, mlua::String, Option<Table>)| {
+            library.send("POST", url, Some(body), fields)
+        };
+        table.set("post", waiting.function(lua, post)?)?;
         Ok(table)
     }
 
     fn send(
         &self,
-        lua: &Lua,
         method: &'static str,
         url: String,
         body: Option<mlua::String>,
         fields: Option<Table>,
-    ) -> mlua::Result<(Option<Table>, Option<String>)> {
+    ) -> mlua::Result<Begun> {
         let mut given = Vec::new();
         for pair in fields.iter().flat_map(Table::pairs::<String, String>) {
             given.push(pair?);
@@ -245,19 +236,13 @@ impl Library {
                 .map(|body| body.as_bytes().to_vec())
                 .unwrap_or_default(),
         };
-        let response = match self.resources.http.send(request, self.deadline.at()) {
-            Ok(response) => response,
-            Err(error) => return Ok((None, Some(error.to_string()))),
-        };
-        let table = lua.create_table()?;
-        table.set("status", response.status)?;
-        table.set("body", lua.create_string(&response.body)?)?;
-        let fields = lua.create_table()?;
-        for (name, value) in response.fields {
-            fields.set(name, value)?;
-        }
-        table.set("headers", fields)?;
-        Ok((Some(table), None))
+        let Resources { http, network, .. } = &*self.resources;
+        Ok(
+            match http.start(network, request, self.deadline.wait_until()) {
+                Ok(response) => Begun::Pending(PendingRequest::Response(response)),
+                Err(error) => Begun::Known(Err(error.to_string())),
+            },
+        )
     }
 }
 

@@ -3,20 +3,22 @@
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use gatepost_message::Publication;
-use mlua::{Compiler, Function, Lua, LuaOptions, StdLib, Value};
+use mlua::{Compiler, Function, Lua, LuaOptions, MultiValue, StdLib, Thread, ThreadStatus, Value};
 use parking_lot::Mutex;
 
 use super::answer;
-use super::deadline::Deadline;
+use super::deadline::{CallTimes, Deadline, Pause};
 use super::host_memory::HostMemory;
 use super::library::Library;
 use super::view;
+use super::waiting::PresentRequest;
 use super::working::SharedMessage;
 use crate::LuauSettings;
 use crate::host::Resources;
-use crate::procedure::{ProcedureAnswer, ProcedureCall, ProcedureFailure};
+use crate::procedure::{ProcedureAnswer, ProcedureCall, ProcedureFailure, Wake};
 
 /// A file's bytecode, shared by the machines that run it.
 pub(crate) struct LuauProgram {
@@ -55,6 +57,11 @@ impl LuauProgram {
 pub(crate) struct LuauMachine {
     lua: Lua,
     procedure: Function,
+    /// The coroutine in which the procedure runs.
+    thread: Thread,
+    request: PresentRequest,
+    /// The call that waits.
+    present: Option<PresentCall>,
     deadline: Arc<Deadline>,
     memory: Arc<HostMemory>,
     publications: Arc<Mutex<Vec<Publication>>>,
@@ -65,6 +72,12 @@ pub(crate) struct LuauMachine {
     memory_max: usize,
     /// Calls so far.
     calls: u64,
+}
+
+/// A call that waits for another server.
+struct PresentCall {
+    message: SharedMessage,
+    pause: Pause,
 }
 
 impl LuauMachine {
@@ -83,19 +96,21 @@ impl LuauMachine {
         let deadline = Arc::new(Deadline::new(settings.steps_max));
         let memory = Arc::new(HostMemory::new(settings.memory_max.as_usize()));
         let publications = Arc::default();
+        let request = PresentRequest::default();
         let library = Library {
             resources: Arc::clone(&program.resources),
             deadline: Arc::clone(&deadline),
             path: program.path.clone(),
             memory: Arc::clone(&memory),
             publications: Arc::clone(&publications),
+            request: request.clone(),
         };
         library.register(&lua)?;
         // Libraries become read-only, and globals of the file its own.
         lua.sandbox(true)?;
         let memory_max = lua.used_memory() + settings.memory_max.as_usize();
         lua.set_memory_limit(memory_max)?;
-        deadline.set(settings.time_max.duration());
+        deadline.set(times(settings, None));
         let watched = Arc::clone(&deadline);
         lua.set_interrupt(move |_| watched.check());
         let chunk = lua
@@ -113,10 +128,14 @@ impl LuauMachine {
         };
         // Publications of a file while it is loaded belong to no message.
         publications.lock().clear();
+        let thread = lua.create_thread(procedure.clone())?;
         let memory_idle = lua.used_memory();
         Ok(Self {
             lua,
             procedure,
+            thread,
+            request,
+            present: None,
             deadline,
             memory,
             publications,
@@ -132,18 +151,76 @@ impl LuauMachine {
         settings.calls_max > 0 && self.calls >= settings.calls_max
     }
 
-    /// Calls the procedure. After a failure the machine is not to be used again.
+    /// Calls the procedure; `None` if it waits. After a failure the machine is not to be used again.
     pub(crate) fn call(
         &mut self,
         call: &ProcedureCall<'_>,
         settings: &LuauSettings,
-    ) -> Result<ProcedureAnswer, ProcedureFailure> {
+    ) -> Result<Option<ProcedureAnswer>, ProcedureFailure> {
         self.calls += 1;
         self.memory.clear();
-        let time_max = settings.time_max.duration();
-        self.deadline
-            .set(call.time_max.map_or(time_max, |limit| limit.min(time_max)));
-        let mut answer = self.run(call, settings).map_err(|error| failure(&error))?;
+        self.deadline.set(times(settings, call.time_max));
+        let message = SharedMessage::new(call.message, call.so_far, &self.memory);
+        let begin = || {
+            let arguments = self.lua.create_table()?;
+            for (name, value) in &settings.arguments {
+                arguments.raw_set(name.as_str(), value.as_str())?;
+            }
+            for (name, value) in call.arguments.iter() {
+                arguments.raw_set(name, value)?;
+            }
+            let view = view::create(&self.lua, &message)?;
+            self.thread.reset(self.procedure.clone())?;
+            self.thread.resume((view, arguments))
+        };
+        let values = begin();
+        self.went(message, values)
+    }
+
+    /// Goes on with the call that waits.
+    pub(crate) fn resume(&mut self) -> Result<Option<ProcedureAnswer>, ProcedureFailure> {
+        let present = self.present.take();
+        let present = present.ok_or_else(|| ProcedureFailure("no call waits".to_owned()))?;
+        self.deadline.go_on(&present.pause);
+        let values = self.thread.resume(());
+        self.went(present.message, values)
+    }
+
+    /// Has a function called when the call that waits can go on; `None` without one.
+    pub(crate) fn notifier(&self) -> Option<Box<dyn FnOnce(Wake) + Send>> {
+        self.request.notifier()
+    }
+
+    /// Memory in bytes that it holds.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.lua.used_memory() + self.memory.bytes_held()
+    }
+
+    /// The coroutine has ended, failed, or waits.
+    fn went(
+        &mut self,
+        message: SharedMessage,
+        values: mlua::Result<MultiValue>,
+    ) -> Result<Option<ProcedureAnswer>, ProcedureFailure> {
+        if values.is_ok() && self.thread.status() == ThreadStatus::Resumable {
+            if self.request.notifier().is_none() {
+                let text = "the procedure yields outside of its own coroutines";
+                return Err(ProcedureFailure(text.to_owned()));
+            }
+            let pause = self.deadline.pause();
+            self.present = Some(PresentCall { message, pause });
+            return Ok(None);
+        }
+        self.request.clear();
+        let edits = message.close();
+        let answer = values.and_then(answer::read);
+        let mut answer = answer.map_err(|error| failure(&error))?;
+        answer.verdict.edits = edits;
+        self.settle(answer).map(Some)
+    }
+
+    /// Publishes what the call wants published, now that it has ended well.
+    fn settle(&self, mut answer: ProcedureAnswer) -> Result<ProcedureAnswer, ProcedureFailure> {
         answer.cost.steps = self.deadline.steps();
         answer.cost.memory_bytes = self.lua.used_memory().saturating_sub(self.memory_idle) as u64;
         let publications = std::mem::take(&mut *self.publications.lock());
@@ -160,26 +237,13 @@ impl LuauMachine {
         }
         Ok(answer)
     }
+}
 
-    fn run(
-        &self,
-        call: &ProcedureCall<'_>,
-        settings: &LuauSettings,
-    ) -> mlua::Result<ProcedureAnswer> {
-        let arguments = self.lua.create_table()?;
-        for (name, value) in &settings.arguments {
-            arguments.raw_set(name.as_str(), value.as_str())?;
-        }
-        for (name, value) in call.arguments.iter() {
-            arguments.raw_set(name, value)?;
-        }
-        let shared = SharedMessage::new(call.message, call.so_far, &self.memory);
-        let view = view::create(&self.lua, &shared)?;
-        let values = self.procedure.call((view, arguments));
-        let edits = shared.close();
-        let mut answer = answer::read(values?)?;
-        answer.verdict.edits = edits;
-        Ok(answer)
+fn times(settings: &LuauSettings, caller: Option<Duration>) -> CallTimes {
+    CallTimes {
+        run: settings.time_max.duration(),
+        wait: settings.wait_max.duration(),
+        caller,
     }
 }
 

@@ -14,9 +14,15 @@
 //! ```
 //!
 //! Invariants: code is compiled once, when the file is read. Each procedure has virtual machines
-//! of its own, one for each thread that runs it at the same time, so no procedure can read the
-//! globals of another, and a memory limit affects only the procedure that exceeds it. A machine
-//! that failed is discarded.
+//! of its own, one for each call of it that runs or waits at the same time, so no procedure can read
+//! the globals of another, and a memory limit affects only the procedure that exceeds it. A machine
+//! that failed, or whose call was given up, is discarded.
+//!
+//! A call that waits for another server keeps its machine and gives its thread back (`waiting.rs`).
+//! Many coroutines in one machine would hold less memory, but a call would then see others change its
+//! globals while it waits, one thread at a time could resume them, and a call that exceeds the memory
+//! would end all of them. So the machines of waiting calls are bounded by their memory instead
+//! (`procedures.waiting_memory_max`).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,7 +31,10 @@ use gatepost_message::Action;
 use parking_lot::Mutex;
 
 use crate::host::Resources;
-use crate::procedure::{Needs, Procedure, ProcedureAnswer, ProcedureCall, ProcedureFailure};
+use crate::procedure::{
+    Judgement, Needs, PendingJudgement, Procedure, ProcedureAnswer, ProcedureCall,
+    ProcedureFailure, Wake,
+};
 use crate::{ConfigurationProblem, LuauSettings, ProceduresConfiguration};
 
 mod answer;
@@ -36,16 +45,23 @@ mod json;
 mod library;
 mod machine;
 mod view;
+mod waiting;
 mod working;
 
 pub(crate) use folder::ProcedureFolder;
 use machine::{LuauMachine, LuauProgram};
 
+/// Machines without a call that are kept. Where many calls waited at once, the others go with them.
+const IDLE_MACHINES_MAX: usize = 32;
+
 /// A procedure from a file.
-struct LuauProcedure {
+struct LuauProcedure(Arc<Code>);
+
+/// What the calls of a procedure share.
+struct Code {
     program: LuauProgram,
     settings: LuauSettings,
-    /// Machines that no thread is using.
+    /// Machines without a call.
     idle: Mutex<Vec<LuauMachine>>,
 }
 
@@ -102,11 +118,11 @@ impl LuauProcedure {
         let program = LuauProgram::compile(path, file, resources)?;
         // The first machine shows whether the file returns a function at all.
         let first = LuauMachine::new(&program, &settings)?;
-        Ok(Self {
+        Ok(Self(Arc::new(Code {
             program,
             settings,
             idle: Mutex::new(vec![first]),
-        })
+        })))
     }
 }
 
@@ -115,20 +131,63 @@ impl Procedure for LuauProcedure {
         Needs::Whole
     }
 
-    fn judge(&self, call: &ProcedureCall<'_>) -> Result<ProcedureAnswer, ProcedureFailure> {
-        let idle = self.idle.lock().pop();
-        let mut machine = match idle {
-            Some(machine) => machine,
-            None => LuauMachine::new(&self.program, &self.settings)?,
+    fn start(&self, call: &ProcedureCall<'_>) -> Judgement {
+        let code = &self.0;
+        let idle = code.idle.lock().pop();
+        let machine = idle.map_or_else(|| LuauMachine::new(&code.program, &code.settings), Ok);
+        let mut machine = match machine {
+            Ok(machine) => machine,
+            Err(failure) => return Judgement::Done(Err(failure)),
         };
-        let answer = machine.call(call, &self.settings)?;
-        if !machine.is_worn(&self.settings) {
-            self.idle.lock().push(machine);
-        }
-        Ok(answer)
+        let answer = machine.call(call, &code.settings);
+        judgement(code, machine, answer)
     }
 
     fn on_failure(&self) -> Action {
-        self.settings.on_error
+        self.0.settings.on_error
     }
+}
+
+/// A call that waits for another server.
+struct PendingCall {
+    code: Arc<Code>,
+    machine: LuauMachine,
+}
+
+impl PendingJudgement for PendingCall {
+    fn notifier(&self) -> Box<dyn FnOnce(Wake) + Send> {
+        self.machine
+            .notifier()
+            .unwrap_or_else(|| Box::new(|wake| wake()))
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.machine.memory_bytes()
+    }
+
+    fn resume(mut self: Box<Self>) -> Judgement {
+        let answer = self.machine.resume();
+        judgement(&self.code, self.machine, answer)
+    }
+}
+
+fn judgement(
+    code: &Arc<Code>,
+    machine: LuauMachine,
+    answer: Result<Option<ProcedureAnswer>, ProcedureFailure>,
+) -> Judgement {
+    Judgement::Done(match answer {
+        Ok(Some(answer)) => {
+            let mut idle = code.idle.lock();
+            if !machine.is_worn(&code.settings) && idle.len() < IDLE_MACHINES_MAX {
+                idle.push(machine);
+            }
+            Ok(answer)
+        }
+        Ok(None) => {
+            let code = Arc::clone(code);
+            return Judgement::Pending(Box::new(PendingCall { code, machine }));
+        }
+        Err(failure) => Err(failure),
+    })
 }

@@ -2,32 +2,39 @@
 //!
 //! A member of a chain that waits for the network gives its judge back: the rest of the run becomes a job
 //! that is queued again when there is something to go on with. The number of such runs is bounded
-//! ([`WaitingRuns`]); beyond, a judge waits along, which lets the queue fill and senders be deferred.
+//! ([`WaitingRuns`]), and so is the memory that they hold beside their messages; beyond, a judge waits
+//! along, which lets the queue fill and senders be deferred. A run whose caller gives up ([`Caller`])
+//! ends at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gatepost_message::Message;
 use gatepost_rules::{Report, RuleSet, ScanProgress};
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use super::ProceduresCore;
-use crate::Arguments;
 use crate::builtin::{start_scan, warn_of_limits};
 use crate::chain::{ChainProgress, ChainRun, RunPlace};
 use crate::procedure::{ProcedureAnswer, Wake};
+use crate::{Arguments, ProceduresSettings};
 
-/// Counts the runs that wait for the network without a judge.
+/// Counts the runs that wait for the network without a judge, and their memory.
 pub(super) struct WaitingRuns {
     count: AtomicUsize,
     max: usize,
+    memory_bytes: AtomicUsize,
+    memory_bytes_max: usize,
 }
 
 impl WaitingRuns {
-    pub(super) const fn new(max: usize) -> Self {
+    pub(super) fn new(settings: &ProceduresSettings) -> Self {
         Self {
             count: AtomicUsize::new(0),
-            max,
+            max: settings.waiting_max,
+            memory_bytes: AtomicUsize::new(0),
+            memory_bytes_max: settings.waiting_memory_max.as_usize(),
         }
     }
 
@@ -38,30 +45,81 @@ impl WaitingRuns {
 }
 
 /// A run that waits, counted as long as this lives.
-struct Waiting(Arc<ProceduresCore>);
+struct Waiting {
+    core: Arc<ProceduresCore>,
+    memory_bytes: usize,
+}
 
 impl Waiting {
-    /// `None` if as many wait as may.
-    fn count(core: &Arc<ProceduresCore>) -> Option<Self> {
-        let counted = Self(Arc::clone(core));
-        let before = core.waiting.count.fetch_add(1, Ordering::Relaxed);
-        (before < core.waiting.max).then_some(counted)
+    /// `None` if as many wait as may, or they hold as much memory as they may.
+    fn count(core: &Arc<ProceduresCore>, memory_bytes: usize) -> Option<Self> {
+        let counted = Self {
+            core: Arc::clone(core),
+            memory_bytes,
+        };
+        let runs = &core.waiting;
+        let before = runs.count.fetch_add(1, Ordering::Relaxed);
+        let held = runs.memory_bytes.fetch_add(memory_bytes, Ordering::Relaxed);
+        let has_room = before < runs.max && held + memory_bytes <= runs.memory_bytes_max;
+        has_room.then_some(counted)
     }
 }
 
 impl Drop for Waiting {
     fn drop(&mut self) {
-        self.0.waiting.count.fetch_sub(1, Ordering::Relaxed);
+        let runs = &self.core.waiting;
+        runs.count.fetch_sub(1, Ordering::Relaxed);
+        runs.memory_bytes
+            .fetch_sub(self.memory_bytes, Ordering::Relaxed);
     }
 }
 
 /// Queues a job when the external response has arrived.
 fn go_on_later(waiting: Waiting, notifier: impl FnOnce(Wake), job: impl FnOnce() + Send + 'static) {
     notifier(Box::new(move || {
-        let core = Arc::clone(&waiting.0);
+        let core = Arc::clone(&waiting.core);
         drop(waiting);
         core.pool.resume(Box::new(job));
     }));
+}
+
+/// A run that waits, with the place in which it is counted. The thread that takes it out goes on with it, or ends
+/// it.
+type Parked = Arc<Mutex<Option<(Waiting, ChainJob)>>>;
+
+/// The caller of a run: when it is dropped, a run that waits ends.
+pub(super) struct Caller(Parked);
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        end(&self.0);
+    }
+}
+
+/// Ends a run that waits. It is dropped outside of the lock, since it holds the other end of it.
+fn end(parked: &Parked) {
+    let run = parked.lock().take();
+    drop(run);
+}
+
+/// Goes on with a parked run when the answer has arrived, or ends it when none will come.
+struct Unpark(Parked);
+
+impl Unpark {
+    fn go_on(&self) {
+        let run = self.0.lock().take();
+        if let Some((waiting, job)) = run {
+            let core = Arc::clone(&waiting.core);
+            drop(waiting);
+            core.pool.resume(Box::new(move || job.run()));
+        }
+    }
+}
+
+impl Drop for Unpark {
+    fn drop(&mut self) {
+        end(&self.0);
+    }
 }
 
 /// A chain that judges a message on the judge threads.
@@ -70,10 +128,31 @@ pub(super) struct ChainJob {
     pub(super) run: ChainRun,
     pub(super) message: Arc<Message>,
     pub(super) arguments: Arguments,
-    pub(super) reply: oneshot::Sender<ProcedureAnswer>,
+    reply: oneshot::Sender<ProcedureAnswer>,
+    parked: Parked,
 }
 
 impl ChainJob {
+    /// A run, the answer to it, and its caller, who must live as long as the answer is awaited.
+    pub(super) fn new(
+        core: &Arc<ProceduresCore>,
+        run: ChainRun,
+        message: &Arc<Message>,
+        arguments: Arguments,
+    ) -> (Self, oneshot::Receiver<ProcedureAnswer>, Caller) {
+        let (reply, answer) = oneshot::channel();
+        let parked = Parked::default();
+        let job = Self {
+            core: Arc::clone(core),
+            run,
+            message: Arc::clone(message),
+            arguments,
+            reply,
+            parked: Arc::clone(&parked),
+        };
+        (job, answer, Caller(parked))
+    }
+
     /// Runs the chain until it ends or waits.
     pub(super) fn run(mut self) {
         // The caller may have given up while this waited.
@@ -82,15 +161,25 @@ impl ChainJob {
         }
         let progress = self.advance(RunPlace::Judge);
         if progress == ChainProgress::Waiting {
-            let waiting = Waiting::count(&self.core);
+            let waiting = Waiting::count(&self.core, self.run.waiting_memory_bytes());
             if let (Some(waiting), Some(notifier)) = (waiting, self.run.notifier()) {
-                go_on_later(waiting, notifier, move || self.run());
-                return;
+                return self.park(waiting, notifier);
             }
             self.advance(RunPlace::Blocking);
         }
         // Fails if the caller no longer waits.
         let _ = self.reply.send(self.run.finish());
+    }
+
+    /// Waits without a thread.
+    fn park(self, waiting: Waiting, notifier: impl FnOnce(Wake)) {
+        let parked = Arc::clone(&self.parked);
+        let unpark = Unpark(Arc::clone(&parked));
+        *parked.lock() = Some((waiting, self));
+        notifier(Box::new(move || unpark.go_on()));
+        // The caller may have given up before there was anything to end.
+        let run = parked.lock().take_if(|(_, job)| job.reply.is_closed());
+        drop(run);
     }
 
     fn advance(&mut self, place: RunPlace) -> ChainProgress {
@@ -125,7 +214,7 @@ impl<F: FnOnce(Report) + Send + 'static> ScanJob<F> {
                 ScanProgress::Waiting(scan) => scan,
             };
             let answers = scan.progress();
-            if let Some(waiting) = Waiting::count(&self.core) {
+            if let Some(waiting) = Waiting::count(&self.core, 0) {
                 let job = move || self.go_on(scan.resume());
                 return go_on_later(waiting, move |wake| answers.then(wake), job);
             }

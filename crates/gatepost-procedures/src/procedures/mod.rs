@@ -24,7 +24,7 @@ use crate::procedure::{Needs, ProcedureAnswer};
 use crate::scope::ScopeId;
 use crate::set::{ProcedureListing, ProcedureSet, usable};
 use crate::status::{ProcedureStatistics, Status};
-use crate::{Arguments, ConfigurationProblem, ProceduresConfiguration};
+use crate::{Arguments, ConfigurationProblem, ProceduresConfiguration, ProceduresSettings};
 use folder_watch::FolderWatch;
 use judging::{ChainJob, ScanJob, WaitingRuns};
 
@@ -51,7 +51,7 @@ impl ProceduresCore {
     fn new(
         set: ProcedureSet,
         pool: JudgePool,
-        waiting_max: usize,
+        settings: &ProceduresSettings,
         statistics: ProcedureStatistics,
         host: ProcedureHost,
     ) -> Self {
@@ -59,7 +59,7 @@ impl ProceduresCore {
             set: ArcSwap::from_pointee(set),
             generation: AtomicU64::new(0),
             pool,
-            waiting: WaitingRuns::new(waiting_max),
+            waiting: WaitingRuns::new(settings),
             statistics,
             host,
             rebuilding: parking_lot::Mutex::default(),
@@ -103,13 +103,7 @@ impl Procedures {
             return Err(problems);
         }
         let pool = JudgePool::start(settings.judges, settings.queue_max);
-        let inner = Arc::new(ProceduresCore::new(
-            set,
-            pool,
-            settings.waiting_max,
-            statistics,
-            host,
-        ));
+        let inner = Arc::new(ProceduresCore::new(set, pool, &settings, statistics, host));
         FolderWatch::start(&inner, settings.recheck.duration());
         Ok((Self(inner), problems))
     }
@@ -131,12 +125,13 @@ impl Procedures {
             .luau
             .extend(luau.map(|settings| (path.clone(), settings)));
         let statistics = ProcedureStatistics::new();
+        let settings = configuration.procedures.clone();
         let configuration = Arc::new(configuration);
         let (set, problems) = ProcedureSet::build(configuration, rules, folder, &statistics, &host);
         if !usable(&problems) {
             return Err(problems);
         }
-        let inner = ProceduresCore::new(set, JudgePool::start(1, 1), 1, statistics, host);
+        let inner = ProceduresCore::new(set, JudgePool::start(1, 1), &settings, statistics, host);
         Ok((Self(Arc::new(inner)), path))
     }
 
@@ -357,14 +352,7 @@ impl Procedures {
         if progress == ChainProgress::Ended {
             return run.finish();
         }
-        let (reply, answer) = oneshot::channel();
-        let job = ChainJob {
-            core: Arc::clone(&self.0),
-            run,
-            message: Arc::clone(message),
-            arguments,
-            reply,
-        };
+        let (job, answer, _caller) = ChainJob::new(&self.0, run, message, arguments);
         let job = Box::new(move || job.run());
         let failed = |reason: &str| {
             ProcedureAnswer::from(Verdict::new(gatepost_message::Action::Defer, reason))

@@ -39,6 +39,9 @@ pub struct ProceduresSettings {
     pub queue_max: usize,
     /// Messages that may wait for answers of the network without a judge; beyond, a judge waits along.
     pub waiting_max: usize,
+    /// Memory that the virtual machines of waiting Luau procedures may hold, all together; beyond, a
+    /// judge waits along.
+    pub waiting_memory_max: ByteSize,
     /// Values that procedures may keep with `store` and `shared`, all together.
     pub values_max: usize,
     /// Bytes of their keys and values, all together, with 64 for each.
@@ -68,6 +71,7 @@ impl Default for ProceduresSettings {
             judges: 0,
             queue_max: 1024,
             waiting_max: 10_000,
+            waiting_memory_max: ByteSize::mebibytes(1024),
             values_max: 100_000,
             values_bytes_max: ByteSize::mebibytes(64),
             originals_max: 1000,
@@ -96,8 +100,10 @@ impl ProceduresSettings {
 #[derive(Deserialize, Serialize, Clone, Debug, PartialEq)]
 #[serde(default, deny_unknown_fields)]
 pub struct LuauSettings {
-    /// The longest that one call may run, waiting for `dns` and `http` included.
+    /// The longest that one call may run, without the time in which it waits.
     pub time_max: Period,
+    /// The longest that one call may wait for `dns` and `http`, all in all.
+    pub wait_max: Period,
     /// The most loops and calls of one call; 0 for any number.
     pub steps_max: u64,
     /// The most memory that the procedure may hold on one judge thread, strings included.
@@ -115,6 +121,7 @@ impl Default for LuauSettings {
     fn default() -> Self {
         Self {
             time_max: Period::milliseconds(250),
+            wait_max: Period::seconds(5),
             steps_max: 0,
             memory_max: ByteSize::mebibytes(16),
             calls_max: 10_000,

@@ -2,7 +2,9 @@
 #![allow(dead_code, unreachable_pub)] // not every test uses everything
 
 use std::fs;
-use std::sync::Arc;
+use std::net::UdpSocket;
+use std::sync::{Arc, mpsc};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -131,6 +133,37 @@ pub fn until<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
             return found;
         }
         assert!(Instant::now() < deadline, "{what}");
-        std::thread::sleep(Duration::from_millis(5));
+        thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// Waits until so many messages wait for the network without a judge.
+pub async fn until_waiting(procedures: &Procedures, count: usize) {
+    let waited = tokio::time::timeout(PATIENCE, async {
+        while procedures.status().waiting_for_network != count {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    });
+    waited.await.expect("all of them wait");
+}
+
+/// A server of names that answers 127.0.0.2 to every question, on a signal; before, questions
+/// wait.
+pub fn answer_when_told(server: UdpSocket) -> mpsc::Sender<()> {
+    let (tell, signal) = mpsc::channel();
+    thread::spawn(move || {
+        if signal.recv().is_err() {
+            return;
+        }
+        let mut question = [0; 512];
+        while let Ok((length, from)) = server.recv_from(&mut question) {
+            let mut answer = question[..length - 11].to_vec(); // without the OPT record
+            answer[10..12].fill(0);
+            answer[2..4].copy_from_slice(&[0x81, 0x80]);
+            answer[7] = 1;
+            answer.extend_from_slice(&[0xC0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4, 127, 0, 0, 2]);
+            let _ = server.send_to(&answer, from);
+        }
+    });
+    tell
 }
