@@ -84,11 +84,8 @@ impl Broker {
         store.each_retained(|publication| {
             shared.retained.retain(&Arc::new(publication), None);
         })?;
-        store.each_of_history(per_topic, total.min(100_000), |publication| {
-            let publication = Arc::new(publication);
-            let record = shared.recent.record(&publication.topic);
-            // Of a record just made; nothing else is running yet.
-            let _ = shared.recent.push(&record, &publication, || true);
+        store.each_of_history(per_topic, total.min(100_000), |position, publication| {
+            shared.recent.restore(position, publication);
         })?;
         recovery::restore_sessions(&broker.0.sessions, rights)?;
         Ok(broker)

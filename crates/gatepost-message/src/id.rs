@@ -5,10 +5,12 @@
 //! field of server-sent events. Nodes of a cluster would share the counter's bits: its upper bits
 //! would name the node, and ids would still sort by arrival.
 //!
-//! Invariant: ids never go back, neither within a process nor over restarts, even if the clock does.
-//! The database keeps the highest id with every commit, and a start calls
-//! [`MessageId::continue_after`]. While the clock is behind that id, each new one is the last plus 1,
-//! and its time stands still.
+//! Invariants:
+//! - Ids never go back, neither within a process nor over restarts, even if the clock does. The database
+//!   keeps the highest id with every commit, and a start calls [`MessageId::continue_after`]. While the
+//!   clock is behind that id, each new one is the next, and its time stands still.
+//! - New ids are even. The odd numbers between them are places in an order of messages that is not the
+//!   order of their ids: [`MessageId::place_after`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -31,7 +33,7 @@ static LAST: AtomicU64 = AtomicU64::new(0);
 pub struct MessageId(u64);
 
 impl MessageId {
-    /// The next id: the present millisecond, or one more than the last id where that is larger.
+    /// The next id: the present millisecond, or the even number after the last id where that is larger.
     pub fn next() -> Self {
         Self(next_after(&LAST, Self::floor_at(SystemTime::now())))
     }
@@ -49,6 +51,12 @@ impl MessageId {
             LAST.fetch_max(highest.0, Ordering::Relaxed);
         }
         is_sane
+    }
+
+    /// A place directly after this one, which is no message's id.
+    #[must_use]
+    pub const fn place_after(self) -> Self {
+        Self((self.0 + 1) | 1)
     }
 
     /// The id as stored; see [`MessageId::from_number`].
@@ -77,7 +85,7 @@ impl MessageId {
 }
 
 fn next_after(last: &AtomicU64, floor: MessageId) -> u64 {
-    let next = |last: u64| floor.0.max(last + 1);
+    let next = |last: u64| floor.0.max((last | 1) + 1);
     // Relaxed: only the number itself must be unique, it orders no other memory.
     let before = last
         .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| {

@@ -15,8 +15,10 @@ pub enum Change {
     Retain(Arc<Publication>),
     /// Removes the retained message of the topic.
     Unretain(Topic),
-    /// Appends to the history of its topic.
+    /// Adds to the history of its topic, at the place of its id.
     History(Arc<Publication>),
+    /// Adds to the history of its topic, at another place: messages overtook each other.
+    HistoryAt(MessageId, Arc<Publication>),
     /// Puts a message into quarantine.
     Quarantine(Box<QuarantineEntry>),
     /// Removes a message from quarantine, released or deleted.
@@ -70,6 +72,7 @@ impl Change {
             self,
             Self::Retain(_)
                 | Self::History(_)
+                | Self::HistoryAt(..)
                 | Self::Quarantine(_)
                 | Self::AddRecord { .. }
                 | Self::Session(SessionChange::Message { .. })
@@ -81,7 +84,9 @@ impl Change {
         const OVERHEAD_BYTES: usize = 128;
         OVERHEAD_BYTES
             + match self {
-                Self::Retain(publication) | Self::History(publication) => publication.payload.len(),
+                Self::Retain(publication)
+                | Self::History(publication)
+                | Self::HistoryAt(_, publication) => publication.payload.len(),
                 Self::Quarantine(entry) => entry.body.len(),
                 Self::AddRecord { key, value, .. } | Self::PutRecord { key, value, .. } => {
                     key.len() + value.len()

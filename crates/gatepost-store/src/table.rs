@@ -26,6 +26,7 @@ pub(crate) struct Table {
     /// The columns, then `crc`: what every query selects.
     pub(crate) selected: String,
     add: String,
+    add_at: String,
     set: String,
 }
 
@@ -38,11 +39,14 @@ impl Table {
         let selected = format!("{}, crc", columns.join(", "));
         let places = vec!["?"; columns.len() + 1].join(", ");
         let values = format!("INTO {name} ({selected}) VALUES ({places})");
+        let on_conflict = format!(
+            "ON CONFLICT ({}) DO UPDATE SET crc = excluded.crc WHERE {name}.crc IS excluded.crc",
+            key.join(", ")
+        );
         Self {
-            add: format!(
-                "INSERT {values} ON CONFLICT ({}) DO UPDATE SET crc = excluded.crc \
-                 WHERE {name}.crc IS excluded.crc",
-                key.join(", ")
+            add: format!("INSERT {values} {on_conflict}"),
+            add_at: format!(
+                "INSERT INTO {name} ({selected}, rowid) VALUES ({places}, ?) {on_conflict}"
             ),
             set: format!("INSERT OR REPLACE {values}"),
             name,
@@ -58,7 +62,25 @@ impl Table {
         connection: &Connection,
         values: &[&dyn ToSql],
     ) -> Result<(), StoreError> {
-        match write(connection, &self.add, values)? {
+        self.added(write(connection, &self.add, values, None)?)
+    }
+
+    /// Inserts a new row at a place among the rows; a place that another row has is a collision too. The
+    /// checksum does not cover the place: SQLite's VACUUM may renumber rows, in the same order.
+    pub(crate) fn add_at(
+        &self,
+        connection: &Connection,
+        place: i64,
+        values: &[&dyn ToSql],
+    ) -> Result<(), StoreError> {
+        match write(connection, &self.add_at, values, Some(place)) {
+            Err(error) if is_place_taken(&error) => self.added(0),
+            written => self.added(written?),
+        }
+    }
+
+    fn added(&self, rows: usize) -> Result<(), StoreError> {
+        match rows {
             0 => Err(StoreError::Collision { table: self.name }),
             _ => Ok(()),
         }
@@ -70,7 +92,7 @@ impl Table {
         connection: &Connection,
         values: &[&dyn ToSql],
     ) -> Result<(), StoreError> {
-        write(connection, &self.set, values)?;
+        write(connection, &self.set, values, None)?;
         Ok(())
     }
 
@@ -89,7 +111,17 @@ impl Table {
     }
 }
 
-fn write(connection: &Connection, sql: &str, values: &[&dyn ToSql]) -> rusqlite::Result<usize> {
+fn is_place_taken(error: &rusqlite::Error) -> bool {
+    let code = error.sqlite_error().map(|error| error.extended_code);
+    code == Some(rusqlite::ffi::SQLITE_CONSTRAINT_ROWID)
+}
+
+fn write(
+    connection: &Connection,
+    sql: &str,
+    values: &[&dyn ToSql],
+    place: Option<i64>,
+) -> rusqlite::Result<usize> {
     let mut statement = connection.prepare_cached(sql)?;
     let mut checksum = Checksum::default();
     for (index, value) in values.iter().enumerate() {
@@ -102,6 +134,9 @@ fn write(connection: &Connection, sql: &str, values: &[&dyn ToSql]) -> rusqlite:
         statement.raw_bind_parameter(index + 1, value)?;
     }
     statement.raw_bind_parameter(values.len() + 1, checksum.finish())?;
+    if let Some(place) = place {
+        statement.raw_bind_parameter(values.len() + 2, place)?;
+    }
     statement.raw_execute()
 }
 

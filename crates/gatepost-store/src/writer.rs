@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use gatepost_message::{MessageId, Publication};
 use parking_lot::Mutex;
 use rusqlite::{Connection, Transaction, params};
 
@@ -236,34 +237,18 @@ fn apply_one(connection: &Connection, change: &Change, kept: &mut Kept) -> Resul
         Ok(())
     };
     match change {
-        Change::Retain(publication) => table::RETAINED.set(
-            connection,
-            params![
-                rows::id_to_row(publication.id),
-                publication.topic.as_str(),
-                publication.qos.level(),
-                &publication.payload[..],
-                rows::properties_to_text(publication.properties.as_deref()),
-            ],
-        ),
+        Change::Retain(publication) => with_publication_row(publication, |values, _| {
+            table::RETAINED.set(connection, values)
+        }),
         Change::Unretain(topic) => delete(
             "DELETE FROM retained WHERE topic = ?",
             params![topic.as_str()],
         ),
         Change::History(publication) => {
-            let properties = rows::properties_to_text(publication.properties.as_deref());
-            let bytes = publication.topic.as_str().len() + publication.payload.len();
-            kept.history += (bytes + properties.as_ref().map_or(0, String::len)) as u64;
-            table::HISTORY.add(
-                connection,
-                params![
-                    rows::id_to_row(publication.id),
-                    publication.topic.as_str(),
-                    publication.qos.level(),
-                    &publication.payload[..],
-                    properties,
-                ],
-            )
+            add_to_history(connection, kept, publication.id, publication)
+        }
+        Change::HistoryAt(position, publication) => {
+            add_to_history(connection, kept, *position, publication)
         }
         Change::Quarantine(entry) => {
             with_journal_row(&entry.journal, |values| {
@@ -309,6 +294,38 @@ fn apply_one(connection: &Connection, change: &Change, kept: &mut Kept) -> Resul
             params![space, &prefix[..]],
         ),
     }
+}
+
+fn add_to_history(
+    connection: &Connection,
+    kept: &mut Kept,
+    position: MessageId,
+    publication: &Publication,
+) -> Result<(), StoreError> {
+    with_publication_row(publication, |values, bytes| {
+        kept.history += bytes as u64;
+        table::HISTORY.add_at(connection, rows::id_to_row(position), values)
+    })
+}
+
+/// Lends the values of the publication's row, in the order of the columns of the history and of retained
+/// messages, and the bytes of its texts.
+fn with_publication_row<T>(
+    publication: &Publication,
+    write: impl FnOnce(&[&dyn rusqlite::ToSql], usize) -> T,
+) -> T {
+    let properties = rows::properties_to_text(publication.properties.as_deref());
+    let bytes = publication.topic.as_str().len()
+        + publication.payload.len()
+        + properties.as_ref().map_or(0, String::len);
+    let values = params![
+        rows::id_to_row(publication.id),
+        publication.topic.as_str(),
+        publication.qos.level(),
+        &publication.payload[..],
+        properties,
+    ];
+    write(values, bytes)
 }
 
 /// Lends the values of the entry's row, in the order of the table's columns.

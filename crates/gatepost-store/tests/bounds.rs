@@ -48,13 +48,16 @@ fn quarantined(bytes: usize) -> (MessageId, Change) {
 
 fn published(topics: &[&str], bytes: usize) -> (MessageId, Vec<Change>) {
     let id = MessageId::next();
+    let mut place = id;
     let one = |name: &&str| {
         let topic = Topic::new(name).expect("a topic");
         let publication = Publication {
             id,
             ..Publication::new(topic, vec![b'x'; bytes])
         };
-        Change::History(Arc::new(publication))
+        let change = Change::HistoryAt(place, Arc::new(publication));
+        place = place.place_after();
+        change
     };
     (id, topics.iter().map(one).collect())
 }

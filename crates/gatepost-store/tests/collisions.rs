@@ -127,6 +127,23 @@ async fn a_collision_fails_its_own_ticket_and_the_others_are_committed() {
 }
 
 #[tokio::test]
+async fn a_place_in_the_history_that_is_taken_is_a_collision() {
+    let held = Held::new().await;
+    held.hold();
+    let before = held.submit([history(2, "before")]);
+    let Change::History(other) = history(3, "at the place of the first") else {
+        unreachable!();
+    };
+    let place = MessageId::from_number(1);
+    let colliding = held.submit([Change::HistoryAt(place, other)]);
+    held.release();
+    before.committed().await.expect("a commit");
+    let outcome = colliding.committed().await;
+    assert!(is_collision(&outcome), "{outcome:?}");
+    assert_eq!(held.payloads(), ["before", "first", "held"]);
+}
+
+#[tokio::test]
 async fn what_rests_on_a_collision_fails_with_it() {
     let held = Held::new().await;
     held.hold();

@@ -245,3 +245,28 @@ async fn deferred_changes_are_written_too() {
     assert_eq!(count(&open(folder.path())), 5);
     assert!(store.submit_deferred([put("too late")]).is_err());
 }
+
+#[tokio::test]
+async fn history_is_in_the_order_of_publication() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let overtaken = publication("a", "arrived first");
+    let second = publication("a", "published first");
+    let third = publication("b", "published last");
+    let place = second.id.place_after();
+    {
+        let store = open(folder.path());
+        let changes = [
+            Change::HistoryAt(place, overtaken.clone()),
+            Change::History(second.clone()),
+            Change::History(third.clone()),
+        ];
+        commit(&store, changes).await;
+    }
+    let store = open(folder.path());
+    let mut found = Vec::new();
+    let visit = |position, publication| found.push((position, publication));
+    store.each_of_history(3, 100, visit).expect("history");
+    let expected = [(second.id, second), (place, overtaken), (third.id, third)];
+    let expected = expected.map(|(place, publication)| (place, (*publication).clone()));
+    assert_eq!(found, expected);
+}

@@ -110,7 +110,7 @@ impl State {
     /// What a change makes of it.
     fn apply(&mut self, change: &Change) {
         match change {
-            Change::History(publication) => {
+            Change::History(publication) | Change::HistoryAt(_, publication) => {
                 let payload = publication.payload.to_vec();
                 self.history.insert(publication.id.number(), payload);
             }

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use gatepost_message::{Publication, Qos};
+use gatepost_message::{MessageId, Publication, Qos};
 use gatepost_store::{Change, Ticket};
 
 use crate::limits::{Limit, Rate};
@@ -227,6 +227,7 @@ impl Publisher {
                     continue;
                 }
             };
+            keep_in_history(&self.shared, &mut self.batch, position, publication);
             if order.is_some() {
                 let remembered = Remembered {
                     position,
@@ -260,11 +261,6 @@ impl Publisher {
         known.record.messages.fetch_add(1, Ordering::Relaxed);
         known.record.bytes.fetch_add(length, Ordering::Relaxed);
         self.is_awaited |= publication.qos > Qos::AtMostOnce;
-        if publication.qos > Qos::AtMostOnce && !is_ours && self.shared.keeps_history() {
-            self.batch
-                .changes
-                .push(Change::History(publication.clone()));
-        }
         if publication.qos == Qos::ExactlyOnce
             && let Some((session, packet_id)) = self.shared.receipts.take(publication.id)
         {
@@ -313,4 +309,23 @@ impl Publisher {
     pub(crate) fn take_along(&mut self, changes: Vec<Change>) {
         self.batch.changes.extend(changes);
     }
+}
+
+/// Stores what must survive a restart at its position.
+fn keep_in_history(
+    shared: &Shared,
+    batch: &mut ChangeBatch,
+    position: MessageId,
+    publication: &Arc<Publication>,
+) {
+    let is_ours = publication.topic.is_internal();
+    if publication.qos == Qos::AtMostOnce || is_ours || !shared.keeps_history() {
+        return;
+    }
+    let publication = publication.clone();
+    batch.changes.push(if position == publication.id {
+        Change::History(publication)
+    } else {
+        Change::HistoryAt(position, publication)
+    });
 }

@@ -5,8 +5,9 @@
 //!
 //! Every publication gets a [position](Remembered::position) when it is published. It is the
 //! message id where that is newer than all positions before, as it is unless messages overtook
-//! each other while they were judged. Readers see positions in rising order, so the last one that
-//! a reader saw says what it has missed.
+//! each other while they were judged, or one was published under several topics. Otherwise it is a number
+//! that is no id. Readers see positions in rising order, so the last one that a reader saw says what it
+//! has missed. Positions are stored with the history, and are the same after a restart.
 //!
 //! Invariants:
 //! - Positions rise within each ring, and in the order in which readers are given publications:
@@ -208,8 +209,15 @@ impl Recent {
         self.order.lock()
     }
 
-    fn next_position(&self, id: MessageId) -> MessageId {
-        let next = |last: u64| id.number().max(last + 1);
+    /// `wanted`, or a place behind all others.
+    fn next_position(&self, wanted: MessageId) -> MessageId {
+        let next = |last: u64| {
+            if wanted.number() > last {
+                wanted.number()
+            } else {
+                MessageId::from_number(last).place_after().number()
+            }
+        };
         let last = self
             .last_position
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| {
@@ -226,6 +234,24 @@ impl Recent {
         publication: &Arc<Publication>,
         is_current: impl FnOnce() -> bool,
     ) -> Result<MessageId, Stale> {
+        self.push_at(record, publication.id, publication, is_current)
+    }
+
+    /// Remembers what was published before the start, at the position that it had. Must be called in the
+    /// order of positions, before anything else is published.
+    pub(crate) fn restore(&self, position: MessageId, publication: Publication) {
+        let record = self.record(&publication.topic);
+        // Of a record just made; nothing else is running yet.
+        let _ = self.push_at(&record, position, &Arc::new(publication), || true);
+    }
+
+    fn push_at(
+        &self,
+        record: &Record,
+        wanted: MessageId,
+        publication: &Arc<Publication>,
+        is_current: impl FnOnce() -> bool,
+    ) -> Result<MessageId, Stale> {
         let added = weight(publication);
         let mut ring = record.ring.lock();
         if ring.is_evicted {
@@ -234,7 +260,7 @@ impl Recent {
         if !is_current() {
             return Err(Stale::Route);
         }
-        let position = self.next_position(publication.id);
+        let position = self.next_position(wanted);
         record.last.store(position.number(), Ordering::Relaxed);
         let total = self.bytes.fetch_add(added, Ordering::Relaxed) + added;
         ring.publications.push_back(Remembered {

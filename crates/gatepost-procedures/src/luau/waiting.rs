@@ -19,7 +19,7 @@ use crate::host::{OutgoingResponse, PendingNames, PendingResponse};
 use crate::procedure::Wake;
 
 /// The Luau side. Coroutines pass a wait on: the one that resumes them waits too, and they go on with it.
-const WAITING: &str = r#"
+const WAITING: &str = r"
 local take, block, token = ...
 local create, resume, yield = coroutine.create, coroutine.resume, coroutine.yield
 local isyieldable, pack, unpack = coroutine.isyieldable, table.pack, table.unpack
@@ -60,7 +60,7 @@ return function(begin)
         return take()
     end
 end
-"#;
+";
 
 /// A request on its way.
 pub(super) enum PendingRequest {

@@ -34,36 +34,46 @@ impl Store {
         self.each(&table::RETAINED, "", [], read, visit)
     }
 
-    /// The last messages of each topic's history, oldest first: at most `per_topic` of each topic
-    /// and `total` in all.
+    /// The last messages of each topic's history, in the order of their positions: at most `per_topic`
+    /// of each topic and `total` in all.
     pub fn history(&self, per_topic: usize, total: usize) -> Result<Vec<Publication>, StoreError> {
         let mut publications = Vec::new();
-        self.each_of_history(per_topic, total, |publication| {
+        self.each_of_history(per_topic, total, |_, publication| {
             publications.push(publication);
         })?;
         Ok(publications)
     }
 
-    /// As [`Store::history`], one after the other.
+    /// As [`Store::history`], one after the other and with their positions.
     pub fn each_of_history(
         &self,
         per_topic: usize,
         total: usize,
-        visit: impl FnMut(Publication),
+        mut visit: impl FnMut(MessageId, Publication),
     ) -> Result<(), StoreError> {
         // The inner queries read the index alone, so that payloads are read once.
         let newest = "WHERE rowid IN (
                 SELECT rowid FROM (
-                    SELECT rowid, row_number() OVER (PARTITION BY topic ORDER BY id DESC) AS age
+                    SELECT rowid, row_number() OVER (PARTITION BY topic ORDER BY max(rowid, id) DESC) AS age
                     FROM (SELECT rowid, id, topic FROM history ORDER BY id DESC LIMIT ?2)
                 ) WHERE age <= ?1
-             ) ORDER BY id";
-        self.each(
+             ) ORDER BY max(rowid, id)";
+        let placed = |row: &Row<'_>| {
+            let publication = rows::publication(row, false)?;
+            let place = row.get::<_, i64>(table::HISTORY.columns.len() + 1)? as u64;
+            // Rows of earlier versions have small places.
+            Ok(publication.map(|one| (MessageId::from_number(place.max(one.id.number())), one)))
+        };
+        let sql = format!(
+            "SELECT {}, rowid FROM history {newest}",
+            table::HISTORY.selected
+        );
+        self.each_of(
             &table::HISTORY,
-            newest,
+            &sql,
             params![per_topic as i64, total as i64],
-            |row| rows::publication(row, false),
-            visit,
+            placed,
+            |(position, publication)| visit(position, publication),
         )
     }
 
@@ -158,11 +168,23 @@ impl Store {
         condition: &str,
         params: impl Params,
         read: impl Fn(&Row<'_>) -> rusqlite::Result<Option<T>>,
+        visit: impl FnMut(T),
+    ) -> Result<(), StoreError> {
+        let sql = format!("SELECT {} FROM {} {condition}", table.selected, table.name);
+        self.each_of(table, &sql, params, read, visit)
+    }
+
+    /// The same, of a query that selects more behind [`Table::selected`].
+    fn each_of<T>(
+        &self,
+        table: &Table,
+        sql: &str,
+        params: impl Params,
+        read: impl Fn(&Row<'_>) -> rusqlite::Result<Option<T>>,
         mut visit: impl FnMut(T),
     ) -> Result<(), StoreError> {
         let connection = self.reader();
-        let sql = format!("SELECT {} FROM {} {condition}", table.selected, table.name);
-        let mut statement = connection.prepare_cached(&sql)?;
+        let mut statement = connection.prepare_cached(sql)?;
         let mut rows = statement.query(params)?;
         while let Some(row) = rows.next()? {
             if !table.is_whole(row)? {

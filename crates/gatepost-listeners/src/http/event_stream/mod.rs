@@ -130,10 +130,16 @@ impl Shape {
         match self {
             Self::Sse => format!("id: {id}\ndata: {}\n\n", to_json(publication)).into(),
             Self::SsePayload => sse_payload(publication),
-            Self::JsonLines => format!("{}\n", to_json(publication)).into(),
-            Self::NtfySse => format!("data: {}\n\n", to_ntfy(publication)).into(),
-            Self::NtfyJson => format!("{}\n", to_ntfy(publication)).into(),
-            Self::NtfyWs => text_frame(&to_ntfy(publication)),
+            Self::JsonLines => {
+                let mut object = to_json(publication);
+                if id != publication.id {
+                    object["position"] = id.to_string().into();
+                }
+                format!("{object}\n").into()
+            }
+            Self::NtfySse => format!("data: {}\n\n", to_ntfy(id, publication)).into(),
+            Self::NtfyJson => format!("{}\n", to_ntfy(id, publication)).into(),
+            Self::NtfyWs => text_frame(&to_ntfy(id, publication)),
             Self::NtfyRaw => {
                 let payload = String::from_utf8_lossy(&publication.payload);
                 format!("{}\n", payload.replace(['\r', '\n'], " ")).into()

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use super::actions;
 use super::publication_json::unix_ms;
 
-/// ntfy's message object.
-pub(in crate::http) fn to_ntfy(publication: &Publication) -> Value {
+/// ntfy's message object. Its id is what a reader resumes after.
+pub(in crate::http) fn to_ntfy(id: MessageId, publication: &Publication) -> Value {
     let mut object = json!({
-        "id": publication.id.to_string(),
+        "id": id.to_string(),
         "time": unix_ms(publication.id) / 1_000,
         "event": "message",
         "topic": publication.topic.as_str(),

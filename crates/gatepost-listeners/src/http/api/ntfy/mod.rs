@@ -135,7 +135,7 @@ async fn send(
         let body = verdict_json(id, &outcome.verdict);
         return Ok(Response::json(status_of_outcome(&outcome), &body));
     };
-    let mut response = Response::json(200, &to_ntfy(&publication));
+    let mut response = Response::json(200, &to_ntfy(publication.id, &publication));
     response.message = Some(id);
     Ok(response)
 }
