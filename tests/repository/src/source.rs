@@ -142,10 +142,9 @@ fn tree(tokens: &[&str], mut at: usize, prefix: &[String], paths: &mut Vec<Vec<S
             "{" => {
                 at += 1;
                 while tokens.get(at).is_some_and(|token| *token != "}") {
-                    at = tree(tokens, at, &path, paths);
-                    if tokens.get(at) == Some(&",") {
-                        at += 1;
-                    }
+                    let end = tree(tokens, at, &path, paths);
+                    // What is no part of a tree is passed over, or the loop would not end.
+                    at = end + usize::from(end == at || tokens.get(end) == Some(&","));
                 }
                 return at + 1;
             }
@@ -193,6 +192,11 @@ fn comments_literals_and_test_modules_are_not_code() {
     let code = code(text);
     assert!(!code.contains("crate") && !code.contains("super"), "{code}");
     assert!(code.contains("fn f<'a>() {}"));
+}
+
+#[test]
+fn a_group_that_is_no_tree_ends() {
+    assert_eq!(paths("use {; 1, a}").last(), Some(&vec!["a".to_owned()]));
 }
 
 #[test]

@@ -21,7 +21,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-use super::http::OutgoingHttpError;
+use super::http_error::OutgoingHttpError;
 use super::network::Connections;
 
 /// Connections without a request that are kept for the next one.

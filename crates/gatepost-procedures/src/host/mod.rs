@@ -8,7 +8,8 @@ use gatepost_settings::ByteSize;
 use gatepost_store::{Originals, Values, ValuesLimits};
 
 mod dns;
-mod http;
+mod http_client;
+mod http_error;
 mod http_server;
 mod mailer;
 mod memory;
@@ -18,8 +19,10 @@ mod token_buckets;
 
 pub use dns::DnsSettings;
 pub(crate) use dns::{Dns, NamesAnswer, PendingNames};
-pub use http::ProcedureHttpSettings;
-pub(crate) use http::{Http, OutgoingRequest, OutgoingResponse, PendingResponse, malformed_hosts};
+pub use http_client::ProcedureHttpSettings;
+pub(crate) use http_client::{
+    Http, OutgoingRequest, OutgoingResponse, PendingResponse, malformed_hosts,
+};
 pub use mailer::MailerSettings;
 pub(crate) use mailer::{Letter, Mailer};
 pub(crate) use memory::SharedMemory;

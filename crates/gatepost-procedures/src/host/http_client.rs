@@ -11,6 +11,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use serde::{Deserialize, Serialize};
 
+use super::http_error::OutgoingHttpError;
 use super::http_server::{HttpServer, Origin};
 use super::network::{Network, PendingAnswer};
 use crate::procedure::Wake;
@@ -65,21 +66,6 @@ pub(crate) struct OutgoingResponse {
     pub(crate) status: u16,
     pub(crate) fields: Vec<(String, String)>,
     pub(crate) body: Bytes,
-}
-
-/// Why nothing came back.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum OutgoingHttpError {
-    #[error("{0} is no server that procedures.http.hosts allows")]
-    NotAllowed(String),
-    #[error("'{0}' is no address of the web")]
-    Malformed(String),
-    #[error("a request has its own field {0}; give no other")]
-    OwnField(String),
-    #[error("the server did not answer in time")]
-    Timeout,
-    #[error("{0}")]
-    Failed(String),
 }
 
 /// Sends requests.

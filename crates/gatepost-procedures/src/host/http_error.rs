@@ -1,0 +1,16 @@
+//! Why a request of a procedure gets no response.
+
+/// Why nothing came back.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OutgoingHttpError {
+    #[error("{0} is no server that procedures.http.hosts allows")]
+    NotAllowed(String),
+    #[error("'{0}' is no address of the web")]
+    Malformed(String),
+    #[error("a request has its own field {0}; give no other")]
+    OwnField(String),
+    #[error("the server did not answer in time")]
+    Timeout,
+    #[error("{0}")]
+    Failed(String),
+}
