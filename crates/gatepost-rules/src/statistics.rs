@@ -5,7 +5,7 @@
 pub struct Statistics {
     /// Rules that run, sub-rules included.
     pub rules: usize,
-    /// Rules that were read and cannot run here; each has a [`Problem`].
+    /// Rules that were read and cannot run here; each has a `Problem`.
     pub not_running: usize,
     /// Rules that could run, but have no score and occur in no rule that runs.
     pub unneeded: usize,
