@@ -72,11 +72,6 @@ impl AccessLog {
         })
     }
 
-    /// Whether the log is enabled.
-    pub fn is_on(&self) -> bool {
-        self.writer.is_some()
-    }
-
     /// Appends a line. Never blocks on the disk.
     pub fn append(&self, line: &Line<'_>) {
         let Some(writer) = &self.writer else {
