@@ -1,10 +1,11 @@
 //! Text with links, with the top-level domain .com known.
 #![no_main]
 
+use std::sync::LazyLock;
+
 use gatepost_rules::Configuration;
 use gatepost_mail::{HeaderSelector, Mail};
 use libfuzzer_sys::fuzz_target;
-use std::sync::LazyLock;
 
 static CONFIGURATION: LazyLock<Configuration> = LazyLock::new(|| {
     let mut configuration = Configuration::default();

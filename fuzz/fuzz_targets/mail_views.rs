@@ -1,10 +1,11 @@
 //! Any bytes as a message: all its views exist.
 #![no_main]
 
+use std::sync::LazyLock;
+
 use gatepost_rules::Configuration;
 use gatepost_mail::{HeaderSelector, Mail};
 use libfuzzer_sys::fuzz_target;
-use std::sync::LazyLock;
 
 static CONFIGURATION: LazyLock<Configuration> = LazyLock::new(|| {
     let mut configuration = Configuration::default();

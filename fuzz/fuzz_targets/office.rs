@@ -17,7 +17,8 @@ static RULES: LazyLock<RuleSet> = LazyLock::new(|| {
 });
 
 fuzz_target!(|data: &[u8]| {
-    // The first byte chooses what the file says it is; quoted-printable keeps most bytes as they are.
+    // The first byte chooses what the file says it is; quoted-printable keeps most bytes as they
+    // are.
     let Some((&kind, content)) = data.split_first() else {
         return;
     };

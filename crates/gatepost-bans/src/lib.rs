@@ -1,9 +1,9 @@
 //! Which addresses are refused, and for how long.
 //!
-//! Listeners and users report the [`Offence`]s of a peer: failed logins, unknown recipients, violations
-//! of a protocol, spam. The offences of a client network add up over all protocols; a network with
-//! too many of them within a time is banned for a while, longer each time. An operator can ban and
-//! pardon networks too. Bans are kept in the store.
+//! Listeners and users report the [`Offence`]s of a peer: failed logins, unknown recipients,
+//! violations of a protocol, spam. The offences of a client network add up over all protocols; a
+//! network with too many of them within a time is banned for a while, longer each time. An operator
+//! can ban and pardon networks too. Bans are kept in the store.
 //!
 //! Invariants:
 //! - Only the address of a peer that completed a TCP handshake counts, or the client that a trusted

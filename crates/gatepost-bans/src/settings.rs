@@ -13,13 +13,13 @@ pub struct BansSettings {
     pub points: OffencePoints,
     /// The points at which a network is banned.
     pub points_max: u32,
-    /// The time in which that many points are forgotten: `points_max` offences of one point each are
-    /// free in each such time, if they come evenly.
+    /// The time in which that many points are forgotten: `points_max` offences of one point each
+    /// are free in each such time, if they come evenly.
     pub window: Period,
     /// How long the first ban lasts; each further one lasts twice as long as the one before.
     pub time: Period,
-    /// The longest ban. A network that stays out of trouble for so long after a ban starts again with
-    /// `time`.
+    /// The longest ban. A network that stays out of trouble for so long after a ban starts again
+    /// with `time`.
     pub time_max: Period,
     /// How many leading bits of an IPv4 address make a client: 32 for each address, 24 for its
     /// neighbours too. IPv6 clients are counted by their /64.

@@ -1,5 +1,9 @@
 //! The command line, shared by `gatepost bench` and `gatepost-bench`.
 
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
 use crate::agent::AgentArguments;
 use crate::compare::CompareArguments;
 use crate::hosts::HostArguments;
@@ -15,8 +19,6 @@ use crate::scenario::smtp::SmtpArguments;
 use crate::scenario::subscribe::SubscribeArguments;
 use crate::scenario::web::WebArguments;
 use crate::sweep::DEFAULT_STEPS;
-use clap::{Args, Subcommand};
-use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -219,7 +221,8 @@ pub struct SeriesArguments {
         help_heading = "Targets and runs"
     )]
     pub cgroup: Option<PathBuf>,
-    /// Count system calls too; needs root and a mounted tracefs, and slows every call by some 100 ns
+    /// Count system calls too; needs root and a mounted tracefs, and slows every call by some 100
+    /// ns
     #[arg(long, help_heading = "Targets and runs")]
     pub system_calls: bool,
     /// Write the result as JSON

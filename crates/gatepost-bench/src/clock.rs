@@ -1,8 +1,9 @@
 //! The one clock: nanoseconds of the machine's monotonic clock, the same in every process of the
 //! machine, so that a publisher's stamp can be compared by a subscriber elsewhere on it.
 
-use rustix::time::{ClockId, clock_gettime};
 use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
 
 /// A moment, in nanoseconds since the machine started.
 pub type Nanoseconds = u64;

@@ -1,9 +1,11 @@
 //! How a run is divided among hosts: the flags for agents' shares, and the resulting assignments.
 
-use crate::error::BenchError;
-use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::BenchError;
 
 /// The hosts of a run, if it is not on this host alone.
 #[derive(Debug, Clone, Default, clap::Args, Serialize)]
@@ -12,7 +14,8 @@ pub struct HostArguments {
     #[arg(long, value_name = "URL", help_heading = "Several hosts")]
     pub join: Option<String>,
     /// What an agent does: NAME=subscribers:1500, NAME=publishers:5 (FANOUT), NAME=users:50,
-    /// NAME=clients:5, NAME=sessions:20, NAME=connections:5000 (the others), NAME=server; repeatable
+    /// NAME=clients:5, NAME=sessions:20, NAME=connections:5000 (the others), NAME=server;
+    /// repeatable
     #[arg(
         long,
         value_name = "SHARE",

@@ -1,9 +1,10 @@
 //! Latencies, kept as a mergeable histogram so that no sample and no extreme is lost.
 
-use crate::clock::Nanoseconds;
 use hdrhistogram::Histogram;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::clock::Nanoseconds;
 
 /// The longest span that is recorded exactly; longer ones count as this one.
 const LONGEST: Nanoseconds = 3_600 * crate::clock::SECOND;

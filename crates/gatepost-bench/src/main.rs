@@ -1,8 +1,9 @@
 //! The benchmark program without the gateway.
 
+use std::process::ExitCode;
+
 use clap::Parser;
 use gatepost_bench::BenchArguments;
-use std::process::ExitCode;
 
 /// Measures message brokers, mail filters, web servers and thin clients
 #[derive(Parser)]

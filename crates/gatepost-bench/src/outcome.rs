@@ -1,10 +1,11 @@
 //! The result of one run of a scenario: named figures, latencies, costs and warnings.
 
+use serde::{Deserialize, Serialize};
+
 use crate::latency::{Buckets, Latencies, LatencySummary};
 use crate::process::{Costs, Load, Noise, ProcessRecord};
 use crate::statistics::{Steadiness, steadiness};
 use crate::sweep::Point;
-use serde::{Deserialize, Serialize};
 
 /// Parts of a second whose counts decide whether a run was steady.
 pub(crate) const PARTS_PER_SECOND: u64 = 10;
@@ -74,7 +75,8 @@ pub struct Outcome {
     pub warnings: Vec<String>,
     /// Whether the user stopped it before its time.
     pub interrupted: bool,
-    /// The operation and its count, by which costs were divided. Not stored, since figures contain it.
+    /// The operation and its count, by which costs were divided. Not stored, since figures contain
+    /// it.
     #[serde(skip)]
     pub operations: Operations,
 }

@@ -1,10 +1,12 @@
-//! What a run tells while it goes on: one line on a terminal, or, of an agent's part of a run, words
-//! to the conductor.
+//! What a run tells while it goes on: one line on a terminal, or, of an agent's part of a run,
+//! words to the conductor.
+
+use std::cell::Cell;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use std::cell::Cell;
 
 /// Steps that the bar is drawn in.
 const STEPS: u64 = 1_000;

@@ -1,5 +1,8 @@
 //! Executes the subcommand of the command line.
 
+use std::path::Path;
+use std::process::ExitCode;
+
 use crate::arguments::{BenchArguments, BenchCommand, SeriesArguments};
 use crate::error::BenchError;
 use crate::outcome::Outcome;
@@ -8,8 +11,6 @@ use crate::scenario::{self, Scenario, fanout::Fanout};
 use crate::series::Points;
 use crate::sweep::{self, Point, Sweepable};
 use crate::{agent, compare, hosts, interrupt, load, peer, record, report, series};
-use std::path::Path;
-use std::process::ExitCode;
 
 /// Exit code where something could not be measured.
 const FAILED: u8 = 1;

@@ -1,6 +1,8 @@
 //! Runs of a scenario: each target once in turn, then again, so that what drifts on the machine
 //! falls on all of them alike. Where settings are swept, each turn goes through all their values.
 
+use std::fmt::Write as _;
+
 use crate::arguments::SeriesArguments;
 use crate::error::BenchError;
 use crate::interrupt::interrupted;
@@ -12,7 +14,6 @@ use crate::report::{FloorFigure, Report, TargetReport, print_run};
 use crate::scenario::{Scenario, floor};
 use crate::sweep::Point;
 use crate::target::{Endpoint, Target};
-use std::fmt::Write as _;
 
 /// A scenario with the values of its swept settings.
 pub(crate) type Points = Vec<(Point, Box<dyn Scenario>)>;

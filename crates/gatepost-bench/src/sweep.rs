@@ -5,12 +5,14 @@
 //! were lists already in the originals, whose every run went through all of them ([`Listed`]):
 //! those are swept by ranges only.
 
-use crate::error::BenchError;
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
+
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::error::BenchError;
 
 /// Default number of steps of a range.
 pub const DEFAULT_STEPS: usize = 5;

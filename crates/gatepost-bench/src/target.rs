@@ -1,10 +1,11 @@
 //! What is measured: a server by its URL, or a command.
 
-use crate::error::BenchError;
-use crate::process::{Usage, Watched};
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::str::FromStr;
+
+use crate::error::BenchError;
+use crate::process::{Usage, Watched};
 
 /// Protocols with the port that a URL without one means.
 const SCHEMES: [(&str, u16); 10] = [

@@ -5,11 +5,6 @@
 mod broker;
 mod namespace;
 
-use broker::{Faults, start_counting};
-use gatepost_bench::outcome::Outcome;
-use gatepost_bench::report::Report;
-use namespace::Hosts;
-use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
@@ -18,6 +13,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use gatepost_bench::outcome::Outcome;
+use gatepost_bench::report::Report;
+use rustix::process::{Pid, Signal, kill_process};
+
+use broker::{Faults, start_counting};
+use namespace::Hosts;
 
 /// No step takes longer, on however busy a machine.
 const PATIENCE: Duration = Duration::from_mins(1);

@@ -1,10 +1,11 @@
 //! Ctrl-C keeps what was measured, and says so.
 
-use gatepost_bench::report::Report;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
 use std::thread;
+
+use gatepost_bench::report::Report;
 
 /// A web server that says when it answered so many requests.
 fn server(answers: usize) -> (String, std::sync::mpsc::Receiver<()>) {

@@ -1,8 +1,10 @@
-//! The generator's truth: against brokers with known faults, it must find each and count it exactly.
+//! The generator's truth: against brokers with known faults, it must find each and count it
+//! exactly.
 
 mod broker;
 
-use broker::Faults;
+use std::time::Duration;
+
 use clap::Parser;
 use gatepost_bench::arguments::{BenchArguments, BenchCommand};
 use gatepost_bench::outcome::Outcome;
@@ -11,7 +13,8 @@ use gatepost_bench::scenario::Scenario;
 use gatepost_bench::scenario::fanout::Fanout;
 use gatepost_bench::scenario::subscribe::SubscribeBurst;
 use gatepost_bench::target::Target;
-use std::time::Duration;
+
+use broker::Faults;
 
 #[derive(Parser)]
 struct CommandLine {

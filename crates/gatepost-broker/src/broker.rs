@@ -149,8 +149,8 @@ impl Broker {
         self.with_publisher(|publisher| publisher.publish_traced(publication, trace))
     }
 
-    /// Remembers what became of a message elsewhere than at a subscriber: in whose mailbox it lies, or
-    /// the reply of the next hop (`said`).
+    /// Remembers what became of a message elsewhere than at a subscriber: in whose mailbox it lies,
+    /// or the reply of the next hop (`said`).
     pub fn note_elsewhere(
         &self,
         message: MessageId,
@@ -236,8 +236,8 @@ impl Broker {
     }
 
     /// Ends the sessions of this client id, connected or not, and all that they have: those of one
-    /// user, where one is named (the empty name stands for clients without a login). Their wills are
-    /// published \[MQTT-3.1.2-8\]. Returns how many there were, when their end is durable.
+    /// user, where one is named (the empty name stands for clients without a login). Their wills
+    /// are published \[MQTT-3.1.2-8\]. Returns how many there were, when their end is durable.
     pub async fn end_sessions(
         &self,
         client_id: &str,

@@ -13,8 +13,8 @@ pub(crate) fn resident_bytes() -> Option<usize> {
     kibibytes(&text, "VmRSS:")
 }
 
-/// Makes the allocator give back to the system what was freed: mimalloc does so when it next takes or
-/// returns a large block. The block is never written to, so it takes no memory.
+/// Makes the allocator give back to the system what was freed: mimalloc does so when it next takes
+/// or returns a large block. The block is never written to, so it takes no memory.
 pub(crate) fn return_freed() {
     const BLOCK_BYTES: usize = 64 << 20;
     drop(std::hint::black_box(Vec::<u8>::with_capacity(BLOCK_BYTES)));

@@ -2,8 +2,9 @@
 //! leave.
 //!
 //! Every change of such a session is a row; changes are collected ([`PersistentSession::changes`])
-//! and submitted once for each batch, in the order in which they were made. What a publisher adds to a session
-//! goes with the publisher's own changes, so that its acknowledgement waits for all of it.
+//! and submitted once for each batch, in the order in which they were made. What a publisher adds
+//! to a session goes with the publisher's own changes, so that its acknowledgement waits for all of
+//! it.
 //!
 //! Invariants:
 //! - Nothing is sent before its row is submitted, or the removal could overtake the row.

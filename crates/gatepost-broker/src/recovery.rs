@@ -1,8 +1,8 @@
 //! Sessions as an earlier run of the server left them.
 //!
 //! What is read is what was committed, at any moment at which that run may have ended. Messages
-//! that no session waits for, and deliveries of which a part is missing, are removed; the latter can
-//! only come from damage and are logged. Queues that do not fit into the memory stay
+//! that no session waits for, and deliveries of which a part is missing, are removed; the latter
+//! can only come from damage and are logged. Queues that do not fit into the memory stay
 //! [on disk](crate::sessions_on_disk).
 
 use std::collections::BTreeMap;

@@ -250,8 +250,8 @@ impl SessionTable {
         Some(effects)
     }
 
-    /// Gives the session its new connection, and returns the epoch of that. The session's own row is
-    /// yet to be written.
+    /// Gives the session its new connection, and returns the epoch of that. The session's own row
+    /// is yet to be written.
     fn attach(&self, session: &Session, state: &mut State, options: ConnectOptions) -> u64 {
         let in_flight_max = options
             .receive_max

@@ -1,7 +1,7 @@
 //! Sessions whose queue does not fit into the memory, and waits on disk.
 //!
-//! A start that would need more memory than `broker.memory_max` leaves the queues of sessions in the
-//! store, the largest. Until its queue is loaded, such a session takes no part: its client is
+//! A start that would need more memory than `broker.memory_max` leaves the queues of sessions in
+//! the store, the largest. Until its queue is loaded, such a session takes no part: its client is
 //! refused (CONNACK 0x97), and so is every publication at QoS 1 or 2 that the session would get, so
 //! that it misses nothing that was acknowledged, and its order stays. The housekeeper loads one
 //! queue after the other, the smallest first, as soon as there is room.

@@ -2,8 +2,8 @@
 //!
 //! Only messages that an operator may ask about are traced: those that a listener submitted to be
 //! judged or promised. What MQTT clients publish among themselves is counted and not traced, so
-//! that the fast way pays one comparison. What goes elsewhere than to a subscriber, into a mailbox or to
-//! the next hop, is noted beside them by the code that delivers it there.
+//! that the fast way pays one comparison. What goes elsewhere than to a subscriber, into a mailbox
+//! or to the next hop, is noted beside them by the code that delivers it there.
 //!
 //! A subscriber keeps the steps that are not yet at their end ([`OpenSteps`]), by a number of its
 //! own: the sequence of a QoS 1 or 2 delivery, the running number of a QoS 0 one, the message's id
@@ -70,7 +70,8 @@ impl StepOutcome {
 /// One subscriber's, mailbox's or next hop's part of a message's way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceStep {
-    /// The client id, the name of a reader, the user whose mailbox it is, the address at the next hop.
+    /// The client id, the name of a reader, the user whose mailbox it is, the address at the next
+    /// hop.
     pub client: Arc<str>,
     /// `mqtt`, `websocket`, `sse`, `json`, `mailbox`, `next hop`.
     pub kind: Cow<'static, str>,

@@ -1,12 +1,13 @@
 //! The command line, read by hand: a parser crate would start slower than the call runs.
 
-use crate::connection::Server;
-use crate::exit_code::{ExitMode, OnFailure, XmailOptions};
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::time::Duration;
+
+use crate::connection::Server;
+use crate::exit_code::{ExitMode, OnFailure, XmailOptions};
 
 /// The port of the call listener, as the old Scope Engine had it.
 const DEFAULT_PORT: u16 = 7887;

@@ -1,6 +1,5 @@
 //! One connection, TCP or Unix, with one deadline for everything on it.
 
-use crate::failure::Failure;
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -8,6 +7,8 @@ use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
+
+use crate::failure::Failure;
 
 /// Where the server is.
 #[derive(Debug, Clone, PartialEq, Eq)]

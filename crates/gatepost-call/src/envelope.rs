@@ -1,7 +1,8 @@
 //! Facts about a message apart from its text: sender, client and recipients.
 
-use crate::wire::Request;
 use std::net::IpAddr;
+
+use crate::wire::Request;
 
 /// Told by a mail server; a plain file has none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -7,7 +7,8 @@
 //!
 //! Invariants: never exits 0 unless the server said accept (or tag), or the caller chose
 //! `--on-failure accept`; never panics on what a peer or a file says; touches no file but the one
-//! named, and that only in the XMail modes. As a filter of OpenSMTPD's it stays and makes many calls.
+//! named, and that only in the XMail modes. As a filter of OpenSMTPD's it stays and makes many
+//! calls.
 
 mod arguments;
 mod call;
@@ -20,11 +21,12 @@ mod opensmtpd;
 mod spool;
 mod wire;
 
-use arguments::{Arguments, Task};
-use failure::Failure;
 use std::ffi::OsString;
 use std::io;
 use std::sync::Arc;
+
+use arguments::{Arguments, Task};
+use failure::Failure;
 
 const HELP: &str = include_str!("help.txt");
 
@@ -100,7 +102,8 @@ pub fn fuzz_spool(path: &std::path::Path, has_mark: bool) -> String {
     }
 }
 
-/// The reader of the command line alone, for fuzzing: nothing that it takes can end a line of a request.
+/// The reader of the command line alone, for fuzzing: nothing that it takes can end a line of a
+/// request.
 #[doc(hidden)]
 pub fn fuzz_arguments<'word>(words: impl Iterator<Item = &'word [u8]>) {
     use std::ffi::OsStr;

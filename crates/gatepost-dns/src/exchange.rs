@@ -1,5 +1,5 @@
-//! One question to one server: by UDP, sent again while there is no answer, then by TCP if the answer
-//! did not fit.
+//! One question to one server: by UDP, sent again while there is no answer, then by TCP if the
+//! answer did not fit.
 
 use std::net::SocketAddr;
 use std::time::Duration;

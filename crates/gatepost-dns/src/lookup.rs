@@ -1,8 +1,8 @@
 //! All questions about one message, with one deadline.
 //!
-//! Questions leave as soon as they are put, and their answers arrive while the caller does something
-//! else. The caller then takes what has arrived, puts the questions that follow from it, and so on. What
-//! is not answered by the deadline is as if it had not been asked.
+//! Questions leave as soon as they are put, and their answers arrive while the caller does
+//! something else. The caller then takes what has arrived, puts the questions that follow from it,
+//! and so on. What is not answered by the deadline is as if it had not been asked.
 //!
 //! A caller need not keep a thread for the wait: [`Lookup::progress`] calls it back.
 
@@ -67,8 +67,8 @@ impl Arrivals {
 pub struct Progress(Arc<Inbox>);
 
 impl Progress {
-    /// Calls `wake` when the caller should look again: all questions have ended, or an answer has come
-    /// that leads further. At the deadline at the latest; at once if it is so already.
+    /// Calls `wake` when the caller should look again: all questions have ended, or an answer has
+    /// come that leads further. At the deadline at the latest; at once if it is so already.
     pub fn then(self, wake: Wake) {
         let mut arrivals = self.0.0.lock();
         if arrivals.is_worth_a_look() {
@@ -98,8 +98,8 @@ impl Resolver {
         Ok(PendingQuestion { lookup, question })
     }
 
-    /// Puts one question for a task, which waits for the answer until `deadline` at most. There may be
-    /// no records; a failure is an error.
+    /// Puts one question for a task, which waits for the answer until `deadline` at most. There may
+    /// be no records; a failure is an error.
     pub async fn answer(
         &self,
         question: &Question,
@@ -151,8 +151,8 @@ impl PendingQuestion {
         self.lookup.progress()
     }
 
-    /// The question, and its answer if there is one by now. There may be no records; a failure is an
-    /// error.
+    /// The question, and its answer if there is one by now. There may be no records; a failure is
+    /// an error.
     pub fn end(mut self) -> (Question, Result<Resolved, DnsError>) {
         self.lookup.take_arrived();
         let answer = outcome(self.lookup.take(&self.question));

@@ -1,8 +1,9 @@
 //! UDP sockets, each connected to one server and shared by many questions.
 //!
-//! A peer that cannot see our datagrams must guess the socket's port and the question's id to forge an
-//! answer (RFC 5452 section 9.2). The system chooses a port at random, so a socket is left for a new one
-//! after [`QUESTIONS_PER_PORT`] questions; it is closed when the last of its questions has ended.
+//! A peer that cannot see our datagrams must guess the socket's port and the question's id to forge
+//! an answer (RFC 5452 section 9.2). The system chooses a port at random, so a socket is left for a
+//! new one after [`QUESTIONS_PER_PORT`] questions; it is closed when the last of its questions has
+//! ended.
 
 use std::collections::HashMap;
 use std::io;

@@ -34,8 +34,8 @@ pub enum DnsError {
     NoServer,
 }
 
-/// Asks DNS servers for everybody. Cheap to clone; its thread starts with the first question and ends
-/// with the last clone.
+/// Asks DNS servers for everybody. Cheap to clone; its thread starts with the first question and
+/// ends with the last clone.
 #[derive(Clone)]
 pub struct Resolver(Arc<Inner>);
 
@@ -93,8 +93,8 @@ impl Resolver {
         !self.0.servers.is_empty()
     }
 
-    /// Puts a question; `done` gets what became of it, at the deadline at the latest, on the resolver's
-    /// thread. False if it cannot be put.
+    /// Puts a question; `done` gets what became of it, at the deadline at the latest, on the
+    /// resolver's thread. False if it cannot be put.
     pub(crate) fn put(
         &self,
         question: Question,
@@ -131,8 +131,8 @@ impl Resolver {
     }
 }
 
-/// Asks one server after the other until one answers. A failure of one is the answer of all only if no
-/// other server answers.
+/// Asks one server after the other until one answers. A failure of one is the answer of all only if
+/// no other server answers.
 async fn ask(
     transport: &Transport,
     servers: &[SocketAddr],

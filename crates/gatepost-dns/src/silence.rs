@@ -1,8 +1,8 @@
 //! Lists that do not answer.
 //!
-//! A DNS list that drops packets costs every message its whole deadline. After some questions in a row
-//! without an answer the list counts as silent, and its questions end at once without an answer. Now and
-//! then one question is put all the same: an answer to it ends the silence.
+//! A DNS list that drops packets costs every message its whole deadline. After some questions in a
+//! row without an answer the list counts as silent, and its questions end at once without an
+//! answer. Now and then one question is put all the same: an answer to it ends the silence.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -37,7 +37,8 @@ pub struct SilentList {
     pub skipped: u64,
 }
 
-/// What is known of the lists that were asked. Bounded by the number of lists, which rule files name.
+/// What is known of the lists that were asked. Bounded by the number of lists, which rule files
+/// name.
 #[derive(Debug, Default)]
 pub(crate) struct Silence {
     limits: SilenceLimits,

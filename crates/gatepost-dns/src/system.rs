@@ -7,7 +7,8 @@ pub const DNS_PORT: u16 = 53;
 /// Where the system says which servers to ask.
 pub const SYSTEM_CONFIGURATION: &str = "/etc/resolv.conf";
 
-/// Where Docker's and Podman's networks answer inside a container. It forwards and validates nothing.
+/// Where Docker's and Podman's networks answer inside a container. It forwards and validates
+/// nothing.
 const CONTAINER_RESOLVER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 11));
 
 /// The servers of the system, in order; none if it names none.
@@ -16,8 +17,8 @@ pub fn system_servers() -> Vec<SocketAddr> {
     servers_in(&text)
 }
 
-/// Whether answers that the system's servers call authentic (AD) can be believed: all of them are on
-/// this machine, so nobody on the network can write the answer.
+/// Whether answers that the system's servers call authentic (AD) can be believed: all of them are
+/// on this machine, so nobody on the network can write the answer.
 pub fn are_local(servers: &[SocketAddr]) -> bool {
     let is_local = |server: &SocketAddr| {
         let address = server.ip().to_canonical();

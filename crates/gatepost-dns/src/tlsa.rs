@@ -5,7 +5,8 @@ use std::fmt;
 /// One record, as it came: nothing in it is checked.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Tlsa {
-    /// How the certificate is verified: 3 for the server's own (DANE-EE), 2 for an authority's (DANE-TA).
+    /// How the certificate is verified: 3 for the server's own (DANE-EE), 2 for an authority's
+    /// (DANE-TA).
     pub usage: u8,
     /// What is selected of the certificate: 0 for all of it, 1 for its public key.
     pub selector: u8,

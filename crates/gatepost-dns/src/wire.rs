@@ -1,7 +1,7 @@
 //! DNS messages: questions out, answers in (RFC 1035 section 4).
 //!
-//! An answer is bytes of a peer: every length is checked, and a pointer in a name only leads backwards,
-//! so that no name is endless.
+//! An answer is bytes of a peer: every length is checked, and a pointer in a name only leads
+//! backwards, so that no name is endless.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
@@ -100,8 +100,8 @@ impl Question {
         }
         let mut out = Vec::with_capacity(HEADER_BYTES + self.name.len() + 17);
         out.extend_from_slice(&id.to_be_bytes());
-        // Recursion desired, and whether the answer is authentic (RFC 6840 section 5.7); one question,
-        // one additional record.
+        // Recursion desired, and whether the answer is authentic (RFC 6840 section 5.7); one
+        // question, one additional record.
         out.extend_from_slice(&[0x01, 0x20, 0, 1, 0, 0, 0, 0, 0, 1]);
         for label in self.name.split('.') {
             let length = u8::try_from(label.len()).ok()?;
@@ -232,8 +232,8 @@ pub fn read(message: &[u8]) -> Option<Reply> {
     })
 }
 
-/// The record at an offset with its time to live in seconds, if it is of the kind, and where the next
-/// record begins.
+/// The record at an offset with its time to live in seconds, if it is of the kind, and where the
+/// next record begins.
 fn record(message: &[u8], at: usize, kind: Kind) -> Option<(Option<(Record, u32)>, usize)> {
     let (_, at) = name(message, at)?;
     let fixed: &[u8; 10] = message.get(at..at + 10)?.try_into().ok()?;

@@ -2,9 +2,10 @@
 //!
 //! Safety: SQLite gives each file `szOsFile` zeroed bytes, and calls `xOpen` before and `xClose`
 //! after every other method. Those bytes hold a [`FaultFile`], directly followed by the file of the
-//! system's VFS, for whose size [`register`] asked; both start with the pointer to their methods, as
-//! `sqlite3_file` demands. `FaultFile::context` is a box that `xOpen` leaks and `xClose` takes back.
-//! All other pointers are SQLite's arguments, valid for the call, and are passed on as they came.
+//! system's VFS, for whose size [`register`] asked; both start with the pointer to their methods,
+//! as `sqlite3_file` demands. `FaultFile::context` is a box that `xOpen` leaks and `xClose` takes
+//! back. All other pointers are SQLite's arguments, valid for the call, and are passed on as they
+//! came.
 #![allow(unsafe_code)] // the VFS interface of SQLite is one of C
 
 use std::ffi::{CStr, OsStr, c_char, c_int, c_void};

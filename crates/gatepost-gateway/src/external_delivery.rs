@@ -15,9 +15,9 @@ impl Gateway {
         self.journal(&mail.message, &judgement.verdict, judgement.duration);
     }
 
-    /// Puts a copy of a mail into quarantine and journals it, whatever the mail server does with its
-    /// own copy. Returns when the copy is on disk, with the verdict that holds then: `defer` where
-    /// the disk failed.
+    /// Puts a copy of a mail into quarantine and journals it, whatever the mail server does with
+    /// its own copy. Returns when the copy is on disk, with the verdict that holds then: `defer`
+    /// where the disk failed.
     pub async fn quarantine_copy(&self, mail: &JudgedMail) -> Verdict {
         let (message, judgement) = (&mail.message, &mail.judgement);
         let entry = JournalEntry {

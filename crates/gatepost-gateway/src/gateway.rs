@@ -4,8 +4,8 @@
 //! answers afterwards. The order is fixed: the verdict first, then the publication or the
 //! quarantine, then the journal, then the wait. A successful answer therefore means that the
 //! quarantine and whatever the broker keeps are on disk. If the disk fails, the sender is asked to
-//! try again; the message may be delivered twice but is never lost. Nobody waits for the journal: it
-//! is written with the next commit.
+//! try again; the message may be delivered twice but is never lost. Nobody waits for the journal:
+//! it is written with the next commit.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -133,8 +133,8 @@ impl Gateway {
             .await
     }
 
-    /// Whether the journal records a message. A payload that no procedure judged (a sensor's reading
-    /// that came by a web request) is not recorded: such entries would displace the others.
+    /// Whether the journal records a message. A payload that no procedure judged (a sensor's
+    /// reading that came by a web request) is not recorded: such entries would displace the others.
     fn is_journaled(&self, message: &Message) -> bool {
         let topic = message.topic.as_ref().map(Topic::as_str);
         let (procedures, envelope) = (&self.0.procedures, &message.envelope);

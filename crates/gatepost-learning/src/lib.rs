@@ -29,11 +29,12 @@ pub mod reputation;
 
 use std::sync::Arc;
 
+use gatepost_mail::Mail;
+
 use crate::bayes::{
     Autolearn, Bayes, BayesSettings, Class, Judgement, Learned, Points, Relearn, Sample,
 };
 use crate::reputation::{Book, ReputationSettings, Sender};
-use gatepost_mail::Mail;
 
 /// The learned data, shared by all rule sets that replace one another.
 #[derive(Clone)]

@@ -268,7 +268,8 @@ impl Accepted {
         entry.open(self.register()?, peer).await
     }
 
-    /// Registers the socket with the reactor of the present worker, and no more: for one that is plain.
+    /// Registers the socket with the reactor of the present worker, and no more: for one that is
+    /// plain.
     pub(crate) fn register(self) -> io::Result<Stream> {
         Ok(if self.is_tcp {
             Stream::Tcp(TcpStream::from_std(StdTcpStream::from(self.socket))?)

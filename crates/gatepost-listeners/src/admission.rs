@@ -1,14 +1,14 @@
 //! How many connections a listener accepts, in total and from one client network, and how fast one
 //! network may open them.
 //!
-//! A client network is an IPv4 address (or its neighbours too, by `bans.ipv4_bits`), or the /64 of an
-//! IPv6 address: a host has as many addresses of its /64 as it likes. Networks that are exempt from
-//! bans are counted in total only. All listeners together stay within the process's file
+//! A client network is an IPv4 address (or its neighbours too, by `bans.ipv4_bits`), or the /64 of
+//! an IPv6 address: a host has as many addresses of its /64 as it likes. Networks that are exempt
+//! from bans are counted in total only. All listeners together stay within the process's file
 //! descriptors ([`ConnectionBudget`]). The count goes down when the [`Admitted`] of a connection is
 //! dropped.
 //!
-//! Totals are atomics; only what belongs to a network is behind a lock, which is taken once and looks
-//! its entry up once.
+//! Totals are atomics; only what belongs to a network is behind a lock, which is taken once and
+//! looks its entry up once.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

@@ -13,8 +13,8 @@
 //! ```
 //!
 //! A connection carries any number of calls, one after another, and a client may send the next
-//! before it has read the last answer. What a read brought is answered with one write. `FAIL`
-//! in place of `DONE` means that the call could not be made. After a malformed request, whose end is
+//! before it has read the last answer. What a read brought is answered with one write. `FAIL` in
+//! place of `DONE` means that the call could not be made. After a malformed request, whose end is
 //! unknown, the connection is closed.
 //!
 //! Most connections carry one call of a client that was started for it (`immediate.rs`); programs
@@ -24,6 +24,7 @@ use std::sync::Arc;
 
 use gatepost_bans::Bans;
 use gatepost_gateway::Gateway;
+use gatepost_message::Peer;
 use tokio::sync::watch;
 
 use crate::acceptor::{Accepted, Acceptor};
@@ -31,7 +32,6 @@ use crate::admission::Admission;
 use crate::in_flight::InFlight;
 use crate::service;
 use crate::workers::Workers;
-use gatepost_message::Peer;
 
 mod answer;
 mod calling;

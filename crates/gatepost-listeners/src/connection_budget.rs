@@ -5,8 +5,8 @@
 //! no other listener could accept. Each listener has a reserve that no other can take; what is
 //! beyond the reserves is open to all.
 //!
-//! Descriptors belong to the process, and so does this count. It is kept in atomics: it changes with
-//! every connection.
+//! Descriptors belong to the process, and so does this count. It is kept in atomics: it changes
+//! with every connection.
 //!
 //! Invariant: `beyond` is the sum, over all listeners, of the connections that each has beyond its
 //! reserve. The reserve never changes, so each connection is taken from and given back to the same

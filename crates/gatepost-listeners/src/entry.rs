@@ -1,10 +1,10 @@
-//! The steps between accepting a socket and serving it: banned addresses are refused, a PROXY header
-//! names the client, and TLS is negotiated. The last two run on the worker, so that a slow client
-//! delays no other.
+//! The steps between accepting a socket and serving it: banned addresses are refused, a PROXY
+//! header names the client, and TLS is negotiated. The last two run on the worker, so that a slow
+//! client delays no other.
 //!
-//! This is the one place where listeners refuse banned connections, before anything is read of them;
-//! behind a proxy, before TLS. HTTP checks besides the clients that `X-Forwarded-For` names, which
-//! are known with each request only.
+//! This is the one place where listeners refuse banned connections, before anything is read of
+//! them; behind a proxy, before TLS. HTTP checks besides the clients that `X-Forwarded-For` names,
+//! which are known with each request only.
 
 use std::future::poll_fn;
 use std::io;

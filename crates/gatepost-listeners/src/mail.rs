@@ -22,8 +22,8 @@ pub(crate) fn message(envelope: &Envelope, recipients: Vec<String>, mail: Bytes)
     Message::new(envelope, None, Format::Mail, mail)
 }
 
-/// The Received field that every server adds in front of a message (RFC 5321 section 4.4): it shows the
-/// way, lets loops be noticed, and is what relay rules read.
+/// The Received field that every server adds in front of a message (RFC 5321 section 4.4): it shows
+/// the way, lets loops be noticed, and is what relay rules read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Received<'a> {
     /// What the client calls itself.

@@ -1,8 +1,8 @@
 //! The spamd listener: SPAMC/SPAMD 1.5, for spamc, Exim and other clients of SpamAssassin's daemon.
 //!
-//! A connection carries one request. The rules run on the judge threads, which write the answer too.
-//! If a scope names this listener, its verdict decides whether a message counts as spam; the report
-//! is still that of the rules.
+//! A connection carries one request. The rules run on the judge threads, which write the answer
+//! too. If a scope names this listener, its verdict decides whether a message counts as spam; the
+//! report is still that of the rules.
 
 use std::sync::Arc;
 

@@ -4,9 +4,10 @@ mod support;
 
 use std::process::{Output, Stdio};
 
-use support::World;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
+
+use support::World;
 
 async fn run(program: &str, arguments: &[&str], input: &str) -> Output {
     let mut child = Command::new(program)

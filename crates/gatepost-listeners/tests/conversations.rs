@@ -23,10 +23,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use support::World;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+
+use support::World;
 
 /// Reached only by a defect.
 const PATIENCE: Duration = Duration::from_mins(1);

@@ -15,6 +15,7 @@ use gatepost_users::{
     ANONYMOUS, Access, AccessSet, AccessSettings, AnonymousAccess, DefaultPolicy, Effect,
     ListenerAuth, Secret, Users,
 };
+
 use support::World;
 
 /// Reached only by a defect.

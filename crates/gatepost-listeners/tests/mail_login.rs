@@ -11,6 +11,7 @@ use gatepost_listeners::smtp::{SmtpContext, SmtpSettings};
 use gatepost_listeners::tls::{Tls, TlsSettings};
 use gatepost_message::Listener;
 use gatepost_users::{AccessSettings, AnonymousAccess, ListenerAuth, Secret, Users};
+
 use support::World;
 
 /// A certificate for `localhost` that signs itself.

@@ -12,10 +12,11 @@ use flate2::{Compression, write::ZlibEncoder};
 use gatepost_learning::Learning;
 use gatepost_rules::{RuleSet, RulesSettings};
 use gatepost_settings::Bind;
-use support::World;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::process::Command;
+
+use support::World;
 
 const HAM: &str = "From: anna@example.org\r\nTo: bert@example.org\r\nSubject: lunch\r\n\
     Date: Sat, 21 Nov 2026 04:00:00 +0000\r\nMessage-ID: <1@example.org>\r\n\r\nat noon?\r\n";

@@ -2,10 +2,11 @@
 //!
 //! Usage: `views RULE_DIRECTORY < LIST`, where each line of the list is an id, a tab and a path.
 
-use gatepost_mail::{HeaderSelector, Lines, Mail, ViewSettings};
 use std::fmt::Write as _;
 use std::io::BufRead as _;
 use std::path::Path;
+
+use gatepost_mail::{HeaderSelector, Lines, Mail, ViewSettings};
 
 const SELECTORS: [&str; 37] = [
     "ALL",

@@ -1,10 +1,11 @@
 //! Mail addresses in header fields: `Name <user@host>, user@host (Name)`, and the malformed
 //! variants that occur in practice.
 
+use std::sync::LazyLock;
+
 use super::ascii::{is_space, trim_end};
 use super::domain::is_fully_qualified;
 use super::pattern::Pattern;
-use std::sync::LazyLock;
 
 /// The most addresses that are read from one field.
 const ADDRESSES_MAX: usize = 1000;
@@ -29,8 +30,8 @@ static WHOLE_MAILBOX: LazyLock<Pattern> = LazyLock::new(|| compile(&format!(r"^{
 static UNCLOSED_MAILBOX: LazyLock<Pattern> =
     LazyLock::new(|| compile(&format!(r"<\s*{MAILBOX}(?![^<>,;]*>)")));
 static BRACKETED_MAILBOX: LazyLock<Pattern> = LazyLock::new(|| compile(&format!(r"<({MAILBOX})>")));
-/// One entry of a list. Groups: 1 name before brackets, 2 what is in brackets, 3 bare address, 4 bare
-/// name, 5 comment.
+/// One entry of a list. Groups: 1 name before brackets, 2 what is in brackets, 3 bare address, 4
+/// bare name, 5 comment.
 static ENTRY: LazyLock<Pattern> = LazyLock::new(|| {
     let name = format!(r#"((?:{QUOTED}|[^",;<]++)+)"#);
     let in_brackets = r"<\s*([^>@]*\S+|\s*)\s*>";

@@ -4,8 +4,9 @@
 //! because text is rarely valid UTF-8 by accident; then the declared character set; then
 //! Windows-1252, which never fails.
 
-use encoding_rs::{Encoding, WINDOWS_1252};
 use std::borrow::Cow;
+
+use encoding_rs::{Encoding, WINDOWS_1252};
 
 /// Decoded text, and whether it consists of characters.
 ///

@@ -1,8 +1,9 @@
 //! Host names: their validity, and their registered domain.
 
+use std::collections::HashSet;
+
 use super::ascii::is_space;
 use super::ip::is_ip;
-use std::collections::HashSet;
 
 /// Longest host name, RFC 1035 section 2.3.4, bytes.
 const HOST_LENGTH_MAX: usize = 253;

@@ -1,6 +1,8 @@
 //! The text that `header` rules match: the fields of a selector, as a whole, or their addresses and
 //! names. [`super::within`] extracts hosts and addresses from such a value.
 
+use std::borrow::Cow;
+
 use super::address;
 use super::ascii::{is_space, trim};
 use super::part::Part;
@@ -8,7 +10,6 @@ use super::relay;
 use super::selector::{FieldPart, InnerPart, WhichFields};
 use super::words::decode_value;
 use super::{HeaderSelector, Mail};
-use std::borrow::Cow;
 
 impl Mail<'_> {
     /// The text that a `header` rule matches: all fields of `selector`, joined; `None` if there is
@@ -241,7 +242,8 @@ impl Mail<'_> {
         Some(domains.into_iter().collect())
     }
 
-    /// All fields from one `Received:` field to another, both counted from the top and both included.
+    /// All fields from one `Received:` field to another, both counted from the top and both
+    /// included.
     fn relay_fields(&self, from: Option<i64>, to: Option<i64>, raw: bool) -> Vec<Cow<'_, [u8]>> {
         if to.is_some_and(|to| to < 0) {
             return Vec::new();

@@ -1,7 +1,8 @@
 //! IP addresses in mail text: parsing, searching, and private ranges.
 
-use super::ascii::starts_with_ignore_case;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::ascii::starts_with_ignore_case;
 
 /// The longest text of an IPv6 address with an embedded IPv4 address, in bytes.
 const IPV6_TEXT_LENGTH_MAX: usize = 45;
@@ -93,8 +94,8 @@ pub fn find(text: &[u8]) -> Option<(usize, usize)> {
 
 /// Whether the address cannot come from the public internet.
 ///
-/// RFC 5735 and 1918 (private, host-local, link-local), RFC 6598 (shared), the same embedded in IPv6,
-/// and IPv6's own link-local and loopback addresses.
+/// RFC 5735 and 1918 (private, host-local, link-local), RFC 6598 (shared), the same embedded in
+/// IPv6, and IPv6's own link-local and loopback addresses.
 pub fn is_private(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_private_v4(address),

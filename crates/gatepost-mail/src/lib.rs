@@ -20,8 +20,8 @@
 //!
 //! Invariants:
 //! - No input is refused: every view exists, whatever the bytes, and nothing here panics.
-//! - The size of every view is bounded by the size of the message times a small constant; the limits
-//!   behind this bound are documented where they are applied.
+//! - The size of every view is bounded by the size of the message times a small constant; the
+//!   limits behind this bound are documented where they are applied.
 //! - Views are byte strings: UTF-8 where a known character set was declared, otherwise the original
 //!   bytes, exactly as SpamAssassin passes them to its patterns.
 //! - No view depends on a rule or on what a rule found.
@@ -78,10 +78,11 @@ pub use pattern::Pattern;
 pub use relay::{Relay, Relays, as_text as relay_text};
 pub use transfer::base64 as decode_base64;
 
-use body::{Visibility, body_lines, part_text, raw_chunks, render_part};
 use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::sync::LazyLock;
+
+use body::{Visibility, body_lines, part_text, raw_chunks, render_part};
 
 static DEFAULT_SETTINGS: LazyLock<ViewSettings> = LazyLock::new(ViewSettings::default);
 

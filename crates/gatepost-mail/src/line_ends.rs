@@ -1,9 +1,11 @@
 //! The body of a message with normalised line ends, and without the long runs of blank lines that
 //! hide the text after them.
 
-use super::ascii::{is_blank, is_space, lines};
-use bytes::Bytes;
 use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+use super::ascii::{is_blank, is_space, lines};
 
 /// The most consecutive blank lines that are kept in a body.
 const BLANK_LINES_MAX: usize = 20;

@@ -3,12 +3,14 @@
 //! The text is a slice of the message's body unless the body needed repair. It is decoded on first
 //! use: many rules never examine an attached file.
 
+use std::borrow::Cow;
+use std::cell::OnceCell;
+
+use bytes::Bytes;
+
 use super::ascii;
 use super::head::Field;
 use super::transfer::{base64, quoted_printable};
-use bytes::Bytes;
-use std::borrow::Cow;
-use std::cell::OnceCell;
 
 /// A MIME part.
 #[derive(Debug)]

@@ -1,9 +1,10 @@
 //! The senders and recipients of a message, from all fields that name them.
 
+use std::collections::HashSet;
+
 use super::Mail;
 use super::ascii::find_ignore_case;
 use super::domain::is_fully_qualified;
-use std::collections::HashSet;
 
 impl Mail<'_> {
     /// All sender addresses of the message, in lower case.

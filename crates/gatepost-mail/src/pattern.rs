@@ -1,9 +1,10 @@
 //! Patterns of views and eval functions in rule files: `/…/i`, `m{…}`, or bare.
 
-use gatepost_pattern::{CompileMode, PcreCode};
 use std::borrow::Cow;
 use std::ffi::CString;
 use std::sync::Arc;
+
+use gatepost_pattern::{CompileMode, PcreCode};
 
 /// The most matching steps on one text; beyond them the pattern counts as not matching.
 const MATCH_STEPS_MAX: u32 = 300_000;

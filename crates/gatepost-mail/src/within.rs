@@ -1,9 +1,10 @@
 //! Extracts the host, its registered domain or an IP address from a value.
 
+use std::borrow::Cow;
+
 use super::ascii::is_space;
 use super::selector::{FieldPart, InnerPart};
 use super::{HeaderSelector, Mail, domain, ip};
-use std::borrow::Cow;
 
 impl Mail<'_> {
     pub(super) fn inner_values<'b>(

@@ -6,11 +6,12 @@
 //! would name the node, and ids would still sort by arrival.
 //!
 //! Invariants:
-//! - Ids never go back, neither within a process nor over restarts, even if the clock does. The database
-//!   keeps the highest id with every commit, and a start calls [`MessageId::continue_after`]. While the
-//!   clock is behind that id, each new one is the next, and its time stands still.
-//! - New ids are even. The odd numbers between them are places in an order of messages that is not the
-//!   order of their ids: [`MessageId::place_after`].
+//! - Ids never go back, neither within a process nor over restarts, even if the clock does. The
+//!   database keeps the highest id with every commit, and a start calls
+//!   [`MessageId::continue_after`]. While the clock is behind that id, each new one is the next,
+//!   and its time stands still.
+//! - New ids are even. The odd numbers between them are places in an order of messages that is not
+//!   the order of their ids: [`MessageId::place_after`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -33,7 +34,8 @@ static LAST: AtomicU64 = AtomicU64::new(0);
 pub struct MessageId(u64);
 
 impl MessageId {
-    /// The next id: the present millisecond, or the even number after the last id where that is larger.
+    /// The next id: the present millisecond, or the even number after the last id where that is
+    /// larger.
     pub fn next() -> Self {
         Self(next_after(&LAST, Self::floor_at(SystemTime::now())))
     }

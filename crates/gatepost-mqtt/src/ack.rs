@@ -215,7 +215,8 @@ impl<'a> Outcome<'a> {
     }
 }
 
-/// The tables of sections 3.4.2.1 and 3.5.2.1, sections 3.6.2.1 and 3.7.2.1, section 3.14.2.1 and section 3.15.2.1.
+/// The tables of sections 3.4.2.1 and 3.5.2.1, sections 3.6.2.1 and 3.7.2.1, section 3.14.2.1 and
+/// section 3.15.2.1.
 fn is_allowed(reason: Reason, packet_type: PacketType) -> bool {
     match packet_type {
         PacketType::Puback | PacketType::Pubrec => matches!(

@@ -64,7 +64,8 @@ impl<'a> Properties<'a> {
         })
     }
 
-    /// The first that `choose` takes: `find(|p| match p { Property::TopicAlias(a) => Some(a), _ => None })`.
+    /// The first that `choose` takes: `find(|p| match p { Property::TopicAlias(a) => Some(a), _ =>
+    /// None })`.
     pub fn find<T>(&self, choose: impl FnMut(Property<'a>) -> Option<T>) -> Option<T> {
         if self.raw.is_empty() {
             return None;

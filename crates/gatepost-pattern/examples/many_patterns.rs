@@ -1,13 +1,15 @@
-//! What it costs to find the patterns of a rule set in a mail: `many_patterns PATTERNS RUNS MESSAGES…`.
+//! What it costs to find the patterns of a rule set in a mail: `many_patterns PATTERNS RUNS
+//! MESSAGES…`.
 //!
 //! Two ways to the same answer, which patterns match a text, run over the same patterns and texts:
 //!
 //! - **prefilter**: this crate's prefilter, then each candidate's own engine;
-//! - **hybrid**: one lazy DFA of regex-automata for all patterns of a view, with overlapping matches.
+//! - **hybrid**: one lazy DFA of regex-automata for all patterns of a view, with overlapping
+//!   matches.
 //!
-//! PATTERNS has a line for each pattern, as `benchmarks/scan-floor/patterns` writes it: view, flags and
-//! expression, by TABs. The views are those of `benchmarks/scan-floor/floor.c`, so that its figure, of
-//! Vectorscan, can stand beside these. Only patterns that both sides accept take part.
+//! PATTERNS has a line for each pattern, as `benchmarks/scan-floor/patterns` writes it: view, flags
+//! and expression, by TABs. The views are those of `benchmarks/scan-floor/floor.c`, so that its
+//! figure, of Vectorscan, can stand beside these. Only patterns that both sides accept take part.
 
 use std::fs;
 use std::path::Path;
@@ -20,8 +22,8 @@ use regex_automata::{Input, MatchKind, PatternSet};
 use rustix::time::{ClockId, clock_gettime};
 
 const VIEWS: [&str; 3] = ["header", "body", "full"];
-/// The lazy DFA of regex-automata keeps its states in so many bytes; its own default of 2 MiB is too
-/// small for thousands of patterns, so it would be cleared all the time.
+/// The lazy DFA of regex-automata keeps its states in so many bytes; its own default of 2 MiB is
+/// too small for thousands of patterns, so it would be cleared all the time.
 const HYBRID_CACHE_BYTES: usize = 256 << 20;
 /// The thresholds of the rule engine for lines.
 const THRESHOLDS: PrefilterThresholds = PrefilterThresholds {

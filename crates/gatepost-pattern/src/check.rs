@@ -1,8 +1,9 @@
-//! Consistency of the engines and filters on any pattern and any text, for fuzzing and property tests.
+//! Consistency of the engines and filters on any pattern and any text, for fuzzing and property
+//! tests.
 //!
-//! A pattern is translated for PCRE2 and, where that provably finds the same, for regex-automata; what
-//! follows from its tree (its shortest match, its first bytes) decides where engines run at all. So a
-//! difference between any two of these is a rule that hits or misses wrongly.
+//! A pattern is translated for PCRE2 and, where that provably finds the same, for regex-automata;
+//! what follows from its tree (its shortest match, its first bytes) decides where engines run at
+//! all. So a difference between any two of these is a rule that hits or misses wrongly.
 
 use crate::pattern::Pattern;
 use crate::syntax::Modifiers;
@@ -10,8 +11,8 @@ use crate::syntax::Modifiers;
 /// How often one search may ask to continue.
 const TURNS_MAX: u32 = 2_000;
 
-/// Compiles a pattern and searches a text: the first byte selects the modifiers, the rest of the first line
-/// is the pattern, and all that follows is the text.
+/// Compiles a pattern and searches a text: the first byte selects the modifiers, the rest of the
+/// first line is the pattern, and all that follows is the text.
 ///
 /// # Panics
 /// If two ways of matching differ.

@@ -1,7 +1,8 @@
 //! Perl regular expressions over bytes, and a prefilter for thousands of them.
 //!
-//! A [`Pattern`] finds what Perl finds in a byte string under `/aa`. It is compiled when it is first needed,
-//! and rules out most offsets of a text by first-byte and prefix sets before an engine runs. A
+//! A [`Pattern`] finds what Perl finds in a byte string under `/aa`. It is compiled when it is
+//! first needed, and rules out most offsets of a text by first-byte and prefix sets before an
+//! engine runs. A
 //! [`Prefilter`] finds in one pass over a text the few patterns of a long list that can match at all.
 //!
 //! ```
@@ -39,8 +40,8 @@
 //! - `prefilter`: the patterns of a list that can match a text.
 //! - `template`: patterns with texts that other patterns captured.
 //!
-//! Invariants: no pattern and no text makes this crate panic; a search takes a bounded number of steps, or
-//! asks its caller whether to continue.
+//! Invariants: no pattern and no text makes this crate panic; a search takes a bounded number of
+//! steps, or asks its caller whether to continue.
 
 mod automaton;
 mod byte_set;

@@ -1,5 +1,5 @@
-//! Patterns with captured texts: `%{NAME}` stands for the texts that a group `(?<NAME>…)` of another pattern
-//! captured.
+//! Patterns with captured texts: `%{NAME}` stands for the texts that a group `(?<NAME>…)` of
+//! another pattern captured.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,8 @@ use crate::engine;
 use crate::pattern::{Pattern, PatternError};
 use crate::syntax::Modifiers;
 
-/// A pattern in place of a value that matches more bytes than any other text of a pattern, and their number.
+/// A pattern in place of a value that matches more bytes than any other text of a pattern, and
+/// their number.
 const LONGEST_VALUE: (&[u8], usize) = (b"(?:x{65000}){65000}", 65_000 * 65_000);
 
 /// The captured texts, by group.
@@ -29,8 +30,8 @@ pub struct Template {
 }
 
 impl Template {
-    /// Parses a pattern without delimiters; `None` if it contains no `%{NAME}`. The error says why the pattern
-    /// is refused with any value.
+    /// Parses a pattern without delimiters; `None` if it contains no `%{NAME}`. The error says why
+    /// the pattern is refused with any value.
     pub fn parse(body: &[u8], modifiers: Modifiers) -> Option<Result<Self, PatternError>> {
         let parts = parts(body);
         if !parts
@@ -53,7 +54,8 @@ impl Template {
         }))
     }
 
-    /// The values that the pattern refers to: groups, or what a caller knows by a name and an argument.
+    /// The values that the pattern refers to: groups, or what a caller knows by a name and an
+    /// argument.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.parts.iter().filter_map(|part| match part {
             TemplatePart::Tag(name) => Some(name.as_str()),

@@ -1,4 +1,5 @@
-//! PCRE2's own list of patterns that mean the same in Perl (`testinput1`), with the matches that it expects.
+//! PCRE2's own list of patterns that mean the same in Perl (`testinput1`), with the matches that it
+//! expects.
 //!
 //! The list is in the source package of PCRE2 (`apt-get source pcre2`). The test runs where
 //! `GATEPOST_TEST_PCRE2` names its folder `testdata`, or `.corpora/pcre2/testdata` holds it.
@@ -7,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use gatepost_pattern::Pattern;
 
-/// Patterns that are refused: two with `\Q` or `\E`, which Perl resolves before it reads a regular expression.
+/// Patterns that are refused: two with `\Q` or `\E`, which Perl resolves before it reads a regular
+/// expression.
 const REFUSED_MAX: usize = 2;
 /// Searches that end at the limit of steps.
 const LIMITED_MAX: usize = 10;

@@ -7,8 +7,8 @@
 //! its core's cache, and where one message comes after the other, the other cores are left to those
 //! who bring them.
 //!
-//! Jobs that have waited for others take turns with new ones: a thousand messages whose list answers, or
-//! is given up, at the same moment hold a new message up by one of theirs, not by all.
+//! Jobs that have waited for others take turns with new ones: a thousand messages whose list
+//! answers, or is given up, at the same moment hold a new message up by one of theirs, not by all.
 
 use std::collections::VecDeque;
 use std::num::NonZero;

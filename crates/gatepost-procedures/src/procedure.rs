@@ -113,8 +113,8 @@ pub(crate) type Wake = Box<dyn FnOnce() + Send>;
 
 /// A call of a procedure that waits for an external response without a thread.
 pub(crate) trait PendingJudgement: Send {
-    /// Has a function called, once, when the judgement can go on. Holds nothing of the judgement, so that
-    /// the function may own it.
+    /// Has a function called, once, when the judgement can go on. Holds nothing of the judgement,
+    /// so that the function may own it.
     fn notifier(&self) -> Box<dyn FnOnce(Wake) + Send>;
 
     /// Memory in bytes that it holds beside the message.

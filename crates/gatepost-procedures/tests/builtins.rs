@@ -11,6 +11,7 @@ use std::thread;
 use gatepost_message::{Action, edit};
 use gatepost_procedures::{DedupeSettings, ProblemSeverity, ProcedureCallError};
 use gatepost_settings::{Bind, Period};
+
 use support::{PATIENCE, World, judge, mail, payload, until};
 
 #[tokio::test]

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use gatepost_message::{Action, Message, MessageId, edit};
 use gatepost_procedures::Procedures;
+
 use support::{World, judge, mail};
 
 const GREYLIST: &str = include_str!("../../../docs/examples/greylist.luau");

@@ -8,6 +8,7 @@ use std::thread;
 
 use gatepost_message::{Action, Message, edit};
 use gatepost_settings::Period;
+
 use support::{World, call, judge, mail, payload};
 
 const MAIL: &str = "Subject: hello\r\nX-One: a\r\nx-one: b\r\nContent-Type: multipart/mixed; \

@@ -9,6 +9,7 @@ use gatepost_message::Action;
 use gatepost_procedures::{Arguments, ProcedureHost, Procedures};
 use gatepost_rules::{RuleSet, RulesSettings};
 use gatepost_settings::Period;
+
 use support::{PATIENCE, World, answer_when_told, mail, until_waiting};
 
 const RULES: &str = "header LISTED eval:check_rbl('list-lastexternal', 'list.example.')\n\

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use gatepost_message::{Action, Message};
 use gatepost_procedures::{Arguments, ProcedureAnswer, Procedures};
 use gatepost_settings::{Bind, ByteSize, Period};
-use support::{PATIENCE, World, answer_when_told, call, mail, until_waiting};
 use tokio::task::JoinHandle;
+
+use support::{PATIENCE, World, answer_when_told, call, mail, until_waiting};
 
 const ASKS_NAMES: &str = r#"return function(message)
     local found, why = dns.a(message.subject)
@@ -294,8 +295,8 @@ async fn a_page_waits_on_its_own_thread_until_it_gives_up() {
     }
 }
 
-/// The time of each of so many calls of a procedure that asks no server, in milliseconds: the middle, and
-/// what 99 of 100 do not exceed.
+/// The time of each of so many calls of a procedure that asks no server, in milliseconds: the
+/// middle, and what 99 of 100 do not exceed.
 async fn time_of_others(procedures: &Procedures) -> (f64, f64) {
     const CALLS: usize = 2000;
     let mut times = Vec::with_capacity(CALLS);

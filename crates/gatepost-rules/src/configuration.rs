@@ -3,9 +3,10 @@
 //! Each part belongs to the module that uses it; modules below the rule language see only their own
 //! part.
 
+use gatepost_mail::{Directive, Mail, ViewSettings};
+
 use crate::eval::{EvalSettings, ScannedMail};
 use crate::network::NetworkSettings;
-use gatepost_mail::{Directive, Mail, ViewSettings};
 
 /// The directives of rule files other than rules.
 #[derive(Clone, Debug, Default)]

@@ -26,9 +26,9 @@
 //! - `rule_set` combines them; `report` writes the results. Bayes and the reputation of senders
 //!   are in [`gatepost_learning`].
 //!
-//! Invariants: no message makes this crate panic, whatever its bytes; the time of a scan is bounded,
-//! and the report names each rule that reached its limit; a rule that cannot run is named among the
-//! problems, never silently dropped.
+//! Invariants: no message makes this crate panic, whatever its bytes; the time of a scan is
+//! bounded, and the report names each rule that reached its limit; a rule that cannot run is named
+//! among the problems, never silently dropped.
 
 #[doc(hidden)]
 pub mod authentication;

@@ -2,12 +2,11 @@
 
 use std::path::PathBuf;
 
+use gatepost_learning::bayes::BayesLimits;
+use gatepost_learning::reputation::BOOK_ENTRIES_MAX;
 use gatepost_mail::MailLimits;
 use gatepost_settings::{ByteSize, Period};
 use serde::{Deserialize, Serialize};
-
-use gatepost_learning::bayes::BayesLimits;
-use gatepost_learning::reputation::BOOK_ENTRIES_MAX;
 
 /// The settings under `[rules]`.
 #[derive(Deserialize, Serialize, Clone, Debug)]

@@ -1,13 +1,14 @@
 //! Warms up a rule set, so that the first messages do not wait.
 //!
-//! Patterns are compiled, and the states of prefilters computed, when a message first needs them, so that
-//! loading is quick and memory holds what mail needs. The first message then takes as long as fifty later
-//! ones. A server spares its first sender that wait: it scans some ordinary mail of its own while its
-//! listeners already accept. Nothing is learned from that mail, the network is not asked, and its hits are
-//! discarded.
+//! Patterns are compiled, and the states of prefilters computed, when a message first needs them,
+//! so that loading is quick and memory holds what mail needs. The first message then takes as long
+//! as fifty later ones. A server spares its first sender that wait: it scans some ordinary mail of
+//! its own while its listeners already accept. Nothing is learned from that mail, the network is
+//! not asked, and its hits are discarded.
+
+use gatepost_pattern::SAMPLE_TEXT;
 
 use crate::rule_set::RuleSet;
-use gatepost_pattern::SAMPLE_TEXT;
 
 /// A letter to one person, from an ordinary mail program.
 const PERSONAL: &str = "\
@@ -60,9 +61,9 @@ Content-Type: multipart/alternative; boundary=\"=_page_1\"\r
 const LINE_BYTES: usize = 72;
 
 impl RuleSet {
-    /// Scans a few ordinary messages, so that the first real ones find compiled what most mail needs, and
-    /// what takes the longest to compile. Takes some tenths of a second of one core and may run beside
-    /// scans; scans give the same with and without it.
+    /// Scans a few ordinary messages, so that the first real ones find compiled what most mail
+    /// needs, and what takes the longest to compile. Takes some tenths of a second of one core and
+    /// may run beside scans; scans give the same with and without it.
     pub fn warm_up(&self) {
         for message in ordinary_messages() {
             let mail = self.configuration().scanned(message.as_bytes(), None);

@@ -1,9 +1,10 @@
 //! Each limit of `[rules.mail]`: what lies within it is seen by rules, what lies beyond is not, and
 //! a larger setting brings it back.
 
+use std::fmt::Write as _;
+
 use gatepost_mail::MailLimits;
 use gatepost_rules::{RuleSet, RulesSettings, ScanContext};
-use std::fmt::Write as _;
 
 const RULES: &str = "header FIELD X-Last =~ /here/\nbody TEXT /innermost/\n";
 

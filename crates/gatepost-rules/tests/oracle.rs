@@ -2,8 +2,8 @@
 //!
 //! `tests/data/oracle/hits.tsv` holds what SpamAssassin said of every message of the public corpus
 //! and, where they are there, of other projects' test messages, with Debian's rules and local tests
-//! only. Each run asks the installed SpamAssassin again about a sample, which must say what the file
-//! says, and compares ours with both. Differences that are understood stand in
+//! only. Each run asks the installed SpamAssassin again about a sample, which must say what the
+//! file says, and compares ours with both. Differences that are understood stand in
 //! `docs/notes/rules-differences.md` with their cause; any other fails, and so does a line there
 //! that no longer holds.
 //!

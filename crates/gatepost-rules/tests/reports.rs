@@ -1,7 +1,8 @@
 //! Reports and header fields as SpamAssassin writes them, tag for tag.
 //!
-//! `tests/data/reports/expected.txt` holds what SpamAssassin wrote of the messages beside it. Where it is
-//! installed it is asked again and must write the same; `GATEPOST_ORACLE=renew` has the file written anew.
+//! `tests/data/reports/expected.txt` holds what SpamAssassin wrote of the messages beside it. Where
+//! it is installed it is asked again and must write the same; `GATEPOST_ORACLE=renew` has the file
+//! written anew.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -9,7 +10,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use gatepost_learning::Learning;
-
 use gatepost_rules::{RuleSet, RulesSettings, ScanContext};
 
 const MESSAGES: [&str; 4] = ["ham", "long", "plain", "spam"];

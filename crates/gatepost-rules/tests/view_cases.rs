@@ -1,13 +1,15 @@
 //! Views and eval functions by cases in data files.
 //!
-//! A file of `tests/data/views` holds cases divided by lines of equals signs. A case is the name of a
-//! view, a message, a line of minus signs, and the lines of the view, quoted; for a function, its value.
+//! A file of `tests/data/views` holds cases divided by lines of equals signs. A case is the name of
+//! a view, a message, a line of minus signs, and the lines of the view, quoted; for a function, its
+//! value.
+
+use std::path::Path;
 
 use gatepost_mail::HeaderSelector;
 use gatepost_rules::Configuration;
 use gatepost_rules::eval::ScannedMail;
 use gatepost_rules::eval::prepare;
-use std::path::Path;
 
 fn configuration() -> Configuration {
     let mut configuration = Configuration::default();

@@ -1,8 +1,9 @@
 //! Limits in bytes for what the history and the quarantine keep.
 //!
-//! The sums are counted once at the start and then follow every change, so that a commit never counts
-//! rows. They are part of a commit: what one adds beyond a limit makes the oldest rows leave in the same
-//! transaction, and a commit that fails changes no sum. The newest message always stays.
+//! The sums are counted once at the start and then follow every change, so that a commit never
+//! counts rows. They are part of a commit: what one adds beyond a limit makes the oldest rows leave
+//! in the same transaction, and a commit that fails changes no sum. The newest message always
+//! stays.
 //!
 //! A command in another process can remove rows while the server runs. SQLite says when another
 //! connection has changed the file; the sums are then counted again, in the pass over old rows.
@@ -55,7 +56,8 @@ impl Limited {
         Ok(removed)
     }
 
-    /// Removes the oldest messages until so many bytes are gone; how many bytes and messages these were.
+    /// Removes the oldest messages until so many bytes are gone; how many bytes and messages these
+    /// were.
     fn delete_oldest(
         &self,
         connection: &Connection,

@@ -2,8 +2,8 @@
 //!
 //! A clock may be wrong: a board without a battery starts in 1970, a snapshot is restored, somebody
 //! mistypes a year. Rows that are removed by age are gone for good, so ages go by a time of their
-//! own, the [`AgeTime`], which is kept in the database. It follows the clock as long as the clock is
-//! plausible. If the clock is further ahead than `store.clock_jump_max` (the server was off for
+//! own, the [`AgeTime`], which is kept in the database. It follows the clock as long as the clock
+//! is plausible. If the clock is further ahead than `store.clock_jump_max` (the server was off for
 //! longer, or the clock is wrong), the age time catches up slowly, at twice the speed of time, and
 //! the log says so: nothing is removed all at once, and an operator has time to set the clock.
 //!

@@ -67,8 +67,8 @@ impl Store {
     }
 }
 
-/// A database in memory that outlives its stores, as a file outlives a server that crashes: what was
-/// committed is there when the next store is opened.
+/// A database in memory that outlives its stores, as a file outlives a server that crashes: what
+/// was committed is there when the next store is opened.
 pub struct MemoryDatabase(Arc<Mutex<Connection>>);
 
 impl MemoryDatabase {

@@ -3,7 +3,8 @@
 //! Only `SQLITE_CORRUPT`, `SQLITE_NOTADB` and a failed check are damage. Every other error (a full
 //! disk, an I/O error, no descriptor left, no permission) ends the start with its reason, and the
 //! files stay as they were. SQLite reports a read that fails with EIO as `SQLITE_CORRUPT` too, so
-//! damage counts only if every byte can be read and the damage is found again. Damage ends the start too, unless
+//! damage counts only if every byte can be read and the damage is found again. Damage ends the
+//! start too, unless
 //! [`OnDamage::Recover`](crate::OnDamage) asks for a [recovery].
 
 use std::fs::File;

@@ -131,7 +131,8 @@ fn topics_from_text(text: Option<String>) -> Vec<Topic> {
         .collect()
 }
 
-/// Columns as in [`table::JOURNAL`](crate::table::JOURNAL). `None` for a row that no version of ours wrote.
+/// Columns as in [`table::JOURNAL`](crate::table::JOURNAL). `None` for a row that no version of
+/// ours wrote.
 pub(crate) fn journal_entry(row: &Row<'_>) -> rusqlite::Result<Option<JournalEntry>> {
     let listener: String = row.get(1)?;
     let action: String = row.get(10)?;

@@ -1,7 +1,8 @@
 //! A slow walk through all rows that holds each against its checksum.
 //!
-//! A disk may alter rows that no query reads for months. One step is made each second, in a connection of
-//! its own, and reads a bounded number of rows and bytes; a walk is repeated after a pause.
+//! A disk may alter rows that no query reads for months. One step is made each second, in a
+//! connection of its own, and reads a bounded number of rows and bytes; a walk is repeated after a
+//! pause.
 
 use std::time::{Duration, Instant};
 

@@ -144,8 +144,8 @@ impl Store {
         lock::is_served(folder)
     }
 
-    /// Opens the database as a second process, while a server may have it open too. Damage is always
-    /// an error here: only the server recovers a database.
+    /// Opens the database as a second process, while a server may have it open too. Damage is
+    /// always an error here: only the server recovers a database.
     pub fn open_secondary(folder: &Path, settings: &StoreSettings) -> Result<Self, StoreError> {
         let opened = open::open_secondary(folder)?;
         let parts = Parts {

@@ -1,13 +1,14 @@
 //! The tables as they are written and read: columns, keys, and the checksum of each row.
 //!
 //! Every row ends with a CRC-32 of its other columns. It is computed when the row is written, and
-//! checked whenever the row is read, by the [scrub](crate::watch) and by a [recovery](crate::recovery),
-//! so that a disk that alters bytes is noticed instead of believed. Rows of earlier versions have
-//! no checksum (NULL) and are read as they are.
+//! checked whenever the row is read, by the [scrub](crate::watch) and by a
+//! [recovery](crate::recovery), so that a disk that alters bytes is noticed instead of believed.
+//! Rows of earlier versions have no checksum (NULL) and are read as they are.
 //!
-//! An *added* row must be new. If a row with its key is there, adding it again changes nothing where
-//! both are the same, and is an error ([`StoreError::Collision`]) where they differ: the earlier one
-//! was acknowledged to its sender. A row that is *set* replaces an earlier one by intention.
+//! An *added* row must be new. If a row with its key is there, adding it again changes nothing
+//! where both are the same, and is an error ([`StoreError::Collision`]) where they differ: the
+//! earlier one was acknowledged to its sender. A row that is *set* replaces an earlier one by
+//! intention.
 
 use std::sync::LazyLock;
 
@@ -65,8 +66,9 @@ impl Table {
         self.added(write(connection, &self.add, values, None)?)
     }
 
-    /// Inserts a new row at a place among the rows; a place that another row has is a collision too. The
-    /// checksum does not cover the place: SQLite's VACUUM may renumber rows, in the same order.
+    /// Inserts a new row at a place among the rows; a place that another row has is a collision
+    /// too. The checksum does not cover the place: SQLite's VACUUM may renumber rows, in the same
+    /// order.
     pub(crate) fn add_at(
         &self,
         connection: &Connection,

@@ -308,8 +308,8 @@ fn add_to_history(
     })
 }
 
-/// Lends the values of the publication's row, in the order of the columns of the history and of retained
-/// messages, and the bytes of its texts.
+/// Lends the values of the publication's row, in the order of the columns of the history and of
+/// retained messages, and the bytes of its texts.
 fn with_publication_row<T>(
     publication: &Publication,
     write: impl FnOnce(&[&dyn rusqlite::ToSql], usize) -> T,

@@ -1,14 +1,14 @@
 //! A simulation of the store on a disk that fails, under a seed.
 //!
-//! Each schedule opens a store, submits random groups of changes, one after the other, and injects a
-//! random fault: an I/O error, a full disk, a short write, a failing sync, a crash of the process, a
-//! power cut that keeps a random part of what was not synced. A model knows what was acknowledged.
-//! After every crash the store is opened again and compared with the model: all that was
-//! acknowledged is there, once and in order; of a group that was not acknowledged there is all or
-//! nothing; and nothing else is there.
+//! Each schedule opens a store, submits random groups of changes, one after the other, and injects
+//! a random fault: an I/O error, a full disk, a short write, a failing sync, a crash of the
+//! process, a power cut that keeps a random part of what was not synced. A model knows what was
+//! acknowledged. After every crash the store is opened again and compared with the model: all that
+//! was acknowledged is there, once and in order; of a group that was not acknowledged there is all
+//! or nothing; and nothing else is there.
 //!
-//! `GATEPOST_TEST_SIMULATION_SEED` repeats a failed schedule, `GATEPOST_TEST_SIMULATION_ROUNDS` runs
-//! more of them. The last test proves that the comparison notices what it is for.
+//! `GATEPOST_TEST_SIMULATION_SEED` repeats a failed schedule, `GATEPOST_TEST_SIMULATION_ROUNDS`
+//! runs more of them. The last test proves that the comparison notices what it is for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

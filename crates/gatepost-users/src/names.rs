@@ -44,7 +44,8 @@ pub fn check_user_name(name: &str) -> Result<(), MalformedName> {
 }
 
 /// The form in which names are compared. Letter case does not distinguish users: the local part of
-/// a mail address names a mailbox whatever its case, so `Anna` must not be somebody else than `anna`.
+/// a mail address names a mailbox whatever its case, so `Anna` must not be somebody else than
+/// `anna`.
 pub(crate) fn fold(name: &str) -> String {
     name.to_lowercase()
 }

@@ -12,8 +12,8 @@ pub(crate) fn is_this_machine(peer: Peer) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LoginSource {
     pub(crate) peer: Peer,
-    /// Whether it is a program of this machine that acts for itself. A proxy that does not report its
-    /// clients is none.
+    /// Whether it is a program of this machine that acts for itself. A proxy that does not report
+    /// its clients is none.
     pub(crate) is_local: bool,
 }
 

@@ -7,11 +7,11 @@
 //! A subscription is allowed where every topic that its filter can match is allowed: rules that
 //! deny need only touch it, a rule that allows must cover it alone.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gatepost_message::TopicFilter;
-use std::hash::{BuildHasher, RandomState};
 
 use crate::{Access, AccessSet, Decision, DefaultPolicy, Effect, pattern};
 

@@ -1,8 +1,8 @@
 //! The audit log: who changed what, from where, as JSON lines in `audit.log` of the data folder.
 //!
 //! The server and `gatepost user` write to it, each line with one call on a file that is opened for
-//! appending, so lines of both stand whole. A change that is done is not undone where its line cannot
-//! be written; the server's own log then says so.
+//! appending, so lines of both stand whole. A change that is done is not undone where its line
+//! cannot be written; the server's own log then says so.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};

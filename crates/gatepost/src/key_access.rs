@@ -1,8 +1,8 @@
 //! Whether the server can read its private keys again after it has given up root.
 //!
-//! A server that is started as root reads its keys before it becomes another user. A key that only root
-//! can read works until its certificate is renewed: the new pair cannot be read, and the old one expires
-//! in use.
+//! A server that is started as root reads its keys before it becomes another user. A key that only
+//! root can read works until its certificate is renewed: the new pair cannot be read, and the old
+//! one expires in use.
 
 use std::fs::File;
 use std::io;
@@ -45,8 +45,8 @@ fn is_refused(file: &Path) -> bool {
     opened.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }
 
-/// Whether another user could read the file, by owners and modes. What has an access control list is taken
-/// for readable: the server itself will see.
+/// Whether another user could read the file, by owners and modes. What has an access control list
+/// is taken for readable: the server itself will see.
 fn may_read(user: &SystemUser, file: &Path) -> bool {
     const READ: u32 = 0o4;
     const ENTER: u32 = 0o1;

@@ -1,8 +1,9 @@
-//! What a config exposes: who can reach what, who may do what there, which limits are off, and which
-//! files others can read. `gatepost check --security` prints it, and a start logs its warnings.
+//! What a config exposes: who can reach what, who may do what there, which limits are off, and
+//! which files others can read. `gatepost check --security` prints it, and a start logs its
+//! warnings.
 //!
-//! A finding is a warning where the config gives away more than its author may know, and a note where
-//! it only states a fact.
+//! A finding is a warning where the config gives away more than its author may know, and a note
+//! where it only states a fact.
 
 use std::fmt;
 use std::os::unix::fs::MetadataExt;

@@ -1,7 +1,8 @@
 //! A user of the system, from `/etc/passwd` and `/etc/group`.
 //!
 //! Read here instead of by the C library, whose name service would load modules and could ask the
-//! network before the server has given up its privileges. Users of a directory service are not found.
+//! network before the server has given up its privileges. Users of a directory service are not
+//! found.
 
 use std::io;
 

@@ -1,5 +1,6 @@
-//! Readers by HTTP that are cut off and resume: none misses a message, none gets one twice, and all see
-//! the one order in which the messages were published. Where messages may be missing, a reader gets a gap.
+//! Readers by HTTP that are cut off and resume: none misses a message, none gets one twice, and all
+//! see the one order in which the messages were published. Where messages may be missing, a reader
+//! gets a gap.
 
 mod support;
 
@@ -9,6 +10,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::thread;
 
 use serde_json::Value;
+
 use support::{Gateway, PATIENCE};
 
 const PUBLISHERS: usize = 10;
@@ -97,8 +99,8 @@ impl Events {
         events
     }
 
-    /// A line that is whole; none at the end. The chunked coding adds lines, which are of no form: every
-    /// chunk ends with a line.
+    /// A line that is whole; none at the end. The chunked coding adds lines, which are of no form:
+    /// every chunk ends with a line.
     fn line(&mut self) -> Option<String> {
         let mut line = String::new();
         self.lines.read_line(&mut line).expect("a line");
@@ -270,8 +272,8 @@ fn every_reader_gets_every_message_once_and_in_one_order() {
         assert_eq!(seen, order, "reader {reader}");
     }
 
-    // The history has the same order, ids included, and readers resume in it with a gap: what was not
-    // stored is lost.
+    // The history has the same order, ids included, and readers resume in it with a gap: what was
+    // not stored is lost.
     assert_eq!(gateway.terminate(), Some(0));
     let gateway = Gateway::start_in(folder.path(), settings);
     let address = gateway.address("http");

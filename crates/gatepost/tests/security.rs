@@ -8,6 +8,7 @@ use std::process::Command;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
+
 use support::authority::Authority;
 use support::{Gateway, await_some, post, run, send_raw, text_of};
 

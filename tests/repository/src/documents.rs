@@ -1,8 +1,9 @@
 //! Rules: paths and links in the documentation lead to files that exist, and ARCHITECTURE.md lists
 //! every crate.
 
-use crate::files::{below, crates, read, root};
 use std::path::Path;
+
+use crate::files::{below, crates, read, root};
 
 /// Documents outside `docs/` that name files.
 const DOCUMENTS: [&str; 6] = [

@@ -3,9 +3,10 @@
 //!
 //! A child may use items of its parent: that is how Rust shares a folder's types.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use crate::files::{crates, exceptions};
 use crate::module_tree::ModuleTree;
-use std::collections::{BTreeMap, BTreeSet};
 
 type References = BTreeSet<(String, String)>;
 

@@ -1,8 +1,9 @@
-//! Rule: a module with child modules is a folder with `mod.rs`, so that a folder contains all of its
-//! module.
+//! Rule: a module with child modules is a folder with `mod.rs`, so that a folder contains all of
+//! its module.
+
+use std::collections::BTreeSet;
 
 use crate::files::{below, exceptions};
-use std::collections::BTreeSet;
 
 #[test]
 fn a_module_with_children_is_a_folder_with_mod_rs() {

@@ -17,4 +17,5 @@ mod layout;
 mod lengths;
 mod module_tree;
 mod source;
+mod style;
 mod words;

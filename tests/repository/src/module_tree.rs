@@ -4,9 +4,10 @@
 //! the modules on its way, so an item that the crate root re-exports counts as an item of the
 //! module that defines it.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use crate::files;
 use crate::source::{code, paths};
-use std::collections::{BTreeMap, BTreeSet};
 
 /// A module's path within its crate; the crate root is empty.
 pub(crate) type ModulePath = Vec<String>;

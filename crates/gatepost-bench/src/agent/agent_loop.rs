@@ -1,5 +1,7 @@
 //! `gatepost bench agent`: waits for a conductor and executes its orders.
 
+use std::fs;
+
 use super::fanout_worker::Session;
 use super::link::Link;
 use super::message::{AddressedOrder, AgentReport, Order, SignedReport};
@@ -8,7 +10,6 @@ use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
 use crate::interrupt::{self, is_signalled};
 use crate::process::Machine;
-use std::fs;
 
 /// Interval at which reports of the worker threads are collected.
 const LOOK: Nanoseconds = clock::SECOND / 50;

@@ -15,7 +15,8 @@ pub(super) struct Offset {
     pub(super) error_ns: u64,
 }
 
-/// The four times of one round trip: `asked` and `answered` by our clock, the others by the remote clock.
+/// The four times of one round trip: `asked` and `answered` by our clock, the others by the remote
+/// clock.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Exchange {
     pub(super) asked: Nanoseconds,

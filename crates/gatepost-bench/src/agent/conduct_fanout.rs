@@ -1,5 +1,7 @@
 //! FANOUT on agents: publishers and subscribers on different hosts, on one schedule.
 
+use std::collections::BTreeMap;
+
 use super::conductor::{Agent, Conductor, GATHER_SECONDS, LOOK};
 use super::merge_fanout::MergedFanout;
 use super::message::{AgentReport, Order, Orders, Seconds};
@@ -11,7 +13,6 @@ use crate::outcome::Outcome;
 use crate::progress::Progress;
 use crate::scenario::fanout::{FanoutArguments, Plan, READY_SECONDS};
 use crate::target::Target;
-use std::collections::BTreeMap;
 
 /// From sending the order until its time: longer than it takes to reach every agent.
 const LEAD: Nanoseconds = clock::SECOND;

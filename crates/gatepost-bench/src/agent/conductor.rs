@@ -1,6 +1,8 @@
 //! The conductor: finds the agents, compares clocks, sends orders and detects agents that fail. It
 //! directs FANOUT ([`super::conduct_fanout`]) or any other scenario ([`super::distributed`]).
 
+use std::collections::BTreeMap;
+
 use super::clocks::{Exchange, Offset};
 use super::link::Link;
 use super::message::{AddressedOrder, AgentReport, Order, SignedReport};
@@ -9,7 +11,6 @@ use crate::error::BenchError;
 use crate::hosts::{Assignment, HostArguments};
 use crate::interrupt::interrupted;
 use crate::progress::Progress;
-use std::collections::BTreeMap;
 
 /// How long agents may take to report their presence.
 const CALL_SECONDS: u64 = 15;

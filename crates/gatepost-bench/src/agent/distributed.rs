@@ -1,6 +1,8 @@
 //! Any scenario other than FANOUT on agents: each agent runs it with its share of the clients, and
 //! the conductor lets all of them pass the gates between its phases at the same time.
 
+use std::path::Path;
+
 use super::conductor::{Agent, Conductor, GATHER_SECONDS, LOOK};
 use super::merge::Merged;
 use super::message::Order;
@@ -14,7 +16,6 @@ use crate::peer::Definition;
 use crate::progress::Progress;
 use crate::scenario::{FloorOf, Scenario};
 use crate::target::{Endpoint, Target};
-use std::path::Path;
 
 /// From sending the order until its time: longer than it takes to reach every agent.
 const LEAD: Nanoseconds = clock::SECOND / 5;

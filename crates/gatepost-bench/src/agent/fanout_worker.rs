@@ -1,5 +1,13 @@
 //! An agent's share of a FANOUT run: threads that receive and publish, and their reports.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use gatepost_message::Qos;
+
 use super::message::{AgentReport, Orders, ReceivedReport};
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
@@ -9,12 +17,6 @@ use crate::process::{Costs, Sampler, Watched, listener_of_port};
 use crate::pubsub::{Broker, Tally};
 use crate::scenario::fanout::{Plan, Publishers, Received, Receivers, Stage};
 use crate::target::{Endpoint, Url};
-use gatepost_message::Qos;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
-use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 /// Interval of progress reports.
 const PROGRESS_EVERY: Nanoseconds = clock::SECOND / 5;

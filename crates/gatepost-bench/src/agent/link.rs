@@ -2,10 +2,10 @@
 //!
 //! Blocking, with a timeout on every read, because it carries only a few messages per second.
 
-use super::message::{ORDERS, REPORTS};
-use crate::clock::{self, Nanoseconds};
-use crate::error::BenchError;
-use crate::target::{Endpoint, Url};
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
 use bytes::BytesMut;
 use gatepost_message::Qos;
 use gatepost_mqtt::{
@@ -14,9 +14,11 @@ use gatepost_mqtt::{
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
-use std::time::Duration;
+
+use super::message::{ORDERS, REPORTS};
+use crate::clock::{self, Nanoseconds};
+use crate::error::BenchError;
+use crate::target::{Endpoint, Url};
 
 /// Large enough for a histogram of all latencies, the largest report.
 const PACKET_MAX_BYTES: usize = 16 * 1024 * 1024;

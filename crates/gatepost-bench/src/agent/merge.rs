@@ -4,6 +4,8 @@
 //! weighted by the number of operations, latencies are merged as histograms. The clients of a lost
 //! agent are reported as missing; nothing is extrapolated for them.
 
+use std::collections::BTreeMap;
+
 use super::conductor::Agent;
 use super::merge_fanout::{add, report_agents};
 use super::message::AgentReport;
@@ -11,7 +13,6 @@ use crate::clock::{self, Nanoseconds};
 use crate::latency::Latencies;
 use crate::outcome::{Figure, Operations, Outcome};
 use crate::process::{Costs, ProcessRecord, Usage};
-use std::collections::BTreeMap;
 
 /// The figure for the duration of all operations together.
 const TIME_FOR_ALL: &str = "time for all";

@@ -1,5 +1,7 @@
 //! Merges the results of FANOUT agents into one outcome.
 
+use std::collections::BTreeMap;
+
 use super::conductor::Agent;
 use super::fanout_worker::received;
 use super::message::AgentReport;
@@ -9,7 +11,6 @@ use crate::outcome::Outcome;
 use crate::process::{Costs, ProcessRecord};
 use crate::pubsub::Tally;
 use crate::scenario::fanout::{Measured, Plan, Received};
-use std::collections::BTreeMap;
 
 /// If more than one delivery in so many arrives before it was sent, the clock offsets are wrong.
 const EARLY_SHARE: u64 = 1_000;

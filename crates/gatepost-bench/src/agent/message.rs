@@ -1,5 +1,8 @@
 //! The messages between conductor and agents, as JSON.
 
+use gatepost_message::Qos;
+use serde::{Deserialize, Serialize};
+
 use super::workload::Workload;
 use crate::clock::Nanoseconds;
 use crate::hosts::Assignment;
@@ -8,8 +11,6 @@ use crate::outcome::{Operations, Outcome};
 use crate::process::{Machine, ProcessRecord, Usage};
 use crate::pubsub::Tally;
 use crate::scenario::fanout::Plan;
-use gatepost_message::Qos;
-use serde::{Deserialize, Serialize};
 
 /// The topic of the conductor's orders.
 pub(super) const ORDERS: &str = "gatepost-bench/orders";
@@ -68,7 +69,8 @@ pub(super) enum Order {
     Prepare {
         orders: Box<Orders>,
         assignment: Assignment,
-        /// For each publisher: the difference to add to its times to convert them to the agent's clock.
+        /// For each publisher: the difference to add to its times to convert them to the agent's
+        /// clock.
         clock_shift_ns: Vec<i64>,
     },
     /// Start at these times of the agent's own clock.

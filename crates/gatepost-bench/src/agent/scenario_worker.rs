@@ -4,6 +4,12 @@
 //! All agents pass a gate at the same time: bursts begin everywhere at once, and connections stay
 //! open until the last host has been measured.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
 use super::message::AgentReport;
 use super::workload::Workload;
 use crate::clock::{self, Nanoseconds};
@@ -13,11 +19,6 @@ use crate::outcome::Outcome;
 use crate::process::{Sampler, Usage, Watched, listener_of_port};
 use crate::progress::{Meeting, Progress};
 use crate::target::Target;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::sync::{Arc, Mutex};
-use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 /// Interval of progress reports.
 const TELL_EVERY: Nanoseconds = clock::SECOND / 5;

@@ -1,5 +1,7 @@
 //! A scenario as the conductor sends it to an agent: its settings and number of clients.
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::BenchError;
 use crate::scenario::Scenario;
 use crate::scenario::call::{Call, CallArguments};
@@ -9,7 +11,6 @@ use crate::scenario::smtp::{Smtp, SmtpArguments};
 use crate::scenario::subscribe::{SubscribeArguments, SubscribeBurst};
 use crate::scenario::web::{Web, WebArguments};
 use crate::sweep::Swept;
-use serde::{Deserialize, Serialize};
 
 /// A scenario whose clients are independent, so any number of them can run on any host.
 #[derive(Debug, Clone, Serialize, Deserialize)]

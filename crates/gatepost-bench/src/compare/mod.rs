@@ -11,13 +11,14 @@ mod sets;
 
 pub use sets::{Set, load};
 
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
 use crate::error::BenchError;
 use crate::statistics::{
     Confidence, Sample, mann_whitney, ratio_interval, student, values_needed, welch,
 };
 use general::general;
-use std::fmt::Write as _;
-use std::path::PathBuf;
 
 /// Marks of the sets, as ministat's.
 const MARKS: [char; 7] = ['x', '+', '*', '%', '#', '@', 'O'];

@@ -1,13 +1,14 @@
 //! The sets to compare, from stored results or from files of columns.
 
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
 use crate::error::BenchError;
 use crate::outcome::Better;
 use crate::report::{Report, TargetReport};
 use crate::statistics::Sample;
 use crate::sweep::Point;
-use std::fmt::Write as _;
-use std::fs;
-use std::path::{Path, PathBuf};
 
 /// ministat's least number of values.
 const VALUES_MIN: usize = 3;

@@ -1,8 +1,9 @@
 //! As much of HTTP/1.1 as a load generator needs: where a response ends, and whether it is good.
 
+use std::mem::MaybeUninit;
+
 use httparse::ParserConfig;
 use memchr::memmem;
-use std::mem::MaybeUninit;
 
 /// Longest head of a response.
 const HEAD_MAX_BYTES: usize = 64 * 1024;

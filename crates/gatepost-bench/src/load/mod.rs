@@ -15,13 +15,15 @@ mod socket;
 pub use http::{Part, ResponseReader};
 pub use socket::{Dialer, raise_descriptor_limit};
 
-use crate::clock::{self, Nanoseconds};
+use std::mem::MaybeUninit;
+
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send, sockopt};
-use std::mem::MaybeUninit;
+
+use crate::clock::{self, Nanoseconds};
 
 /// One read takes up to this; also the longest message that is not taken in parts.
 const READ_BUFFER_BYTES: usize = 256 * 1024;
@@ -36,7 +38,8 @@ pub trait Conversation<Shared> {
     /// The connection is established.
     fn connected(&mut self, shared: &mut Shared, outgoing: &mut Vec<u8>);
 
-    /// Bytes arrived at the time `now`; returns how many were consumed. The rest is passed again with the next bytes.
+    /// Bytes arrived at the time `now`; returns how many were consumed. The rest is passed again
+    /// with the next bytes.
     fn received(
         &mut self,
         bytes: &[u8],

@@ -1,10 +1,11 @@
 //! Sockets for tens of thousands of connections to one server.
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with, sockopt};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// Other addresses of this machine to connect from, once one has no port left: 127.0.0.2 …
 const MORE_SOURCES: u8 = 100;

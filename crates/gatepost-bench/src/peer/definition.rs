@@ -1,11 +1,13 @@
 //! The definition file of a peer.
 
-use crate::error::BenchError;
-use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Deserializer};
+
+use crate::error::BenchError;
 
 /// Where Debian keeps daemons that a user's `PATH` does not name.
 const MORE_FOLDERS: [&str; 3] = ["/usr/sbin", "/usr/local/sbin", "/sbin"];
@@ -49,7 +51,8 @@ pub struct Definition {
     /// The ports that accept connections once the server is ready: one name or a list.
     #[serde(default, deserialize_with = "one_or_many")]
     pub ready: Vec<String>,
-    /// What must stand in one of its files as well, where it accepts connections before it is at its best.
+    /// What must stand in one of its files as well, where it accepts connections before it is at
+    /// its best.
     #[serde(default)]
     pub ready_text: Option<ReadyText>,
     /// Seconds to wait for all that.
@@ -184,7 +187,8 @@ impl Definition {
         Ok(path)
     }
 
-    /// A program's path: as the variable says, beside this program, on `PATH`, or where daemons are.
+    /// A program's path: as the variable says, beside this program, on `PATH`, or where daemons
+    /// are.
     fn find(
         &self,
         peer: &str,

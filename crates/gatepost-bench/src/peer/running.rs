@@ -1,11 +1,5 @@
 //! A peer that was started, and is stopped when it is dropped.
 
-use super::Definition;
-use crate::clock::{self, Nanoseconds};
-use crate::error::BenchError;
-use crate::process::{Processors, Watched};
-use crate::target::Target;
-use rustix::process::{Pid, Signal, kill_process_group};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom};
@@ -15,6 +9,14 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+use super::Definition;
+use crate::clock::{self, Nanoseconds};
+use crate::error::BenchError;
+use crate::process::{Processors, Watched};
+use crate::target::Target;
 
 /// How long a server may take to end once it was asked to.
 const STOP_SECONDS: u64 = 10;

@@ -7,12 +7,14 @@
 //! `kernel.perf_event_paranoid` below 0). Without either there is no figure, never an estimate.
 #![allow(unsafe_code)]
 
-use super::Watched;
-use rustix::fd::{FromRawFd, OwnedFd};
-use rustix::io::read;
 use std::fs;
 use std::mem::size_of;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fd::{FromRawFd, OwnedFd};
+use rustix::io::read;
+
+use super::Watched;
 
 /// Files with the tracepoint's number, one for each usual mount point of the trace file system.
 const TRACEPOINTS: [&str; 2] = [

@@ -1,8 +1,9 @@
 //! Where it was measured, and whether the machine was quiet.
 
-use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
 
 /// The description of the machine that accompanies every figure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

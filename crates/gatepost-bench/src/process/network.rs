@@ -3,8 +3,9 @@
 //! The kernel does not count by process. On a machine that does nothing else, or in a namespace
 //! of its own, this is the server's traffic; on loopback it is both sides' together.
 
-use serde::{Deserialize, Serialize};
 use std::fs;
+
+use serde::{Deserialize, Serialize};
 
 /// Counted since the interfaces came up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,10 +1,11 @@
 //! Which processors the servers and the bench may run on.
 
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::fmt;
 use std::io;
 use std::process::{Child, Command};
 use std::str::FromStr;
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// Processors by number.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,12 +1,14 @@
 //! Samples server and generator once per second while a scenario runs.
 
-use super::calls::are_requested;
-use super::{CallCounter, Load, Noise, Traffic, Usage, Watched};
-use crate::clock::{self, Nanoseconds};
-use serde::{Deserialize, Serialize};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::calls::are_requested;
+use super::{CallCounter, Load, Noise, Traffic, Usage, Watched};
+use crate::clock::{self, Nanoseconds};
 
 /// What a process used over a measurement.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

@@ -1,10 +1,12 @@
 //! The resources used by a process and its descendants, from `/proc`.
 
-use super::running_time::running_seconds;
-use rustix::param::clock_ticks_per_second;
-use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fs;
+
+use rustix::param::clock_ticks_per_second;
+use serde::{Deserialize, Serialize};
+
+use super::running_time::running_seconds;
 
 /// Resources used by a process and its descendants so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]

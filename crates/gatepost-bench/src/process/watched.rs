@@ -1,9 +1,10 @@
 //! The server that is monitored while a scenario runs: a process with its descendants, or a control
 //! group.
 
-use super::usage::{Usage, of_process, tree_of};
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use super::usage::{Usage, of_process, tree_of};
 
 /// A server on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]

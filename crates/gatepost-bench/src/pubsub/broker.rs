@@ -1,12 +1,14 @@
 //! What is sent to a broker.
 
+use std::io::Write as _;
+use std::net::SocketAddr;
+
+use gatepost_message::Qos;
+use gatepost_mqtt::PacketId;
+
 use super::{Dialect, Reader, mqtt, nats, websocket};
 use crate::error::BenchError;
 use crate::target::Url;
-use gatepost_message::Qos;
-use gatepost_mqtt::PacketId;
-use std::io::Write as _;
-use std::net::SocketAddr;
 
 /// One way to reach one server.
 #[derive(Debug, Clone)]

@@ -1,10 +1,11 @@
-//! Server-sent events (WHATWG HTML § 9.2) over HTTP/1.1, in chunks or until the end.
+//! Server-sent events (WHATWG HTML section 9.2) over HTTP/1.1, in chunks or until the end.
 //!
 //! Only `data:` matters. An event within one chunk is read in place; only an event that
 //! chunks cut in two is put together.
 
-use super::{Event, Stamp, Step};
 use memchr::{memchr, memchr_iter, memmem};
+
+use super::{Event, Stamp, Step};
 
 /// Longest head of the answer.
 const HEAD_MAX_BYTES: usize = 16 * 1024;

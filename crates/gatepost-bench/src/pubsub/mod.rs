@@ -17,10 +17,11 @@ pub use broker::Broker;
 pub use stamp::{STAMP_BYTES, Stamp};
 pub use tracker::{Tally, Tracker};
 
+use gatepost_mqtt::{PacketId, Version};
+
 use crate::load::ResponseReader;
 use crate::target::Url;
 use events::EventStream;
-use gatepost_mqtt::{PacketId, Version};
 use websocket::Frames;
 
 /// How a broker is spoken to.
@@ -83,7 +84,8 @@ pub enum Step<'a> {
 pub enum Reader {
     /// MQTT as it is.
     Mqtt(Version),
-    /// NATS; also what stands in while a conversation has taken its reader out, since it is nothing.
+    /// NATS; also what stands in while a conversation has taken its reader out, since it is
+    /// nothing.
     #[default]
     Nats,
     /// MQTT in WebSocket frames.

@@ -1,12 +1,13 @@
 //! MQTT 3.1.1 and 5, by the codec.
 
-use super::{Event, Step};
 use bytes::BytesMut;
 use gatepost_message::Qos;
 use gatepost_mqtt::{
     Connect, Filter, Frame, Packet, PacketId, PacketType, Properties, Publish, Subscribe,
     SubscriptionOptions, Version, decode_next,
 };
+
+use super::{Event, Step};
 
 /// Longer than any run, so that no client needs to ping. 0 would disable it, but rumqttd refuses 0.
 const KEEP_ALIVE_SECONDS: u16 = u16::MAX;

@@ -3,10 +3,12 @@
 //! A subscription is not confirmed by itself, so a PING follows each, and its PONG is taken for
 //! the confirmation: the server answers in order.
 
-use super::{Event, Step};
+use std::io::Write as _;
+
 use gatepost_mqtt::PacketId;
 use memchr::{memchr, memmem};
-use std::io::Write as _;
+
+use super::{Event, Step};
 
 /// Longest control line: INFO is the largest.
 const LINE_MAX_BYTES: usize = 64 * 1024;

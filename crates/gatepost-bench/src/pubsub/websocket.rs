@@ -1,18 +1,19 @@
-//! MQTT in WebSocket frames (RFC 6455; MQTT 5.0 § 6): as much as a generator needs.
+//! MQTT in WebSocket frames (RFC 6455; MQTT 5.0 section 6): as much as a generator needs.
 //!
 //! A packet may begin anywhere in a frame and end in a later one [MQTT-6.0.0-2]. A packet
 //! within one frame is read in place; only a packet that spans several frames is reassembled.
 
-use super::{Event, Step, mqtt};
 use gatepost_mqtt::Version;
 use memchr::memmem;
+
+use super::{Event, Step, mqtt};
 
 /// Longest head of the answer to the upgrade.
 const HEAD_MAX_BYTES: usize = 16 * 1024;
 /// Larger frames than this are a mistake of the server.
 const FRAME_MAX_BYTES: u64 = 64 * 1024 * 1024;
-/// One key for all frames: masking keeps proxies from being tricked by pages (RFC 6455 § 10.3),
-/// and a generator has neither.
+/// One key for all frames: masking keeps proxies from being tricked by pages (RFC 6455 section
+/// 10.3), and a generator has neither.
 const MASK: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];
 
 const CONTINUATION: u8 = 0;

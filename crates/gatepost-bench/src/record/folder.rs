@@ -1,10 +1,11 @@
 //! `record`, and reading back what was recorded.
 
-use crate::error::BenchError;
-use crate::report::Report;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+use crate::error::BenchError;
+use crate::report::Report;
 
 /// Settings of `record`.
 #[derive(Debug, Clone, clap::Args)]

@@ -4,13 +4,14 @@
 //! is the author's. The marker's words choose the record and the figures:
 //! `<!-- bench: fanout setting=2 figures="deliveries per second,lost" latencies=p50,p99 -->`.
 
+use std::fmt::Write as _;
+use std::fs;
+use std::path::PathBuf;
+
 use super::folder::recorded;
 use crate::error::BenchError;
 use crate::outcome::Outcome;
 use crate::report::{Columns, Report, markdown_table, number, percentile_names};
-use std::fmt::Write as _;
-use std::fs;
-use std::path::PathBuf;
 
 const BEGIN: &str = "<!-- bench: ";
 const END: &str = "<!-- bench end -->";

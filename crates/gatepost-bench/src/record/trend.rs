@@ -1,13 +1,14 @@
 //! `trend`: how a figure went from record to record, and the first that differs.
 
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
 use super::folder::recorded;
 use crate::error::BenchError;
 use crate::outcome::Better;
 use crate::report::{Report, number};
 use crate::statistics::{Change, Sample, changes};
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
-use std::path::PathBuf;
 
 /// Columns of the plot.
 const WIDTH: usize = 48;

@@ -1,7 +1,8 @@
 //! Plots as SVG: a frame, two axes, lines or marks, and a legend; colours come from the page.
 
-use super::view::number;
 use std::fmt::Write as _;
+
+use super::view::number;
 
 const WIDTH: f64 = 560.0;
 const HEIGHT: f64 = 300.0;

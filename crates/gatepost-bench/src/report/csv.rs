@@ -1,9 +1,10 @@
 //! Comma-separated values (RFC 4180): a line for each figure of each run, for whatever reads
 //! tables.
 
+use std::fmt::Write as _;
+
 use super::Report;
 use super::view::latency_names;
-use std::fmt::Write as _;
 
 const HEAD: &str = "scenario,target,version,run,parameters,figure,value,unit\r\n";
 

@@ -1,8 +1,9 @@
 //! `report`: stored results in the forms that people read.
 
+use std::path::{Path, PathBuf};
+
 use super::{Report, csv, html, markdown, write_file};
 use crate::error::BenchError;
-use std::path::{Path, PathBuf};
 
 /// Settings of `report`.
 #[derive(Debug, Clone, clap::Args)]

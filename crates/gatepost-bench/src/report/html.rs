@@ -1,6 +1,8 @@
 //! One self-contained HTML file: headline figures, plots, tables, configurations. No script, no
 //! font, nothing to load: it can be sent by mail and read in ten years.
 
+use std::fmt::Write as _;
+
 use super::Report;
 use super::chart::{Axis, Chart, Line, Scale, Style, escaped};
 use super::view::{
@@ -8,7 +10,6 @@ use super::view::{
 };
 use crate::latency::Latencies;
 use crate::outcome::Better;
-use std::fmt::Write as _;
 
 const STYLE: &str = include_str!("style.css");
 /// Figures that are plotted of a comparison, the scenario's first.

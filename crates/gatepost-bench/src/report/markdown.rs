@@ -1,11 +1,12 @@
 //! Markdown: for documents and pull requests.
 
+use std::fmt::Write as _;
+
 use super::Report;
 use super::view::{
     self, Column, FigureName, Spread, columns, curves, figure_names, growth_words, latency_names,
     number,
 };
-use std::fmt::Write as _;
 
 /// More columns than these do not fit beside each other.
 const COLUMNS_MAX: usize = 5;

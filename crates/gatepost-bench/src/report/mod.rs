@@ -15,16 +15,18 @@ pub use markdown::{Columns, markdown_table};
 pub use table::{print_report, print_run};
 pub use view::number;
 
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
 use crate::clock;
 use crate::error::BenchError;
 use crate::outcome::{Headline, Outcome};
 use crate::process::Machine;
 use crate::scenario::FloorOf;
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use std::fs;
-use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 /// A series of runs, as stored in JSON; `schema/report-2.json` describes it.
 ///

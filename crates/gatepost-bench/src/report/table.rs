@@ -1,13 +1,14 @@
 //! The table on the terminal: medians with their spread, the original's headline, the ratio, and
 //! the share of this machine's floor.
 
+use std::fmt::Write as _;
+
 use super::Report;
 use super::view::{
     self, Column, Spread, columns, curves, figure_names, growth_words, latency_names, number,
 };
 use crate::outcome::{Better, Outcome};
 use crate::progress::Progress;
-use std::fmt::Write as _;
 
 /// Narrowest column of a target.
 const COLUMN: usize = 26;

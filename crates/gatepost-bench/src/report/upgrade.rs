@@ -3,8 +3,9 @@
 //! Version 1 kept a latency as a pair of name and figures; version 2 keeps an object, with the
 //! histogram beside the figures.
 
-use super::Report;
 use serde_json::Value;
+
+use super::Report;
 
 /// A report of any version, as one of the newest.
 pub(super) fn parse(text: &str) -> Result<Report, String> {

@@ -1,11 +1,12 @@
 //! What all forms of a report show: figures with their spreads, growth curves, notes.
 
+use std::fmt::Write as _;
+
 use super::Report;
 use crate::latency::Latencies;
 use crate::outcome::{Better, Outcome};
 use crate::statistics::{Growth, growth};
 use crate::sweep::Point;
-use std::fmt::Write as _;
 
 /// With fewer runs, a comparison is not meaningful.
 const RUNS_ENOUGH: usize = 5;

@@ -1,5 +1,7 @@
 //! `all`: the five scenarios one after another, each with the original's settings.
 
+use clap::{Args, Command};
+
 use super::Scenario;
 use super::call::{Call, CallArguments};
 use super::fanout::{Fanout, FanoutArguments};
@@ -7,7 +9,6 @@ use super::scan::{Scan, ScanArguments};
 use super::subscribe::{SubscribeArguments, SubscribeBurst};
 use super::web::{Web, WebArguments};
 use crate::error::BenchError;
-use clap::{Args, Command};
 
 /// A scenario, with the name of its results' file.
 pub type Named = (&'static str, Box<dyn Scenario>);

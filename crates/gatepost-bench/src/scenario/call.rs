@@ -4,6 +4,13 @@
 //! and printed wall clock and CPU times. Here the same loop starts the command without a shell
 //! (`posix_spawn`), waits, and goes on with the next: one call at a time.
 
+use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use serde::{Deserialize, Serialize};
+
 use super::{FloorOf, Scenario, mail};
 use crate::clock;
 use crate::error::BenchError;
@@ -14,11 +21,6 @@ use crate::process::{CpuTimes, Sampler, cpu_times_of_self};
 use crate::progress::Progress;
 use crate::sweep::{Listed, Parameter, Sweepable};
 use crate::target::{Endpoint, Target};
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use std::fs::OpenOptions;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
 
 /// The length of the original scan corpus's mean message: a message of ordinary size.
 const MESSAGE_BYTES: usize = 11_719;

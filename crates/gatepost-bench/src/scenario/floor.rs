@@ -1,19 +1,22 @@
 //! `floor`: what the operations that every server is made of cost on this machine.
 //!
-//! No server can be cheaper than its system calls; comparing a result with these shows the distance.
+//! No server can be cheaper than its system calls; comparing a result with these shows the
+//! distance.
+
+use std::hint::black_box;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::Command;
+use std::thread;
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::{read, write};
 
 use crate::clock;
 use crate::error::BenchError;
 use crate::interrupt::interrupted;
 use crate::outcome::Outcome;
 use crate::process::Noise;
-use rustix::event::{EventfdFlags, eventfd};
-use rustix::io::{read, write};
-use std::hint::black_box;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::process::Command;
-use std::thread;
 
 /// Repetitions of each operation when measured alone, and as part of a report.
 const EFFORT: usize = 5;

@@ -2,6 +2,8 @@
 //! becomes of a server when all of them are cut at once and come back at once, as after the
 //! failure of a network.
 
+use serde::{Deserialize, Serialize};
+
 use super::{FloorOf, Scenario};
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
@@ -13,7 +15,6 @@ use crate::progress::Progress;
 use crate::pubsub::{Broker, Event, Reader};
 use crate::sweep::{Parameter, Sweepable, Swept};
 use crate::target::Target;
-use serde::{Deserialize, Serialize};
 
 /// Connections that log in at the same time.
 const CONNECTING_MAX: usize = 200;

@@ -1,10 +1,11 @@
 //! Mail for CALL and SCAN where the user has none to give: made here, the same on every machine.
 
-use crate::clock;
-use crate::error::BenchError;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use crate::clock;
+use crate::error::BenchError;
 
 /// The original SCAN corpus: 178 messages, mean 11,719 bytes, largest 410,014, deviation 47,745.
 const COUNT: usize = 178;

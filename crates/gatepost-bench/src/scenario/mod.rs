@@ -16,12 +16,13 @@ mod page;
 mod tally;
 mod window;
 
+use std::path::Path;
+
 use crate::error::BenchError;
 use crate::outcome::{Headline, Outcome};
 use crate::peer::Definition;
 use crate::progress::Progress;
 use crate::target::Target;
-use std::path::Path;
 
 /// A benchmark that can be run against one target any number of times.
 pub trait Scenario {

@@ -3,6 +3,10 @@
 //! A subscription counts when its acknowledgement is back at the client. The original printed a
 //! line per login, then each second the subscriptions acknowledged in it and so far.
 
+use gatepost_message::Qos;
+use gatepost_mqtt::PacketId;
+use serde::{Deserialize, Serialize};
+
 use super::{FloorOf, Scenario};
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
@@ -15,9 +19,6 @@ use crate::progress::Progress;
 use crate::pubsub::{Broker, Event, Reader};
 use crate::sweep::{Parameter, Sweepable, Swept};
 use crate::target::Target;
-use gatepost_message::Qos;
-use gatepost_mqtt::PacketId;
-use serde::{Deserialize, Serialize};
 
 /// How long all users may take to log in.
 const LOGIN_SECONDS: u64 = 60;

@@ -1,8 +1,5 @@
 //! A broker with known faults: what the generator says of it must be exactly what it does.
 
-use bytes::BytesMut;
-use gatepost_message::Qos;
-use gatepost_mqtt::{Connack, Packet, Properties, Publish, Reason, Suback, Version, decode_next};
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,6 +8,10 @@ use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use gatepost_message::Qos;
+use gatepost_mqtt::{Connack, Packet, Properties, Publish, Reason, Suback, Version, decode_next};
 
 /// What the broker does wrong. Numbers count the deliveries of one subscriber, from 1.
 #[derive(Debug, Clone, Copy, Default)]

@@ -25,10 +25,9 @@ use crate::persistence::PersistentSession;
 use crate::trace::{AcknowledgementSteps, StepOutcome};
 use crate::weight::content_bytes;
 use delivery::PACKET_IDS;
-use received::Received;
-
 pub(crate) use delivery::{Delivery, InFlight, Phase};
 pub use received::Receipt;
+use received::Received;
 pub use steps::StrayAcknowledgement;
 
 /// Topics that may be remembered beyond what waits, before they are looked through.

@@ -9,8 +9,8 @@
 //! Why not immutable snapshots, copied at each batch of changes: a snapshot of a flat level with
 //! 100,000 names costs milliseconds to copy; a short lock costs nanoseconds.
 //!
-//! Invariant: a change of a topic's subscriptions increments, *after* the change and before
-//! the subscriber is answered, a generation that every publisher of that topic compares. A publisher
+//! Invariant: a change of a topic's subscriptions increments, *after* the change and before the
+//! subscriber is answered, a generation that every publisher of that topic compares. A publisher
 //! reads generations *before* it looks, so what it keeps is never newer than it believes.
 
 mod list;
@@ -24,12 +24,11 @@ use gatepost_message::TopicFilter;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use parking_lot::RwLock;
 
-use list::Subscriptions;
-use tree::{Node, split_level};
-
 use crate::filter::RequestedFilter;
 use crate::session::Session;
 use crate::subscription::{Group, Member, Subscription};
+use list::Subscriptions;
+use tree::{Node, split_level};
 
 const SHARDS: usize = 256;
 /// Tables use the lowest and the highest bits of a hash; the shard takes some between.

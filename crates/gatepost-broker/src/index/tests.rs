@@ -1,9 +1,10 @@
 //! The index against the definition of a match.
 
-use super::*;
-use crate::filter::SubscribeOptions;
 use gatepost_message::Qos;
 use proptest::prelude::*;
+
+use super::*;
+use crate::filter::SubscribeOptions;
 
 fn session(number: usize) -> Arc<Session> {
     Arc::new(Session::new(Arc::from(number.to_string()), "test".into()))

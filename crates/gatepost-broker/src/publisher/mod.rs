@@ -1,10 +1,10 @@
 //! A publisher: one for each connection that publishes.
 //!
-//! It remembers for each topic the route of its publications, and collects a batch. Publications that follow
-//! each other under one topic at QoS 0 form a *run*: for each wire format their frames are
-//! written once, into one buffer, and each subscriber gets that buffer with one `send`. Fan-out
-//! thus costs by subscriber and run, not by subscriber and message. The caller publishes all
-//! that one read gave, then flushes once.
+//! It remembers for each topic the route of its publications, and collects a batch. Publications
+//! that follow each other under one topic at QoS 0 form a *run*: for each wire format their frames
+//! are written once, into one buffer, and each subscriber gets that buffer with one `send`. Fan-out
+//! thus costs by subscriber and run, not by subscriber and message. The caller publishes all that
+//! one read gave, then flushes once.
 //!
 //! Order: a run is closed before anything else is published, so every subscriber sees the
 //! publisher's order over all topics, which is more than the standard asks.

@@ -1,13 +1,15 @@
-//! The last publications of each topic, in memory: for `latest()`, `history()` and readers that resume.
+//! The last publications of each topic, in memory: for `latest()`, `history()` and readers that
+//! resume.
 //!
 //! Each topic has a ring, bounded in number; all together are bounded in bytes. A publisher
 //! keeps the record of its topic, so remembering costs one uncontended lock and no search.
 //!
 //! Every publication gets a [position](Remembered::position) when it is published. It is the
-//! message id where that is newer than all positions before, as it is unless messages overtook
-//! each other while they were judged, or one was published under several topics. Otherwise it is a number
-//! that is no id. Readers see positions in rising order, so the last one that a reader saw says what it
-//! has missed. Positions are stored with the history, and are the same after a restart.
+//! message id where that is newer than all positions before, as it is unless messages overtook each
+//! other while they were judged, or one was published under several topics. Otherwise it is a
+//! number that is no id. Readers see positions in rising order, so the last one that a reader saw
+//! says what it has missed. Positions are stored with the history, and are the same after a
+//! restart.
 //!
 //! Invariants:
 //! - Positions rise within each ring, and in the order in which readers are given publications:
@@ -237,8 +239,8 @@ impl Recent {
         self.push_at(record, publication.id, publication, is_current)
     }
 
-    /// Remembers what was published before the start, at the position that it had. Must be called in the
-    /// order of positions, before anything else is published.
+    /// Remembers what was published before the start, at the position that it had. Must be called
+    /// in the order of positions, before anything else is published.
     pub(crate) fn restore(&self, position: MessageId, publication: Publication) {
         let record = self.record(&publication.topic);
         // Of a record just made; nothing else is running yet.

@@ -156,8 +156,8 @@ impl Retained {
     }
 
     /// Retains `publication`, or clears its topic if the payload is empty \[MQTT-3.3.1-6\]. Where
-    /// the commit of that fails, the topic retains what it retained before; without a commit the change
-    /// is final.
+    /// the commit of that fails, the topic retains what it retained before; without a commit the
+    /// change is final.
     pub(crate) fn retain(
         &self,
         publication: &Arc<Publication>,

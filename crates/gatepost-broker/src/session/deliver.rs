@@ -1,10 +1,9 @@
 //! How a publication gets into a session, or why it does not.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use gatepost_message::{Publication, Qos};
-
-use std::sync::atomic::Ordering;
 
 use super::write::is_congested;
 use super::{BrokerView, DeliveryOutcome, DisconnectCause, Session, SharedFrames, State};

@@ -38,7 +38,6 @@ use crate::outbox::Outbox;
 use crate::persistence::PersistentSession;
 use crate::settings::{BrokerSettings, SlowSubscriber};
 use crate::trace::{OpenSteps, StepOutcome};
-
 pub(crate) use deliver::expiry_left;
 use filters::SessionFilters;
 pub(crate) use link::{Aliases, Link};

@@ -60,8 +60,8 @@ impl DeferredEffects {
 }
 
 impl Session {
-    /// Writes the session's own row, and the collected changes; returns the ticket for both, where the
-    /// session is persistent.
+    /// Writes the session's own row, and the collected changes; returns the ticket for both, where
+    /// the session is persistent.
     pub(crate) fn store_row(
         &self,
         state: &mut State,

@@ -71,8 +71,8 @@ pub(crate) struct Client {
     /// The will of the present connection.
     pub(crate) will: Option<Will>,
     pub(crate) outgoing: VecDeque<Outgoing>,
-    /// Packet identifiers of publications that the client has given up. The server may have kept the
-    /// session, in which they are in use.
+    /// Packet identifiers of publications that the client has given up. The server may have kept
+    /// the session, in which they are in use.
     given_up: BTreeSet<u16>,
     /// Packet identifiers of QoS 2 publications that the server has not released.
     pub(crate) incoming: BTreeSet<u16>,

@@ -1,5 +1,5 @@
-//! What the MQTT listener does with one connection, without sockets and tasks: it hands packets to the
-//! broker, and answers when what it promises is committed.
+//! What the MQTT listener does with one connection, without sockets and tasks: it hands packets to
+//! the broker, and answers when what it promises is committed.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU16;

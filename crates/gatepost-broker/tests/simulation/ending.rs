@@ -1,6 +1,6 @@
 //! The beginning and the end of a schedule: at the end the disk works, every client returns and
-//! reads all there is, and then everything that was promised must have come. After a last crash, the
-//! clients publish once more under each packet identifier: those that were released are free.
+//! reads all there is, and then everything that was promised must have come. After a last crash,
+//! the clients publish once more under each packet identifier: those that were released are free.
 
 use std::time::Duration;
 

@@ -2,8 +2,8 @@
 //!
 //! Each schedule drives some MQTT clients against a broker whose store commits when the schedule
 //! says so. The clients keep to the protocol: they connect and take over, publish and subscribe,
-//! answer or do not, lose their connections and resume. The server is killed at any boundary between
-//! two submissions. A model knows what was acknowledged. It holds that
+//! answer or do not, lose their connections and resume. The server is killed at any boundary
+//! between two submissions. A model knows what was acknowledged. It holds that
 //!
 //! - what was acknowledged reaches every session that was subscribed, exactly once at QoS 2;
 //! - of one publisher and topic, publications arrive in their order;

@@ -202,8 +202,8 @@ impl Model {
             (None, None) => return Err(format!("publication {number} was never sent")),
         };
         let exactly = self.exactly.get(&(receiver, number));
-        // A session that ends with its connection is not made to wait for a commit, so it may be sent
-        // again what could not be stored.
+        // A session that ends with its connection is not made to wait for a commit, so it may be
+        // sent again what could not be stored.
         let is_once = !self.has_failed || self.sessions[client].outlives_connection();
         if exactly > Some(&1) && published == Qos::ExactlyOnce && is_once {
             return Err(format!(

@@ -38,7 +38,8 @@ pub(crate) struct Session {
     expiry: Duration,
     /// Since when the client is away.
     away: Moment,
-    /// Whether a crash, or a connection that was not acknowledged, may have prolonged its life since.
+    /// Whether a crash, or a connection that was not acknowledged, may have prolonged its life
+    /// since.
     may_last_longer: bool,
     /// Filters that are subscribed to, and the level; `None` where that is not certain.
     pub(crate) subscriptions: BTreeMap<usize, Option<Qos>>,

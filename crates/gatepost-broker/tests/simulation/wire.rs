@@ -1,5 +1,5 @@
-//! The frames between the simulated clients and the broker, and the pipe that carries them. All frames
-//! have one size; a publication's payload is its number.
+//! The frames between the simulated clients and the broker, and the pipe that carries them. All
+//! frames have one size; a publication's payload is its number.
 
 use std::io::{self, IoSlice};
 use std::num::NonZeroU16;

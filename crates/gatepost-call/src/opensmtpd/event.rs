@@ -4,8 +4,9 @@
 //! TOKEN|…` asks. Versions before 0.6 have the result of a report behind what it is about; both
 //! orders are read.
 
-use crate::envelope::Envelope;
 use std::net::SocketAddr;
+
+use crate::envelope::Envelope;
 
 /// A line that matters to us.
 #[derive(Debug, PartialEq, Eq)]

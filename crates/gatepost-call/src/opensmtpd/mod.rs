@@ -6,21 +6,22 @@
 //! final dot, judged by a thread of the message's own, handed back as procedures changed them, and
 //! the verdict answers the `commit` that follows.
 //!
-//! Invariants: smtpd ends when a filter does, so nothing but the end of its own input ends this one;
-//! every line that is held back is answered, whatever happens to the call; a session's verdict is
-//! noted before its final dot is handed back, because smtpd then asks for it.
+//! Invariants: smtpd ends when a filter does, so nothing but the end of its own input ends this
+//! one; every line that is held back is answered, whatever happens to the call; a session's verdict
+//! is noted before its final dot is handed back, because smtpd then asks for it.
 
 mod event;
 mod message;
+
+use std::collections::HashMap;
+use std::io::{self, BufRead, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 
 use crate::arguments::Arguments;
 use crate::envelope::Envelope;
 use event::Event;
 use message::{Decision, Judged};
-use std::collections::HashMap;
-use std::io::{self, BufRead, Write};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 
 /// The reports to subscribe to: clients and envelopes.
 const REPORTS: [&str; 9] = [

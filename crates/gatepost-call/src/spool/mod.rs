@@ -6,11 +6,12 @@
 
 mod rewriting;
 
-use crate::envelope::Envelope;
-use crate::failure::Failure;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+
+use crate::envelope::Envelope;
+use crate::failure::Failure;
 
 const MARK: &[u8] = b"<<MAIL-DATA>>";
 /// Longest head that is searched for the mark: 10,000 recipients and some.

@@ -1,10 +1,11 @@
 //! The output for XMail: the reason of a refusal next to the file, and the rewritten file.
 
-use super::MessageFile;
-use crate::failure::Failure;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+
+use super::MessageFile;
+use crate::failure::Failure;
 
 impl MessageFile {
     /// Writes XMail's reject text, one line, next to the file.

@@ -7,11 +7,12 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use gatepost_mail::address;
+
 use super::chew;
 use super::settings::BayesSettings;
 use super::token::Collector;
 use super::words::{Region, add_line, mail_address};
-use gatepost_mail::address;
 
 /// The most tokens of the head.
 const FIELD_TOKENS_MAX: usize = 10_000;

@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use gatepost_mail::{HeaderSelector, Lines, Mail};
 use sha1::{Digest, Sha1};
 
 use super::fields::{Field, add_fields};
@@ -9,7 +10,6 @@ use super::received_time::received_time;
 use super::settings::BayesSettings;
 use super::token::{Collector, Token};
 use super::words::{Region, add_line};
-use gatepost_mail::{HeaderSelector, Lines, Mail};
 
 /// The most tokens of the visible text, and of the invisible text.
 const TEXT_TOKENS_MAX: usize = 50_000;

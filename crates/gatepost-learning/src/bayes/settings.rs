@@ -2,10 +2,9 @@
 
 use std::collections::HashSet;
 
+use gatepost_mail::Directive;
 use regex_automata::meta::Regex;
 use regex_automata::util::syntax;
-
-use gatepost_mail::Directive;
 
 /// The words of SpamAssassin's English stop list: they occur in every message and only cost space.
 /// They apply until a rule file contains lists of its own (`bayes_stopword_en`).

@@ -9,14 +9,13 @@ use gatepost_message::Peer;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::in_flight::Lease;
-use crate::stream::Stream;
-use crate::wire;
-
 use super::CallContext;
 use super::answer;
 use super::calling::{CallNeeds, PendingCall};
 use super::request::{Request, RequestReader};
+use crate::in_flight::Lease;
+use crate::stream::Stream;
+use crate::wire;
 
 /// Answers are written when so many bytes have gathered, even if more requests wait.
 const OUTPUT_BYTES_MAX: usize = 64 * 1024;

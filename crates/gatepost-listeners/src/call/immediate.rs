@@ -11,15 +11,14 @@ use bytes::{Bytes, BytesMut};
 use gatepost_message::Peer;
 use tokio::sync::watch;
 
-use crate::acceptor::Accepted;
-use crate::admission::{Admitted, Refusal};
-use crate::lazy_stream::LazyStream;
-
 use super::CallContext;
 use super::answer;
 use super::calling::{CallNeeds, PendingCall};
 use super::connection::Connection;
 use super::request::RequestReader;
+use crate::acceptor::Accepted;
+use crate::admission::{Admitted, Refusal};
+use crate::lazy_stream::LazyStream;
 
 /// A connection that continues after its first bytes.
 pub(super) struct Continuation {

@@ -1,7 +1,8 @@
 //! What forwarding asks the domain name system, and whether its answers prove anything.
 //!
-//! An answer is authentic if the resolver says so and is believed: it was named in the settings, or it is
-//! on this machine. What any other resolver says about DNSSEC, anybody on the way may have written.
+//! An answer is authentic if the resolver says so and is believed: it was named in the settings, or
+//! it is on this machine. What any other resolver says about DNSSEC, anybody on the way may have
+//! written.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -130,8 +131,8 @@ impl Dns {
         Ok((!records.is_empty()).then_some(records))
     }
 
-    /// RFC 7672 section 2.2.2: name servers of zones without DNSSEC may not know TLSA and need not; in a
-    /// zone with DNSSEC an attacker may keep the answer back.
+    /// RFC 7672 section 2.2.2: name servers of zones without DNSSEC may not know TLSA and need not;
+    /// in a zone with DNSSEC an attacker may keep the answer back.
     async fn without_tlsa(
         &self,
         host: &str,
@@ -170,8 +171,8 @@ const fn address(record: &Record) -> Option<IpAddr> {
     }
 }
 
-/// Whether DNS could prove something about it: neither an address nor a name of the local network, such as
-/// that of a container, which has no dot.
+/// Whether DNS could prove something about it: neither an address nor a name of the local network,
+/// such as that of a container, which has no dot.
 fn is_name(host: &str) -> bool {
     host.parse::<IpAddr>().is_err() && host.contains('.')
 }

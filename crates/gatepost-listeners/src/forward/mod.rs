@@ -2,9 +2,9 @@
 //! next hop run in parallel, and the client receives success only after the next hop has reported
 //! it. There is no queue here that could lose mail.
 //!
-//! `next_hop` is its address, `candidates` the hosts that stand for it, `security` what each must prove
-//! (by `dns` and `mta_sts`), `hop` a connection to one, `reply` parses its replies, `pool` keeps idle
-//! connections, `relay` is one transaction.
+//! `next_hop` is its address, `candidates` the hosts that stand for it, `security` what each must
+//! prove (by `dns` and `mta_sts`), `hop` a connection to one, `reply` parses its replies, `pool`
+//! keeps idle connections, `relay` is one transaction.
 
 mod candidates;
 mod dns;
@@ -21,7 +21,6 @@ mod settings;
 use gatepost_store::Store;
 
 use crate::tls::{Outgoing, Trust};
-
 pub(crate) use error::HopError;
 pub use next_hop::{MalformedNextHop, NextHop};
 pub(crate) use relay::{Body, Mail, Origin, Relay, RelayStart};

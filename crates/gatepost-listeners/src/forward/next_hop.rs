@@ -1,4 +1,5 @@
-//! The name of a next hop: `smtp://HOST:PORT`, `lmtp://HOST:PORT`, `lmtp://unix:/PATH`, `mx://DOMAIN`.
+//! The name of a next hop: `smtp://HOST:PORT`, `lmtp://HOST:PORT`, `lmtp://unix:/PATH`,
+//! `mx://DOMAIN`.
 
 use std::fmt;
 use std::net::IpAddr;

@@ -1,7 +1,7 @@
 //! One transaction at the next hop, parallel to the client's own.
 //!
-//! Dropping it before its end closes the connection, and the next hop discards what it had received:
-//! a client that disconnects ends both transactions.
+//! Dropping it before its end closes the connection, and the next hop discards what it had
+//! received: a client that disconnects ends both transactions.
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -80,8 +80,9 @@ impl Relay {
         let settings = &forward.settings;
         if let Some(hop) = pool::take(next_hop, settings) {
             let begun = Self::begin_over(hop, next_hop, settings, origin, mail.clone()).await;
-            // The next hop may close an idle connection at any time, or accept no more messages over
-            // it (`452 Too many messages`). A new connection shows whether it accepts this mail.
+            // The next hop may close an idle connection at any time, or accept no more messages
+            // over it (`452 Too many messages`). A new connection shows whether it accepts this
+            // mail.
             if let Ok(begun) = begun
                 && !matches!(&begun, RelayStart::Refused(reply) if reply.is_transient())
             {

@@ -1,7 +1,8 @@
 //! What a host must prove before it gets mail.
 //!
-//! TLSA records come first: a policy of MTA-STS cannot overrule what DNSSEC proves (RFC 8461 section 2).
-//! `forward.tls = "off"` and `"required"` are decisions of the operator, and ask neither.
+//! TLSA records come first: a policy of MTA-STS cannot overrule what DNSSEC proves (RFC 8461
+//! section 2). `forward.tls = "off"` and `"required"` are decisions of the operator, and ask
+//! neither.
 
 use std::time::Instant;
 
@@ -22,7 +23,8 @@ pub(super) enum Security {
     Opportunistic,
     /// The same, and a host that does not prove its name is logged (MTA-STS, mode `testing`).
     Tested,
-    /// Encrypted, whoever the host is: it has TLSA records, and none of them is usable (RFC 7672 section 2.2).
+    /// Encrypted, whoever the host is: it has TLSA records, and none of them is usable (RFC 7672
+    /// section 2.2).
     Encrypted,
     /// Encrypted, with a certificate that one of these names.
     Dane(Vec<Tlsa>),

@@ -14,8 +14,8 @@ use crate::tls::{Outgoing, TlsError, Trust};
 pub enum HopTls {
     /// Never.
     Off,
-    /// As DNS and the domain demand it (DANE, MTA-STS). Without either where it offers STARTTLS, whatever
-    /// its certificate; in plain text if TLS fails (RFC 7435).
+    /// As DNS and the domain demand it (DANE, MTA-STS). Without either where it offers STARTTLS,
+    /// whatever its certificate; in plain text if TLS fails (RFC 7435).
     #[default]
     Opportunistic,
     /// Always, with an authority's certificate for its name, or the mail stays with its client.
@@ -39,9 +39,9 @@ impl ForwardSettings {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ForwardSettings {
-    /// Whether mail goes to it encrypted: `off`; `opportunistic`, as DANE and MTA-STS demand it, and
-    /// without either where it offers STARTTLS, whatever its certificate; `required`, with an authority's
-    /// certificate, or else the mail stays with its client.
+    /// Whether mail goes to it encrypted: `off`; `opportunistic`, as DANE and MTA-STS demand it,
+    /// and without either where it offers STARTTLS, whatever its certificate; `required`, with an
+    /// authority's certificate, or else the mail stays with its client.
     pub tls: HopTls,
     /// Whether TLSA records that DNSSEC proves decide about its certificate (DANE, RFC 7672).
     pub dane: bool,
@@ -49,15 +49,15 @@ pub struct ForwardSettings {
     pub mta_sts: bool,
     /// The port that MTA-STS policies are fetched from; the standard's is 443.
     pub mta_sts_port: u16,
-    /// Resolvers that validate DNSSEC and are reached over a safe way, with their port: what they call
-    /// authentic is believed. Empty takes those of `/etc/resolv.conf`, which are believed only if all of
-    /// them are on this machine.
+    /// Resolvers that validate DNSSEC and are reached over a safe way, with their port: what they
+    /// call authentic is believed. Empty takes those of `/etc/resolv.conf`, which are believed only
+    /// if all of them are on this machine.
     pub dns_servers: Vec<SocketAddr>,
-    /// The authorities that may sign its certificate where TLS is required or an MTA-STS policy demands
-    /// it, and that of the policy's server: a PEM file; empty takes the system's.
+    /// The authorities that may sign its certificate where TLS is required or an MTA-STS policy
+    /// demands it, and that of the policy's server: a PEM file; empty takes the system's.
     pub tls_ca: PathBuf,
-    /// Its name, for certificates and TLSA records; empty takes the one it is reached by. An MX has its
-    /// own.
+    /// Its name, for certificates and TLSA records; empty takes the one it is reached by. An MX has
+    /// its own.
     pub tls_name: String,
     /// Whether it receives the client's own name and address (XFORWARD), where it offers that.
     pub xforward: bool,

@@ -78,8 +78,8 @@ fn ntfy_authorization(request: &Request) -> Option<String> {
 
 /// Whether a request certainly comes from a program on this machine that meant to send it here.
 ///
-/// Such a request needs no login while there is no user, so everything that makes it doubtful counts
-/// against it:
+/// Such a request needs no login while there is no user, so everything that makes it doubtful
+/// counts against it:
 /// - the peer's address, which is the client's behind a trusted proxy;
 /// - a forwarding header of a proxy that is not trusted, which speaks for somebody else;
 /// - HTTP/1.0, which clients no longer speak and proxies do by default;

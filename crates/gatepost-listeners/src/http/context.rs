@@ -8,18 +8,12 @@ use std::sync::Arc;
 
 use gatepost_bans::Bans;
 use gatepost_broker::Broker;
+use gatepost_gateway::Gateway;
 use gatepost_message::Peer;
 use gatepost_pages::{AccessLog, AccessLogSettings, Pages, PagesSettings};
 use gatepost_store::Store;
 use gatepost_users::ListenerAuth;
 use tokio::time::Instant;
-
-use crate::admission::Admission;
-use crate::in_flight::InFlight;
-use crate::minimum_rate::MinimumRate;
-use crate::monitoring::{StatsKeeper, metrics};
-use crate::stream::Stream;
-use gatepost_gateway::Gateway;
 
 use super::counters::Requests;
 use super::drain::Drain;
@@ -27,6 +21,11 @@ use super::operations::Operations;
 use super::page_values::PageValues;
 use super::rate_limits::RateLimits;
 use super::settings::HttpSettings;
+use crate::admission::Admission;
+use crate::in_flight::InFlight;
+use crate::minimum_rate::MinimumRate;
+use crate::monitoring::{StatsKeeper, metrics};
+use crate::stream::Stream;
 
 /// The parts of the gateway that requests are answered from.
 #[derive(Clone)]

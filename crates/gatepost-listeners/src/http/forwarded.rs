@@ -86,7 +86,7 @@ fn hops(request: &Request) -> Vec<Hop> {
     hops
 }
 
-/// `for=192.0.2.43;proto=https;by=203.0.113.60` (RFC 7239 § 4)
+/// `for=192.0.2.43;proto=https;by=203.0.113.60` (RFC 7239 section 4)
 fn element_of(element: &str) -> Hop {
     let mut hop = Hop::default();
     for pair in element.split(';') {

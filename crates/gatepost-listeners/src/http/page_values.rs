@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use gatepost_broker::Broker;
+use gatepost_gateway::Gateway;
 use gatepost_message::{Envelope, Format, Listener, Message, Peer, Publication, TopicFilter};
 use gatepost_pages::{CallError, Called, PageCall, Values};
 use gatepost_procedures::Arguments;
-
-use gatepost_gateway::Gateway;
 
 /// The values of all pages of the listener.
 pub(super) struct PageValues {

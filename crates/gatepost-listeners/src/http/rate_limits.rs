@@ -6,7 +6,6 @@
 //! nothing are forgotten.
 
 use std::collections::HashMap;
-
 use std::time::{Duration, Instant};
 
 use gatepost_message::Peer;

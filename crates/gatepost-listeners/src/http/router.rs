@@ -26,8 +26,8 @@ pub(super) async fn admit(
     has_body: bool,
 ) -> Result<(), Box<Response>> {
     forwarded::apply(&context.settings.trusted_proxies, request);
-    // The connection's own peer was not banned when it connected; behind a trusted proxy, the client
-    // is known only now.
+    // The connection's own peer was not banned when it connected; behind a trusted proxy, the
+    // client is known only now.
     if context.admission.refuses(request.peer) {
         return Err(Box::new(HttpError::Banned.response()));
     }

@@ -9,7 +9,7 @@ use super::error::HttpError;
 use super::request::{Request, Version};
 use super::response::{Body, Response};
 
-/// RFC 6455 § 1.3.
+/// RFC 6455 section 1.3.
 const MAGIC: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 /// The subprotocol of MQTT \[MQTT-6.0.0-3\]; older clients name the old one.
 pub(super) const SUBPROTOCOLS: [&str; 2] = ["mqtt", "mqttv3.1"];
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn the_proof_is_the_standards() {
-        // The example of RFC 6455 § 1.3.
+        // The example of RFC 6455 section 1.3.
         assert_eq!(
             accept_of("dGhlIHNhbXBsZSBub25jZQ=="),
             "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="

@@ -2,9 +2,9 @@
 //! it. Version 6, and versions 2 to 5; a connection carries many messages and clients.
 //!
 //! The mail server keeps the message and acts on the answer: nothing is published here. `packet`
-//! reads and writes packets, `negotiation` agrees on a version and steps, `session` holds the state,
-//! `transaction` collects a message, `verdicts` combines the verdicts of several scopes, `answer`
-//! writes the result, `connection` does the I/O.
+//! reads and writes packets, `negotiation` agrees on a version and steps, `session` holds the
+//! state, `transaction` collects a message, `verdicts` combines the verdicts of several scopes,
+//! `answer` writes the result, `connection` does the I/O.
 
 mod answer;
 mod connection;

@@ -54,7 +54,8 @@ impl Session {
         self.transaction.sender.is_some()
     }
 
-    /// Makes sure that the budget has room for the message; a message without is refused at its end.
+    /// Makes sure that the budget has room for the message; a message without is refused at its
+    /// end.
     pub(super) fn reserve(&mut self, lease: &mut Option<Lease>, in_flight: &InFlight) {
         if !self.is_within_message() {
             *lease = None;

@@ -5,12 +5,11 @@ use std::fmt::Write;
 
 use gatepost_bans::{BanTotals, Offence};
 use gatepost_broker::{Broker, BrokerStats};
+use gatepost_gateway::Gateway;
 use gatepost_message::Action;
 use gatepost_procedures::Status;
 use gatepost_store::Store;
 use gatepost_users::{Refusals, Users};
-
-use gatepost_gateway::Gateway;
 
 /// Appends the metrics of procedures, broker, store and, where there are any, users.
 pub(crate) fn push(

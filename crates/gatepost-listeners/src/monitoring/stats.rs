@@ -6,11 +6,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gatepost_broker::Broker;
+use gatepost_gateway::{Gateway, ListenerCounts, journal};
 use gatepost_message::{Action, Listener, Publication, Topic};
 use gatepost_store::Store;
 use parking_lot::Mutex;
-
-use gatepost_gateway::{Gateway, ListenerCounts, journal};
 
 use super::state::{
     ListenerState, ProcedureStats, STATS_TOPIC, SessionStats, State, Stats, TopicStats, Verdicts,

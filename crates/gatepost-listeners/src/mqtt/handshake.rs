@@ -118,8 +118,8 @@ impl Opening<'_> {
     }
 }
 
-/// Gives the client its session, or returns the refusal. The CONNACK of success is the session's first
-/// frame; it is not yet flushed.
+/// Gives the client its session, or returns the refusal. The CONNACK of success is the session's
+/// first frame; it is not yet flushed.
 fn connect_session(
     connect: &Connect<'_>,
     asked: &ConnectProperties<'_>,

@@ -39,8 +39,8 @@ pub(super) const fn disconnect_reason(denied: &Denied) -> Reason {
     }
 }
 
-/// Authenticates the sender of a CONNECT. The reason is for its CONNACK; `None` where the client broke
-/// off.
+/// Authenticates the sender of a CONNECT. The reason is for its CONNACK; `None` where the client
+/// broke off.
 pub(super) async fn log_in(
     opening: &Opening<'_>,
     input: &mut Input,

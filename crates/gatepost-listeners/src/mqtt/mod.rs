@@ -9,7 +9,8 @@
 //! - `connection.rs`: the loop, and when it reads; `closing.rs`: how it ends;
 //! - `packets.rs`: what each packet does; `publish.rs` (`publishing.rs`), `subscribe.rs`: those
 //!   that do more;
-//! - `access.rs`: what the client may do (`rights.rs`), as that changes; `reauthentication.rs`: AUTH;
+//! - `access.rs`: what the client may do (`rights.rs`), as that changes; `reauthentication.rs`:
+//!   AUTH;
 //! - `acknowledgements.rs`: acknowledgements that wait for the disk or for a verdict;
 //! - `connection_end.rs`: the one place where errors become DISCONNECT;
 //! - `encoder.rs`: publications on the wire.

@@ -89,8 +89,8 @@ impl Connection<'_> {
         self.say(&text);
     }
 
-    /// RFC 2595 section 4. What came in plain text behind the command is forgotten: anyone on the way
-    /// could have put it there.
+    /// RFC 2595 section 4. What came in plain text behind the command is forgotten: anyone on the
+    /// way could have put it there.
     async fn start_tls(&mut self) -> io::Result<()> {
         let Some(tls) = self.context.tls.clone().filter(|_| self.may_start_tls()) else {
             self.refuse("-ERR TLS is not offered");

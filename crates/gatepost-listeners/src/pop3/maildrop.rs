@@ -1,5 +1,5 @@
-//! A maildrop: the messages of one user as they are at login (RFC 1939 section 3: they are numbered then
-//! and stay so).
+//! A maildrop: the messages of one user as they are at login (RFC 1939 section 3: they are numbered
+//! then and stay so).
 //!
 //! A user's mailbox can be emptied; their quarantine is another maildrop, to look at only, since
 //! what becomes of mail there is decided by releasing or deleting it.

@@ -11,7 +11,8 @@ use crate::tls::TlsSettings;
 pub struct Pop3Settings {
     /// Where to listen. Clients log in as users; there is no mailbox without a user.
     pub bind: Vec<Bind>,
-    /// Certificates: with them STLS is offered, and `tls.bind` are addresses that speak TLS at once.
+    /// Certificates: with them STLS is offered, and `tls.bind` are addresses that speak TLS at
+    /// once.
     pub tls: TlsSettings,
     /// Proxies in front that begin each connection with a PROXY header (version 1 or 2): their
     /// addresses, networks, `"unix"`. Every other peer is the client itself.

@@ -67,8 +67,8 @@ pub(super) async fn serve(
         let Some(tls) = &context.tls else {
             return Ok(());
         };
-        // RFC 3207 section 4.2: the session starts again without knowledge of the client. Plain text
-        // that arrived behind the command is discarded: an attacker could have inserted it.
+        // RFC 3207 section 4.2: the session starts again without knowledge of the client. Plain
+        // text that arrived behind the command is discarded: an attacker could have inserted it.
         connection.input.clear();
         connection.stream = tls.accept(connection.stream).await?;
         connection.awaits_hello_since = Instant::now();
@@ -260,8 +260,8 @@ impl<'a> Connection<'a> {
         self.context.admission.offended(self.peer, offence);
     }
 
-    /// Notes a recipient that does not exist. Peers of LMTP are mail servers, which bring the mail of
-    /// others, and users make mistakes.
+    /// Notes a recipient that does not exist. Peers of LMTP are mail servers, which bring the mail
+    /// of others, and users make mistakes.
     fn note_recipient(&self, session: &Session<'_>, reply: &Reply) {
         let is_stranger = self.context.dialect == Dialect::Smtp && session.user().is_none();
         if is_stranger && reply.refuses_recipient() {

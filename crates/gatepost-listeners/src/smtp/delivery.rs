@@ -77,8 +77,8 @@ pub(super) async fn deliver(
     Ok(())
 }
 
-/// Journals mail that stays with its client since the next hop did not prove who it is: there is no message
-/// yet, but an operator must see the reason.
+/// Journals mail that stays with its client since the next hop did not prove who it is: there is no
+/// message yet, but an operator must see the reason.
 pub(super) fn journal_distrust(
     connection: &Connection<'_>,
     session: &Session<'_>,

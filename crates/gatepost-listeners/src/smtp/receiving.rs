@@ -51,8 +51,8 @@ impl Connection<'_> {
         }
     }
 
-    /// Reads one chunk (RFC 3030 section 2); with the last one the message is whole. A chunk that is
-    /// refused is read all the same, since a command follows it.
+    /// Reads one chunk (RFC 3030 section 2); with the last one the message is whole. A chunk that
+    /// is refused is read all the same, since a command follows it.
     pub(super) async fn chunk(
         &mut self,
         session: &mut Session<'_>,

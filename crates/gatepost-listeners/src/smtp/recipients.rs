@@ -78,9 +78,9 @@ impl Recipients {
 
     /// Where this recipient's mail goes, or why it is refused.
     ///
-    /// A client that has logged in may send to every domain that a route hands on. Other clients may
-    /// not name a route inside an address that is handed on: a next hop that trusts this host might
-    /// follow it and relay their mail anywhere.
+    /// A client that has logged in may send to every domain that a route hands on. Other clients
+    /// may not name a route inside an address that is handed on: a next hop that trusts this host
+    /// might follow it and relay their mail anywhere.
     pub(super) fn destination(
         &self,
         to: &Mailbox,

@@ -39,8 +39,8 @@ pub struct SmtpSettings {
     pub proxy_protocol: Vec<Network>,
     /// The name in the greeting and in Received fields; empty takes the host's own.
     pub hostname: String,
-    /// The domains that mail is accepted for; `"*"` accepts all. The host's own name, `localhost` and
-    /// the literal of the address that the client has connected to are always among them.
+    /// The domains that mail is accepted for; `"*"` accepts all. The host's own name, `localhost`
+    /// and the literal of the address that the client has connected to are always among them.
     pub domains: Vec<String>,
     /// Which recipients go where: to a topic, a mailbox or the next hop; the first that fits
     /// counts. Without one that fits, mail to `name+sub@host` goes to the topic `name/sub`.
@@ -56,11 +56,11 @@ pub struct SmtpSettings {
     pub trusted: Vec<Network>,
     /// Whether only clients that have logged in may send (submission, RFC 6409).
     pub login_required: bool,
-    /// Which addresses a client that has logged in may send as: `any`; `envelope`, its user's own in MAIL;
-    /// `envelope-and-from`, in the From field too. Administrators may send as anybody.
+    /// Which addresses a client that has logged in may send as: `any`; `envelope`, its user's own
+    /// in MAIL; `envelope-and-from`, in the From field too. Administrators may send as anybody.
     pub sender_login: SenderLogin,
-    /// More addresses that users may send as, with `*` for any text: `anna = ["*@shop.example.org"]`. The
-    /// user `"*"` stands for all.
+    /// More addresses that users may send as, with `*` for any text: `anna =
+    /// ["*@shop.example.org"]`. The user `"*"` stands for all.
     pub sender_addresses: BTreeMap<String, Vec<String>>,
     /// Whether a password may come without TLS from another machine.
     pub plain_login: bool,

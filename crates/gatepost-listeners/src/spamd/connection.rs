@@ -1,4 +1,5 @@
-//! One connection: its request is read on a worker, and answered there or by the judge that scans its message.
+//! One connection: its request is read on a worker, and answered there or by the judge that scans
+//! its message.
 
 use std::io;
 use std::sync::Arc;
@@ -13,19 +14,18 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::SpamdContext;
+use super::answer::{self, Failure, TellResult};
+use super::inflate;
+use super::request::{Command, Head};
 use crate::acceptor::Accepted;
 use crate::admission::{Admitted, Refusal};
 use crate::in_flight::Lease;
 use crate::lazy_stream::LazyStream;
 use crate::linger::linger;
 
-use super::SpamdContext;
-use super::answer::{self, Failure, TellResult};
-use super::inflate;
-use super::request::{Command, Head};
-
-/// For a message that was announced room is made at once, but no more than this before it has come, and
-/// then so many times what has: who announces much and sends little shall not hold more.
+/// For a message that was announced room is made at once, but no more than this before it has come,
+/// and then so many times what has: who announces much and sends little shall not hold more.
 const ANNOUNCED_BYTES_MAX: usize = 64 * 1024;
 const ANNOUNCED_PER_BYTE_MAX: usize = 8;
 
@@ -283,8 +283,8 @@ impl Connection {
         Ok(answer::of_report(head, &report, report.is_spam(), &body))
     }
 
-    /// What a scope says of a message: what the rules found, whether it counts as spam, and what is to be
-    /// changed.
+    /// What a scope says of a message: what the rules found, whether it counts as spam, and what is
+    /// to be changed.
     async fn judge(
         &self,
         message: &Arc<Message>,
@@ -315,8 +315,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Writes an answer on a thread that has no reactor; what the socket does not take at once is left to
-    /// the worker.
+    /// Writes an answer on a thread that has no reactor; what the socket does not take at once is
+    /// left to the worker.
     fn write_from_anywhere(mut self, answer: &[u8], worker: &Handle) {
         match self.stream.write_now(answer) {
             Ok([]) if self.has_ended() => {}

@@ -1,10 +1,10 @@
-//! DANE for SMTP (RFC 7672): a server's certificate is the one that TLSA records name, and no authority
-//! is asked.
+//! DANE for SMTP (RFC 7672): a server's certificate is the one that TLSA records name, and no
+//! authority is asked.
 //!
-//! The records must come from an answer that DNSSEC proves; that is the caller's part. With DANE-EE the
-//! certificate or its key is compared, and neither its names nor its dates count (RFC 7672 section
-//! 3.1.1). With DANE-TA a certificate of the chain is compared, becomes the only authority, and the
-//! server's certificate must be for one of the names.
+//! The records must come from an answer that DNSSEC proves; that is the caller's part. With DANE-EE
+//! the certificate or its key is compared, and neither its names nor its dates count (RFC 7672
+//! section 3.1.1). With DANE-TA a certificate of the chain is compared, becomes the only authority,
+//! and the server's certificate must be for one of the names.
 
 use std::sync::Arc;
 
@@ -31,8 +31,8 @@ const DANE_EE: u8 = 3;
 const WHOLE_CERTIFICATE: u8 = 0;
 const PUBLIC_KEY: u8 = 1;
 
-/// Whether a certificate can be compared with the record at all (RFC 7672 section 3.1.3; RFC 6698 section
-/// 4.1: others are left out).
+/// Whether a certificate can be compared with the record at all (RFC 7672 section 3.1.3; RFC 6698
+/// section 4.1: others are left out).
 pub fn is_usable(record: &Tlsa) -> bool {
     let fits = match record.matching {
         0 => !record.data.is_empty(),
@@ -44,8 +44,8 @@ pub fn is_usable(record: &Tlsa) -> bool {
         && matches!(record.selector, WHOLE_CERTIFICATE | PUBLIC_KEY)
 }
 
-/// A client that accepts what the records name. `names` are those that a certificate of an authority
-/// may have.
+/// A client that accepts what the records name. `names` are those that a certificate of an
+/// authority may have.
 pub fn client_config(
     records: Vec<Tlsa>,
     names: Vec<ServerName<'static>>,

@@ -71,8 +71,8 @@ impl Tls {
         &self.inner.settings
     }
 
-    /// Does the handshake on a plain stream. A caller that upgrades a connection must have nothing of
-    /// it left unread: what came in plain text before the handshake is not the client's word.
+    /// Does the handshake on a plain stream. A caller that upgrades a connection must have nothing
+    /// of it left unread: what came in plain text before the handshake is not the client's word.
     pub async fn accept(&self, stream: Stream) -> io::Result<Stream> {
         let socket = match stream {
             Stream::Tcp(stream) => Socket::Tcp(stream),

@@ -2,8 +2,8 @@
 //! and its like), `Authentication-Results` (RFC 8601), and a rewritten subject.
 //!
 //! A listener that hands mail on gets the edits here and applies them in its own way: a milter
-//! sends them to the mail server, forwarding writes them. Fields of the same names that arrived with
-//! the mail are removed first, since anyone could have written them.
+//! sends them to the mail server, forwarding writes them. Fields of the same names that arrived
+//! with the mail are removed first, since anyone could have written them.
 
 pub(crate) mod head;
 

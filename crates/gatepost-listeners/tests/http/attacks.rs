@@ -1,4 +1,5 @@
-//! Attacks, each as it was made: web pages, strangers behind proxies, slow senders, revoked readers.
+//! Attacks, each as it was made: web pages, strangers behind proxies, slow senders, revoked
+//! readers.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Instant;

@@ -195,8 +195,8 @@ fn a_refusal_is_0x99_or_the_end_of_the_connection_where_set() {
     }
 }
 
-/// A deferred message is to be sent again, so it must not be acknowledged; MQTT 3.1.1 has only the end
-/// of the connection to say that \[MQTT-4.8.0-2\]. A refused one must not come again.
+/// A deferred message is to be sent again, so it must not be acknowledged; MQTT 3.1.1 has only the
+/// end of the connection to say that \[MQTT-4.8.0-2\]. A refused one must not come again.
 #[test]
 fn mqtt_3_1_1_is_not_acknowledged_what_a_procedure_defers() {
     let world = World::new(OnReject::NotAuthorized);

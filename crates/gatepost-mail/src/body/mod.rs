@@ -2,13 +2,13 @@
 
 mod collapse;
 
-use collapse::Collapser;
+use std::borrow::Cow;
 
 use super::charset::{Trust, decode};
 use super::html::{Rendered, render};
 use super::lines::Lines;
 use super::part::Part;
-use std::borrow::Cow;
+use collapse::Collapser;
 
 /// The longest line of a body, in bytes.
 const LINE_LENGTH_MAX: usize = 2048;

@@ -5,13 +5,13 @@
 
 mod separator;
 
-use separator::split_separator;
+use std::borrow::Cow;
+use std::cell::OnceCell;
 
 use super::ascii::{is_field_name, lines};
 use super::limits::MailLimits;
 use super::words::decode_field;
-use std::borrow::Cow;
-use std::cell::OnceCell;
+use separator::split_separator;
 
 /// The longest field name that is kept, in bytes.
 const FIELD_NAME_LENGTH_MAX: usize = 256;

@@ -1,7 +1,8 @@
 //! Colours in attributes and styles, for the detection of invisible text.
 
-use super::colour_table::COLOURS;
 use std::fmt::Write as _;
+
+use super::colour_table::COLOURS;
 
 /// A colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,8 @@
 //! Character entities in text and attributes: `&amp;`, `&#228;`, `&#xE4;`.
 
-use super::entity_table::ENTITIES;
 use std::borrow::Cow;
+
+use super::entity_table::ENTITIES;
 
 /// The longest name of an entity.
 const NAME_LENGTH_MAX: usize = 10;

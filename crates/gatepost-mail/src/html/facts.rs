@@ -1,9 +1,11 @@
 //! Facts about an HTML document that rules examine besides its text.
 
-use super::anchors::Anchors;
-use smallvec::SmallVec;
 use std::collections::HashMap;
 use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::anchors::Anchors;
 
 /// The most different names that are not HTML elements.
 const OTHER_NAMES_MAX: usize = 10_000;

@@ -1,8 +1,8 @@
 //! HTML as its reader sees it, and what rules ask about how it was written.
 //!
-//! Rendering is one pass: [`tokens`] cuts the document, [`render()`] writes the text and notes facts.
-//! There is no document tree. Text keeps apart what can be seen from what cannot (white on white,
-//! size 1, `display: none`), because hiding text is what spam does.
+//! Rendering is one pass: [`tokens`] cuts the document, [`render()`] writes the text and notes
+//! facts. There is no document tree. Text keeps apart what can be seen from what cannot (white on
+//! white, size 1, `display: none`), because hiding text is what spam does.
 
 mod anchors;
 mod colour;

@@ -4,6 +4,11 @@
 //! Parts that are not yet divided are in a queue, so neither the depth nor the number of parts
 //! affects the stack; the limits bound both.
 
+use std::cell::OnceCell;
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
 use super::multipart::{BoundaryKind, PartReader, boundary_kind, is_part_head_line};
 use super::{Oddities, Part, Parts};
 use crate::ascii::{is_blank, is_space, lines};
@@ -11,9 +16,6 @@ use crate::content_type::{ContentType, disposition_name};
 use crate::head::{Field, Head};
 use crate::limits::MailLimits;
 use crate::line_ends::normalised_body;
-use bytes::Bytes;
-use std::cell::OnceCell;
-use std::collections::VecDeque;
 
 /// A part whose body is not yet examined.
 struct Pending {

@@ -1,7 +1,8 @@
 //! Whether the sender in a `Received:` line was authenticated.
 
-use crate::pattern::Pattern;
 use std::sync::LazyLock;
+
+use crate::pattern::Pattern;
 
 struct Patterns {
     protocol: Pattern,

@@ -1,11 +1,12 @@
 //! One `Received:` line.
 
+use std::sync::LazyLock;
+
 use super::Relay;
 use super::authentication::authentication;
 use super::shape::{Found, Outcome, find_shape, find_uppercase_shape};
 use crate::ip;
 use crate::pattern::Pattern;
-use std::sync::LazyLock;
 
 /// The meaning of a line.
 #[derive(Debug)]

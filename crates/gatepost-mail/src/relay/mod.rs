@@ -9,11 +9,12 @@ mod authentication;
 mod line;
 mod shape;
 
+use std::fmt::Write as _;
+
 use super::Mail;
 use super::ip;
 use super::network::Networks;
 use line::{Reading, read_line};
-use std::fmt::Write as _;
 
 /// The most `Received:` fields that are read.
 const RECEIVED_MAX: usize = 1000;

@@ -1,5 +1,7 @@
 //! All links of a message, with the places where they were found.
 
+use std::collections::{HashMap, HashSet};
+
 use super::canonical::forms;
 use super::escapes::{decode_percent, has_percent_escape};
 use super::find::{Kind, find_links};
@@ -8,7 +10,6 @@ use crate::domain::is_fully_qualified;
 use crate::html::HtmlFacts;
 use crate::lines::Lines;
 use crate::view_settings::ViewSettings;
-use std::collections::{HashMap, HashSet};
 
 /// The longest form of a link that is kept, in bytes.
 const LINK_LENGTH_MAX: usize = 8192;
@@ -45,7 +46,8 @@ pub struct UriList {
     index: HashMap<Vec<u8>, usize>,
 }
 
-/// Finds the links in the rendered text and in the HTML parts, and adds those of attached documents.
+/// Finds the links in the rendered text and in the HTML parts, and adds those of attached
+/// documents.
 pub(crate) fn collect<'a>(
     body: &Lines,
     html: impl Iterator<Item = &'a HtmlFacts>,

@@ -1,8 +1,10 @@
-use super::line::push_combined;
-use super::*;
-use gatepost_settings::{ByteSize, Period};
 use std::path::Path;
 use std::time::Duration;
+
+use gatepost_settings::{ByteSize, Period};
+
+use super::line::push_combined;
+use super::*;
 
 const LINE: Line<'_> = Line {
     peer: "127.0.0.1",

@@ -1,5 +1,6 @@
-use super::*;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::*;
 
 const PATIENT: Duration = Duration::from_mins(1);
 

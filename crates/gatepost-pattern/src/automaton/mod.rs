@@ -1,8 +1,9 @@
 //! Searches for many literals at once, in one pass over a text.
 //!
-//! The literals of many patterns become one Glushkov NFA ([`nfa`]), which a lazy DFA makes deterministic
-//! state by state as texts lead there ([`dfa`]). A literal is what Hyperscan calls by that name, in a wider
-//! sense: each byte may be a class, and it may contain alternatives, optional parts and short loops.
+//! The literals of many patterns become one Glushkov NFA ([`nfa`]), which a lazy DFA makes
+//! deterministic state by state as texts lead there ([`dfa`]). A literal is what Hyperscan calls by
+//! that name, in a wider sense: each byte may be a class, and it may contain alternatives, optional
+//! parts and short loops.
 //!
 //! Invariant: every occurrence of a literal is reported, in the order of their ends.
 

@@ -2,8 +2,8 @@
 
 use super::ByteSet;
 
-/// Bytes of about equal frequency, and the frequency of each in parts per 100,000. Counted over bodies of
-/// English mail and rounded; only the order of magnitude matters.
+/// Bytes of about equal frequency, and the frequency of each in parts per 100,000. Counted over
+/// bodies of English mail and rounded; only the order of magnitude matters.
 const FREQUENCIES: &[(&[u8], u32)] = &[
     (b" ", 16_000),
     (b"e", 8_500),

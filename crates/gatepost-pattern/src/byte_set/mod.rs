@@ -7,8 +7,8 @@ use std::fmt;
 
 pub(crate) use frequency::{byte_probability, probability};
 
-/// A set of bytes, laid out for vector lookups ([`simd`]): by the highest bit and the lower four bits of a
-/// byte, one bit for each value of the three bits between.
+/// A set of bytes, laid out for vector lookups ([`simd`]): by the highest bit and the lower four
+/// bits of a byte, one bit for each value of the three bits between.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(crate) struct ByteSet([u8; 32]);
 
@@ -73,8 +73,8 @@ impl ByteSet {
         self.0[at] & bit != 0
     }
 
-    /// Which of the first [`ByteSet::BLOCK_BYTES`] bytes of a text are in the set: a bit for each, the
-    /// first is the lowest.
+    /// Which of the first [`ByteSet::BLOCK_BYTES`] bytes of a text are in the set: a bit for each,
+    /// the first is the lowest.
     pub(crate) fn members(&self, text: &[u8]) -> u64 {
         simd::members(&self.0, text)
     }

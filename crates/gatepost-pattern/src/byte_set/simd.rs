@@ -1,15 +1,15 @@
 //! Set membership of many bytes at a time.
 //!
-//! A search tests every byte of a text, and nearly always the answer is no. AVX2 tests 32 bytes with seven
-//! instructions: the lower half of each byte selects a row of the set, its upper half a bit of that row.
-//! The rows for bytes below 128 and the rows beyond are looked up separately, since a shuffle gives zero
-//! for a byte whose highest bit is set.
+//! A search tests every byte of a text, and nearly always the answer is no. AVX2 tests 32 bytes
+//! with seven instructions: the lower half of each byte selects a row of the set, its upper half a
+//! bit of that row. The rows for bytes below 128 and the rows beyond are looked up separately,
+//! since a shuffle gives zero for a byte whose highest bit is set.
 //!
 //! Without AVX2 bytes are tested one by one.
 
-// Two operations here are unsafe, and sound as they are used: a function compiled for AVX2 runs only
-// after the processor reported AVX2; and the loads read 16 or 32 bytes from arrays of that length, at
-// any alignment.
+// Two operations here are unsafe, and sound as they are used: a function compiled for AVX2 runs
+// only after the processor reported AVX2; and the loads read 16 or 32 bytes from arrays of that
+// length, at any alignment.
 #![allow(unsafe_code)]
 
 use super::{ByteSet, bit_of};

@@ -1,7 +1,7 @@
 //! Translates a pattern for PCRE2, which backtracks as Perl does.
 //!
-//! The pattern is printed from the tree, with modifiers applied and bytes in hexadecimal, so that PCRE2
-//! needs no options, no case tables and no UTF: it matches bytes.
+//! The pattern is printed from the tree, with modifiers applied and bytes in hexadecimal, so that
+//! PCRE2 needs no options, no case tables and no UTF: it matches bytes.
 
 use std::fmt::Write as _;
 
@@ -42,8 +42,8 @@ pub(crate) fn compile_with_groups(node: &Node) -> Result<pcre2::bytes::Regex, St
         .map_err(|error| error.to_string())
 }
 
-/// The pattern in PCRE2's syntax. Subroutines are defined at its end, so that the numbers of its own groups
-/// stay the same.
+/// The pattern in PCRE2's syntax. Subroutines are defined at its end, so that the numbers of its
+/// own groups stay the same.
 fn print(node: &Node, subroutines: &Subroutines<'_>) -> String {
     let mut printer = Printer {
         out: LINE_ENDS.to_owned(),
@@ -192,8 +192,9 @@ impl Printer<'_> {
     }
 
     fn repeat(&mut self, inner: &Node, min: u32, max: Option<u32>, greed: Greed) {
-        // The JIT compiler of PCRE2 10.46 miscompiles a class that is repeated zero to several times after
-        // an alternation: `(?:cheap|free)[a-z]{0,9}` never matches `free`. One to several times is right.
+        // The JIT compiler of PCRE2 10.46 miscompiles a class that is repeated zero to several
+        // times after an alternation: `(?:cheap|free)[a-z]{0,9}` never matches `free`. One to
+        // several times is right.
         if let (Node::Byte(_), 0, Some(2..)) = (inner, min, max) {
             self.out.push_str("(?:");
             self.repeat(inner, 1, max, greed);
@@ -243,8 +244,8 @@ fn print_set(set: &ByteSet, out: &mut String) {
         && upper.is_ascii_uppercase()
         && lower == upper.to_ascii_lowercase()
     {
-        // A letter of either case compiles to two bytes, a class to 33, and a compiled pattern is limited
-        // to 64 KiB, which the longest stock rules would exceed.
+        // A letter of either case compiles to two bytes, a class to 33, and a compiled pattern is
+        // limited to 64 KiB, which the longest stock rules would exceed.
         let _ = write!(out, "(?i){}(?-i)", char::from(lower));
     } else {
         print_class(set, out);

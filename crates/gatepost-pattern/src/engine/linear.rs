@@ -1,10 +1,10 @@
 //! Patterns that regex-automata matches in linear time with the same result as Perl.
 //!
-//! Perl tries alternatives in order, and so does regex-automata ("leftmost first"), so spans are equal too.
-//! What has no equivalent is refused, and left to PCRE2: lookaround, atomic and possessive parts,
-//! references, and `$` where the pattern before it may consume the last line feed. `$` matches before that
-//! line feed, which regex-automata cannot express: the translation consumes the line feed, and the match is
-//! shortened by it.
+//! Perl tries alternatives in order, and so does regex-automata ("leftmost first"), so spans are
+//! equal too. What has no equivalent is refused, and left to PCRE2: lookaround, atomic and
+//! possessive parts, references, and `$` where the pattern before it may consume the last line
+//! feed. `$` matches before that line feed, which regex-automata cannot express: the translation
+//! consumes the line feed, and the match is shortened by it.
 
 use regex_automata::meta;
 use regex_automata::{Anchored, Input};
@@ -23,7 +23,8 @@ const POSITIONS_MAX: usize = 2_000;
 #[derive(Debug)]
 pub(crate) struct LinearEngine {
     regex: meta::Regex,
-    /// The pattern itself never consumes a last line feed: one at the end of a match is the one after `$`.
+    /// The pattern itself never consumes a last line feed: one at the end of a match is the one
+    /// after `$`.
     ends_before_feed: bool,
 }
 
@@ -202,7 +203,8 @@ fn convert_concat(parts: &[Node], last: bool) -> Option<Hir> {
         rest = after;
         let length_after: usize = after.iter().map(Node::min_len).sum();
         converted.push(match part {
-            // Perl's line start is not after a last line feed: equivalent where something must follow.
+            // Perl's line start is not after a last line feed: equivalent where something must
+            // follow.
             Node::Assertion(Assertion::LineStart) if length_after > 0 => Hir::look(Look::StartLF),
             part => convert(part, last && after.is_empty())?,
         });

@@ -1,7 +1,7 @@
 //! Patterns that are a few literals, and are matched without a regex engine.
 //!
-//! Many rules are a word or a phrase. To compare a few bytes costs less than to enter an engine, and such a
-//! pattern need not be compiled.
+//! Many rules are a word or a phrase. To compare a few bytes costs less than to enter an engine,
+//! and such a pattern need not be compiled.
 
 use crate::byte_set::{ByteSet, is_word_boundary};
 use crate::syntax::{Assertion, Greed, Node};

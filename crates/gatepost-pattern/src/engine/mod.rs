@@ -1,7 +1,7 @@
 //! The engines that match a pattern, and the translations of its syntax tree for them.
 //!
-//! - [`backtracking`] prints a pattern for PCRE2, which [`pcre`] calls; [`subroutines`] shortens patterns that
-//!   PCRE2 refuses as too large.
+//! - [`backtracking`] prints a pattern for PCRE2, which [`pcre`] calls; [`subroutines`] shortens
+//!   patterns that PCRE2 refuses as too large.
 //! - [`linear`] matches in linear time, where regex-automata finds the same as Perl.
 //! - [`literal`] compares bytes, where a pattern is a few literals.
 

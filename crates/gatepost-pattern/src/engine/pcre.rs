@@ -1,14 +1,15 @@
 //! Calls PCRE2 with little overhead.
 //!
-//! A scan makes some hundred short searches. So the match blocks, the match context and the JIT stack exist
-//! once for each thread and serve all patterns, and JIT code is entered directly.
+//! A scan makes some hundred short searches. So the match blocks, the match context and the JIT
+//! stack exist once for each thread and serve all patterns, and JIT code is entered directly.
 //!
 //! Invariants, on which the `unsafe` blocks rest:
-//! - A [`PcreCode`] owns its pattern: nothing else frees it, and after [`PcreCode::compile`] nothing writes
-//!   to it. PCRE2 allows any number of threads to match with one pattern at a time, so `PcreCode` is
-//!   `Send` and `Sync`.
-//! - A [`Scratch`] never leaves its thread, and no search starts another (there are no callouts), so
-//!   its parts have one user at a time. They are freed in the order in which they use each other.
+//! - A [`PcreCode`] owns its pattern: nothing else frees it, and after [`PcreCode::compile`]
+//!   nothing writes to it. PCRE2 allows any number of threads to match with one pattern at a time,
+//!   so `PcreCode` is `Send` and `Sync`.
+//! - A [`Scratch`] never leaves its thread, and no search starts another (there are no callouts),
+//!   so its parts have one user at a time. They are freed in the order in which they use each
+//!   other.
 //! - No pattern has UTF mode, so a text may hold any bytes and a search may begin at any of them.
 #![allow(unsafe_code)]
 
@@ -99,8 +100,8 @@ impl PcreCode {
             )
         };
         let code = NonNull::new(code).ok_or(PcreError(error))?;
-        // SAFETY: the pattern was just made, and no other reference to it exists. Where there is no compiler for
-        // this machine the call says so and the pattern is interpreted.
+        // SAFETY: the pattern was just made, and no other reference to it exists. Where there is no
+        // compiler for this machine the call says so and the pattern is interpreted.
         let outcome = unsafe { sys::pcre2_jit_compile_8(code.as_ptr(), sys::PCRE2_JIT_COMPLETE) };
         let mut jit_bytes = 0usize;
         // SAFETY: the pattern is alive, and the answer is written to a variable of its type.
@@ -118,8 +119,9 @@ impl PcreCode {
         })
     }
 
-    /// The first match that starts at or after `start`, or exactly at `start` in [`CompileMode::Anchored`].
-    /// At each offset at most `steps_max` steps of backtracking are taken.
+    /// The first match that starts at or after `start`, or exactly at `start` in
+    /// [`CompileMode::Anchored`]. At each offset at most `steps_max` steps of backtracking are
+    /// taken.
     pub fn search(
         &self,
         text: &[u8],
@@ -218,8 +220,9 @@ impl Scratch {
         }
     }
 
-    /// The pairs of offsets of the first match, as far as `found` has room for them; `None` for a group that
-    /// did not participate, and for all groups without a match. `start` is in the text or at its end.
+    /// The pairs of offsets of the first match, as far as `found` has room for them; `None` for a
+    /// group that did not participate, and for all groups without a match. `start` is in the text
+    /// or at its end.
     fn search<const N: usize>(
         &self,
         code: &PcreCode,
@@ -233,9 +236,9 @@ impl Scratch {
         } else {
             sys::pcre2_match_8
         };
-        // SAFETY: pattern, match block and context are alive and used by this call only; the text is
-        // valid for its length, `start` does not pass its end, and there is no UTF to be checked. The
-        // pattern has native code wherever that is entered directly.
+        // SAFETY: pattern, match block and context are alive and used by this call only; the text
+        // is valid for its length, `start` does not pass its end, and there is no UTF to be
+        // checked. The pattern has native code wherever that is entered directly.
         let text_start = if text.is_empty() {
             NOTHING.as_ptr()
         } else {
@@ -259,8 +262,9 @@ impl Scratch {
         if outcome < 0 {
             return Err(PcreError(outcome));
         }
-        // SAFETY: the block has room for as many pairs as it says. After a match those up to the last group that
-        // took part are written, with a mark for each that did not; 0 says that there was no room for all.
+        // SAFETY: the block has room for as many pairs as it says. After a match those up to the
+        // last group that took part are written, with a mark for each that did not; 0 says that
+        // there was no room for all.
         let pairs = unsafe {
             let room = sys::pcre2_get_ovector_count_8(found.as_ptr()) as usize;
             let count = if outcome == 0 { room } else { outcome as usize };

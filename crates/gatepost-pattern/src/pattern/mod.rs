@@ -1,10 +1,10 @@
 //! One regular expression with the meaning that Perl gives it.
 //!
-//! A pattern is parsed into a tree once, from which a prefilter selects its required literals. PCRE2
-//! searches, since it backtracks as Perl does and compiles to machine code. In a text so long that
-//! backtracking could take quadratic time, regex-automata searches instead, if it provably finds the same.
-//! Both are compiled when first needed: a rule folder has three thousand patterns, of which a message needs
-//! some hundred; until then only the source of a pattern is kept.
+//! A pattern is parsed into a tree once, from which a prefilter selects its required literals.
+//! PCRE2 searches, since it backtracks as Perl does and compiles to machine code. In a text so long
+//! that backtracking could take quadratic time, regex-automata searches instead, if it provably
+//! finds the same. Both are compiled when first needed: a rule folder has three thousand patterns,
+//! of which a message needs some hundred; until then only the source of a pattern is kept.
 
 mod error;
 
@@ -20,18 +20,18 @@ use crate::syntax::{self, Modifiers, Node};
 const LARGE_PATTERN_BYTES: usize = 32 * 1024;
 /// Longer texts, in bytes, are searched in linear time where that is possible.
 pub const LONG_TEXT_BYTES: usize = 16 * 1024;
-/// Where only backtracking is possible, a long text is searched in slices of this many bytes, and for
-/// matches that are no longer than a slice.
+/// Where only backtracking is possible, a long text is searched in slices of this many bytes, and
+/// for matches that are no longer than a slice.
 const SLICE_BYTES: usize = LONG_TEXT_BYTES;
-/// Backtracking steps that one search takes in all, some tenths of a second. A search that needs more is
-/// repeated offset by offset, and asks its caller whether to continue.
+/// Backtracking steps that one search takes in all, some tenths of a second. A search that needs
+/// more is repeated offset by offset, and asks its caller whether to continue.
 const SEARCH_STEPS_MAX: usize = 100_000_000;
 /// Backtracking steps at one offset before the caller is asked.
 const OFFSET_STEPS_MAX: u32 = 20_000;
 /// Backtracking steps at one offset at all, a few milliseconds; then the pattern is at its limit.
 const STEPS_MAX: u32 = 500_000;
-/// The costs of testing an offset by the prefix DFA, of matching at an offset, and of a byte that PCRE2
-/// searches, in thirds of a nanosecond.
+/// The costs of testing an offset by the prefix DFA, of matching at an offset, and of a byte that
+/// PCRE2 searches, in thirds of a nanosecond.
 const OFFSET_TEST_COST: usize = 24;
 const OFFSET_MATCH_COST: usize = 180;
 const BYTE_SEARCH_COST: usize = 10;
@@ -58,7 +58,8 @@ pub struct Pattern {
     /// Matches at one offset.
     anchored: OnceLock<Result<PcreCode, Box<str>>>,
     prefix: OnceLock<Box<PrefixFilter>>,
-    /// PCRE2 reads the source: verbs such as `(*COMMIT)` make a search differ from matches at each offset.
+    /// PCRE2 reads the source: verbs such as `(*COMMIT)` make a search differ from matches at each
+    /// offset.
     is_opaque: bool,
     /// Searches ignore the prefix filter: nearly every offset is a candidate.
     ignores_prefix: AtomicBool,
@@ -80,8 +81,8 @@ pub type MatchSpan = Option<(usize, usize)>;
 type KeepGoing<'f> = &'f mut dyn FnMut(usize) -> bool;
 
 impl Pattern {
-    /// Parses a pattern with delimiters and modifiers, such as `/viagra/i`. The error says why the pattern is
-    /// refused.
+    /// Parses a pattern with delimiters and modifiers, such as `/viagra/i`. The error says why the
+    /// pattern is refused.
     pub fn parse(text: &[u8]) -> Result<Self, PatternError> {
         let (body, modifiers) = syntax::split(text)?;
         let start = body.as_ptr().addr() - text.as_ptr().addr();
@@ -120,8 +121,8 @@ impl Pattern {
         self.tree.take().map_or_else(|| self.read(), |tree| *tree)
     }
 
-    /// Searches texts of every length with the linear engine, which tries all alternatives at once and not
-    /// at each offset separately: better for a pattern that runs on every text.
+    /// Searches texts of every length with the linear engine, which tries all alternatives at once
+    /// and not at each offset separately: better for a pattern that runs on every text.
     pub fn prefer_linear(&mut self) {
         self.prefers_linear = true;
     }
@@ -156,7 +157,8 @@ impl Pattern {
             .unwrap_or(Node::Empty)
     }
 
-    /// Compiles now what would be compiled at the first search; an error says that the pattern cannot run.
+    /// Compiles now what would be compiled at the first search; an error says that the pattern
+    /// cannot run.
     pub fn compile(&self) -> Result<(), String> {
         self.code()
             .map(|_| ())
@@ -183,8 +185,8 @@ impl Pattern {
         self.linear.get_or_init(make).as_deref()
     }
 
-    /// The first match that starts at or after `start`. In long searches `keep_going` is asked now and then,
-    /// with the number of bytes that were searched; with `false` the search gives up.
+    /// The first match that starts at or after `start`. In long searches `keep_going` is asked now
+    /// and then, with the number of bytes that were searched; with `false` the search gives up.
     pub fn find(
         &self,
         text: &[u8],
@@ -246,7 +248,8 @@ impl Pattern {
         Ok(None)
     }
 
-    /// The first match, by matching at the candidates of the prefix filter, as long as they are few.
+    /// The first match, by matching at the candidates of the prefix filter, as long as they are
+    /// few.
     fn search_by_prefix(
         &self,
         prefix: &PrefixFilter,
@@ -283,8 +286,8 @@ impl Pattern {
         Ok(None)
     }
 
-    /// The first match, by one search if that takes few steps, and otherwise offset by offset: where offsets
-    /// take many steps, their sum would have no bound.
+    /// The first match, by one search if that takes few steps, and otherwise offset by offset:
+    /// where offsets take many steps, their sum would have no bound.
     pub(crate) fn search(
         &self,
         text: &[u8],
@@ -315,8 +318,8 @@ impl Pattern {
         !self.is_single_use && self.prefix().literal.is_some()
     }
 
-    /// The number of matches of a pattern that is a few literals, up to `hits_max`, in one pass over the
-    /// text; 0 for any other pattern.
+    /// The number of matches of a pattern that is a few literals, up to `hits_max`, in one pass
+    /// over the text; 0 for any other pattern.
     pub fn count_literal(&self, text: &[u8], hits_max: u32) -> u32 {
         let prefix = self.prefix();
         let Some(literal) = &prefix.literal else {
@@ -341,8 +344,8 @@ impl Pattern {
         hits
     }
 
-    /// Whether a match starts at one of these offsets, and how many of them had to be matched; for texts
-    /// that are not long. `keep_going` is asked as by [`Pattern::find`].
+    /// Whether a match starts at one of these offsets, and how many of them had to be matched; for
+    /// texts that are not long. `keep_going` is asked as by [`Pattern::find`].
     pub fn matches_within(
         &self,
         text: &[u8],
@@ -395,8 +398,8 @@ impl Pattern {
     }
 }
 
-/// Parses a pattern. What the parser does not know is accepted if PCRE2 compiles it; what PCRE2 may refuse
-/// is compiled once, so that a rule with such a pattern is reported when it is loaded.
+/// Parses a pattern. What the parser does not know is accepted if PCRE2 compiles it; what PCRE2 may
+/// refuse is compiled once, so that a rule with such a pattern is reported when it is loaded.
 fn read(body: &[u8], modifiers: Modifiers) -> Result<Node, PatternError> {
     let tree = match syntax::parse(body, modifiers) {
         Ok(tree) if !tree.may_be_refused() => return Ok(tree),

@@ -101,7 +101,8 @@ fn a_catastrophic_pattern_gives_up() {
     assert!(pattern.find(&text, 0, |_| true).is_err());
 }
 
-/// A search with many steps at many offsets asks whether to continue at each of them, and finds the same.
+/// A search with many steps at many offsets asks whether to continue at each of them, and finds the
+/// same.
 #[test]
 fn a_heavy_search_continues_offset_by_offset() {
     let pattern = Pattern::parse(br"/(?:a|aa)+!!|zz/").unwrap();

@@ -1,7 +1,7 @@
 //! Long runs of bytes that a pattern requires, where it has no useful literal.
 //!
-//! Some patterns consist of common letters only: `[^\n]{50,}`, or `(?:[a-z]{8,}\s+){6}`. That a text has no
-//! run of that length, or no sequence of that many long words, is quickly found.
+//! Some patterns consist of common letters only: `[^\n]{50,}`, or `(?:[a-z]{8,}\s+){6}`. That a
+//! text has no run of that length, or no sequence of that many long words, is quickly found.
 
 use super::concat::concat_nodes;
 use crate::byte_set::{ByteSet, probability};
@@ -19,8 +19,8 @@ const BLOCK_RUN_BYTES_MAX: usize = 32;
 pub(super) enum ByteRun {
     /// `length` bytes of one set.
     Bytes { set: ByteSet, length: usize },
-    /// `length` bytes in which each word has at least `word_min` bytes. A word is a maximal run of bytes
-    /// of the set.
+    /// `length` bytes in which each word has at least `word_min` bytes. A word is a maximal run of
+    /// bytes of the set.
     Words {
         set: ByteSet,
         word_min: u32,

@@ -57,9 +57,9 @@ pub(super) struct ConcatPart<'n> {
 
 /// The parts of a node, down to nodes that are no concatenation.
 ///
-/// A prefilter only asks whether `x?y` matches, so it may ignore `x?`: where `x?y` matches, `y` alone
-/// matches a little later. That holds if no assertion precedes the optional part, and nothing after it
-/// refers to it.
+/// A prefilter only asks whether `x?y` matches, so it may ignore `x?`: where `x?y` matches, `y`
+/// alone matches a little later. That holds if no assertion precedes the optional part, and nothing
+/// after it refers to it.
 pub(super) struct ConcatParts<'n> {
     list: Vec<ConcatPart<'n>>,
     skips: bool,

@@ -1,12 +1,13 @@
-//! What the parts of a pattern cost in a literal: how often they occur in mail, and how much they add to
-//! the automaton.
+//! What the parts of a pattern cost in a literal: how often they occur in mail, and how much they
+//! add to the automaton.
 
 use crate::byte_set::probability;
 use crate::syntax::Node;
 
 /// The most NFA positions of one literal.
 pub(super) const LITERAL_POSITIONS_MAX: u32 = 512;
-/// A repetition of more rounds or positions is a gap, of which only the first rounds are searched for.
+/// A repetition of more rounds or positions is a gap, of which only the first rounds are searched
+/// for.
 const REPEAT_POSITIONS_MAX: u32 = 160;
 /// The most rounds of a repetition of one position.
 pub(super) const ROUNDS_MAX: u32 = 16;

@@ -10,9 +10,9 @@ use crate::automaton::{
 use crate::pattern::Pattern;
 use crate::syntax::widen;
 
-/// Literals with more active positions than this on average go into a DFA of their own, which is another
-/// pass over every text: together with others they would multiply the states, and each state would then
-/// rarely recur.
+/// Literals with more active positions than this on average go into a DFA of their own, which is
+/// another pass over every text: together with others they would multiply the states, and each
+/// state would then rarely recur.
 const ACTIVE_TOGETHER_MAX: f32 = 0.3;
 
 /// Finds the patterns of a list that can match a text, in one pass over it or two.
@@ -21,7 +21,8 @@ const ACTIVE_TOGETHER_MAX: f32 = 0.3;
 #[derive(Debug, Default)]
 pub struct Prefilter {
     dfas: Vec<LazyDfa>,
-    /// Patterns without a required literal, which run on every text, or on those with such a byte run.
+    /// Patterns without a required literal, which run on every text, or on those with such a byte
+    /// run.
     unfiltered: Vec<(u32, Option<ByteRun>)>,
 }
 
@@ -30,17 +31,17 @@ pub struct Prefilter {
 pub struct PrefilterThresholds {
     /// Fewer patterns run faster without a prefilter.
     pub patterns_min: usize,
-    /// How rare a literal must be: it occurs once in 2 to this power of bytes, or less often. The longer
-    /// the texts, the rarer it must be.
+    /// How rare a literal must be: it occurs once in 2 to this power of bytes, or less often. The
+    /// longer the texts, the rarer it must be.
     pub bits_min: f32,
-    /// The greatest probability of a byte set that a literal may repeat without a bound: in short texts
-    /// such a loop ends soon.
+    /// The greatest probability of a byte set that a literal may repeat without a bound: in short
+    /// texts such a loop ends soon.
     pub loop_probability_max: f32,
 }
 
 impl Prefilter {
-    /// Builds the prefilter of a list of patterns, each with whether it has to run on every text. Takes
-    /// their trees.
+    /// Builds the prefilter of a list of patterns, each with whether it has to run on every text.
+    /// Takes their trees.
     pub fn new<'p>(
         patterns: impl ExactSizeIterator<Item = (&'p mut Pattern, bool)>,
         thresholds: PrefilterThresholds,
@@ -105,9 +106,9 @@ impl Prefilter {
         candidates.map(|(index, _)| *index)
     }
 
-    /// Reports each required literal in a text, with the offset after it: its pattern is a candidate in
-    /// the literal's window. `context` is lent to both functions; `keep_going` is asked before
-    /// transitions are computed, and stops the search with `false`.
+    /// Reports each required literal in a text, with the offset after it: its pattern is a
+    /// candidate in the literal's window. `context` is lent to both functions; `keep_going` is
+    /// asked before transitions are computed, and stops the search with `false`.
     pub fn search<C>(
         &self,
         text: &[u8],
@@ -124,9 +125,9 @@ impl Prefilter {
         dfas.try_for_each(|dfa| dfa.search(text, &mut visitor))
     }
 
-    /// Searches several texts at once, which is faster where they are long enough. Returns a list for each
-    /// pass, in the order of the texts and then of the ends of literals; `None` where each text has to be
-    /// searched by itself.
+    /// Searches several texts at once, which is faster where they are long enough. Returns a list
+    /// for each pass, in the order of the texts and then of the ends of literals; `None` where each
+    /// text has to be searched by itself.
     pub fn search_batch(
         &self,
         texts: &[&[u8]],

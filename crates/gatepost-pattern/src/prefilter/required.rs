@@ -1,8 +1,8 @@
 //! Selects the required literals of a pattern.
 //!
 //! A *required literal* is a part of a pattern that every match contains; where the pattern has
-//! alternatives, a *literal set* holds one literal for each of them. Of all literal sets of a pattern the
-//! one is selected that is rarest in mail and cheapest to search for.
+//! alternatives, a *literal set* holds one literal for each of them. Of all literal sets of a
+//! pattern the one is selected that is rarest in mail and cheapest to search for.
 
 use std::cell::Cell;
 
@@ -18,8 +18,8 @@ const PATTERN_POSITIONS_MAX: u32 = 2_500;
 const POSITION_COST: f32 = 0.005;
 /// Nested alternations beyond which no literal set is searched for inside.
 const NESTING_MAX: u32 = 24;
-/// More bits make a literal no more useful. Where the literals of a pattern have too many positions,
-/// shorter ones are selected by a lower limit.
+/// More bits make a literal no more useful. Where the literals of a pattern have too many
+/// positions, shorter ones are selected by a lower limit.
 const BITS_MAX: [f32; 3] = [40.0, 24.0, 16.0];
 /// What an anchor at the start of a text is worth: one offset of 2 to this power is a start.
 const START_BITS: f32 = 6.0;
@@ -52,11 +52,12 @@ impl RequiredLiteral<'_> {
     }
 }
 
-/// Literals of which each match of `node` contains one; `None` if none is useful: none is rarer than one
-/// occurrence in 2 to the power of `bits_min` bytes.
+/// Literals of which each match of `node` contains one; `None` if none is useful: none is rarer
+/// than one occurrence in 2 to the power of `bits_min` bytes.
 ///
-/// A loop over a set whose probability exceeds `loop_probability_max` is a gap. After a rare word such a
-/// loop is selective, but it stays active for long, and multiplies the states of the literals beside it.
+/// A loop over a set whose probability exceeds `loop_probability_max` is a gap. After a rare word
+/// such a loop is selective, but it stays active for long, and multiplies the states of the
+/// literals beside it.
 pub(super) fn required_literals(
     node: &Node,
     bits_min: f32,
@@ -131,8 +132,8 @@ impl Selector {
         }
     }
 
-    /// The best literal set of a node that starts `before` bytes after the start of the match. `skips`:
-    /// whether optional parts at its front are ignored, see [`ConcatParts`].
+    /// The best literal set of a node that starts `before` bytes after the start of the match.
+    /// `skips`: whether optional parts at its front are ignored, see [`ConcatParts`].
     fn best<'n>(
         &self,
         node: &'n Node,
@@ -194,9 +195,9 @@ impl Selector {
         })
     }
 
-    /// How many of the first parts make the best literal, its value as a set without literals, and where
-    /// it ends. Its rarity is estimated by the sample and by the frequency of bytes, or by the latter
-    /// alone.
+    /// How many of the first parts make the best literal, its value as a set without literals, and
+    /// where it ends. Its rarity is estimated by the sample and by the frequency of bytes, or by
+    /// the latter alone.
     fn best_prefix<'n>(
         &self,
         parts: &[ConcatPart<'n>],

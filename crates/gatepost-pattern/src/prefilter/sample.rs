@@ -1,16 +1,17 @@
 //! How often words occur: a sample of ordinary mail.
 //!
-//! By the frequency of its bytes `your` is as rare as `zeal`. So a literal is also matched against a
-//! sample of the most common words, and counts as often as it occurs there. The offsets at which a match
-//! may end are a bit set, so a match costs a few operations for each position of the literal.
+//! By the frequency of its bytes `your` is as rare as `zeal`. So a literal is also matched against
+//! a sample of the most common words, and counts as often as it occurs there. The offsets at which
+//! a match may end are a bit set, so a match costs a few operations for each position of the
+//! literal.
 
 use std::sync::LazyLock;
 
 use crate::byte_set::ByteSet;
 use crate::syntax::Node;
 
-/// A page of ordinary mail: common words, common HTML, and at the end a relay as SpamAssassin's pseudo
-/// headers of relays describe it.
+/// A page of ordinary mail: common words, common HTML, and at the end a relay as SpamAssassin's
+/// pseudo headers of relays describe it.
 pub const SAMPLE_TEXT: &str = "\
 Hello, this is your message. You have been sent the report that we made for you; please click here \
 to see it on our web site, or just reply to this email with your name and address. If you would \

@@ -1,12 +1,13 @@
 //! A DFA of the first bytes of all matches of a pattern.
 //!
-//! A window around a literal holds many offsets, and at nearly all of them a pattern fails within a few
-//! bytes; but a pattern of a hundred alternatives needs microseconds to fail, and a millisecond to be
-//! compiled for that. The first bytes of its matches form a lazy DFA, which decides in some nanoseconds.
+//! A window around a literal holds many offsets, and at nearly all of them a pattern fails within a
+//! few bytes; but a pattern of a hundred alternatives needs microseconds to fail, and a millisecond
+//! to be compiled for that. The first bytes of its matches form a lazy DFA, which decides in some
+//! nanoseconds.
 //!
-//! Where many offsets are candidates by their first bytes, testing each of them costs more than one search
-//! of the text by an unanchored DFA of the same prefixes; then only the offsets before the end of a prefix
-//! that it finds are tested.
+//! Where many offsets are candidates by their first bytes, testing each of them costs more than one
+//! search of the text by an unanchored DFA of the same prefixes; then only the offsets before the
+//! end of a prefix that it finds are tested.
 //!
 //! Invariant: the DFA accepts every offset at which the pattern matches. What it cannot follow
 //! (lookaround, references, everything beyond its depth) it accepts.
@@ -80,8 +81,8 @@ impl PrefixDfa {
         PrefixSearcher(self.anchored.anchored_searcher())
     }
 
-    /// The first offsets of a text, from `first` to `last`, at which matches may start, or more; `None` if
-    /// no match starts between the two.
+    /// The first offsets of a text, from `first` to `last`, at which matches may start, or more;
+    /// `None` if no match starts between the two.
     pub(super) fn first_candidates(
         &self,
         text: &[u8],

@@ -1,11 +1,12 @@
 //! First-byte and prefix sets: where a match of one pattern can start at all.
 //!
-//! At nearly all offsets of a text a pattern fails within a few bytes. The possible first bytes follow from
-//! its syntax tree, and are tested before the pattern is matched by an engine, or compiled at all. Searches
-//! go from one candidate to the next; a pattern with too many candidates is left to PCRE2's own search.
+//! At nearly all offsets of a text a pattern fails within a few bytes. The possible first bytes
+//! follow from its syntax tree, and are tested before the pattern is matched by an engine, or
+//! compiled at all. Searches go from one candidate to the next; a pattern with too many candidates
+//! is left to PCRE2's own search.
 //!
-//! Three filters rule out offsets, the cheapest first: the first byte or literal by `memchr`, the sets of
-//! the first three bytes ([`sets`]), and a DFA of the first bytes of all matches ([`dfa`]).
+//! Three filters rule out offsets, the cheapest first: the first byte or literal by `memchr`, the
+//! sets of the first three bytes ([`sets`]), and a DFA of the first bytes of all matches ([`dfa`]).
 //!
 //! Invariant: every offset at which the pattern matches is a candidate.
 
@@ -23,8 +24,8 @@ use crate::syntax::{Assertion, Node};
 use dfa::{PrefixDfa, PrefixSearcher};
 use sets::PrefixSets;
 
-/// Where a larger share of offsets has candidates by their bytes, the prefix DFA searches the text instead
-/// of testing each offset.
+/// Where a larger share of offsets has candidates by their bytes, the prefix DFA searches the text
+/// instead of testing each offset.
 const TESTED_SHARE_MAX: f32 = 0.15;
 /// One of this many offsets is a word boundary.
 const BYTES_PER_BOUNDARY: f32 = 3.0;
@@ -76,8 +77,8 @@ impl FirstBytes {
     }
 }
 
-/// Appends the literal with which every match of a node begins. Returns whether the node matches nothing
-/// else, so that the next node continues the literal.
+/// Appends the literal with which every match of a node begins. Returns whether the node matches
+/// nothing else, so that the next node continues the literal.
 fn add_literal(node: &Node, literal: &mut Vec<u8>) -> bool {
     match node {
         Node::Empty | Node::Assertion(_) | Node::Look { .. } => true,
@@ -229,8 +230,8 @@ impl StartCandidates<'_> {
         }
     }
 
-    /// The next offset from `offset` to `last` that is a candidate by its first bytes and by the byte before
-    /// it; without a test by the DFA. Offsets are asked for in ascending order.
+    /// The next offset from `offset` to `last` that is a candidate by its first bytes and by the
+    /// byte before it; without a test by the DFA. Offsets are asked for in ascending order.
     pub(crate) fn skip(&mut self, mut offset: usize, last: usize) -> Option<usize> {
         let by_dfa = self.filter.searches_by_dfa;
         let Some(dfa) = self.filter.dfa.as_ref().filter(|_| by_dfa) else {
@@ -292,8 +293,8 @@ impl StartCandidates<'_> {
         None
     }
 
-    /// The next offset from `offset` to `last` at which the prefix sets fit, at a word boundary if the pattern
-    /// starts with one.
+    /// The next offset from `offset` to `last` at which the prefix sets fit, at a word boundary if
+    /// the pattern starts with one.
     fn skip_by_block(&mut self, mut offset: usize, last: usize) -> Option<usize> {
         while offset <= last {
             let (start, candidates) = match self.block {

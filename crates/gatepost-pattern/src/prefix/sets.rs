@@ -1,8 +1,9 @@
 //! Prefix sets: the byte sets of the first, second and third byte of a pattern's matches.
 //!
-//! One sequence of sets is not selective where alternatives differ: a match of `#[a-z]+|[a-z][.)]` begins
-//! with `#` or a letter, and the second byte is a letter or a sign, which all words fit. So alternatives
-//! have a sequence of their own where that pays, and an offset is a candidate where one sequence fits.
+//! One sequence of sets is not selective where alternatives differ: a match of `#[a-z]+|[a-z][.)]`
+//! begins with `#` or a letter, and the second byte is a letter or a sign, which all words fit. So
+//! alternatives have a sequence of their own where that pays, and an offset is a candidate where
+//! one sequence fits.
 //!
 //! Invariant: at the start of every match a sequence fits.
 
@@ -15,8 +16,8 @@ use crate::byte_set::{ByteSet, byte_probability, probability};
 const BYTES_MAX: usize = 3;
 /// Sequences that are tested one after the other.
 const SEQUENCES_MAX: usize = 3;
-/// A sequence of its own must rule out this share of all offsets: testing it costs as much as asking the
-/// DFA at one offset of fifty.
+/// A sequence of its own must rule out this share of all offsets: testing it costs as much as
+/// asking the DFA at one offset of fifty.
 const SEQUENCE_SHARE_MIN: f32 = 0.02;
 
 /// The prefix sets of a pattern.
@@ -132,8 +133,8 @@ impl ClassProbabilities {
         }
     }
 
-    /// Merges sequences that rule out too little on their own, and the least selective ones where there are
-    /// too many.
+    /// Merges sequences that rule out too little on their own, and the least selective ones where
+    /// there are too many.
     fn merge(&self, sequences: &mut SmallVec<[ClassSequence; SEQUENCES_MAX + 1]>) {
         while let Some((rise, one, other, both)) = self.least_rise(sequences)
             && (rise < SEQUENCE_SHARE_MIN || sequences.len() > SEQUENCES_MAX)

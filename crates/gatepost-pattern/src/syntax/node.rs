@@ -246,8 +246,8 @@ impl Node {
         }
     }
 
-    /// Whether PCRE2 may refuse the node although the parser accepts it: it checks references, and the
-    /// lengths that lookbehind matches.
+    /// Whether PCRE2 may refuse the node although the parser accepts it: it checks references, and
+    /// the lengths that lookbehind matches.
     pub(crate) fn may_be_refused(&self) -> bool {
         match self {
             Self::BackReference { .. } | Self::Recurse(_) | Self::Conditional { .. } => true,

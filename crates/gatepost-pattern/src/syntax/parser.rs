@@ -1,8 +1,9 @@
 //! Parses Perl's regular expressions into [`Node`]s.
 //!
-//! All modifiers are applied here: `/i` extends byte sets by the other case, `/s` and `/m` decide the meaning
-//! of `.`, `^` and `$`, `/x` ignores blanks. SpamAssassin compiles every pattern under `/aa` and matches it
-//! against byte strings, so classes are ASCII and code points above 255 match nothing.
+//! All modifiers are applied here: `/i` extends byte sets by the other case, `/s` and `/m` decide
+//! the meaning of `.`, `^` and `$`, `/x` ignores blanks. SpamAssassin compiles every pattern under
+//! `/aa` and matches it against byte strings, so classes are ASCII and code points above 255 match
+//! nothing.
 
 use super::cursor::{Modifiers, Parser};
 use super::error::SyntaxError;

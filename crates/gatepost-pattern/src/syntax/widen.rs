@@ -1,10 +1,11 @@
 //! Over-approximates letters with hundreds of look-alikes.
 //!
-//! SpamAssassin's `replace_tag` writes a letter as an alternation of its spellings: one byte, or any of the
-//! sequences that UTF-8 and HTML have for characters that look like it. In a word they are too many
-//! positions for a prefilter. A prefilter may find more than the pattern matches, so the multi-byte
-//! spellings of one length are replaced by one sequence whose classes are the unions of theirs. These
-//! bytes are rare, so the prefilter stays selective. Spellings keep their lengths, so windows stay right.
+//! SpamAssassin's `replace_tag` writes a letter as an alternation of its spellings: one byte, or
+//! any of the sequences that UTF-8 and HTML have for characters that look like it. In a word they
+//! are too many positions for a prefilter. A prefilter may find more than the pattern matches, so
+//! the multi-byte spellings of one length are replaced by one sequence whose classes are the unions
+//! of theirs. These bytes are rare, so the prefilter stays selective. Spellings keep their lengths,
+//! so windows stay right.
 
 use super::{Greed, Node};
 use crate::byte_set::ByteSet;
@@ -119,7 +120,8 @@ impl ByteSequence {
         self.lengths() == (1, 1)
     }
 
-    /// Whether the sequence begins like a look-alike: with a byte beyond ASCII, or as an HTML entity.
+    /// Whether the sequence begins like a look-alike: with a byte beyond ASCII, or as an HTML
+    /// entity.
     fn is_rare(&self) -> bool {
         let begins_rare = |first: &ByteSet| first.iter().all(|byte| byte >= 0x80 || byte == b'&');
         self.min > 0 && self.classes.first().is_some_and(begins_rare)

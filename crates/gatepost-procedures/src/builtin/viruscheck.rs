@@ -30,8 +30,8 @@ pub struct ViruscheckSettings {
     pub server: Bind,
     /// How long a check may take, all in all.
     pub timeout: Period,
-    /// Connections to clamd at one time; further messages wait for one of them. clamd has a limit of its
-    /// own (`MaxThreads`).
+    /// Connections to clamd at one time; further messages wait for one of them. clamd has a limit
+    /// of its own (`MaxThreads`).
     pub connections_max: usize,
     /// What becomes of a message in which something was found.
     #[serde(with = "crate::text_values")]

@@ -1,4 +1,5 @@
-//! `dns.a`, `dns.aaaa`, `dns.mx`, `dns.ptr`, `dns.txt` of Luau: questions to the domain name system.
+//! `dns.a`, `dns.aaaa`, `dns.mx`, `dns.ptr`, `dns.txt` of Luau: questions to the domain name
+//! system.
 //!
 //! Answers are cached as long as their records permit, so that a procedure that asks about every
 //! sender asks about each of them once.
@@ -55,9 +56,9 @@ impl Dns {
         }
     }
 
-    /// The records as text, none if there is no such name or no such record: addresses, names, texts,
-    /// and for MX `preference name`. At once if they are known, else the question is put, and answered
-    /// by `deadline` at the latest.
+    /// The records as text, none if there is no such name or no such record: addresses, names,
+    /// texts, and for MX `preference name`. At once if they are known, else the question is put,
+    /// and answered by `deadline` at the latest.
     pub(crate) fn ask(
         &self,
         name: &str,

@@ -17,8 +17,8 @@ use super::network::{Network, PendingAnswer};
 use crate::procedure::Wake;
 
 const USER_AGENT: &str = concat!("gatepost/", env!("CARGO_PKG_VERSION"));
-/// Fields that say where a request and its body end, and to which server it goes (RFC 9112 section 6): they
-/// follow from the request itself.
+/// Fields that say where a request and its body end, and to which server it goes (RFC 9112 section
+/// 6): they follow from the request itself.
 const OWN_FIELDS: [&str; 5] = [
     "Connection",
     "Content-Length",

@@ -1,13 +1,13 @@
 //! What procedures ask of other servers over a connection: on one thread for all of them, so that a
 //! procedure that waits holds no judge.
 //!
-//! A request is a future with a deadline. Its outcome waits in a [`PendingAnswer`], which calls back when
-//! there is one, and ends the request when it is dropped.
+//! A request is a future with a deadline. Its outcome waits in a [`PendingAnswer`], which calls
+//! back when there is one, and ends the request when it is dropped.
 //!
 //! Invariants:
 //! - Every request ends: with an outcome, at its deadline, or with the thread.
-//! - The connections to one server are bounded ([`Connections`]); further requests wait for one of them
-//!   within their deadline, and requests to other servers are not affected.
+//! - The connections to one server are bounded ([`Connections`]); further requests wait for one of
+//!   them within their deadline, and requests to other servers are not affected.
 
 use std::future::Future;
 use std::io;

@@ -1,7 +1,7 @@
 //! How long the running call may run, how long it may wait for others, and how much it may do.
 //!
-//! Both times are counted apart: while a call waits, no time of its run passes, so that a call which is
-//! resumed late on a busy server does not fail for that.
+//! Both times are counted apart: while a call waits, no time of its run passes, so that a call
+//! which is resumed late on a busy server does not fail for that.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};

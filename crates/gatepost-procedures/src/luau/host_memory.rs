@@ -1,7 +1,8 @@
-//! Memory that a call holds outside of its virtual machine: publications and changes of the message.
+//! Memory that a call holds outside of its virtual machine: publications and changes of the
+//! message.
 //!
-//! The machine's own limit does not see it, so it has a limit of its own, of the same size. Everything
-//! that outlives the function that made it is charged here before it is copied.
+//! The machine's own limit does not see it, so it has a limit of its own, of the same size.
+//! Everything that outlives the function that made it is charged here before it is copied.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 

@@ -2,8 +2,9 @@
 //!
 //! Both are recursive, so both have a depth limit, [`DEPTH_MAX`], far below what a thread's stack
 //! holds. A table may also reach the same part many times, which multiplies the text at each level;
-//! so the text has a limit in bytes, and each table counts as a step of the call, whose deadline ends
-//! it. Decoding builds Luau values directly: no copy lies outside of the machine's memory limit.
+//! so the text has a limit in bytes, and each table counts as a step of the call, whose deadline
+//! ends it. Decoding builds Luau values directly: no copy lies outside of the machine's memory
+//! limit.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -140,7 +141,8 @@ impl Encoder<'_> {
     }
 }
 
-/// The value, or nil and why the text is no JSON. Other errors, such as a lack of memory, are raised.
+/// The value, or nil and why the text is no JSON. Other errors, such as a lack of memory, are
+/// raised.
 fn decode(lua: &Lua, text: &[u8], deadline: &Deadline) -> mlua::Result<(Value, Option<String>)> {
     let context = Context {
         lua,

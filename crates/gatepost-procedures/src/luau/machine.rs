@@ -151,7 +151,8 @@ impl LuauMachine {
         settings.calls_max > 0 && self.calls >= settings.calls_max
     }
 
-    /// Calls the procedure; `None` if it waits. After a failure the machine is not to be used again.
+    /// Calls the procedure; `None` if it waits. After a failure the machine is not to be used
+    /// again.
     pub(crate) fn call(
         &mut self,
         call: &ProcedureCall<'_>,

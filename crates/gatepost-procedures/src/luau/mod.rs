@@ -13,16 +13,16 @@
 //! end
 //! ```
 //!
-//! Invariants: code is compiled once, when the file is read. Each procedure has virtual machines
-//! of its own, one for each call of it that runs or waits at the same time, so no procedure can read
+//! Invariants: code is compiled once, when the file is read. Each procedure has virtual machines of
+//! its own, one for each call of it that runs or waits at the same time, so no procedure can read
 //! the globals of another, and a memory limit affects only the procedure that exceeds it. A machine
 //! that failed, or whose call was given up, is discarded.
 //!
 //! A call that waits for another server keeps its machine and gives its thread back (`waiting.rs`).
-//! Many coroutines in one machine would hold less memory, but a call would then see others change its
-//! globals while it waits, one thread at a time could resume them, and a call that exceeds the memory
-//! would end all of them. So the machines of waiting calls are bounded by their memory instead
-//! (`procedures.waiting_memory_max`).
+//! Many coroutines in one machine would hold less memory, but a call would then see others change
+//! its globals while it waits, one thread at a time could resume them, and a call that exceeds the
+//! memory would end all of them. So the machines of waiting calls are bounded by their memory
+//! instead (`procedures.waiting_memory_max`).
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,12 +1,13 @@
 //! Calls that wait for other servers.
 //!
-//! A procedure runs as a coroutine of its machine. A function that asks another server begins its request
-//! and yields, through all coroutines of the procedure's own, to the host; the host resumes it with the
-//! outcome. Meanwhile the call needs no thread, only its machine, which no other call uses: the code sees
-//! no foreign change of its globals, and its limits of memory and time remain its own.
+//! A procedure runs as a coroutine of its machine. A function that asks another server begins its
+//! request and yields, through all coroutines of the procedure's own, to the host; the host resumes
+//! it with the outcome. Meanwhile the call needs no thread, only its machine, which no other call
+//! uses: the code sees no foreign change of its globals, and its limits of memory and time remain
+//! its own.
 //!
-//! Where Luau cannot yield (in a callback of `table.sort` or `string.gsub`, in a metamethod, while the
-//! file is loaded), the request is awaited on the present thread.
+//! Where Luau cannot yield (in a callback of `table.sort` or `string.gsub`, in a metamethod, while
+//! the file is loaded), the request is awaited on the present thread.
 
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -18,7 +19,8 @@ use super::deadline::Deadline;
 use crate::host::{OutgoingResponse, PendingNames, PendingResponse};
 use crate::procedure::Wake;
 
-/// The Luau side. Coroutines pass a wait on: the one that resumes them waits too, and they go on with it.
+/// The Luau side. Coroutines pass a wait on: the one that resumes them waits too, and they go on
+/// with it.
 const WAITING: &str = r"
 local take, block, token = ...
 local create, resume, yield = coroutine.create, coroutine.resume, coroutine.yield
@@ -84,7 +86,8 @@ pub(super) enum Begun {
     Pending(PendingRequest),
 }
 
-/// The request of a machine. There is never more than one: the code does nothing until it has ended.
+/// The request of a machine. There is never more than one: the code does nothing until it has
+/// ended.
 #[derive(Clone, Default)]
 pub(super) struct PresentRequest(Arc<Mutex<Option<PendingRequest>>>);
 
@@ -159,7 +162,8 @@ impl WaitingFunctions {
         })
     }
 
-    /// A function of Luau that begins something, and returns its value, or nil and why there is none.
+    /// A function of Luau that begins something, and returns its value, or nil and why there is
+    /// none.
     pub(super) fn function<A: FromLuaMulti>(
         &self,
         lua: &Lua,

@@ -1,10 +1,10 @@
 //! A message on its way over the judge threads.
 //!
-//! A member of a chain that waits for the network gives its judge back: the rest of the run becomes a job
-//! that is queued again when there is something to go on with. The number of such runs is bounded
-//! ([`WaitingRuns`]), and so is the memory that they hold beside their messages; beyond, a judge waits
-//! along, which lets the queue fill and senders be deferred. A run whose caller gives up ([`Caller`])
-//! ends at once.
+//! A member of a chain that waits for the network gives its judge back: the rest of the run becomes
+//! a job that is queued again when there is something to go on with. The number of such runs is
+//! bounded ([`WaitingRuns`]), and so is the memory that they hold beside their messages; beyond, a
+//! judge waits along, which lets the queue fill and senders be deferred. A run whose caller gives
+//! up ([`Caller`]) ends at once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -83,8 +83,8 @@ fn go_on_later(waiting: Waiting, notifier: impl FnOnce(Wake), job: impl FnOnce()
     }));
 }
 
-/// A run that waits, with the place in which it is counted. The thread that takes it out goes on with it, or ends
-/// it.
+/// A run that waits, with the place in which it is counted. The thread that takes it out goes on
+/// with it, or ends it.
 type Parked = Arc<Mutex<Option<(Waiting, ChainJob)>>>;
 
 /// The caller of a run: when it is dropped, a run that waits ends.

@@ -37,10 +37,11 @@ pub struct ProceduresSettings {
     pub judges: usize,
     /// Messages that may wait for a judge; one more is answered with `defer`.
     pub queue_max: usize,
-    /// Messages that may wait for answers of the network without a judge; beyond, a judge waits along.
+    /// Messages that may wait for answers of the network without a judge; beyond, a judge waits
+    /// along.
     pub waiting_max: usize,
-    /// Memory that the virtual machines of waiting Luau procedures may hold, all together; beyond, a
-    /// judge waits along.
+    /// Memory that the virtual machines of waiting Luau procedures may hold, all together; beyond,
+    /// a judge waits along.
     pub waiting_memory_max: ByteSize,
     /// Values that procedures may keep with `store` and `shared`, all together.
     pub values_max: usize,

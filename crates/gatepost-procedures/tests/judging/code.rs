@@ -1,10 +1,12 @@
-//! The user's Luau code: what it sees and answers, and that no code of whatever kind holds up others.
+//! The user's Luau code: what it sees and answers, and that no code of whatever kind holds up
+//! others.
 
-use super::{World, call};
 use std::time::{Duration, Instant};
 
 use gatepost_message::Action;
 use gatepost_procedures::Arguments;
+
+use super::{World, call};
 
 #[tokio::test]
 async fn luau_code_sees_the_message_and_its_arguments() {

@@ -1,7 +1,6 @@
 //! Files and settings read again: what is right is taken up, what is wrong is named and changes
 //! nothing.
 
-use super::{World, call, judge, mail, scope};
 use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,6 +9,8 @@ use gatepost_message::Action;
 use gatepost_procedures::Arguments;
 use gatepost_rules::RuleSet;
 use gatepost_settings::ByteSize;
+
+use super::{World, call, judge, mail, scope};
 
 #[test]
 fn mistakes_are_named_with_their_place() {

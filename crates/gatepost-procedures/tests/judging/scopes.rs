@@ -1,10 +1,11 @@
 //! Which scope judges, what its chain says, and that it can be called like a procedure.
 
-use super::{World, call, judge, mail, scope};
 use std::sync::Arc;
 
 use gatepost_message::{Action, Listener, Topic, TopicFilter, Verdict};
 use gatepost_procedures::{Arguments, Needs, ProcedureCallError};
+
+use super::{World, call, judge, mail, scope};
 
 #[tokio::test]
 async fn a_message_without_scope_is_accepted() {

@@ -2,9 +2,10 @@
 //!
 //! The `pct` tag is read as 100: a random choice would not be reproducible.
 
+use gatepost_dns::Kind;
+
 use super::dkim::Tags;
 use super::{Known, Looked, Wait, texts};
-use gatepost_dns::Kind;
 
 /// A domain's policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,8 +3,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::eval::glob;
 use gatepost_mail::{Directive, Pattern};
+
+use crate::eval::glob;
 
 /// Shorter keys are ignored, unless `dkim_minimum_key_bits` says otherwise.
 const KEY_BITS_MIN: usize = 1024;

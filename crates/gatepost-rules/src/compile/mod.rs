@@ -12,6 +12,8 @@ mod rule_place;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use gatepost_learning::bayes::PointsOf;
+use gatepost_mail::HeaderSelector;
 use gatepost_pattern::Groups;
 
 use crate::Problem;
@@ -25,8 +27,6 @@ use crate::scan::{
     MimeRules, Program, RuleId, TemplateRule,
 };
 use crate::shortcircuit::{Shortcircuit, ShortcircuitScores, Turn};
-use gatepost_learning::bayes::PointsOf;
-use gatepost_mail::HeaderSelector;
 use prepare::{Prepared, TemplateTarget};
 
 /// The data of a rule for reports and for learning.

@@ -1,5 +1,8 @@
 //! Prepares the tests of single rules: parses their patterns and binds their eval functions.
 
+use gatepost_learning::Reputation;
+use gatepost_learning::bayes::Interval;
+use gatepost_mail::HeaderSelector;
 use gatepost_pattern::{Pattern, Template};
 
 use super::{Abilities, NotRunning, hits_max};
@@ -9,9 +12,6 @@ use crate::language::Definitions;
 use crate::language::definition::{Definition, FieldTest, Test, View};
 use crate::network::{self, LinkList, NetworkTest};
 use crate::scan::{FieldRule, RuleId};
-use gatepost_learning::Reputation;
-use gatepost_learning::bayes::Interval;
-use gatepost_mail::HeaderSelector;
 
 /// A test that can run.
 pub(super) enum Prepared {

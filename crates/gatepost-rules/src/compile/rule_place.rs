@@ -1,8 +1,9 @@
 //! The part of a message that a rule examines, as automatic learning distinguishes it.
 
+use gatepost_learning::bayes::RulePlace;
+
 use crate::language::Definitions;
 use crate::language::definition::{Definition, Test, View};
-use gatepost_learning::bayes::RulePlace;
 
 /// The part of a rule. A meta has the parts of the rules that it names.
 pub(super) fn place(rule: &Definition, definitions: &Definitions) -> RulePlace {

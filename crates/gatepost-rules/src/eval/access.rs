@@ -1,6 +1,5 @@
 //! AccessDB: the access map of a mail server, which lists permitted and rejected senders.
 
-use super::ScannedMail;
 use std::collections::HashMap;
 use std::fs;
 use std::path::PathBuf;
@@ -9,6 +8,7 @@ use std::time::SystemTime;
 
 use parking_lot::Mutex;
 
+use super::ScannedMail;
 use super::{Entry, berkeley_hash, bound};
 
 pub(super) const FUNCTIONS: &[Entry] = &[("check_access_database", |arguments| {

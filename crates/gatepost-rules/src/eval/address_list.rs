@@ -1,7 +1,8 @@
 //! Lists of addresses with `*` and `?`.
 
-use gatepost_mail::Pattern;
 use std::collections::HashSet;
+
+use gatepost_mail::Pattern;
 
 /// A list of addresses, some with wildcards.
 #[derive(Clone, Debug, Default)]

@@ -1,9 +1,10 @@
 //! AntiVirus: attachments that are executable on Windows, or whose name and type contradict each
 //! other.
 
+use gatepost_mail::{ContentType, Part, lines};
+
 use super::ScannedMail;
 use super::{Entry, pattern, plain};
-use gatepost_mail::{ContentType, Part, lines};
 
 pub(super) const FUNCTIONS: &[Entry] = &[
     ("check_microsoft_executable", |_| {

@@ -1,9 +1,11 @@
 //! BodyEval: the shape of the text.
 
+use std::collections::{HashMap, HashSet};
+
+use gatepost_mail::Part;
+
 use super::ScannedMail;
 use super::{Entry, bound, pattern};
-use gatepost_mail::Part;
-use std::collections::{HashMap, HashSet};
 
 pub(super) const FUNCTIONS: &[Entry] = &[
     ("multipart_alternative_difference", |arguments| {

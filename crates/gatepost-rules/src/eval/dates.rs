@@ -1,9 +1,11 @@
 //! HeaderEval: the dates in the head.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use gatepost_mail::parse_date;
+
 use super::ScannedMail;
 use super::{Entry, bound, pattern, plain};
-use gatepost_mail::parse_date;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 pub(super) const FUNCTIONS: &[Entry] = &[
     ("check_for_shifted_date", |arguments| {

@@ -1,9 +1,10 @@
 //! HeaderEval: mail that falsely claims to come from a large provider.
 
+use gatepost_mail::{has_ip, relay_text};
+
 use super::ScannedMail;
 use super::received::{gated_through_received_remover, one_line, received_on_one_line};
 use super::{Entry, pattern, plain};
-use gatepost_mail::{has_ip, relay_text};
 
 pub(super) const FUNCTIONS: &[Entry] = &[
     ("check_for_forged_hotmail_received_headers", |_| {

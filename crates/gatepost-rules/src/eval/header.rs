@@ -1,10 +1,12 @@
 //! HeaderEval: fields that no mail program writes.
 
+use std::collections::HashSet;
+
+use gatepost_mail::HeaderSelector;
+
 use super::ScannedMail;
 use super::received::{gated_through_received_remover, received_on_one_line};
 use super::{Entry, bound, locale, pattern, plain};
-use gatepost_mail::HeaderSelector;
-use std::collections::HashSet;
 
 pub(super) const FUNCTIONS: &[Entry] = &[
     // The hit is added when a scan ends early.

@@ -1,8 +1,9 @@
 //! HTMLEval and HTTPSMismatch: the HTML parts.
 
+use gatepost_mail::{HtmlFacts, ip_is};
+
 use super::ScannedMail;
 use super::{Entry, bound, locale, pattern, plain};
-use gatepost_mail::{HtmlFacts, ip_is};
 
 pub(super) const FUNCTIONS: &[Entry] = &[
     ("html_tag_balance", |arguments| {

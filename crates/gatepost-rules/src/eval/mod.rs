@@ -1,9 +1,10 @@
 //! The functions that rules call by name: `header X eval:check_for_missing_to_header()`.
 //!
 //! [`prepare`] turns a name and its arguments into an [`Evaluation`] once, when rules are loaded: it
-//! parses numbers, compiles patterns and reports errors. Running the evaluation on a message then only
-//! computes. Functions are grouped as in SpamAssassin, one plugin per module. Results that several
-//! functions of a plugin need are computed once per message and kept in its [`ScannedMail`].
+//! parses numbers, compiles patterns and reports errors. Running the evaluation on a message then
+//! only computes. Functions are grouped as in SpamAssassin, one plugin per module. Results that
+//! several functions of a plugin need are computed once per message and kept in its
+//! [`ScannedMail`].
 
 mod access;
 mod address_list;
@@ -42,8 +43,9 @@ use std::cell::OnceCell;
 use std::ops::Deref;
 use std::sync::LazyLock;
 
-use arguments::Arguments;
 use gatepost_mail::Mail;
+
+use arguments::Arguments;
 
 /// A function with its arguments bound.
 type Test = Box<dyn Fn(&ScannedMail<'_>) -> u32 + Send + Sync>;

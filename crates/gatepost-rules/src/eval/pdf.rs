@@ -2,13 +2,13 @@
 //!
 //! A file is read line by line, as text: compressed parts are not decompressed.
 
-use super::ScannedMail;
 use std::collections::BTreeSet;
 
+use gatepost_mail::Part;
 use md5::{Digest, Md5};
 
+use super::ScannedMail;
 use super::{Entry, bound, pattern, plain};
-use gatepost_mail::Part;
 
 pub(super) const FUNCTIONS: &[Entry] = &[
     ("pdf_count", |arguments| {

@@ -1,10 +1,11 @@
 //! Phishing: links in feeds; the feeds are files that another program keeps up to date.
 
-use super::ScannedMail;
 use std::collections::HashMap;
 
-use super::{Entry, plain};
 use gatepost_mail::Directive;
+
+use super::ScannedMail;
+use super::{Entry, plain};
 
 pub(super) const FUNCTIONS: &[Entry] = &[("check_phishing", |_| plain(is_named))];
 

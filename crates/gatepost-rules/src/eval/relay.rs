@@ -1,8 +1,9 @@
 //! RelayEval: the names and addresses that relays claim.
 
+use gatepost_mail::{Relay, ip_private, relay_text};
+
 use super::ScannedMail;
 use super::{Entry, bound, pattern, plain};
-use gatepost_mail::{Relay, ip_private, relay_text};
 
 pub(super) const FUNCTIONS: &[Entry] = &[
     ("check_for_numeric_helo", |_| plain(numeric_helo)),

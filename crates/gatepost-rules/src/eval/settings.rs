@@ -1,17 +1,20 @@
 //! The directives for eval functions: lists of addresses and hosts, locales, limits.
 
+use std::collections::{HashMap, HashSet};
+use std::sync::OnceLock;
+
+use gatepost_mail::{Directive, Pattern};
+
 use super::address_list::{AddressList, glob, glob_within};
 use super::office::OfficeSettings;
 use super::phishing::Feeds;
 use super::text_cat::Languages;
-use gatepost_mail::{Directive, Pattern};
-use std::collections::{HashMap, HashSet};
-use std::sync::OnceLock;
 
 /// The settings of eval functions.
 #[derive(Clone, Debug)]
 pub(crate) struct EvalSettings {
-    /// Named lists of addresses: `welcomelist_from`, `blocklist_to`, and those of `enlist_addrlist`.
+    /// Named lists of addresses: `welcomelist_from`, `blocklist_to`, and those of
+    /// `enlist_addrlist`.
     pub(crate) addresses: HashMap<String, AddressList>,
     /// Named lists of hosts in links; false for exceptions.
     pub(crate) uri_hosts: HashMap<String, HashMap<String, bool>>,

@@ -4,13 +4,14 @@
 //! The models are SpamAssassin's file `languages` in the rule folder: for each language its n-grams
 //! by rank, then `0 NAME`.
 
-use super::ScannedMail;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use super::{Entry, pattern, plain};
 use gatepost_mail::Directive;
+
+use super::ScannedMail;
+use super::{Entry, pattern, plain};
 
 pub(super) const FUNCTIONS: &[Entry] = &[
     ("check_language", |_| plain(is_unwanted)),

@@ -1,7 +1,8 @@
 //! URIDetail: rules about the elements and the text of a link.
 
-use super::{EvalProblem, Evaluation};
 use gatepost_mail::{Pattern, Uri};
+
+use super::{EvalProblem, Evaluation};
 
 /// The part of a link that a condition examines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,9 @@
 //! VBounce: bounces of mail that was not sent from this site.
 
+use gatepost_mail::lines;
+
 use super::ScannedMail;
 use super::{Entry, pattern, plain};
-use gatepost_mail::lines;
 
 pub(super) const FUNCTIONS: &[Entry] = &[
     ("have_any_bounce_relays", |_| plain(has_relays)),

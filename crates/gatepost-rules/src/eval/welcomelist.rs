@@ -1,9 +1,10 @@
 //! WLBLEval and WelcomeListSubject: listed addresses, hosts and subjects.
 
+use gatepost_mail::{Pattern, Relay, parse_ip};
+
 use super::ScannedMail;
 use super::settings::SenderFromHost;
 use super::{Entry, bound, plain};
-use gatepost_mail::{Pattern, Relay, parse_ip};
 
 pub(super) const FUNCTIONS: &[Entry] = &[
     ("check_from_in_blocklist", |_| {
@@ -174,7 +175,8 @@ fn sender_from(mail: &ScannedMail<'_>, list: &[SenderFromHost]) -> i32 {
     verdict
 }
 
-/// Whether a relay is the host, or its address in the brackets: `example.com`, `[10.1.]`, `[2001:db8::]/32`.
+/// Whether a relay is the host, or its address in the brackets: `example.com`, `[10.1.]`,
+/// `[2001:db8::]/32`.
 fn relay_fits(relay: &Relay, host: &str) -> bool {
     let Some((network, length)) = host.strip_prefix('[').and_then(|rest| rest.split_once(']'))
     else {

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use gatepost_learning::bayes::{RuleFlags, RulePlace};
+
 use crate::network::{LinkFlags, NetworkCall};
 use crate::shortcircuit::Shortcircuit;
-use gatepost_learning::bayes::{RuleFlags, RulePlace};
 
 /// The position of a line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

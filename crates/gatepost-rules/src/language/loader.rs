@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use gatepost_mail::Directive;
+
 use super::condition::{self, Conditions};
 use super::definition::Source;
 use super::directives;
@@ -11,7 +13,6 @@ use super::line::{Line, LineProblem, Loaded};
 use super::plugins::{LANGUAGE_VERSION_TEXT, Plugins};
 use super::{Definitions, Language};
 use crate::{Problem, Severity};
-use gatepost_mail::Directive;
 
 /// The deepest chain of included files; a longer one is treated as a cycle.
 const INCLUDE_DEPTH_MAX: usize = 16;
@@ -281,8 +282,8 @@ fn without_comment(line: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(kept)
 }
 
-/// Whether a directive, by its name, removes entries from a list of trusted senders, hosts or networks, or
-/// adds them to a list of untrusted ones.
+/// Whether a directive, by its name, removes entries from a list of trusted senders, hosts or
+/// networks, or adds them to a list of untrusted ones.
 fn revokes_trust(name: &str) -> bool {
     let removes = ["un", "clear_", "delist_", "remove_"];
     let distrusts = ["block", "black", "untrust", "distrust"];

@@ -21,12 +21,13 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use gatepost_learning::LearningSettings;
+
 use crate::configuration::Configuration;
 use crate::network::LinkList;
 use crate::statistics::Statistics;
 use crate::{Problem, Severity};
 use definition::{Definition, Example};
-use gatepost_learning::LearningSettings;
 use loader::Loader;
 use options::Options;
 use plugins::Plugins;

@@ -2,14 +2,15 @@
 
 use std::net::IpAddr;
 
+use gatepost_dns::{Answer, Kind, Question, Record};
+use gatepost_pattern::Pattern;
+
 use super::hashes::HashTest;
 use super::origin;
 use super::senders::SenderTest;
 use super::settings::NetworkSettings;
 use super::views::{LinkKey, Views};
 use crate::tags::{Piece, pieces};
-use gatepost_dns::{Answer, Kind, Question, Record};
-use gatepost_pattern::Pattern;
 
 /// Addresses of relays that one list is asked about, as SpamAssassin's `num_check_received`.
 const RELAYS_MAX: usize = 9;

@@ -3,9 +3,10 @@
 //! Zones respond with a text, as `"64496 | 192.0.2.0/24 | …"` or `"64496" "192.0.2.0" "24"`. It
 //! becomes tags of templates and the field `X-ASN` of header rules.
 
-use crate::authentication::settings::{NetworkZone, SenderSettings};
 use gatepost_dns::{Answer, Kind, Question, Record};
 use gatepost_mail::{Mail, ip, parse_ip};
+
+use crate::authentication::settings::{NetworkZone, SenderSettings};
 
 /// The query to each zone about the server that delivered the message to us.
 fn questions<'m>(

@@ -2,6 +2,7 @@
 //!
 //! Only methods that rules use are included: a method without rules is not evaluated.
 
+use gatepost_dns::{Answer, Question};
 use gatepost_message::Authentication;
 
 use super::senders::{SenderTest, Senders};
@@ -9,7 +10,6 @@ use crate::authentication::Known;
 use crate::authentication::dkim::Outcome;
 use crate::authentication::dmarc::DmarcResult;
 use crate::authentication::spf::SpfResult;
-use gatepost_dns::{Answer, Question};
 
 /// The results of the methods of these tests, from the responses that arrived in time.
 pub(super) fn results<'a>(

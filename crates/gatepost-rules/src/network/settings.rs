@@ -2,8 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::authentication::settings::SenderSettings;
 use gatepost_mail::Directive;
+
+use crate::authentication::settings::SenderSettings;
 
 /// The settings of network rules.
 #[derive(Clone, Debug)]

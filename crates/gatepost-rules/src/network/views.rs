@@ -2,14 +2,15 @@
 
 use std::net::IpAddr;
 
+use gatepost_dns::{Answer, Kind, Question, Record};
+use gatepost_mail::{Uri, ip};
+use gatepost_pattern::Captured;
+
 use super::origin;
 use super::senders::{SenderFindings, Senders};
 use super::settings::NetworkSettings;
 use crate::eval::ScannedMail;
 use crate::tags::{Piece, pieces};
-use gatepost_dns::{Answer, Kind, Question, Record};
-use gatepost_mail::{Uri, ip};
-use gatepost_pattern::Captured;
 
 /// The most names that one template expands to.
 const NAMES_MAX: usize = 20;

@@ -1,4 +1,5 @@
-//! Header lines with 8-bit text as encoded words (RFC 2047), at the places where SpamAssassin puts them.
+//! Header lines with 8-bit text as encoded words (RFC 2047), at the places where SpamAssassin puts
+//! them.
 
 use std::fmt::Write as _;
 

@@ -2,9 +2,10 @@
 //!
 //! Values are looked up only where a template holds their tags, which the options know.
 
+use gatepost_mail::Mail;
+
 use crate::language::options::Options;
 use crate::tags::{Piece, Tag, message, pieces};
-use gatepost_mail::Mail;
 
 /// The names of the tags of all templates.
 pub(crate) fn names(options: &Options) -> impl Iterator<Item = &str> {

@@ -12,12 +12,12 @@ mod wrap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gatepost_learning::bayes::{Autolearn, Judgement};
+use gatepost_mail::Lines;
 use gatepost_message::Authentication;
 
 use crate::language::options::Options;
 use crate::shortcircuit::Ending;
-use gatepost_learning::bayes::{Autolearn, Judgement};
-use gatepost_mail::Lines;
 pub use given_up::GivenUp;
 
 /// The lines of the body in the preview, and its length in bytes.
@@ -73,8 +73,8 @@ pub struct Report {
     pub authentication: Vec<Authentication>,
     /// Whether the message was learned automatically, and as which class.
     pub autolearn: Autolearn,
-    /// Whether a rule that hit is certain enough alone to learn from: `no`, or `yes` with the rules; nothing
-    /// where it was not asked.
+    /// Whether a rule that hit is certain enough alone to learn from: `no`, or `yes` with the
+    /// rules; nothing where it was not asked.
     pub(crate) autolearn_force: Option<String>,
     /// What counted when it was decided whether to learn.
     pub(crate) autolearn_points: f64,

@@ -206,8 +206,8 @@ fn prefixed(field: &[u8], prefix: &str) -> Vec<u8> {
     [name, b" ", prefix.as_bytes(), value].concat()
 }
 
-/// What marks the original within its wrapping. Filters of users, and SpamAssassin, look for the parameter
-/// and for the description.
+/// What marks the original within its wrapping. Filters of users, and SpamAssassin, look for the
+/// parameter and for the description.
 pub(super) const ORIGINAL: &str = "x-spam-type=original";
 const ORIGINAL_DESCRIPTION: &str = "original message before SpamAssassin";
 

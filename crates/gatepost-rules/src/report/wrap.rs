@@ -11,7 +11,8 @@ pub(super) enum Fold {
 
 /// The lines of a folded text.
 pub(super) struct Lines<'a> {
-    /// What stands in the first line before the text; not part of the result where the caller drops it.
+    /// What stands in the first line before the text; not part of the result where the caller drops
+    /// it.
     pub(super) first: &'a str,
     /// What later lines begin with.
     pub(super) indent: &'a str,
@@ -66,7 +67,8 @@ fn width(text: &str) -> usize {
     text.len() + 7 * text.bytes().filter(|&byte| byte == b'\t').count()
 }
 
-/// What a text is folded between: words and the single white spaces between them, or what ends in one.
+/// What a text is folded between: words and the single white spaces between them, or what ends in
+/// one.
 fn pieces(text: &str, fold: Fold) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {

@@ -2,6 +2,11 @@
 
 use std::sync::Arc;
 
+use gatepost_learning::Lesson;
+use gatepost_learning::bayes::{Autolearn, Judgement};
+use gatepost_mail::Mail;
+use gatepost_pattern::Captured;
+
 use super::RuleSet;
 use super::ending;
 use super::near_miss::NearMiss;
@@ -15,10 +20,6 @@ use crate::scan::ScanState;
 use crate::shortcircuit::Ending;
 use crate::users::Preferences;
 use crate::{GivenUp, Report, ScanContext};
-use gatepost_learning::Lesson;
-use gatepost_learning::bayes::{Autolearn, Judgement};
-use gatepost_mail::Mail;
-use gatepost_pattern::Captured;
 
 /// A scan whose local rules have run.
 pub(super) struct Scan<'a> {
@@ -83,7 +84,8 @@ impl RuleSet {
             let network = self.network.as_ref()?;
             network.ask(&program.network, &mail, &configuration.network, captured)
         };
-        // The answers are on their way while the local rules run, unless those may make them needless.
+        // The answers are on their way while the local rules run, unless those may make them
+        // needless.
         let may_end_early = compiled.network_turn.is_some();
         let mut asked = if may_end_early { None } else { ask() };
         let judgement = lesson.as_ref().and_then(|lesson| lesson.judgement);

@@ -14,6 +14,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use gatepost_dns::{SilenceLimits, SilentList};
+use gatepost_learning::bayes::Learned;
+use gatepost_learning::{Learning, LearningSettings, TeachError, Teaching};
 
 use crate::compile::{self, Abilities, Compiled};
 use crate::configuration::Configuration;
@@ -24,8 +26,6 @@ use crate::report;
 use crate::statistics::Statistics;
 use crate::users::Users;
 use crate::{Problem, RulesSettings, Severity};
-use gatepost_learning::bayes::Learned;
-use gatepost_learning::{Learning, LearningSettings, TeachError, Teaching};
 
 pub use near_miss::NearMiss;
 pub use pending::{PendingScan, ScanProgress};
@@ -149,7 +149,8 @@ impl RuleSet {
         Ok(changed)
     }
 
-    /// The message as it was before a filter marked it, see [`Report::rewrite`](crate::Report::rewrite).
+    /// The message as it was before a filter marked it, see
+    /// [`Report::rewrite`](crate::Report::rewrite).
     pub fn unmark<'m>(&self, message: &'m [u8]) -> Cow<'m, [u8]> {
         report::unmark::unmark(message, &self.options)
     }

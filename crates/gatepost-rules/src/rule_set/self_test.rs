@@ -5,10 +5,11 @@
 
 use std::sync::Arc;
 
+use gatepost_mail::HeaderSelector;
+
 use super::RuleSet;
 use crate::language::definition::{Example, Test};
 use crate::{Problem, ScanContext, Severity};
-use gatepost_mail::HeaderSelector;
 
 impl RuleSet {
     /// Runs the examples; returns one problem for each that fails, and for each without a rule that

@@ -6,15 +6,16 @@
 
 use std::sync::Arc;
 
+use gatepost_learning::Lesson;
+use gatepost_learning::bayes::{Autolearn, Points};
+use gatepost_mail::Mail;
+
 use crate::Hit;
 use crate::compile::{Compiled, RuleFacts};
 use crate::language::definition::Definition;
 use crate::report;
 use crate::scan::ScanState;
 use crate::shortcircuit::Ending;
-use gatepost_learning::Lesson;
-use gatepost_learning::bayes::{Autolearn, Points};
-use gatepost_mail::Mail;
 
 /// The sum of the rules that hit.
 #[derive(Debug, Default)]

@@ -1,18 +1,20 @@
 //! Rules whose patterns contain texts that other rules captured.
 //!
-//! The capturing rules run here before all others, for their groups alone: they are few, and all other rules keep
-//! engines without capture groups. The network and reports use what they captured, too.
+//! The capturing rules run here before all others, for their groups alone: they are few, and all
+//! other rules keep engines without capture groups. The network and reports use what they captured,
+//! too.
 
 use std::borrow::Cow;
 use std::time::Duration;
+
+use gatepost_mail::{HeaderSelector, Mail};
+use gatepost_pattern::{Captured, Groups, Template};
 
 use super::RuleId;
 use super::budget::Budget;
 use super::state::ScanState;
 use crate::language::definition::View;
 use crate::tags::message;
-use gatepost_mail::{HeaderSelector, Mail};
-use gatepost_pattern::{Captured, Groups, Template};
 
 /// The part of a message that a pattern matches.
 #[derive(Debug)]
@@ -65,8 +67,8 @@ impl MatchedText {
 }
 
 impl CaptureRules {
-    /// The texts that groups capture in a message, and the values of its tags that templates name; `None` if
-    /// that takes more than `time`.
+    /// The texts that groups capture in a message, and the values of its tags that templates name;
+    /// `None` if that takes more than `time`.
     pub(crate) fn capture(&self, mail: &Mail<'_>, time: Duration) -> Option<Captured> {
         let mut captured = Captured::new();
         if self.sources.is_empty() && self.templates.is_empty() {

@@ -1,4 +1,5 @@
-//! Every message gives the same whether prefilters select the rules or each rule runs on every text.
+//! Every message gives the same whether prefilters select the rules or each rule runs on every
+//! text.
 
 use std::path::{Path, PathBuf};
 

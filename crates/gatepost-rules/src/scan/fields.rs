@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 
+use gatepost_mail::{HeaderSelector, Mail};
 use gatepost_pattern::{Pattern, Prefilter, PrefilterThresholds};
 
 use super::RuleId;
 use super::filter;
 use super::state::ScanState;
-use gatepost_mail::{HeaderSelector, Mail};
 
 const THRESHOLDS: PrefilterThresholds = PrefilterThresholds {
     patterns_min: 2,
@@ -73,7 +73,8 @@ impl FieldRules {
     }
 }
 
-/// The indices of rules that can hit without the field: Perl matches a missing field like an empty one.
+/// The indices of rules that can hit without the field: Perl matches a missing field like an empty
+/// one.
 fn without_field(rules: &[FieldRule]) -> Vec<u32> {
     (0u32..)
         .zip(rules)

@@ -89,7 +89,8 @@ impl LineRules {
         }
     }
 
-    /// Runs all rules on a batch of lines, of which the first has this number. False if the time was over.
+    /// Runs all rules on a batch of lines, of which the first has this number. False if the time
+    /// was over.
     fn scan_batch(&self, number: usize, lines: &[&[u8]], state: &mut ScanState) -> bool {
         let mut keep_going = || !state.budget.is_spent(1);
         let Ok(batch) = self.prefilter.search_batch(lines, &mut keep_going) else {

@@ -1,8 +1,8 @@
 //! Meta rules: expressions over other rules.
 //!
-//! A meta is computed after all rules that it names, so the compiler sorts metas by their dependencies. One
-//! peculiarity of SpamAssassin is kept: a meta with score 0 is never *settled* when it would hit, so metas
-//! which name it are never computed ([`Settled`]).
+//! A meta is computed after all rules that it names, so the compiler sorts metas by their
+//! dependencies. One peculiarity of SpamAssassin is kept: a meta with score 0 is never *settled*
+//! when it would hit, so metas which name it are never computed ([`Settled`]).
 
 use super::RuleId;
 use super::state::ScanState;
@@ -35,8 +35,9 @@ pub(crate) struct MetaRule {
 
 /// All metas, each after those it names.
 ///
-/// Nearly all rules do not hit a message. So the value of each meta *at rest*, when no rule hits, is computed
-/// once; for a message only those metas are computed that name a rule whose value differs.
+/// Nearly all rules do not hit a message. So the value of each meta *at rest*, when no rule hits,
+/// is computed once; for a message only those metas are computed that name a rule whose value
+/// differs.
 #[derive(Debug, Default)]
 pub(crate) struct MetaRules {
     rules: Vec<MetaRule>,
@@ -121,8 +122,8 @@ impl MetaRules {
     /// The metas that hit, and their values, by the values of all other rules.
     pub(crate) fn hits(&self, state: &ScanState) -> Vec<(RuleId, f64)> {
         let mut hits = Vec::new();
-        // The metas whose value differs from that at rest, by index: few, so the values at rest need not be
-        // copied for each message.
+        // The metas whose value differs from that at rest, by index: few, so the values at rest
+        // need not be copied for each message.
         let mut changed: Vec<(u32, Settled)> = Vec::with_capacity(CHANGED_USUAL);
         let mut due = MetaQueue::new(self.rules.len());
         due.add(&self.hitting_at_rest);
@@ -156,7 +157,8 @@ impl MetaRules {
     }
 }
 
-/// Indices of metas to be computed, the lowest first. Added indices are higher than those taken before.
+/// Indices of metas to be computed, the lowest first. Added indices are higher than those taken
+/// before.
 struct MetaQueue {
     words: Vec<u64>,
     word: usize,
@@ -192,8 +194,8 @@ impl MetaQueue {
 }
 
 impl MetaRule {
-    /// `settled` returns the value of a meta, if it has one. `named` are the metas in the expression: if one of
-    /// them is never computed, this meta is not either.
+    /// `settled` returns the value of a meta, if it has one. `named` are the metas in the
+    /// expression: if one of them is never computed, this meta is not either.
     fn compute(
         &self,
         settled: impl Fn(u32) -> Option<f64>,

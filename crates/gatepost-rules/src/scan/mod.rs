@@ -21,6 +21,8 @@ pub use context::ScanContext;
 
 use std::time::Duration;
 
+use gatepost_learning::Reputation;
+use gatepost_learning::bayes::Interval;
 use gatepost_pattern::{Captured, Pattern};
 
 use crate::eval::{Evaluation, ScannedMail};
@@ -28,8 +30,6 @@ use crate::network::NetworkRule;
 pub(crate) use budget::Budget;
 pub(crate) use capture::{CaptureRules, CaptureSource, MatchedText, TemplateRule};
 pub(crate) use fields::{FieldRule, FieldRules, MimeRule, MimeRules};
-use gatepost_learning::Reputation;
-use gatepost_learning::bayes::Interval;
 pub(crate) use lines::{LineRule, LineRules};
 pub(crate) use meta::{MetaRule, MetaRules, NearMeta, Operand};
 pub(crate) use state::ScanState;
@@ -86,7 +86,8 @@ impl Program {
     }
 
     /// Runs the rules that need the message alone, for at most `time`. `probability` is what Bayes
-    /// says of it, `captured` what [`CaptureRules::capture`] found. [`Program::run_metas`] is to follow.
+    /// says of it, `captured` what [`CaptureRules::capture`] found. [`Program::run_metas`] is to
+    /// follow.
     pub(crate) fn run(
         &self,
         mail: &ScannedMail<'_>,

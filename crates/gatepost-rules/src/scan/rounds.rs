@@ -1,10 +1,12 @@
 //! Repeated patterns, such as `(?:(?:your|my)? name: …){3}`.
 //!
-//! Each round contains a required literal, so a match contains at least as many literals as the pattern has
-//! rounds. An offset is verified only after that many literals from there on; most texts contain fewer.
+//! Each round contains a required literal, so a match contains at least as many literals as the
+//! pattern has rounds. An offset is verified only after that many literals from there on; most
+//! texts contain fewer.
+
+use gatepost_pattern::Window;
 
 use super::RuleId;
-use gatepost_pattern::Window;
 
 /// The end of a literal, and the window before it in which a match can start.
 type LiteralEnd = (usize, Option<Window>);
@@ -17,8 +19,8 @@ pub(super) struct Rounds {
 }
 
 impl Rounds {
-    /// Adds a literal of a pattern with this many rounds; ends do not decrease. Returns the literals that can
-    /// begin a match now.
+    /// Adds a literal of a pattern with this many rounds; ends do not decrease. Returns the
+    /// literals that can begin a match now.
     pub(super) fn add(
         &mut self,
         (rule, rounds): (RuleId, u32),

@@ -2,12 +2,14 @@
 
 use std::cell::Cell;
 
+use gatepost_pattern::{LONG_TEXT_BYTES, LiteralInfo, Pattern, Window};
+
 use super::RuleId;
 use super::budget::Budget;
 use super::rounds::Rounds;
-use gatepost_pattern::{LONG_TEXT_BYTES, LiteralInfo, Pattern, Window};
 
-/// Offsets of one text at which a rule is verified; after them the rest of the text is searched once.
+/// Offsets of one text at which a rule is verified; after them the rest of the text is searched
+/// once.
 const OFFSETS_MAX: u32 = 511;
 /// A wider window is not verified offset by offset: all of the text is searched.
 const WINDOW_BYTES_MAX: u32 = 256;
@@ -31,9 +33,9 @@ pub(crate) struct ScanState {
     pub(crate) budget: Budget,
 }
 
-/// What is kept for each rule. A thread keeps the tables from one message to the next, and resets the few
-/// entries that a message changed: to clear all of them for each message would take longer, and fetch them
-/// into the cache.
+/// What is kept for each rule. A thread keeps the tables from one message to the next, and resets
+/// the few entries that a message changed: to clear all of them for each message would take longer,
+/// and fetch them into the cache.
 #[derive(Debug, Default)]
 struct RuleTables {
     /// By rule: 0, or how often it hit, or the value of a meta.
@@ -72,14 +74,14 @@ struct Attempts {
     text: u32,
     /// The number of offsets; more than [`OFFSETS_MAX`] once all of the text was searched.
     offsets: u32,
-    /// The last range of offsets, its end excluded, at which no match starts. Windows overlap, and no offset is
-    /// verified twice.
+    /// The last range of offsets, its end excluded, at which no match starts. Windows overlap, and
+    /// no offset is verified twice.
     verified: (u32, u32),
 }
 
 impl Attempts {
-    /// The first offset from `first` to `last` that is not yet verified; all of them count as verified from now
-    /// on.
+    /// The first offset from `first` to `last` that is not yet verified; all of them count as
+    /// verified from now on.
     fn take_unverified(&mut self, first: usize, last: usize) -> Option<usize> {
         let (from, to) = (self.verified.0 as usize, self.verified.1 as usize);
         let (from, first) = if (from..=to).contains(&first) {
@@ -150,8 +152,8 @@ impl ScanState {
         self.tables.text += 1;
     }
 
-    /// Verifies a rule in a text in which a required literal of its pattern ends at `end`, up to `hits_max` hits
-    /// in all texts.
+    /// Verifies a rule in a text in which a required literal of its pattern ends at `end`, up to
+    /// `hits_max` hits in all texts.
     pub(crate) fn candidate(
         &mut self,
         what: (RuleId, &Pattern, u32),
@@ -170,7 +172,8 @@ impl ScanState {
         }
     }
 
-    /// Verifies a rule at the offsets at which a match can start that contains a literal with this end.
+    /// Verifies a rule at the offsets at which a match can start that contains a literal with this
+    /// end.
     fn verify(
         &mut self,
         (rule, pattern, hits_max): (RuleId, &Pattern, u32),

@@ -27,7 +27,8 @@ pub(crate) fn is_of_message(name: &str) -> bool {
     name == FIELD || NAMES.contains(&name)
 }
 
-/// The values of a tag as a pattern names it, `NAME` or `NAME(argument)`; `None` if they are not in the message.
+/// The values of a tag as a pattern names it, `NAME` or `NAME(argument)`; `None` if they are not in
+/// the message.
 pub(crate) fn values_of(text: &str, mail: &Mail<'_>) -> Option<Vec<String>> {
     let (name, argument) = match text.split_once('(') {
         Some((name, argument)) => (name, argument.strip_suffix(')')),

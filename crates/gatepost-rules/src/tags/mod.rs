@@ -1,4 +1,5 @@
-//! Tags: named values that templates of reports, patterns of rules and questions to the network hold.
+//! Tags: named values that templates of reports, patterns of rules and questions to the network
+//! hold.
 //!
 //! - [`syntax`]: how a template holds them, `_NAME_` and `_NAME(argument)_`.
 //! - [`message`]: those whose values are in the message itself.

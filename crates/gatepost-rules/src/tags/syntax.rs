@@ -42,8 +42,9 @@ pub(crate) fn pieces(template: &str) -> impl Iterator<Item = Piece<'_>> {
     })
 }
 
-/// The tag at the beginning of a text. A name consists of words of capital letters and digits with single
-/// underscores between them, and has as many words as are followed by the underscore that ends the tag.
+/// The tag at the beginning of a text. A name consists of words of capital letters and digits with
+/// single underscores between them, and has as many words as are followed by the underscore that
+/// ends the tag.
 fn tag(text: &str) -> Option<Tag<'_>> {
     let inner = text.get(1..)?;
     let bytes = inner.as_bytes();

@@ -1,5 +1,5 @@
-//! Archives and office files made to be read again and again: entries by the ten thousand that share
-//! the same bytes.
+//! Archives and office files made to be read again and again: entries by the ten thousand that
+//! share the same bytes.
 
 const NO_SECTOR: u32 = 0xffff_ffff;
 const CHAIN_END: u32 = 0xffff_fffe;

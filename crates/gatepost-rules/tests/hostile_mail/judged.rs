@@ -1,14 +1,16 @@
 //! All rules judge a message in bounded time, and hold little beside it.
 
-use super::{SIZE, TIME_MAX, attached, computed, held, html, numbered, plain};
-use gatepost_rules::{RuleSet, RulesSettings, ScanContext};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use gatepost_rules::{RuleSet, RulesSettings, ScanContext};
+
+use super::{SIZE, TIME_MAX, attached, computed, held, html, numbered, plain};
+
 /// Size of those that all rules judge without optimisation, bytes.
 const JUDGED_SIZE: usize = 2_500_000;
-/// What judging may hold beside the message: so many times its size, and what the rules compile when
-/// they first meet what they look for.
+/// What judging may hold beside the message: so many times its size, and what the rules compile
+/// when they first meet what they look for.
 const HELD_SIZES_MAX: usize = 5;
 const COMPILED_MAX: usize = 12_000_000;
 

@@ -1,10 +1,12 @@
 //! Patterns that take more steps than they may.
 
-use super::{TIME_MAX, computed, held, html, numbered, plain};
+use std::fmt::Write as _;
+
 use gatepost_mail::MailLimits;
 use gatepost_rules::{Report, RuleSet, RulesSettings, ScanContext};
 use gatepost_settings::{ByteSize, Period};
-use std::fmt::Write as _;
+
+use super::{TIME_MAX, computed, held, html, numbered, plain};
 
 /// Whatever the machine: the pattern takes more steps than it may, and is named; others still run.
 #[test]

@@ -10,8 +10,9 @@ mod judged;
 mod limits;
 mod views;
 
-use rustix::time::{ClockId, clock_gettime};
 use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
 
 /// What all views, or all rules, of one message may compute.
 const TIME_MAX: Duration = Duration::from_mins(1);

@@ -1,9 +1,11 @@
-//! Every view of a message is made in bounded time, whatever its structure, its head, its encodings and
-//! its HTML are.
+//! Every view of a message is made in bounded time, whatever its structure, its head, its encodings
+//! and its HTML are.
+
+use std::fmt::Write as _;
+
+use gatepost_mail::{HeaderSelector, Mail};
 
 use super::{SIZE, TIME_MAX, computed, html, numbered, plain};
-use gatepost_mail::{HeaderSelector, Mail};
-use std::fmt::Write as _;
 
 fn read_all(name: &str, message: &[u8]) {
     let start = computed();

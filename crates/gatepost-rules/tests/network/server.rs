@@ -107,8 +107,8 @@ fn answer(zone: &Zone, message: &[u8], truncate: bool) -> Vec<u8> {
 }
 
 impl Server {
-    /// Starts one; names that begin with `silent` are never answered, those with `lost` only when they
-    /// are asked for again.
+    /// Starts one; names that begin with `silent` are never answered, those with `lost` only when
+    /// they are asked for again.
     pub(crate) fn start(zone: Zone) -> Self {
         let zone = Arc::new(zone);
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");

@@ -34,8 +34,8 @@ impl Store {
         self.each(&table::RETAINED, "", [], read, visit)
     }
 
-    /// The last messages of each topic's history, in the order of their positions: at most `per_topic`
-    /// of each topic and `total` in all.
+    /// The last messages of each topic's history, in the order of their positions: at most
+    /// `per_topic` of each topic and `total` in all.
     pub fn history(&self, per_topic: usize, total: usize) -> Result<Vec<Publication>, StoreError> {
         let mut publications = Vec::new();
         self.each_of_history(per_topic, total, |_, publication| {
@@ -131,8 +131,8 @@ impl Store {
         Ok(records)
     }
 
-    /// Visits the records of `space` whose key starts with `prefix`, sorted by key. The visitor must
-    /// not read from the store.
+    /// Visits the records of `space` whose key starts with `prefix`, sorted by key. The visitor
+    /// must not read from the store.
     pub fn each_record(
         &self,
         space: &str,
@@ -161,7 +161,8 @@ impl Store {
         Ok(keys.collect::<rusqlite::Result<_>>()?)
     }
 
-    /// Visits the rows of a table that are whole. Rows that no version of ours wrote are passed over.
+    /// Visits the rows of a table that are whole. Rows that no version of ours wrote are passed
+    /// over.
     pub(crate) fn each<T>(
         &self,
         table: &Table,

@@ -1,10 +1,10 @@
 //! Recovery after damage: a new database with every row that can still be read.
 //!
-//! The damaged files are only read. The new database is written as `gatepost.db.recovering`, synced,
-//! and renamed to `gatepost.db.recovered` once it is complete; only then does it take the name of
-//! the damaged one, which has a second name by that time. A process that is killed on the way
-//! leaves either a partial file, which the next start discards, or a complete one, whose takeover
-//! the next start [completes](finish_interrupted).
+//! The damaged files are only read. The new database is written as `gatepost.db.recovering`,
+//! synced, and renamed to `gatepost.db.recovered` once it is complete; only then does it take the
+//! name of the damaged one, which has a second name by that time. A process that is killed on the
+//! way leaves either a partial file, which the next start discards, or a complete one, whose
+//! takeover the next start [completes](finish_interrupted).
 
 mod image;
 mod page;

@@ -2,7 +2,8 @@
 //!
 //! A publication that sessions wait for is one row of `message`, however many wait; each session
 //! has a small row of `delivery` for it. Most deliveries are over within milliseconds, so a row
-//! that is written and removed within one group of changes is neither ([`Cancelled`](crate::cancelled::Cancelled)).
+//! that is written and removed within one group of changes is neither
+//! ([`Cancelled`](crate::cancelled::Cancelled)).
 //!
 //! Invariant: session numbers, message numbers and a session's sequences are never used twice, so
 //! that a removal can only mean the one row that had the number.

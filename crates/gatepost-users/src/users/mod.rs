@@ -268,7 +268,8 @@ impl Users {
     }
 
     /// Delays a peer on this machine after many failures instead of refusing it: its right password
-    /// must always be accepted in the end. Others are refused just before their password is checked.
+    /// must always be accepted in the end. Others are refused just before their password is
+    /// checked.
     async fn wait_for_turn(&self, attempt: &PasswordAttempt) -> Result<(), Denied> {
         if !attempt.source.is_local || self.shared.checker.remembers(attempt) {
             return Ok(());

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use super::*;
 use gatepost_store::StoreSettings;
+
+use super::*;
 
 #[tokio::test]
 async fn another_process_is_followed() {

@@ -40,7 +40,8 @@ enum SessionsAction {
     },
     /// End a session, with its connection, its subscriptions and what waits for it
     ///
-    /// An MQTT 5 client is sent DISCONNECT with 0x98 (administrative action). Its will is published.
+    /// An MQTT 5 client is sent DISCONNECT with 0x98 (administrative action). Its will is
+    /// published.
     End {
         /// The client id
         client_id: String,

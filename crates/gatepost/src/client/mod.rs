@@ -1,5 +1,5 @@
-//! A small MQTT client for `gatepost pub` and `gatepost sub`: one connection, driven by one
-//! thread that waits for the socket or for its next duty, whichever comes first. And a client of the
+//! A small MQTT client for `gatepost pub` and `gatepost sub`: one connection, driven by one thread
+//! that waits for the socket or for its next duty, whichever comes first. And a client of the
 //! administration API, for commands that ask a running server.
 //!
 //! - `options.rs`: the switches that both commands have, which are mosquitto's;

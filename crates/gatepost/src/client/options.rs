@@ -17,7 +17,8 @@ pub(crate) struct ClientOptions {
     /// The broker's port [default: 1883, with TLS 8883]
     #[arg(short = 'p', long, value_name = "PORT")]
     port: Option<u16>,
-    /// Host, port, user, password and topic in one: mqtt://USER:PASSWORD@HOST:PORT/TOPIC, or mqtts://
+    /// Host, port, user, password and topic in one: mqtt://USER:PASSWORD@HOST:PORT/TOPIC, or
+    /// mqtts://
     #[arg(short = 'L', long, value_name = "URL", conflicts_with_all = ["host", "port"])]
     url: Option<String>,
     /// The level: 0 at most once, 1 at least once, 2 exactly once

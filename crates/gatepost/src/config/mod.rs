@@ -7,6 +7,7 @@ mod source;
 use std::path::Path;
 
 pub(crate) use gatepost_settings::layers::{Layers, Mistake, SettingOrigin};
+
 pub(crate) use settings::{
     Config, ListenerBinding, LogFormat, LogSettings, RemoteAccess, SandboxMode,
 };

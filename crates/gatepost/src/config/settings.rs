@@ -20,13 +20,13 @@ use gatepost_procedures::{
     ProcedureTable, ProceduresConfiguration, ProceduresSettings, ScopeSettings,
 };
 use gatepost_rules::RulesSettings;
+use gatepost_settings::layers::Layers;
 use gatepost_settings::{Bind, Network};
 use gatepost_store::StoreSettings;
 use gatepost_users::AccessSettings;
 use serde::{Deserialize, Serialize};
 
 use super::Mistake;
-use gatepost_settings::layers::Layers;
 
 /// The config as a whole; the names are those that users write.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -10,7 +10,8 @@ use parking_lot::Mutex;
 
 use super::{Learner, queue};
 
-/// A thread that processes the requests of other processes and writes what was learned to the database.
+/// A thread that processes the requests of other processes and writes what was learned to the
+/// database.
 pub(crate) struct LearnerThread {
     settings: Arc<Mutex<LearningSettings>>,
     /// Dropped to end the thread.

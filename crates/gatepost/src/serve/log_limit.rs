@@ -1,9 +1,9 @@
-//! How often a line of the log may repeat. Many lines are caused by what a peer does, and no peer may
-//! fill the disk with them or bury other lines.
+//! How often a line of the log may repeat. Many lines are caused by what a peer does, and no peer
+//! may fill the disk with them or bury other lines.
 //!
-//! The limit is in one place for all crates: it counts the lines of each place in the code that logs.
-//! Lines that record what was done are exempt: each judged message, each ban, each change by an
-//! administrator. They cost their cause more than they cost the log.
+//! The limit is in one place for all crates: it counts the lines of each place in the code that
+//! logs. Lines that record what was done are exempt: each judged message, each ban, each change by
+//! an administrator. They cost their cause more than they cost the log.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -32,6 +32,7 @@ use gatepost_listeners::mqtt;
 use gatepost_listeners::workers::Workers;
 use gatepost_procedures::Procedures;
 use gatepost_users::Users;
+use parking_lot::RwLock;
 use tokio::sync::watch;
 
 use crate::audit::AuditLog;
@@ -45,7 +46,6 @@ use error::StartError;
 use listening::Listening;
 use log_limit::LogLimit;
 use operations::Operator;
-use parking_lot::RwLock;
 use reload::Reloader;
 use signals::{OperatorSignal, Signals};
 
@@ -92,8 +92,8 @@ fn start(
         })
 }
 
-/// Makes the data folder before the sandbox, which allows only what exists. Where this fails, opening
-/// the store says why.
+/// Makes the data folder before the sandbox, which allows only what exists. Where this fails,
+/// opening the store says why.
 fn create_data_folder(folder: &Path) {
     use std::os::unix::fs::DirBuilderExt;
     let mut builder = std::fs::DirBuilder::new();

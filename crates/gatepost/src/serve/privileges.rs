@@ -1,9 +1,9 @@
 //! From root to a user without privileges.
 //!
 //! A server that listens on port 25 or reads a key that only root may read is started as root. Once
-//! the sockets are open and the keys are read, it becomes `user` for good: its user, its group and its
-//! supplementary groups. This happens while the process has a single thread, so that every later
-//! thread inherits it.
+//! the sockets are open and the keys are read, it becomes `user` for good: its user, its group and
+//! its supplementary groups. This happens while the process has a single thread, so that every
+//! later thread inherits it.
 
 use std::io;
 use std::os::unix::fs::{MetadataExt, lchown};

@@ -5,8 +5,9 @@
 //! executes nothing, and is refused the system calls by which a process changes the machine. Both
 //! apply to this thread and all that it starts, so this runs before there is another one.
 //!
-//! The list of system calls is a list of refusals: allocator, database, PCRE2's compiler of patterns and
-//! the runtime use different ones by version and by kernel, and a forgotten one would stop mail.
+//! The list of system calls is a list of refusals: allocator, database, PCRE2's compiler of
+//! patterns and the runtime use different ones by version and by kernel, and a forgotten one would
+//! stop mail.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -83,7 +84,8 @@ const REFUSED_CALLS: [i64; 39] = [
     libc::SYS_personality,
 ];
 
-/// Confines the process. Without a kernel that can, `required` is an error and `on` a line in the log.
+/// Confines the process. Without a kernel that can, `required` is an error and `on` a line in the
+/// log.
 pub(super) fn enter(config: &Config, source: &ConfigSource) -> Result<(), StartError> {
     if config.sandbox == SandboxMode::Off {
         return Ok(());

@@ -1,10 +1,10 @@
 //! `kill -9` at random moments under load at QoS 1 and 2: nothing that was acknowledged is lost,
 //! at QoS 2 nothing comes twice, and the order of each topic stays.
 //!
-//! Publishers, of MQTT 3.1.1 and 5, number what they publish. One subscriber is connected while the server is killed,
-//! another only in every third round, so that its queue grows over several kills. A few rounds run
-//! with all tests; `GATEPOST_TEST_CRASH_ROUNDS=500` makes a campaign of it, and `GATEPOST_TEST_CRASH_SEED`
-//! repeats one as far as a race can be repeated.
+//! Publishers, of MQTT 3.1.1 and 5, number what they publish. One subscriber is connected while the
+//! server is killed, another only in every third round, so that its queue grows over several kills.
+//! A few rounds run with all tests; `GATEPOST_TEST_CRASH_ROUNDS=500` makes a campaign of it, and
+//! `GATEPOST_TEST_CRASH_SEED` repeats one as far as a race can be repeated.
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -129,8 +129,8 @@ fn json(gateway: &Gateway, path: &str) -> serde_json::Value {
     serde_json::from_str(&answer).unwrap_or_else(|error| panic!("{path}: {error}: {answer}"))
 }
 
-/// What became of a recipient's mail at the next hop, by the stories of the messages: the outcome, and what
-/// the next hop said.
+/// What became of a recipient's mail at the next hop, by the stories of the messages: the outcome,
+/// and what the next hop said.
 fn steps_at_next_hop(gateway: &Gateway, recipient: &str) -> Vec<(String, String)> {
     let found = json(gateway, &format!("/admin/messages?search={recipient}"));
     let stories = found["messages"].as_array().expect("messages");

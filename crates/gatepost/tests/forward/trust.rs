@@ -61,7 +61,8 @@ listeners.smtp.forward.idle_connections_max = 0
     Gateway::start_in(folder, &text)
 }
 
-/// The data of a TLSA record of a certificate's file: SHA-256 by OpenSSL, of its key or of all of it.
+/// The data of a TLSA record of a certificate's file: SHA-256 by OpenSSL, of its key or of all of
+/// it.
 fn tlsa(usage: u8, selector: u8, certificate: &Path) -> Vec<u8> {
     let file = certificate.display();
     let selected = match selector {
@@ -165,7 +166,8 @@ fn tlsa_records_decide_where_dnssec_proves_them() {
     assert_eq!(plain.await_mail("bert", 2).len(), 2);
 }
 
-/// Serves each host's policy from `HOST.txt` of the folder; a file that begins with a digit is a status.
+/// Serves each host's policy from `HOST.txt` of the folder; a file that begins with a digit is a
+/// status.
 const POLICY_SERVER: &str = r"
 import http.server, os, ssl, sys
 class Policies(http.server.BaseHTTPRequestHandler):
@@ -202,7 +204,8 @@ impl Domains {
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let authority = Authority::new(folder.path(), "authority");
-        // The hosts of good.example prove their names; those of wrong.example have the same certificate.
+        // The hosts of good.example prove their names; those of wrong.example have the same
+        // certificate.
         authority.sign("hop", "mx.good.example", &["mx.good.example"]);
         let hosts = DOMAINS.map(|domain| format!("mta-sts.{domain}"));
         let hosts = hosts.each_ref().map(String::as_str);

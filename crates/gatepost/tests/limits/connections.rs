@@ -8,8 +8,8 @@ use socket2::{Domain, Socket, Type};
 use crate::support::{Gateway, PATIENCE, await_some, send_raw_greeted};
 use crate::{connect, converse, holds, start};
 
-/// A listener's name, what a client says, and parts of what it is answered and of the refusal of one
-/// connection too many. An empty refusal: it is closed without a word.
+/// A listener's name, what a client says, and parts of what it is answered and of the refusal of
+/// one connection too many. An empty refusal: it is closed without a word.
 type Listener = (&'static str, &'static [u8], &'static [u8], &'static [u8]);
 
 const LISTENERS: [Listener; 6] = [

@@ -1,4 +1,5 @@
-//! Mail that a limit kept from being judged whole: it says so, and is deferred where the operator wants.
+//! Mail that a limit kept from being judged whole: it says so, and is deferred where the operator
+//! wants.
 
 use super::support::{self, Gateway, run, text_of};
 

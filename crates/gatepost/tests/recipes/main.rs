@@ -96,7 +96,8 @@ fn send(server: &str, to: &str, subject: &str, more: &[&str]) -> String {
     text_of(&support::swaks(server, "a@client.example", to, &more))
 }
 
-/// Runs a program that delivers a mail to its user, as a mail server runs it: with little around it.
+/// Runs a program that delivers a mail to its user, as a mail server runs it: with little around
+/// it.
 fn deliver(program: &str, arguments: &[&str], home: &Path, mail: &str) {
     let mut command = Command::new(program);
     command

@@ -1,5 +1,5 @@
-//! The recipes for OpenSMTPD, whose folders and users are fixed: it runs in a mount namespace of its
-//! own, where private ones lie in their places, and needs root's rights as Postfix does.
+//! The recipes for OpenSMTPD, whose folders and users are fixed: it runs in a mount namespace of
+//! its own, where private ones lie in their places, and needs root's rights as Postfix does.
 
 use std::fs::{self, File};
 use std::net::TcpStream;
@@ -11,7 +11,8 @@ use crate::support::postfix::{as_root, free_port};
 use crate::support::{await_some, call_client, root};
 use crate::{block, gateway, judging_gateway, proxy_settings, recipe, send, subjects, write_rules};
 
-/// Puts the private files in their places and becomes smtpd; `$1` is the folder, `$2` what was unpacked.
+/// Puts the private files in their places and becomes smtpd; `$1` is the folder, `$2` what was
+/// unpacked.
 const START: &str = r#"
 mount --bind "$1/passwd" /etc/passwd
 mount --bind "$1/group" /etc/group

@@ -8,6 +8,10 @@
 
 mod session;
 
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
 use super::window::Window;
 use super::{FloorOf, Scenario};
 use crate::clock;
@@ -17,9 +21,7 @@ use crate::outcome::{Headline, Outcome};
 use crate::progress::Progress;
 use crate::sweep::{Parameter, Sweepable, Swept};
 use crate::target::Target;
-use serde::{Deserialize, Serialize};
 use session::{Session, Shared};
-use std::ops::Range;
 
 /// Settings of CALLS.
 #[derive(Debug, Clone, clap::Args, Serialize, Deserialize)]

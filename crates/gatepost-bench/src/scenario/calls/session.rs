@@ -1,11 +1,13 @@
 //! One connection: calls under way, and their answers in the same order.
 
+use std::collections::VecDeque;
+
+use memchr::memmem;
+
 use super::CallsArguments;
 use crate::clock::{self, Nanoseconds};
 use crate::load::{Closed, Conversation, Received};
 use crate::scenario::tally::{Names, Tally};
-use memchr::memmem;
-use std::collections::VecDeque;
 
 /// Longest answer.
 const ANSWER_MAX_BYTES: usize = 64 * 1024;

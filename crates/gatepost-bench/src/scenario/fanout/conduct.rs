@@ -1,6 +1,9 @@
 //! A run at one host: waits for the subscribers, lets the publishers play, and waits for the last
 //! deliveries.
 
+use std::thread;
+use std::time::Duration;
+
 use super::measured::{Measured, Received};
 use super::publish::{Published, Publishers};
 use super::receive::{Receivers, Stage};
@@ -11,8 +14,6 @@ use crate::interrupt::interrupted;
 use crate::process::{Costs, Sampler};
 use crate::progress::Progress;
 use crate::target::Target;
-use std::thread;
-use std::time::Duration;
 
 /// How long all subscribers may take to be ready.
 pub(crate) const READY_SECONDS: u64 = 120;

@@ -12,6 +12,11 @@ mod receive;
 mod search;
 mod settings;
 
+use super::{FloorOf, Scenario};
+use crate::error::BenchError;
+use crate::outcome::{Headline, Outcome};
+use crate::progress::Progress;
+use crate::target::Target;
 pub(crate) use conduct::READY_SECONDS;
 pub(crate) use measured::{Measured, Received};
 pub use own_cost::receive_cost_ns;
@@ -19,12 +24,6 @@ pub(crate) use publish::Publishers;
 pub(crate) use receive::{Receivers, Stage};
 pub use settings::FanoutArguments;
 pub(crate) use settings::Plan;
-
-use super::{FloorOf, Scenario};
-use crate::error::BenchError;
-use crate::outcome::{Headline, Outcome};
-use crate::progress::Progress;
-use crate::target::Target;
 
 /// Executes a plan once: on this host ([`execute_here`]) or on agents.
 pub(crate) type Execute =

@@ -1,18 +1,20 @@
 //! What receiving costs the generator itself: a server that does nothing but send, as fast and in
 //! as large pieces as it can, and the CPU time of the receiving thread.
 
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use gatepost_message::Qos;
+use rustix::time::{ClockId, clock_gettime};
+
 use super::receive::{Receivers, Stage};
 use super::settings::Plan;
 use crate::clock;
 use crate::error::BenchError;
 use crate::pubsub::{Broker, Stamp};
 use crate::target::Endpoint;
-use gatepost_message::Qos;
-use rustix::time::{ClockId, clock_gettime};
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::thread;
-use std::time::Duration;
 
 /// Messages sent.
 const MESSAGES: u32 = 1_000_000;

@@ -1,5 +1,10 @@
 //! The publishers: an open-loop schedule on a thread of its own.
 
+use std::num::NonZeroU64;
+
+use gatepost_message::Qos;
+use gatepost_mqtt::PacketId;
+
 use super::settings::Plan;
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
@@ -7,16 +12,13 @@ use crate::interrupt::interrupted;
 use crate::latency::Latencies;
 use crate::load::{Closed, Conversation, Dialer, Loop, Received};
 use crate::pubsub::{Event, Reader, Stamp};
-use gatepost_message::Qos;
-use gatepost_mqtt::PacketId;
-use std::num::NonZeroU64;
 
 /// How long the publishers may take to be ready.
 const READY_SECONDS: u64 = 30;
 /// The kernel may wake us this much late, in nanoseconds: as little as it can.
 const TIMER_SLACK: NonZeroU64 = NonZeroU64::MIN;
-/// A sleeping thread is woken up to about so much late, in nanoseconds; so it wakes so much early, and
-/// watches the clock from then on.
+/// A sleeping thread is woken up to about so much late, in nanoseconds; so it wakes so much early,
+/// and watches the clock from then on.
 const WAKE_EARLY: Nanoseconds = 150_000;
 /// Watching takes at most this part of the time between messages.
 const WATCHED_PART: f64 = 0.125;

@@ -1,14 +1,16 @@
 //! The subscribers: one thread's share of them on one loop.
 
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+
+use gatepost_mqtt::PacketId;
+
 use super::measured::Received;
 use super::settings::Plan;
 use crate::clock::{self, Nanoseconds};
 use crate::error::BenchError;
 use crate::load::{self, Closed, Conversation, Dialer, Loop};
 use crate::pubsub::{Event, Reader, Stamp, Tracker};
-use gatepost_mqtt::PacketId;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 /// Subscribers that are being connected at the same time, per thread.
 const CONNECTING_MAX: usize = 100;

@@ -1,14 +1,16 @@
 //! FANOUT's settings, and what publishers and subscribers must agree on.
 
+use std::ops::Range;
+
+use gatepost_message::Qos;
+use gatepost_settings::{ByteSize, Period};
+use serde::Serialize;
+
 use crate::clock;
 use crate::error::BenchError;
 use crate::pubsub::{Broker, STAMP_BYTES};
 use crate::sweep::{Parameter, Sweepable, Swept};
 use crate::target::{Endpoint, Target, Url};
-use gatepost_message::Qos;
-use gatepost_settings::{ByteSize, Period};
-use serde::Serialize;
-use std::ops::Range;
 
 const TAKES: &str = "mqtt://, mqtt5://, ws:// or ws5:// (MQTT in WebSocket), nats:// or sse://";
 const SCHEMES: [&str; 6] = ["mqtt", "mqtt5", "ws", "ws5", "nats", "sse"];

@@ -1,11 +1,12 @@
 //! The messages: the user's own, or made here.
 
+use std::fs;
+use std::path::{Path, PathBuf};
+
 use super::ScanArguments;
 use crate::error::BenchError;
 use crate::scenario::mail;
 use crate::sweep::Swept;
-use std::fs;
-use std::path::{Path, PathBuf};
 
 /// Messages as files and in memory.
 pub(super) struct Messages {

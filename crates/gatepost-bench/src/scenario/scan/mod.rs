@@ -1,14 +1,22 @@
 //! SCAN: a rule engine scores a set of mails; four columns of seconds.
 //!
-//! The original program printed the seconds to load the module, to construct the engine, to
-//! compile the rules, and to scan all messages. A server does the first three before it answers,
-//! so for a server they are: from its start until it accepts connections (where the bench started
-//! it), until it answers a PING, and until it has scanned one small message, which makes it do
-//! what it left for later, and is at rest. A command that prints four such columns itself is believed; of any
+//! The original program printed the seconds to load the module, to construct the engine, to compile
+//! the rules, and to scan all messages. A server does the first three before it answers, so for a
+//! server they are: from its start until it accepts connections (where the bench started it), until
+//! it answers a PING, and until it has scanned one small message, which makes it do what it left
+//! for later, and is at rest. A command that prints four such columns itself is believed; of any
 //! other the first three stay 0 and the fourth is its whole run.
 
 mod messages;
 mod server;
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use serde::Serialize;
 
 use super::{FloorOf, Scenario};
 use crate::clock;
@@ -21,13 +29,7 @@ use crate::progress::Progress;
 use crate::sweep::{Parameter, Sweepable, Swept};
 use crate::target::{Endpoint, Target};
 use messages::Messages;
-use serde::Serialize;
 use server::Server;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 
 /// Settings of SCAN.
 #[derive(Debug, Clone, clap::Args, Serialize)]

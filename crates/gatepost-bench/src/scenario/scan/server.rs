@@ -1,13 +1,14 @@
 //! A scanning server: spamd's protocol, or a message as the body of a POST (rspamd).
 
-use crate::clock;
-use crate::error::BenchError;
-use crate::scenario::mail;
-use crate::target::{Target, Url};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use crate::clock;
+use crate::error::BenchError;
+use crate::scenario::mail;
+use crate::target::{Target, Url};
 
 /// No scan takes longer, even in Perl on a large message.
 const ANSWER_TIMEOUT: Duration = Duration::from_mins(5);
@@ -108,8 +109,8 @@ impl Server {
 }
 
 /// Waits until what the server does of its own after a start is done, such as compiling patterns in
-/// the background: it would be counted with the messages. Returns for how long the server has been at
-/// rest then; `None` where it cannot be watched.
+/// the background: it would be counted with the messages. Returns for how long the server has been
+/// at rest then; `None` where it cannot be watched.
 fn await_rest(target: &Target) -> Option<Duration> {
     let begin = Instant::now();
     let mut before = target.usage()?.cpu_seconds();

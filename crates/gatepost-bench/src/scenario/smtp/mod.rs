@@ -6,6 +6,8 @@
 
 mod session;
 
+use serde::{Deserialize, Serialize};
+
 use super::window::Window;
 use super::{FloorOf, Scenario};
 use crate::clock;
@@ -15,7 +17,6 @@ use crate::outcome::{Headline, Outcome};
 use crate::progress::Progress;
 use crate::sweep::{Parameter, Sweepable, Swept};
 use crate::target::Target;
-use serde::{Deserialize, Serialize};
 use session::{Session, Shared};
 
 /// Settings of SMTP.

@@ -1,11 +1,12 @@
 //! One session: greeting, envelope, body, and the next message.
 
+use memchr::memchr;
+
 use super::SmtpArguments;
 use crate::clock::Nanoseconds;
 use crate::load::{Closed, Conversation, Received};
 use crate::scenario::mail;
 use crate::scenario::tally::{Names, Tally};
-use memchr::memchr;
 
 /// Longest line of a reply.
 const LINE_MAX_BYTES: usize = 4096;
@@ -152,7 +153,8 @@ impl Conversation<Shared> for Session {
             let line = bytes[taken..taken + end].trim_ascii_end();
             taken += end + 1;
             self.pipelining |= self.awaiting == Awaiting::Hello && line.ends_with(b"PIPELINING");
-            // All lines of a reply but the last have a dash after the code (RFC 5321 section 4.2.1).
+            // All lines of a reply but the last have a dash after the code (RFC 5321 section
+            // 4.2.1).
             if line.get(3) == Some(&b'-') {
                 continue;
             }

@@ -1,10 +1,11 @@
 //! Is it the page that we mean to measure?
 
-use crate::error::BenchError;
-use crate::target::Target;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
+
+use crate::error::BenchError;
+use crate::target::Target;
 
 /// An answer that takes longer is no answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);

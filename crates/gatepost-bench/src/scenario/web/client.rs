@@ -1,10 +1,11 @@
 //! One client: a request and its response, then the next, each with its time.
 
+use std::sync::Arc;
+
 use crate::clock::{self, Nanoseconds};
 use crate::latency::Latencies;
 use crate::load::{Closed, Conversation, Part, Received, ResponseReader};
 use crate::timeline::Timeline;
-use std::sync::Arc;
 
 /// What all clients write to.
 pub(super) struct Shared {

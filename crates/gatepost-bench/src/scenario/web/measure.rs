@@ -1,5 +1,7 @@
 //! One size: clients fetch back to back for a fixed time, and WebStone's figures of it.
 
+use std::net::SocketAddr;
+
 use super::WebArguments;
 use super::client::{Client, Shared};
 use crate::clock::{self, Nanoseconds};
@@ -7,7 +9,6 @@ use crate::error::BenchError;
 use crate::interrupt::interrupted;
 use crate::load::{Dialer, Loop};
 use crate::outcome::Outcome;
-use std::net::SocketAddr;
 
 /// One size, measured.
 pub(super) struct Measured {

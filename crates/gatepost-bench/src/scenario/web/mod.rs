@@ -9,6 +9,11 @@ mod check;
 mod client;
 mod measure;
 
+use std::fs;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
 use super::{FloorOf, Scenario, page};
 use crate::error::BenchError;
 use crate::interrupt::interrupted;
@@ -18,9 +23,6 @@ use crate::process::Sampler;
 use crate::progress::Progress;
 use crate::sweep::{Listed, Parameter, Sweepable, Swept};
 use crate::target::Target;
-use serde::{Deserialize, Serialize};
-use std::fs;
-use std::path::Path;
 
 const SIZES: &str = "317,1337,2357,5417,10517,20717,51317,102317,204317";
 /// Size of the response, hits per second, as published in 1998.

@@ -6,10 +6,9 @@
 
 mod prepare;
 
-use prepare::{keep_word_bytes, lower_title_case, set_apart};
-
 use super::settings::BayesSettings;
 use super::token::Collector;
+use prepare::{keep_word_bytes, lower_title_case, set_apart};
 
 /// The part of a message that a line belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,5 @@
-//! Fetching a policy by HTTPS (RFC 8461 section 3.3): from the domain's own host, with a certificate for
-//! its name by an authority, without redirects, in bounded time and size.
+//! Fetching a policy by HTTPS (RFC 8461 section 3.3): from the domain's own host, with a
+//! certificate for its name by an authority, without redirects, in bounded time and size.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,8 +1,9 @@
-//! MTA-STS (RFC 8461): a domain says by HTTPS which hosts take its mail, and that they prove their names.
+//! MTA-STS (RFC 8461): a domain says by HTTPS which hosts take its mail, and that they prove their
+//! names.
 //!
 //! A policy is kept for as long as it says, in the database too: an attacker who answers for DNS or
-//! keeps answers back cannot make us forget it (RFC 8461 section 10.2). A policy that cannot be fetched
-//! is none, unless an earlier one is still valid.
+//! keeps answers back cannot make us forget it (RFC 8461 section 10.2). A policy that cannot be
+//! fetched is none, unless an earlier one is still valid.
 
 mod fetch;
 mod policy;

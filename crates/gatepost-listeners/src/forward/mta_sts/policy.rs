@@ -74,7 +74,8 @@ impl Policy {
     }
 }
 
-/// The id that the texts of `_mta-sts.DOMAIN` announce: there must be exactly one record of version 1.
+/// The id that the texts of `_mta-sts.DOMAIN` announce: there must be exactly one record of version
+/// 1.
 pub(super) fn announced_id(texts: &[Vec<u8>]) -> Option<String> {
     let mut records = texts
         .iter()

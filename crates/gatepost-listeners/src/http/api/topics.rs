@@ -1,13 +1,15 @@
 //! `/topics/NAME`: publish by POST or PUT, read and subscribe by GET.
 
+use std::sync::Arc;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use bytes::Bytes;
 use gatepost_broker::{ReaderOptions, Since};
+use gatepost_gateway::Outcome;
 use gatepost_message::{Format, Message, MessageId, Properties, Qos, Topic, TopicFilter};
 use gatepost_settings::Period;
 use serde_json::Value;
-use std::sync::Arc;
 
 use crate::http::access;
 use crate::http::context::HttpContext;
@@ -17,7 +19,6 @@ use crate::http::parameters::{count_of, flag, parameter, since_of};
 use crate::http::request::{Request, expect_method};
 use crate::http::response::{Body, Response};
 use crate::http::verdict::{add_retry_after, status_of_outcome, verdict_json};
-use gatepost_gateway::Outcome;
 
 /// The publications that a plain GET shows, unless `count=` says otherwise.
 const COUNT_DEFAULT: usize = 100;

@@ -1,4 +1,4 @@
-//! The chunked transfer coding (RFC 9112 § 7.1), decoded as it arrives, in any split.
+//! The chunked transfer coding (RFC 9112 section 7.1), decoded as it arrives, in any split.
 //!
 //! Line ends are CR LF and nothing else, sizes are hexadecimal digits and nothing else: what a
 //! lenient decoder would take is where smuggling hides.

@@ -21,13 +21,6 @@ use gatepost_message::Peer;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-use crate::http::context::HttpContext;
-use crate::http::error::HttpError;
-use crate::http::log;
-use crate::http::request::Request;
-use crate::minimum_rate::MinimumRate;
-use crate::stream::Stream;
-
 use super::buffers::{READ_BYTES, WorkerBuffers, with_buffers};
 use super::encode;
 use super::from_memory;
@@ -35,6 +28,12 @@ use super::head::{self, Framing};
 use super::output::Output;
 use super::sending::Unsent;
 use super::worker_page::WorkerPage;
+use crate::http::context::HttpContext;
+use crate::http::error::HttpError;
+use crate::http::log;
+use crate::http::request::Request;
+use crate::minimum_rate::MinimumRate;
+use crate::stream::Stream;
 
 /// A batch of answers larger than this is written before more requests are parsed.
 const BATCH_BYTES: usize = 256 << 10;
@@ -61,7 +60,8 @@ pub(super) struct Connection {
     pub(super) timer: Pin<Box<Sleep>>,
     /// When the present wait began.
     pub(super) since: Instant,
-    /// How slowly the client may take what is in `unsent`; `None` while it takes everything at once.
+    /// How slowly the client may take what is in `unsent`; `None` while it takes everything at
+    /// once.
     pub(super) sending: Option<MinimumRate>,
     /// When the first byte of the unfinished head in `tail` arrived.
     head_began: Option<Instant>,
@@ -121,8 +121,8 @@ impl Connection {
         }
     }
 
-    /// Goes on after [`answer_at_once`](super::answer_at_once): with bytes to parse, or with an answer to write that is
-    /// the last.
+    /// Goes on after [`answer_at_once`](super::answer_at_once): with bytes to parse, or with an
+    /// answer to write that is the last.
     pub(super) fn continuing(mut self, received: Vec<u8>, unsent: Unsent) -> Self {
         self.closing = !unsent.is_empty();
         self.orderly = self.closing;
@@ -352,7 +352,7 @@ impl Connection {
     }
 }
 
-/// How HTTP/2 begins (RFC 9113 § 3.4). No HTTP/1 request does: there is no method PRI.
+/// How HTTP/2 begins (RFC 9113 section 3.4). No HTTP/1 request does: there is no method PRI.
 pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 enum Preface {

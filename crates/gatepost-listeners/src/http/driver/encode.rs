@@ -4,9 +4,8 @@ use bytes::Bytes;
 use gatepost_pages::access_log::push_number;
 use gatepost_pages::{Sink, clock};
 
-use crate::http::response::{Body, Response, reason};
-
 use super::output::Output;
+use crate::http::response::{Body, Response, reason};
 
 /// How the client knows where the body ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,6 +6,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::io::AsyncWriteExt;
 
+use super::buffers::timeout;
+use super::connection::{Connection, Next, Pending};
+use super::encode::{self, Length};
+use super::file_chunks::FileChunks;
+use super::head::Framing;
+use super::http2;
+use super::live_stream::LiveStream;
 use crate::http::access;
 use crate::http::context::Upgraded;
 use crate::http::log;
@@ -14,14 +21,6 @@ use crate::http::response::{Body, Response};
 use crate::http::router;
 use crate::http::websocket_handshake::subprotocol;
 use crate::stream::TlsSession;
-
-use super::buffers::timeout;
-use super::connection::{Connection, Next, Pending};
-use super::encode::{self, Length};
-use super::file_chunks::FileChunks;
-use super::head::Framing;
-use super::http2;
-use super::live_stream::LiveStream;
 
 /// How much of what a refused client still sends is read away, so that it gets to read why.
 const LINGER_BYTES_MAX: usize = 1 << 20;
@@ -251,7 +250,7 @@ impl Connection {
     }
 
     /// Closes in the order that lets the peer read the last answer: a socket closed with unread
-    /// input sends a reset, which would discard it (RFC 9112 § 9.6).
+    /// input sends a reset, which would discard it (RFC 9112 section 9.6).
     async fn linger(mut self) {
         if self.stream.shutdown().await.is_err() {
             return;

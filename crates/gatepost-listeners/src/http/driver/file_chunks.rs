@@ -27,8 +27,8 @@ impl FileChunks {
         }
     }
 
-    /// The next piece, read by a thread that may block; `None` at the end. A file that became shorter
-    /// meanwhile is an error: its length was told already.
+    /// The next piece, read by a thread that may block; `None` at the end. A file that became
+    /// shorter meanwhile is an error: its length was told already.
     pub(super) async fn next(&mut self) -> io::Result<Option<Bytes>> {
         if self.position >= self.end {
             return Ok(None);

@@ -1,5 +1,5 @@
-//! What a connection writes when it must wait: bytes that the socket did not take at once, and until
-//! when the client must take them.
+//! What a connection writes when it must wait: bytes that the socket did not take at once, and
+//! until when the client must take them.
 
 use std::future::{Future, poll_fn};
 use std::io;
@@ -9,11 +9,10 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use crate::http::rate_limits::PACED_BYTES;
-
 use super::connection::Connection;
 use super::sending::{Chunk, send_unsent};
 use super::socket::Polled;
+use crate::http::rate_limits::PACED_BYTES;
 
 impl Connection {
     pub(super) fn poll_flush(&mut self, task: &mut Context<'_>) -> Poll<io::Result<()>> {

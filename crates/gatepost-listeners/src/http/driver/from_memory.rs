@@ -6,13 +6,12 @@ use gatepost_pages::access_log::Line;
 use gatepost_pages::{Content, Entry, Needs, Page, StaticFile, push_static, takes_gzip};
 use smallvec::SmallVec;
 
-use crate::http::context::HttpContext;
-use crate::http::request::Version;
-use crate::http::site::representation::{coding_fields, file_fields, page_fields};
-
 use super::encode::{Length, push_head};
 use super::head::{Framing, Head};
 use super::output::{Mark, Output};
+use crate::http::context::HttpContext;
+use crate::http::request::Version;
+use crate::http::site::representation::{coding_fields, file_fields, page_fields};
 
 /// The cached entry that a GET or HEAD request names, where neither the settings nor the head ask
 /// for more than the path. Cached pages and worker pages share this condition.

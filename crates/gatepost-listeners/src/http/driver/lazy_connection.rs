@@ -9,16 +9,15 @@ use std::sync::Arc;
 
 use gatepost_message::Peer;
 
-use crate::acceptor::Accepted;
-use crate::admission::{Admitted, Refusal};
-use crate::http::context::HttpContext;
-use crate::lazy_stream::LazyStream;
-
 use super::buffers::{READ_BYTES, WorkerBuffers, with_buffers};
 use super::connection::{Connection, push_peer};
 use super::from_memory;
 use super::head;
 use super::sending::Unsent;
+use crate::acceptor::Accepted;
+use crate::admission::{Admitted, Refusal};
+use crate::http::context::HttpContext;
+use crate::lazy_stream::LazyStream;
 
 /// A connection that no reactor knows yet, with what it has received and answered so far.
 pub(in crate::http) struct LazyConnection {

@@ -26,15 +26,14 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use super::buffers::{timeout, with_buffers};
+use super::connection::Connection;
+use super::paced_stream::{EVENTS_PER_WRITE, SENT_MEANWHILE_BYTES_MAX};
 use crate::http::context::HttpContext;
 use crate::http::event_stream::{Shape, StreamFormat, encode_shared, framed};
 use crate::http::stream_rights::StreamRights;
 use crate::stream::Stream;
 use crate::websocket::{Closed, Opcode, ReadingClient, whole_frame};
-
-use super::buffers::{timeout, with_buffers};
-use super::connection::Connection;
-use super::paced_stream::{EVENTS_PER_WRITE, SENT_MEANWHILE_BYTES_MAX};
 
 /// What a connection is to write from here on.
 pub(super) struct LiveStream {

@@ -12,10 +12,9 @@ use std::task::Context;
 use bytes::Bytes;
 use gatepost_pages::{MemoryFile, Sink};
 
-use crate::stream::Stream;
-
 use super::sending::{Chunk, Outlet, Part, Unsent, send_some};
 use super::socket::Polled;
+use crate::stream::Stream;
 
 #[derive(Debug)]
 enum Segment {

@@ -10,11 +10,10 @@ use bytes::Bytes;
 use gatepost_broker::{Event, Reader};
 use tokio::time::{Instant, sleep_until};
 
+use super::connection::Connection;
 use crate::http::event_stream::{Shape, StreamFormat, encode_shared, framed};
 use crate::http::stream_rights::StreamRights;
 use crate::websocket::{Closed, Opcode, ReadingClient, whole_frame};
-
-use super::connection::Connection;
 
 /// Events that may share one write.
 pub(super) const EVENTS_PER_WRITE: usize = 64;

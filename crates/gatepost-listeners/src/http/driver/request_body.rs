@@ -9,13 +9,12 @@ use std::io;
 use bytes::Bytes;
 use tokio::time::{Instant, timeout_at};
 
-use crate::http::error::HttpError;
-use crate::in_flight::Lease;
-use crate::minimum_rate::MinimumRate;
-
 use super::chunked::ChunkedDecoder;
 use super::connection::{Connection, Pending};
 use super::head::Framing;
+use crate::http::error::HttpError;
+use crate::in_flight::Lease;
+use crate::minimum_rate::MinimumRate;
 
 /// How much of the body of a refused request is read and dropped to keep the connection.
 const DISCARDED_BYTES_MAX: u64 = 64 << 10;

@@ -12,19 +12,18 @@ use std::task::Poll;
 
 use gatepost_pages::{Filled, PageRequest, Pieces, takes_gzip};
 
-use crate::http::log;
-use crate::http::request::Request;
-use crate::http::response::Response;
-use crate::http::router;
-use crate::http::site::representation::page_fields;
-use crate::http::site::{error_page, pages};
-
 use super::buffers::with_buffers;
 use super::connection::Connection;
 use super::exchange::After;
 use super::from_memory;
 use super::output::Output;
 use super::worker_page::{WorkerPage, pieces};
+use crate::http::log;
+use crate::http::request::Request;
+use crate::http::response::Response;
+use crate::http::router;
+use crate::http::site::representation::page_fields;
+use crate::http::site::{error_page, pages};
 
 impl Connection {
     /// Has the page made, and writes what the socket takes of it.

@@ -12,11 +12,10 @@ use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
+use super::sending::Outlet;
 use crate::lazy_stream::LazyStream;
 use crate::stream::Stream;
 use crate::stream::TlsSession;
-
-use super::sending::Outlet;
 
 impl AsyncRead for Stream {
     fn poll_read(

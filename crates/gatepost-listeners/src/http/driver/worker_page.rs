@@ -6,9 +6,8 @@ use std::sync::Arc;
 use gatepost_message::Peer;
 use gatepost_pages::{Content, Entry, Needs, Page, Pieces};
 
-use crate::http::request::Request;
-
 use super::head::Head;
+use crate::http::request::Request;
 
 /// A request for such a page.
 pub(super) struct WorkerPage {

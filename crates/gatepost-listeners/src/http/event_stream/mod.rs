@@ -19,13 +19,12 @@ use gatepost_broker::{Event, Remembered};
 use gatepost_message::MessageId;
 use serde_json::json;
 
+use crate::websocket::{Opcode, whole_frame};
 pub(super) use actions::check_actions;
 pub(super) use filter::Filter;
+use ntfy_json::ntfy_event;
 pub(super) use ntfy_json::to_ntfy;
 pub(super) use publication_json::to_json;
-
-use crate::websocket::{Opcode, whole_frame};
-use ntfy_json::ntfy_event;
 
 /// How publications are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -162,7 +161,7 @@ fn text_frame(value: &serde_json::Value) -> Vec<u8> {
 }
 
 /// The payload as `data:` lines. SSE ends lines at CR, LF and CR LF alike, so each becomes a
-/// line of its own (HTML living standard § 9.2.5).
+/// line of its own (HTML living standard section 9.2.5).
 fn sse_payload(publication: &Remembered) -> Vec<u8> {
     let payload = String::from_utf8_lossy(&publication.payload).replace("\r\n", "\n");
     let mut text = format!("id: {}\n", publication.position).into_bytes();
@@ -175,7 +174,7 @@ fn sse_payload(publication: &Remembered) -> Vec<u8> {
     text
 }
 
-/// Puts the chunked coding's frame around `text` (RFC 9112 § 7.1).
+/// Puts the chunked coding's frame around `text` (RFC 9112 section 7.1).
 fn chunk(text: &[u8]) -> Bytes {
     let mut chunk = Vec::with_capacity(text.len() + 16);
     chunk.extend_from_slice(format!("{:x}\r\n", text.len()).as_bytes());

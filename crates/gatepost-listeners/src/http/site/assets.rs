@@ -3,11 +3,10 @@
 
 use gatepost_pages::mime_type;
 
+use super::representation::HTML;
 use crate::http::error::HttpError;
 use crate::http::request::{Request, expect_method};
 use crate::http::response::Response;
-
-use super::representation::HTML;
 
 /// The files under `/gatepost/`.
 const ASSETS: [(&str, &[u8]); 12] = [

@@ -5,14 +5,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use gatepost_pages::{Content, PageError, Rendered, Sink};
 
+use super::lookup::load;
+use super::pages::{page_request, render};
+use super::representation::HTML;
 use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
 use crate::http::request::Request;
 use crate::http::response::{Body, Response};
-
-use super::lookup::load;
-use super::pages::{page_request, render};
-use super::representation::HTML;
 
 /// The user's own page for an error (`404.html`), or ours, where the client is a browser; `None`
 /// where JSON serves it better.

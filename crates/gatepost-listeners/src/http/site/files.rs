@@ -5,14 +5,13 @@ use std::sync::Arc;
 use bytes::Bytes;
 use gatepost_pages::{Conditions, Content, Encoding, Entry, Selection, StaticFile};
 
+use super::lookup::{load, own_path};
+use super::representation::{HTML, coding_fields, file_fields};
+use super::{forms, pages};
 use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
 use crate::http::request::Request;
 use crate::http::response::{Body, Response};
-
-use super::lookup::{load, own_path};
-use super::representation::{HTML, coding_fields, file_fields};
-use super::{forms, pages};
 
 /// Answers with what lies at the request's path; `None` where nothing does. A form goes to the
 /// page that it was sent to; other POST requests do not.

@@ -7,6 +7,9 @@ use gatepost_message::{Format, Message, Properties, Qos, Topic};
 use gatepost_pages::forms::FormAction;
 use gatepost_pages::{CallError, Entry, FormResult, PageRequest, Rendered};
 
+use super::lookup::own_path;
+use super::multipart;
+use super::pages::{page_request, render, response_of};
 use crate::http::access;
 use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
@@ -14,10 +17,6 @@ use crate::http::origin;
 use crate::http::request::{Request, parse_form};
 use crate::http::response::Response;
 use crate::http::verdict::status_of;
-
-use super::lookup::own_path;
-use super::multipart;
-use super::pages::{page_request, render, response_of};
 
 const URLENCODED: &str = "application/x-www-form-urlencoded";
 const MULTIPART: &str = "multipart/form-data";
@@ -134,7 +133,7 @@ async fn call(
                     ..Rendered::default()
                 };
                 let mut response = response_of(request, rendered, 303);
-                // A browser may repeat the form with 302, never with 303 (RFC 9110 § 15.4.4).
+                // A browser may repeat the form with 302, never with 303 (RFC 9110 section 15.4.4).
                 if response.status == 302 {
                     response.status = 303;
                 }

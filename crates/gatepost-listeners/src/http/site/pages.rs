@@ -5,13 +5,12 @@ use std::sync::Arc;
 use gatepost_message::{Cookie, Peer};
 use gatepost_pages::{Content, Entry, Page, PageRequest, Pairs, Rendered, Session};
 
+use super::representation::HTML;
 use crate::http::access;
 use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
 use crate::http::request::Request;
 use crate::http::response::{Body, Response};
-
-use super::representation::HTML;
 
 /// Answers with a page.
 pub(super) async fn respond(
@@ -76,7 +75,7 @@ pub(super) fn page_request(request: &Request) -> PageRequest {
     }
 }
 
-/// The cookies of a request (RFC 6265 § 5.4); HTTP/2 may split them over several fields.
+/// The cookies of a request (RFC 6265 section 5.4); HTTP/2 may split them over several fields.
 fn cookies(request: &Request) -> Pairs {
     let fields = request.field_bytes("cookie");
     let mut pairs = Pairs::new();
@@ -124,7 +123,7 @@ pub(in crate::http) fn response_of(request: &Request, rendered: Rendered, status
     if rendered.with_gzip {
         response.field("Content-Encoding", "gzip");
     }
-    // RFC 9110 § 15.3.5, § 15.3.6, § 15.4.5: these have no content.
+    // RFC 9110 section 15.3.5, section 15.3.6, section 15.4.5: these have no content.
     if !matches!(status, 204 | 205 | 304) {
         response.body = Body::Pieces(rendered.pieces);
     }

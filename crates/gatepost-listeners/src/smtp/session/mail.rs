@@ -9,8 +9,8 @@ use super::super::senders;
 use super::super::transaction::{Next, Recipient, Transaction};
 use super::Session;
 
-/// A refused chunk of up to so many times `message_max` is read to its end. A larger one is refused at
-/// once, and the connection ends after so much of it.
+/// A refused chunk of up to so many times `message_max` is read to its end. A larger one is refused
+/// at once, and the connection ends after so much of it.
 const CHUNK_READ_MAX: u64 = 4;
 
 impl Session<'_> {

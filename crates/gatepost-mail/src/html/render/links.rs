@@ -1,12 +1,14 @@
 //! The links of a document, with the elements that hold them.
 
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
 use super::Renderer;
 use crate::html::entity::{Place, decode};
 use crate::html::facts::Link;
 use crate::html::target::resolve;
 use crate::html::tokens::Attributes;
-use smallvec::SmallVec;
-use std::sync::Arc;
 
 /// Longest link that is kept, bytes.
 const LINK_LENGTH_MAX: usize = 8192;

@@ -6,15 +6,16 @@ mod pieces;
 mod prepare;
 mod words;
 
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use super::entity::{Place, decode};
 use super::facts::{ELEMENTS, HtmlFacts};
 use super::style::{Styles, Unseen};
 use super::tokens::{Attributes, Handler, tokenise};
 use pieces::{Piece, Pieces};
 use prepare::prepare;
-use std::borrow::Cow;
-use std::collections::HashMap;
-use std::sync::Arc;
 use words::{collapse, is_blank};
 
 /// Elements that are rendered though no standard knows them.

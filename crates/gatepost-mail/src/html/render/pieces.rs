@@ -61,7 +61,8 @@ impl Pieces {
             .map_or(0, |piece| piece.end())
     }
 
-    /// Adds a piece. White space is joined to white space before it: nothing asks for its first part alone.
+    /// Adds a piece. White space is joined to white space before it: nothing asks for its first
+    /// part alone.
     pub(super) fn push(&mut self, piece: Piece) {
         match self.0.last_mut() {
             Some(last) if last.is_white_space() && last.is_kind_of(piece) => *last = piece,

@@ -8,8 +8,9 @@
 
 mod wordings;
 
-use crate::pattern::Pattern;
 use std::sync::LazyLock;
+
+use crate::pattern::Pattern;
 use wordings::Extra::{
     Fetched, LookedUp, LookedUpUnknown, LookedUpUnlessError, LookedUpUnlessUnknown,
     LookedUpWithIdent, NoId, Scanner, Skip, XMail,

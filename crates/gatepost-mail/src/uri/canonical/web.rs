@@ -1,11 +1,12 @@
 //! The forms of a link to a web server: hosts hidden by a port, blanks, a user name or a numeric
 //! notation; a browser's completion of a bare name; and the target of a redirector.
 
+use std::borrow::Cow;
+
 use super::super::numeric_host::{is_hexadecimal_number, numeric_host};
 use super::Forms;
 use super::web_link::WebLink;
 use crate::ascii::{find_ignore_case, is_word};
-use std::borrow::Cow;
 
 impl Forms<'_> {
     pub(super) fn add_web(&mut self, web: WebLink<'_>) {

@@ -4,14 +4,16 @@ mod copies;
 mod files;
 mod growth;
 
+use std::io::Read as _;
+
+use gatepost_message::{Publication, Reply, Topic, TopicFilter};
+use gatepost_settings::{ByteSize, Period};
+
 use super::*;
 use crate::request::{Pairs, Session};
 use crate::settings::Recheck;
 use crate::template;
 use crate::values::{CallError, Called, PageCall};
-use gatepost_message::{Publication, Reply, Topic, TopicFilter};
-use gatepost_settings::{ByteSize, Period};
-use std::io::Read as _;
 
 /// Constant values, and a procedure that fails.
 struct Fixed;

@@ -1,9 +1,10 @@
 //! The lazy DFA: deterministic states, computed as texts lead to them.
 //!
-//! All threads share one transition table. A search reads it without a lock; only where the table does
-//! not know a transition yet, the search takes the lock, computes the transition by subset construction
-//! and stores it. A full table is replaced by a larger one in which states keep their indices, or, at its
-//! bound, by an empty one. A search that still holds the old table ends with it.
+//! All threads share one transition table. A search reads it without a lock; only where the table
+//! does not know a transition yet, the search takes the lock, computes the transition by subset
+//! construction and stores it. A full table is replaced by a larger one in which states keep their
+//! indices, or, at its bound, by an empty one. A search that still holds the old table ends with
+//! it.
 //!
 //! [`transitions`] describes the layout of the table, which makes a byte cost two loads.
 
@@ -25,8 +26,8 @@ use super::nfa::{Nfa, NfaBuilder, Position, PositionSet};
 /// The index of the state within a text in which no literal has begun.
 const IDLE: u32 = 1;
 
-/// A new table has room for one state per this many positions, and for at least this many states: mail
-/// leads to more of the former, and each growth copies all rows.
+/// A new table has room for one state per this many positions, and for at least this many states:
+/// mail leads to more of the former, and each growth copies all rows.
 const POSITIONS_PER_STATE: usize = if cfg!(test) { usize::MAX } else { 4 };
 const INITIAL_STATES_MIN: usize = 32;
 /// The factor by which a table grows.
@@ -55,8 +56,8 @@ struct Determinizer {
 }
 
 impl Determinizer {
-    /// The index of the state with these positions. A new state is added to the table, which has room
-    /// for it.
+    /// The index of the state with these positions. A new state is added to the table, which has
+    /// room for it.
     fn state_index(
         &mut self,
         table: &TransitionTable,
@@ -163,8 +164,8 @@ impl LazyDfa {
         }
     }
 
-    /// Computes the transition of a byte of `class` from a state. Returns the table to continue with,
-    /// and the transition in it.
+    /// Computes the transition of a byte of `class` from a state. Returns the table to continue
+    /// with, and the transition in it.
     #[cold]
     fn compute_transition(
         &self,
@@ -269,8 +270,8 @@ impl AnchoredSearcher<'_> {
         (to & MATCH != 0).then(|| text.len() - bytes.len())
     }
 
-    /// Runs from the start of a text to the first transition into a match state or a dead state; returns
-    /// that transition.
+    /// Runs from the start of a text to the first transition into a match state or a dead state;
+    /// returns that transition.
     fn run_to_flag(&mut self, bytes: &mut std::slice::Iter<'_, u8>) -> Option<u32> {
         let class_of = &self.dfa.nfa.class_of;
         let mut state = self.table.state_id(0);
@@ -287,8 +288,8 @@ impl AnchoredSearcher<'_> {
         None
     }
 
-    /// The first offset of a text that was searched at which a literal starts that is still active at its
-    /// end.
+    /// The first offset of a text that was searched at which a literal starts that is still active
+    /// at its end.
     pub(crate) fn first_active_start(&self, text: &[u8]) -> usize {
         let class_of = &self.dfa.nfa.class_of;
         let start = self.table.state_id(0);

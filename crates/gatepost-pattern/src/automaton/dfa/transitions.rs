@@ -1,17 +1,18 @@
 //! The transition table of the lazy DFA, as far as it is known.
 //!
-//! The first states are near the start of every literal, and most of a text is spent in them: each has a
-//! row with an entry for every byte class. In later states few bytes ever occur: their rows would be
-//! empty but for one entry in seventy, and mail leads to so many of them that the rows would not fit into
-//! any cache. So their transitions are kept in a hash table, by state and class.
+//! The first states are near the start of every literal, and most of a text is spent in them: each
+//! has a row with an entry for every byte class. In later states few bytes ever occur: their rows
+//! would be empty but for one entry in seventy, and mail leads to so many of them that the rows
+//! would not fit into any cache. So their transitions are kept in a hash table, by state and class.
 //!
-//! State ids are premultiplied: a transition holds the offset of the next state's row, so that a byte
-//! costs one load from the table of classes, one from the rows, and no multiplication. Rows begin at cache
-//! lines, with the most frequent classes: for most states one line is all that is read of a row.
+//! State ids are premultiplied: a transition holds the offset of the next state's row, so that a
+//! byte costs one load from the table of classes, one from the rows, and no multiplication. Rows
+//! begin at cache lines, with the most frequent classes: for most states one line is all that is
+//! read of a row.
 //!
-//! Invariants: a transition is written once, in one store, and read with acquire ordering, so a search
-//! that reads it sees the state it leads to. At most half of the slots for hashed transitions are taken,
-//! so a lookup ends.
+//! Invariants: a transition is written once, in one store, and read with acquire ordering, so a
+//! search that reads it sees the state it leads to. At most half of the slots for hashed
+//! transitions are taken, so a lookup ends.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -29,11 +30,11 @@ const LINE_ENTRIES: usize = 16;
 pub(super) const UNKNOWN: u32 = u32::MAX;
 /// Flags transitions to a state in which literals end.
 pub(super) const MATCH: u32 = 1 << 31;
-/// Flags the ids of states without a row: the rest of such an id is the index of the state; otherwise it
-/// is the offset of the row.
+/// Flags the ids of states without a row: the rest of such an id is the index of the state;
+/// otherwise it is the offset of the row.
 const HASHED: u32 = 1 << 30;
-/// Flags transitions to a state without positions, where all literals are anchored: no transition leads
-/// out of it. The lowest of all flags.
+/// Flags transitions to a state without positions, where all literals are anchored: no transition
+/// leads out of it. The lowest of all flags.
 pub(super) const DEAD: u32 = 1 << 29;
 /// A slot without a transition.
 const EMPTY: u64 = u64::MAX;
@@ -41,7 +42,8 @@ const EMPTY: u64 = u64::MAX;
 /// All transitions and states.
 #[derive(Debug)]
 pub(super) struct TransitionTable {
-    /// By row and class: the transition, which is a state id (see [`TransitionTable::state_id`]) with
+    /// By row and class: the transition, which is a state id (see [`TransitionTable::state_id`])
+    /// with
     /// [`MATCH`] and [`DEAD`].
     pub(super) rows: Box<[AtomicU32]>,
     /// The offset of the first row, at which a cache line begins.
@@ -50,8 +52,9 @@ pub(super) struct TransitionTable {
     row_length: usize,
     /// States with a row.
     row_count: u32,
-    /// The transitions of the states without a row: each with its key (see [`key`]) in the upper half and
-    /// the transition in the lower. The length is a power of two, or 0 where all states have rows.
+    /// The transitions of the states without a row: each with its key (see [`key`]) in the upper
+    /// half and the transition in the lower. The length is a power of two, or 0 where all states
+    /// have rows.
     slots: Box<[AtomicU64]>,
     pub(super) states: Box<[OnceLock<Arc<DfaState>>]>,
 }
@@ -113,7 +116,8 @@ impl TransitionTable {
         state.map_or(&[], |state| &state.literals)
     }
 
-    /// The id of a state, as transitions hold it: the offset of its row, or its index with [`HASHED`].
+    /// The id of a state, as transitions hold it: the offset of its row, or its index with
+    /// [`HASHED`].
     #[inline]
     pub(super) fn state_id(&self, index: u32) -> u32 {
         if index < self.row_count {
@@ -142,9 +146,9 @@ impl TransitionTable {
         other.state_id(self.state_index(transition & !flags)) | flags
     }
 
-    /// Runs from `state` as long as transitions lead from row to row and have no flag. Returns the class
-    /// of the byte whose transition does not, and that transition; `state` is then the one before that
-    /// byte, or the one after the last byte.
+    /// Runs from `state` as long as transitions lead from row to row and have no flag. Returns the
+    /// class of the byte whose transition does not, and that transition; `state` is then the one
+    /// before that byte, or the one after the last byte.
     #[inline]
     pub(super) fn run(
         &self,
@@ -199,8 +203,8 @@ impl TransitionTable {
         }
     }
 
-    /// Stores a transition that is not known yet; the table has room for it. Returns whether it is a
-    /// hashed one.
+    /// Stores a transition that is not known yet; the table has room for it. Returns whether it is
+    /// a hashed one.
     pub(super) fn insert(&self, state: u32, class: u8, to: u32) -> bool {
         if state & HASHED == 0 {
             if let Some(entry) = self.rows.get(state as usize + usize::from(class)) {
@@ -228,8 +232,8 @@ impl TransitionTable {
         self.slots.is_empty() || hashed < self.slots.len() / 2
     }
 
-    /// A table with room for more states and the same transitions. States without a row stay without one:
-    /// a table has hashed transitions only when it has all its rows.
+    /// A table with room for more states and the same transitions. States without a row stay
+    /// without one: a table has hashed transitions only when it has all its rows.
     pub(super) fn grown(&self, states: usize) -> Self {
         let larger = Self::new(states, self.row_length);
         let new_rows = larger.rows.iter().skip(larger.first_row as usize);

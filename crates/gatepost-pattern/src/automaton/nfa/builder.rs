@@ -198,8 +198,8 @@ impl NfaBuilder {
     }
 }
 
-/// The class of each byte, and one byte of each class. The most frequent classes come first, so that the
-/// entries read of a transition row lie side by side.
+/// The class of each byte, and one byte of each class. The most frequent classes come first, so
+/// that the entries read of a transition row lie side by side.
 fn classes(sets: &[ByteSet]) -> ([u8; 256], Vec<u8>) {
     let mut class_of = [0u8; 256];
     for set in sets {

@@ -1,14 +1,14 @@
 //! The literals of many patterns as one Glushkov NFA.
 //!
-//! In a Glushkov (position) automaton each state is a *position*: an occurrence of a byte class in a
-//! literal. The automaton is in a position when the byte read last is in that class. Every position
-//! has a *follow set*, and the *first sets* say which positions a byte may start. Literals with the
-//! same beginning share positions. Position 0 precedes any byte; position 1 precedes the first byte of
-//! a text.
+//! In a Glushkov (position) automaton each state is a *position*: an occurrence of a byte class in
+//! a literal. The automaton is in a position when the byte read last is in that class. Every
+//! position has a *follow set*, and the *first sets* say which positions a byte may start. Literals
+//! with the same beginning share positions. Position 0 precedes any byte; position 1 precedes the
+//! first byte of a text.
 //!
 //! A DFA transition is computed from a handful of positions among twenty thousand, scattered over
-//! memory that no cache holds, and texts that differ from earlier ones pay for it. So all lists of a
-//! position are found by one lookup, and each follower carries its class set along.
+//! memory that no cache holds, and texts that differ from earlier ones pay for it. So all lists of
+//! a position are found by one lookup, and each follower carries its class set along.
 
 mod builder;
 
@@ -45,8 +45,8 @@ pub(crate) struct Nfa {
     first_at_start: JaggedArray<Position>,
 }
 
-/// The byte set of a position, and where its followers and literals begin in the shared lists. They end
-/// where those of the next position begin.
+/// The byte set of a position, and where its followers and literals begin in the shared lists. They
+/// end where those of the next position begin.
 #[derive(Debug, Clone, Copy)]
 struct PositionEntry {
     set: u16,
@@ -133,8 +133,8 @@ impl Nfa {
         self.first.items.is_empty()
     }
 
-    /// The positions that are active after a byte of `class`. With `at_start` it is the first byte of
-    /// the text.
+    /// The positions that are active after a byte of `class`. With `at_start` it is the first byte
+    /// of the text.
     pub(super) fn step(&self, from: &[Position], class: usize, at_start: bool) -> PositionSet {
         let mut to = PositionSet::from_slice(self.first.get(class));
         if at_start {

@@ -1,10 +1,10 @@
 //! Public keys in DNS, RFC 6376 section 3.6.1 and RFC 8463.
 
+use gatepost_mail::decode_base64;
 use ring::signature::{self, UnparsedPublicKey, VerificationAlgorithm};
 
 use super::signature::{Algorithm, Signature};
 use super::tags::Tags;
-use gatepost_mail::decode_base64;
 
 /// A public key and its permitted uses.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,14 +9,14 @@ mod key;
 mod signature;
 mod tags;
 
+use gatepost_dns::Kind;
+
+use super::{Known, Looked, Wait, texts};
 pub(crate) use canonical::Canonical;
 pub(crate) use fields::{RawMail, with_line_ends};
 pub(crate) use key::Key;
 pub(crate) use signature::{Signature, without_value};
 pub(crate) use tags::Tags;
-
-use super::{Known, Looked, Wait, texts};
-use gatepost_dns::Kind;
 
 /// The most signatures of one message that are verified.
 const SIGNATURES_MAX: usize = 16;

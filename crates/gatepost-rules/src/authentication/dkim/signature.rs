@@ -1,11 +1,11 @@
 //! A signature: its tags, and the text that it signs, RFC 6376 sections 3.5 and 3.7.
 
+use gatepost_mail::decode_base64;
 use ring::digest;
 
 use super::canonical::Canonical;
 use super::fields::{RawField, RawMail};
 use super::tags::Tags;
-use gatepost_mail::decode_base64;
 
 /// The algorithm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

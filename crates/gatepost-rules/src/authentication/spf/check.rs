@@ -2,12 +2,13 @@
 
 use std::net::IpAddr;
 
+use gatepost_dns::{Kind, Record};
+use gatepost_mail::ip;
+
 use super::SpfResult;
 use super::macros;
 use super::record::{Mechanism, Place, Record as Policy, is_record};
 use crate::authentication::{Known, Looked, Wait, texts};
-use gatepost_dns::{Kind, Record};
-use gatepost_mail::ip;
 
 /// The most terms that cause queries, over all records: SpamAssassin's limit; RFC 7208 section
 /// 4.6.4 has 10.

@@ -1,8 +1,9 @@
 //! Counts over the heads and lines of all parts.
 
+use gatepost_mail::{ContentType, Part, lines};
+
 use super::super::{locale, pattern};
 use crate::eval::ScannedMail;
-use gatepost_mail::{ContentType, Part, lines};
 
 /// Counts over all parts.
 #[derive(Clone, Debug, Default)]

@@ -2,12 +2,12 @@
 
 mod findings;
 
+use gatepost_mail::lines;
+
 use super::ScannedMail;
+use super::{Entry, bound, locale, pattern, plain};
 pub(super) use findings::MimeFindings;
 use findings::{PartHead, find};
-
-use super::{Entry, bound, locale, pattern, plain};
-use gatepost_mail::lines;
 
 pub(super) const FUNCTIONS: &[Entry] = &[
     ("check_for_mime", |arguments| {

@@ -10,11 +10,11 @@ mod settings;
 mod vba;
 mod zip;
 
-pub(crate) use settings::OfficeSettings;
+use gatepost_mail::Part;
 
 use super::{Entry, pattern, plain};
 use crate::eval::ScannedMail;
-use gatepost_mail::Part;
+pub(crate) use settings::OfficeSettings;
 use zip::Archive;
 
 pub(super) const FUNCTIONS: &[Entry] = &[

@@ -4,14 +4,13 @@
 mod addresses;
 mod written;
 
+use gatepost_dns::{Kind, Question, Record};
+use gatepost_mail::{Pattern, ip, is_fully_qualified};
 use md5::{Digest, Md5};
 use ring::digest;
 
-use written::{base32, hexadecimal};
-
 use super::views::Views;
-use gatepost_dns::{Kind, Question, Record};
-use gatepost_mail::{Pattern, ip, is_fully_qualified};
+use written::{base32, hexadecimal};
 
 /// The most queries of one rule about one message, unless it has `max=`.
 const QUESTIONS_MAX: usize = 10;

@@ -1,11 +1,12 @@
 //! Tests of rules about senders, and their functions.
 
+use gatepost_dns::{Answer, Question};
+
 use super::Senders;
 use crate::authentication::arc::Chain;
 use crate::authentication::dmarc::{DmarcResult, Policy};
 use crate::authentication::spf::SpfResult;
 use crate::authentication::{Known, Wait};
-use gatepost_dns::{Answer, Question};
 
 /// A test of a rule about a sender.
 #[derive(Debug, Clone, PartialEq, Eq)]

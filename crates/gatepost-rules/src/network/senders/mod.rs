@@ -8,6 +8,9 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use gatepost_dns::{Answer, Kind, Question};
+use gatepost_mail::{Relay, parse_ip};
+
 use crate::authentication::arc::{self, Chain};
 use crate::authentication::dkim::{self, Outcome, RawMail, Signed, with_line_ends};
 use crate::authentication::dmarc::{self, DmarcResult, Proven};
@@ -16,8 +19,6 @@ use crate::authentication::spf::{self, Sender, SpfResult};
 use crate::authentication::{Known, Looked, Wait, texts};
 use crate::eval::ScannedMail;
 pub(crate) use asking::SenderTest;
-use gatepost_dns::{Answer, Kind, Question};
-use gatepost_mail::{Relay, parse_ip};
 use noted::{noted_in, unfold};
 
 /// The results so far for a message's senders.

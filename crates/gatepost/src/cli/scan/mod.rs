@@ -38,7 +38,8 @@ pub(super) struct ScanArguments {
     /// Message files, mbox files, Maildirs or other folders; - or none for standard input
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// A rule folder or file (repeatable) [default: the folders of the system, or the embedded rules]
+    /// A rule folder or file (repeatable) [default: the folders of the system, or the embedded
+    /// rules]
     #[arg(long, value_name = "DIR")]
     rules: Vec<PathBuf>,
     /// Preferences that override the rule folders

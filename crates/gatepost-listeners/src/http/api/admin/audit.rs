@@ -1,5 +1,5 @@
-//! The audit log: every change through `/admin` is recorded in one place, and `/admin/changes` shows
-//! the last ones.
+//! The audit log: every change through `/admin` is recorded in one place, and `/admin/changes`
+//! shows the last ones.
 
 use serde_json::{Value, json};
 

@@ -7,14 +7,13 @@
 use gatepost_message::MessageId;
 use serde_json::{Value, json};
 
+use super::count_of;
 use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
 use crate::http::operations::{Lesson, OperationError, Operations, Search};
 use crate::http::request::{Request, expect_method};
 use crate::http::response::Response;
 use crate::http::verdict::{add_retry_after, status_of};
-
-use super::count_of;
 
 /// `/admin/messages`, `/admin/messages/ID`
 pub(super) async fn messages(

@@ -1,11 +1,10 @@
 //! Readers that want some messages only: `?priority=high,urgent&tags=fire&title=…&message=…&id=…`.
 
+use super::fields::priority;
 use crate::http::error::HttpError;
 use crate::http::event_stream::Filter;
 use crate::http::parameters::first_parameter;
 use crate::http::request::Request;
-
-use super::fields::priority;
 
 /// The filter of a request, if it has one.
 pub(super) fn filter_of(request: &Request) -> Result<Option<Filter>, HttpError> {

@@ -15,6 +15,7 @@ use gatepost_broker::Since;
 use gatepost_message::{Topic, TopicFilter};
 use serde_json::json;
 
+use super::topics::{message_of, stream};
 use crate::http::access;
 use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
@@ -25,8 +26,6 @@ use crate::http::request::{Request, Version};
 use crate::http::response::{Body, Response};
 use crate::http::verdict::{status_of_outcome, verdict_json};
 use crate::http::websocket_handshake;
-
-use super::topics::{message_of, stream};
 use fields::Fields;
 
 /// ntfy's bound on a topic.

@@ -11,6 +11,7 @@ use h2::SendStream;
 use h2::server::SendResponse;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
+use super::{Client, broken, head_of};
 use crate::http::driver::encode::{self, Length};
 use crate::http::driver::file_chunks::FileChunks;
 use crate::http::event_stream::{StreamFormat, encode_shared};
@@ -18,8 +19,6 @@ use crate::http::rate_limits::PACED_BYTES;
 use crate::http::response::{Body, Response};
 use crate::http::stream_rights::StreamRights;
 use crate::minimum_rate::MinimumRate;
-
-use super::{Client, broken, head_of};
 
 /// Writes a response, or only its head.
 pub(super) async fn write(

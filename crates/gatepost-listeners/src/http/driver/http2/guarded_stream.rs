@@ -12,9 +12,8 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 
-use crate::stream::Stream;
-
 use super::frame_budget::FrameBudget;
+use crate::stream::Stream;
 
 /// Notices that the client floods the connection.
 #[derive(Clone, Default)]

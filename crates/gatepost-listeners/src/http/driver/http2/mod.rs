@@ -16,6 +16,10 @@ use h2::server::SendResponse;
 use h2::{Reason, RecvStream};
 use tokio::time::{Instant, timeout_at};
 
+use super::buffers::timeout;
+use super::connection::Connection;
+use super::encode::{self, Length};
+use super::request_body::{BODY_TIMEOUT, IN_FLIGHT};
 use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
 use crate::http::host::is_host;
@@ -27,18 +31,13 @@ use crate::in_flight::Lease;
 use crate::minimum_rate::MinimumRate;
 use crate::stream::TlsSession;
 
-use super::buffers::timeout;
-use super::connection::Connection;
-use super::encode::{self, Length};
-use super::request_body::{BODY_TIMEOUT, IN_FLIGHT};
-
 mod answer;
 mod frame_budget;
 mod guarded_stream;
 
 use guarded_stream::{Flood, GuardedStream};
 
-/// Streams that a client may have open at once (RFC 9113 § 6.5.2 recommends at least 100).
+/// Streams that a client may have open at once (RFC 9113 section 6.5.2 recommends at least 100).
 const STREAMS_MAX: u32 = 128;
 /// What a client may send on a stream before the handler has taken it.
 const STREAM_WINDOW_BYTES: u32 = 256 << 10;
@@ -205,7 +204,7 @@ async fn answer(
         }
     };
     if matches!(response.body, Body::WebSocket { .. }) {
-        // RFC 9113 § 8.6: there is no Upgrade in HTTP/2.
+        // RFC 9113 section 8.6: there is no Upgrade in HTTP/2.
         respond.send_reset(Reason::HTTP_1_1_REQUIRED);
         return;
     }
@@ -234,7 +233,7 @@ fn request_of(client: &Client, parts: &http::request::Parts) -> Result<Request, 
     } else {
         uri.path()
     };
-    // RFC 9113 § 8.3.1: `:authority` is what Host is in HTTP/1.1.
+    // RFC 9113 section 8.3.1: `:authority` is what Host is in HTTP/1.1.
     let authority = uri.authority().map(http::uri::Authority::as_str);
     let host_field = parts.headers.get("host").map(http::HeaderValue::as_bytes);
     // RFC 9113 section 8.3.1: no user information, and a Host field says the same.
@@ -311,7 +310,7 @@ fn head_of(response: &Response, length: Length) -> Result<http::Response<()>, ht
         .header("date", date)
         .header("x-content-type-options", "nosniff");
     for (name, value) in &response.fields {
-        // RFC 9113 § 8.2.2: fields of the connection are HTTP/1.1's.
+        // RFC 9113 section 8.2.2: fields of the connection are HTTP/1.1's.
         if !name.eq_ignore_ascii_case("upgrade") {
             builder = builder.header(name.as_ref(), value.as_ref());
         }

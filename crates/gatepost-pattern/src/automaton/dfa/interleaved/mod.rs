@@ -1,14 +1,14 @@
 //! Interleaved search: several texts at once, a block of each in turn.
 //!
-//! A transition depends on the one before it: the processor waits for a row to come from the cache before
-//! it knows where to look up the next byte. Transitions of different texts are independent, so the
-//! processor can wait for four of them at a time. A long text is cut into chunks that are searched like
-//! texts of their own.
+//! A transition depends on the one before it: the processor waits for a row to come from the cache
+//! before it knows where to look up the next byte. Transitions of different texts are independent,
+//! so the processor can wait for four of them at a time. A long text is cut into chunks that are
+//! searched like texts of their own.
 //!
-//! The first state of a chunk within a text is the last state of the chunk before it, which is not known
-//! yet. But most literals fail within a few bytes: a search of the few bytes before a chunk, its
-//! *lookback*, ends in the same state from whatever state it starts. The two states are compared
-//! afterwards, and where they differ the chunk is searched again.
+//! The first state of a chunk within a text is the last state of the chunk before it, which is not
+//! known yet. But most literals fail within a few bytes: a search of the few bytes before a chunk,
+//! its *lookback*, ends in the same state from whatever state it starts. The two states are
+//! compared afterwards, and where they differ the chunk is searched again.
 //!
 //! Invariant: the matches are those of [`LazyDfa::search`], in the same order.
 
@@ -23,7 +23,8 @@ use crate::automaton::literal::{LiteralInfo, LiteralMatch, LiteralVisitor, Searc
 const CHUNK_BYTES_MIN: usize = if cfg!(test) { 24 } else { 256 };
 /// The greatest length of a chunk; longer ones would leave the last of them to be searched alone.
 const CHUNK_BYTES_MAX: usize = 4096;
-/// The lookback of a chunk: in the messages of the SCAN benchmark 14 of 3,532 chunks need more than 16.
+/// The lookback of a chunk: in the messages of the SCAN benchmark 14 of 3,532 chunks need more than
+/// 16.
 const LOOKBACK_BYTES: usize = if cfg!(test) { 3 } else { 2 * BLOCK_BYTES };
 /// Matches that are kept, 1.5 MB; mail has some hundreds.
 const MATCHES_MAX: usize = if cfg!(test) { 4096 } else { 64 * 1024 };
@@ -32,7 +33,8 @@ const MATCHES_MAX: usize = if cfg!(test) { 4096 } else { 64 * 1024 };
 enum Interrupted {
     /// The caller stopped it.
     Stopped,
-    /// There are too many matches to keep, or the table was replaced: each text is searched by itself.
+    /// There are too many matches to keep, or the table was replaced: each text is searched by
+    /// itself.
     Fallback,
 }
 
@@ -56,8 +58,9 @@ impl LazyDfa {
         bytes >= 2 * CHUNK_BYTES_MIN
     }
 
-    /// All literals in these texts, in the order of the texts and then of their ends. `None` where each
-    /// text has to be searched by itself: there are too many matches to keep, or the table was replaced.
+    /// All literals in these texts, in the order of the texts and then of their ends. `None` where
+    /// each text has to be searched by itself: there are too many matches to keep, or the table was
+    /// replaced.
     pub(crate) fn search_batch(
         &self,
         texts: &[&[u8]],
