@@ -156,6 +156,8 @@ pub(crate) struct Subscriber {
     held: HashSet<u16>,
     /// By topic, in order of arrival.
     pub(crate) got: BTreeMap<String, Vec<u64>>,
+    /// Acknowledged publications that have not arrived, by topic and number.
+    awaited: HashSet<(String, u64)>,
 }
 
 impl Subscriber {
@@ -165,7 +167,21 @@ impl Subscriber {
             is_subscribed: false,
             held: HashSet::new(),
             got: BTreeMap::new(),
+            awaited: HashSet::new(),
         }
+    }
+
+    /// Takes note of those `acknowledged` publications of a topic that have not arrived.
+    pub(crate) fn expect(&mut self, topic: &str, acknowledged: &[u64]) {
+        let got: HashSet<u64> = self.got.get(topic).into_iter().flatten().copied().collect();
+        let missing = acknowledged.iter().filter(|number| !got.contains(number));
+        self.awaited
+            .extend(missing.map(|&number| (topic.to_owned(), number)));
+    }
+
+    /// Whether every publication that was expected has arrived.
+    pub(crate) fn has_everything(&self) -> bool {
+        self.awaited.is_empty()
     }
 
     /// Receives until the connection is lost or `is_enough` says so.
@@ -211,6 +227,7 @@ impl Subscriber {
                 };
                 if is_new {
                     let number = publish.payload.parse().expect("a number");
+                    self.awaited.remove(&(publish.topic.clone(), number));
                     self.got.entry(publish.topic).or_default().push(number);
                 }
                 let first = if publish.qos == 2 { 0x50 } else { 0x40 };
