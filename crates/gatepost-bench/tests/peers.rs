@@ -1,6 +1,6 @@
 //! The peers' definitions against the peers themselves, as far as they are installed: each starts,
 //! offers what it says, and ends. Those that take long to start (spamd, rspamd, EMQX) are left to
-//! whoever measures them; Gatepost's own is tested with the gateway (`pub_sub.rs` there).
+//! whoever measures them; Gatepost's own is tested with the gateway (`pub_sub` there).
 
 use std::process::Command;
 

@@ -12,6 +12,7 @@ pub mod http;
 pub mod in_flight;
 mod lazy_stream;
 mod linger;
+pub mod listener_context;
 mod log_throttle;
 mod mail;
 pub mod milter;

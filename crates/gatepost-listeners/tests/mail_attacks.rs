@@ -7,6 +7,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use gatepost_listeners::in_flight::{InFlight, InFlightSettings};
+use gatepost_listeners::listener_context::{ListenerContext, SharedLimits};
 use gatepost_listeners::pop3::{Pop3Context, Pop3Settings};
 use gatepost_listeners::smtp::{SmtpContext, SmtpSettings};
 use gatepost_message::Listener;
@@ -231,7 +232,10 @@ async fn unfinished_mails_of_one_address_leave_room_for_others() {
         "gate.example",
         world.gateway.clone(),
     )
-    .with_in_flight(in_flight.clone());
+    .with_shared_limits(&SharedLimits {
+        in_flight: in_flight.clone(),
+        ..SharedLimits::default()
+    });
     let address = world.serve_smtp(context);
     let begun = move |bytes: usize| {
         let mut stream = connect(address);

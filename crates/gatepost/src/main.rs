@@ -3,13 +3,11 @@
 //! This crate only joins the rooms: the command line, the config, and the wiring of listeners to
 //! procedures to broker.
 
-mod audit;
 mod cli;
 mod client;
 mod config;
 mod exit;
 mod key_access;
-mod learning;
 mod security_report;
 mod serve;
 mod system_user;

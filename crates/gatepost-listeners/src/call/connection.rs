@@ -84,7 +84,7 @@ impl Connection {
                     }
                 }
                 Err(error) => {
-                    let admission = &self.context.admission;
+                    let admission = &self.context.limits.admission;
                     admission.offended(self.peer, Offence::ProtocolFault);
                     answer::write_failure(&mut self.output, &error.to_string());
                     return self.flush().await;
@@ -96,7 +96,7 @@ impl Connection {
     /// Makes one call and writes its answer to the output.
     async fn call(&mut self, request: Request) -> io::Result<()> {
         // Held until the call is answered.
-        let mut lease = self.context.in_flight.lease(self.peer);
+        let mut lease = self.context.limits.in_flight.lease(self.peer);
         let body = match self.context.needs(&request, &mut self.output) {
             CallNeeds::Nothing => Bytes::new(),
             CallNeeds::Body(size) => self.body(size, &mut lease).await?.freeze(),

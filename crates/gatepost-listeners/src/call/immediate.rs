@@ -47,7 +47,7 @@ pub(super) fn answer(
     accepted: Accepted,
     peer: Peer,
 ) -> Option<Continuation> {
-    let admitted = context.admission.admit_accepted(&accepted, peer)?;
+    let admitted = context.limits.admission.admit_accepted(&accepted, peer)?;
     let stream = LazyStream::new(accepted, peer);
     let progress = if stream.is_plain() && admitted.is_ok() {
         read_and_answer(context, &stream, peer)?
@@ -117,7 +117,7 @@ impl Continuation {
                 return;
             }
         };
-        let admitted = context.admission.behind(admitted, peer, client);
+        let admitted = context.limits.admission.behind(admitted, peer, client);
         let mut connection = Connection::new(stream, client, context, shutdown);
         connection.input = progress.input;
         connection.output = progress.output;

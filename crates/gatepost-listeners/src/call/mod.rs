@@ -22,14 +22,12 @@
 
 use std::sync::Arc;
 
-use gatepost_bans::Bans;
 use gatepost_gateway::Gateway;
 use gatepost_message::Peer;
 use tokio::sync::watch;
 
 use crate::acceptor::{Accepted, Acceptor};
-use crate::admission::Admission;
-use crate::in_flight::InFlight;
+use crate::listener_context::{ClientLimits, ListenerContext};
 use crate::service;
 use crate::workers::Workers;
 
@@ -47,41 +45,30 @@ pub use settings::CallSettings;
 pub struct CallContext {
     settings: CallSettings,
     gateway: Gateway,
-    admission: Admission,
-    in_flight: InFlight,
+    limits: ClientLimits,
 }
 
 impl CallContext {
     /// A context for one or more sockets.
     pub fn new(settings: CallSettings, gateway: Gateway) -> Self {
         Self {
-            admission: Admission::new(
+            limits: ClientLimits::new(
                 settings.connections_max,
                 settings.connections_per_address_max,
             ),
             settings,
             gateway,
-            in_flight: InFlight::default(),
         }
     }
+}
 
-    /// Counts offences of clients, and exempts the networks that are never banned.
-    #[must_use]
-    pub fn with_bans(mut self, bans: Bans) -> Self {
-        self.admission = self.admission.with_bans(bans);
-        self
+impl ListenerContext for CallContext {
+    fn limits(&self) -> &ClientLimits {
+        &self.limits
     }
 
-    /// Shares the budget of unfinished messages with other listeners.
-    #[must_use]
-    pub fn with_in_flight(mut self, in_flight: InFlight) -> Self {
-        self.in_flight = in_flight;
-        self
-    }
-
-    /// The connections that are open.
-    pub const fn admission(&self) -> &Admission {
-        &self.admission
+    fn limits_mut(&mut self) -> &mut ClientLimits {
+        &mut self.limits
     }
 }
 

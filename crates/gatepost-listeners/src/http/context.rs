@@ -6,10 +6,10 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use gatepost_bans::Bans;
 use gatepost_broker::Broker;
 use gatepost_gateway::Gateway;
 use gatepost_message::Peer;
+use gatepost_operations::Operations;
 use gatepost_pages::{AccessLog, AccessLogSettings, Pages, PagesSettings};
 use gatepost_store::Store;
 use gatepost_users::ListenerAuth;
@@ -17,12 +17,10 @@ use tokio::time::Instant;
 
 use super::counters::Requests;
 use super::drain::Drain;
-use super::operations::Operations;
 use super::page_values::PageValues;
 use super::rate_limits::RateLimits;
 use super::settings::HttpSettings;
-use crate::admission::Admission;
-use crate::in_flight::InFlight;
+use crate::listener_context::{ClientLimits, ListenerContext};
 use crate::minimum_rate::MinimumRate;
 use crate::monitoring::{StatsKeeper, metrics};
 use crate::stream::Stream;
@@ -38,8 +36,8 @@ pub struct HttpServices {
     pub store: Store,
     /// Makes the snapshot that the dashboard starts from.
     pub stats: Arc<StatsKeeper>,
-    /// Bounds the bodies that are being received and handled.
-    pub in_flight: InFlight,
+    /// What an operator does by `/admin`; without it `/admin` only reads.
+    pub operations: Option<Operations>,
 }
 
 /// What all connections share.
@@ -48,7 +46,7 @@ pub struct HttpContext {
     pub(super) services: HttpServices,
     pub(super) pages: Pages,
     pub(super) access_log: AccessLog,
-    pub(super) admission: Admission,
+    pub(super) limits: ClientLimits,
     pub(super) drain: Drain,
     pub(super) rate_limits: RateLimits,
     /// Whether the read buffer's requests may be answered from memory: no setting asks for more
@@ -57,7 +55,6 @@ pub struct HttpContext {
     pub(super) requests: Requests,
     pub(super) websocket: Option<WebSocketHandler>,
     pub(super) auth: Option<ListenerAuth>,
-    pub(super) operations: Option<Arc<dyn Operations>>,
 }
 
 /// Serves a connection whose WebSocket handshake at `/mqtt` is done.
@@ -90,7 +87,7 @@ impl HttpContext {
         }
         let values = PageValues::new(services.gateway.clone(), services.broker.clone());
         let rate_limits = RateLimits::new(&settings);
-        let admission = Admission::new(
+        let limits = ClientLimits::new(
             settings.connections_max,
             settings.connections_per_address_max,
         );
@@ -105,20 +102,12 @@ impl HttpContext {
             pages: Pages::new(pages.clone(), Arc::new(values)),
             access_log: AccessLog::start(access_log)?,
             services,
-            admission,
+            limits,
             drain: Drain::default(),
             requests: Requests::default(),
             websocket: None,
             auth: None,
-            operations: None,
         })
-    }
-
-    /// Counts offences of clients, and exempts the networks that are never banned.
-    #[must_use]
-    pub fn with_bans(mut self, bans: Bans) -> Self {
-        self.admission = self.admission.with_bans(bans);
-        self
     }
 
     /// Hands WebSocket connections at `/mqtt` to `handler`; without one there is no `/mqtt`.
@@ -132,13 +121,6 @@ impl HttpContext {
     #[must_use]
     pub fn with_auth(mut self, auth: ListenerAuth) -> Self {
         self.auth = Some(auth);
-        self
-    }
-
-    /// What an operator can do by `/admin`; without it `/admin` only reads.
-    #[must_use]
-    pub fn with_operations(mut self, operations: Arc<dyn Operations>) -> Self {
-        self.operations = Some(operations);
         self
     }
 
@@ -160,7 +142,7 @@ impl HttpContext {
 
     /// The connections that are open, without those whose only request was answered at once.
     pub fn connections(&self) -> u32 {
-        self.admission.open()
+        self.limits.admission.open()
     }
 
     /// The requests answered since the start.
@@ -179,7 +161,7 @@ impl HttpContext {
         let users = self.auth.as_ref().map(ListenerAuth::users);
         metrics::push(text, gateway, broker, store, users);
         self.requests.push_metrics(text);
-        if let Some(bans) = self.admission.bans() {
+        if let Some(bans) = self.limits.admission.bans() {
             metrics::push_bans(text, bans.totals());
         }
         let (dropped, failures) = self.access_log.losses();
@@ -222,5 +204,15 @@ impl HttpContext {
                 "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}"
             );
         }
+    }
+}
+
+impl ListenerContext for HttpContext {
+    fn limits(&self) -> &ClientLimits {
+        &self.limits
+    }
+
+    fn limits_mut(&mut self) -> &mut ClientLimits {
+        &mut self.limits
     }
 }

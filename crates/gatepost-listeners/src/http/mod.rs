@@ -22,7 +22,6 @@ mod forwarded;
 mod host;
 mod https_redirect;
 mod log;
-pub mod operations;
 mod origin;
 mod page_values;
 mod parameters;
@@ -84,7 +83,7 @@ pub async fn serve(
     let (alive, mut all_gone) = mpsc::channel::<()>(1);
     let shared = Arc::clone(&context);
     let take = move |accepted: Accepted, peer: Peer| {
-        let admitted = shared.admission.admit_accepted(&accepted, peer)?;
+        let admitted = shared.limits.admission.admit_accepted(&accepted, peer)?;
         if admitted.is_err() && !accepted.is_from_proxy(peer) {
             // It has spoken no protocol yet that could be answered.
             return None;

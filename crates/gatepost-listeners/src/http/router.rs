@@ -28,7 +28,7 @@ pub(super) async fn admit(
     forwarded::apply(&context.settings.trusted_proxies, request);
     // The connection's own peer was not banned when it connected; behind a trusted proxy, the
     // client is known only now.
-    if context.admission.refuses(request.peer) {
+    if context.limits.admission.refuses(request.peer) {
         return Err(Box::new(HttpError::Banned.response()));
     }
     let response = match check(context, request, has_body).await {

@@ -80,7 +80,7 @@ impl Connection<'_> {
                 }
                 deadline = Instant::now() + idle_time_max;
             }
-            session.reserve(&mut lease, &self.context.in_flight);
+            session.reserve(&mut lease, &self.context.limits.in_flight);
             if self.output.is_empty() {
                 // Most of what a mail server says has no answer.
                 self.stream.acknowledge_now();

@@ -18,15 +18,13 @@ mod verdicts;
 
 use std::sync::Arc;
 
-use gatepost_bans::Bans;
 use gatepost_gateway::Gateway;
 use tokio::sync::watch;
 
 pub use settings::{Keeper, MilterSettings};
 
 use crate::acceptor::Acceptor;
-use crate::admission::Admission;
-use crate::in_flight::InFlight;
+use crate::listener_context::{ClientLimits, ListenerContext};
 use crate::mail;
 use crate::service::{self, Arrival};
 use crate::workers::Workers;
@@ -56,43 +54,32 @@ pub fn fuzz(input: &[u8]) -> Vec<String> {
 pub struct MilterContext {
     settings: MilterSettings,
     hostname: String,
-    admission: Admission,
+    limits: ClientLimits,
     gateway: Gateway,
-    in_flight: InFlight,
 }
 
 impl MilterContext {
     /// `hostname` is the host's own name, for where the settings give none.
     pub fn new(settings: MilterSettings, hostname: &str, gateway: Gateway) -> Self {
         Self {
-            admission: Admission::new(
+            limits: ClientLimits::new(
                 settings.connections_max,
                 settings.connections_per_address_max,
             ),
             hostname: mail::own_name(&settings.hostname, hostname),
             settings,
             gateway,
-            in_flight: InFlight::default(),
         }
     }
+}
 
-    /// Counts offences of clients, and exempts the networks that are never banned.
-    #[must_use]
-    pub fn with_bans(mut self, bans: Bans) -> Self {
-        self.admission = self.admission.with_bans(bans);
-        self
+impl ListenerContext for MilterContext {
+    fn limits(&self) -> &ClientLimits {
+        &self.limits
     }
 
-    /// Shares the budget of unfinished messages with other listeners.
-    #[must_use]
-    pub fn with_in_flight(mut self, in_flight: InFlight) -> Self {
-        self.in_flight = in_flight;
-        self
-    }
-
-    /// The connections that are open.
-    pub const fn admission(&self) -> &Admission {
-        &self.admission
+    fn limits_mut(&mut self) -> &mut ClientLimits {
+        &mut self.limits
     }
 }
 
@@ -104,7 +91,7 @@ pub async fn serve(
     workers: Workers,
     shutdown: watch::Receiver<bool>,
 ) {
-    let admission = context.admission.clone();
+    let admission = context.limits.admission.clone();
     let connection = move |arrival| Box::pin(serve_connection(arrival, Arc::clone(&context)));
     service::accept("milter", acceptor, workers, admission, shutdown, connection).await;
 }

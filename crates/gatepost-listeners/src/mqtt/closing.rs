@@ -33,7 +33,7 @@ impl Connection {
             },
         };
         if end.is_protocol_fault() {
-            let admission = &self.context.admission;
+            let admission = &self.context.limits.admission;
             admission.offended(self.peer, Offence::ProtocolFault);
         }
         if self.attachment.may_send_last_frame() {

@@ -37,7 +37,6 @@ mod subscribe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gatepost_bans::Bans;
 use gatepost_broker::Broker;
 use gatepost_gateway::Gateway;
 use gatepost_message::Peer;
@@ -46,6 +45,7 @@ use tokio::sync::watch;
 
 use crate::acceptor::{Accepted, Acceptor};
 use crate::admission::{Admission, Admitted, Refusal};
+use crate::listener_context::{ClientLimits, ListenerContext};
 use crate::service;
 use crate::stream::Stream;
 use crate::workers::Workers;
@@ -64,7 +64,7 @@ pub struct MqttContext {
     settings: MqttSettings,
     broker: Broker,
     gateway: Option<Gateway>,
-    admission: Admission,
+    limits: ClientLimits,
     /// Connections beyond the limits that get an answer.
     turned_away: Admission,
     doors: Option<Doors>,
@@ -82,7 +82,7 @@ impl MqttContext {
     /// Without a gateway no scope applies to what is published; without users no login is
     /// needed.
     pub fn new(settings: MqttSettings, broker: Broker, gateway: Option<Gateway>) -> Self {
-        let admission = Admission::new(
+        let limits = ClientLimits::new(
             settings.connections_max,
             settings.connections_per_address_max,
         );
@@ -91,17 +91,10 @@ impl MqttContext {
             settings,
             broker,
             gateway,
-            admission,
+            limits,
             turned_away,
             doors: None,
         }
-    }
-
-    /// Counts offences of clients, and exempts the networks that are never banned.
-    #[must_use]
-    pub fn with_bans(mut self, bans: Bans) -> Self {
-        self.admission = self.admission.with_bans(bans);
-        self
     }
 
     /// Lets clients in by these doors only, those of WebSocket by their own.
@@ -122,10 +115,15 @@ impl MqttContext {
             Some(_) => &doors.websocket_remote,
         })
     }
+}
 
-    /// Connections open now, WebSocket ones included, and since the start.
-    pub const fn admission(&self) -> &Admission {
-        &self.admission
+impl ListenerContext for MqttContext {
+    fn limits(&self) -> &ClientLimits {
+        &self.limits
+    }
+
+    fn limits_mut(&mut self) -> &mut ClientLimits {
+        &mut self.limits
     }
 }
 
@@ -148,7 +146,7 @@ pub async fn serve(
     let shared = Arc::clone(&context);
     let take = move |accepted: Accepted, peer| {
         let context = Arc::clone(&shared);
-        let admitted = context.admission.admit_accepted(&accepted, peer)?;
+        let admitted = context.limits.admission.admit_accepted(&accepted, peer)?;
         Some(async move {
             let opening = Box::pin(open(accepted, peer, admitted, context));
             if let Some(serving) = opening.await {
@@ -158,7 +156,7 @@ pub async fn serve(
     };
     service::on_every_worker("mqtt", acceptor, &workers, shutdown.clone(), take).await;
     let drained = async {
-        while context.admission.open() > 0 {
+        while context.limits.admission.open() > 0 {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
@@ -175,7 +173,7 @@ async fn open(
 ) -> Option<Serving> {
     match accepted.open(peer).await {
         Ok((stream, client)) => {
-            let admitted = context.admission.behind(admitted, peer, client);
+            let admitted = context.limits.admission.behind(admitted, peer, client);
             connection::open(stream, client, None, admitted, context).await
         }
         Err(error) => {
@@ -201,7 +199,7 @@ pub async fn serve_websocket(
     start: WebSocketStart<'_>,
     context: Arc<MqttContext>,
 ) {
-    let admitted = context.admission.admit(peer);
+    let admitted = context.limits.admission.admit(peer);
     let opening = connection::open(stream, peer, Some(start), admitted, context);
     let opening = Box::pin(opening);
     if let Some(serving) = opening.await {

@@ -92,7 +92,7 @@ impl Opening<'_> {
     }
 
     pub(super) fn note_fault(&self) {
-        let admission = &self.context.admission;
+        let admission = &self.context.limits.admission;
         admission.offended(self.peer, Offence::ProtocolFault);
     }
 

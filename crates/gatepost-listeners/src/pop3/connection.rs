@@ -108,7 +108,7 @@ impl Connection<'_> {
     }
 
     fn note_fault(&self) {
-        let admission = &self.context.admission;
+        let admission = &self.context.limits.admission;
         admission.offended(self.peer, Offence::ProtocolFault);
     }
 

@@ -13,7 +13,6 @@ mod settings;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use gatepost_bans::Bans;
 use gatepost_store::Store;
 use gatepost_users::ListenerAuth;
 use parking_lot::Mutex;
@@ -22,7 +21,7 @@ use tokio::sync::watch;
 pub use settings::Pop3Settings;
 
 use crate::acceptor::Acceptor;
-use crate::admission::Admission;
+use crate::listener_context::{ClientLimits, ListenerContext};
 use crate::service::{self, Arrival};
 use crate::tls::Tls;
 use crate::workers::Workers;
@@ -40,7 +39,7 @@ pub struct Pop3Context {
     store: Store,
     auth: ListenerAuth,
     tls: Option<Tls>,
-    admission: Admission,
+    limits: ClientLimits,
     /// The open maildrops: one client has each exclusively (RFC 1939 section 4).
     open: Arc<Mutex<HashSet<(String, Kind)>>>,
 }
@@ -49,7 +48,7 @@ impl Pop3Context {
     /// With `tls`, clients may ask for it by STLS.
     pub fn new(settings: Pop3Settings, store: Store, auth: ListenerAuth, tls: Option<Tls>) -> Self {
         Self {
-            admission: Admission::new(
+            limits: ClientLimits::new(
                 settings.connections_max,
                 settings.connections_per_address_max,
             ),
@@ -61,18 +60,6 @@ impl Pop3Context {
         }
     }
 
-    /// Counts offences of clients, and exempts the networks that are never banned.
-    #[must_use]
-    pub fn with_bans(mut self, bans: Bans) -> Self {
-        self.admission = self.admission.with_bans(bans);
-        self
-    }
-
-    /// The connections that are open.
-    pub const fn admission(&self) -> &Admission {
-        &self.admission
-    }
-
     /// Takes a maildrop for one client; `None` while another has it.
     fn take(&self, user: &str, kind: Kind) -> Option<MaildropLock> {
         let name = (user.to_owned(), kind);
@@ -81,6 +68,16 @@ impl Pop3Context {
             open: Arc::clone(&self.open),
             name,
         })
+    }
+}
+
+impl ListenerContext for Pop3Context {
+    fn limits(&self) -> &ClientLimits {
+        &self.limits
+    }
+
+    fn limits_mut(&mut self) -> &mut ClientLimits {
+        &mut self.limits
     }
 }
 
@@ -104,7 +101,7 @@ pub async fn serve(
     workers: Workers,
     shutdown: watch::Receiver<bool>,
 ) {
-    let admission = context.admission.clone();
+    let admission = context.limits.admission.clone();
     let connection = move |arrival| Box::pin(serve_connection(arrival, Arc::clone(&context)));
     service::accept("pop3", acceptor, workers, admission, shutdown, connection).await;
 }

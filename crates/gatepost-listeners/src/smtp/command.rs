@@ -1,8 +1,8 @@
 //! Commands: one line of the client, read without I/O.
 
-use super::answers::{NO_TEXT, NOT_OFFERED};
 use super::parameters::{self, MailCommand};
 use super::path::{self, Mailbox};
+use super::replies::{NO_TEXT, NOT_OFFERED};
 use super::reply::Reply;
 use super::xclient::ForwardedClient;
 

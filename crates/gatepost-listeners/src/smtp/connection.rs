@@ -15,7 +15,8 @@ use tokio::time::Instant;
 
 use super::SmtpContext;
 use super::dialect::Dialect;
-use super::reply::{self, Reply};
+use super::replies;
+use super::reply::Reply;
 use super::session::{ConnectionFacts, Session};
 use super::transaction::Next;
 use crate::foreign_protocol::{self, spoke_before_greeting};
@@ -53,7 +54,7 @@ pub(super) async fn serve(
     let mut session = connection.session(peer, anonymous);
     if spoke_before_greeting(&connection.stream) {
         connection.note(Offence::ProtocolFault);
-        connection.say(&reply::TOO_EARLY);
+        connection.say(&replies::TOO_EARLY);
         return connection.flush().await;
     }
     session.greeting().write_to(&mut connection.output);
@@ -144,7 +145,7 @@ impl<'a> Connection<'a> {
             let next = match line {
                 Ok(line) if foreign_protocol::is_http(&line) => {
                     self.note(Offence::ProtocolFault);
-                    Next::End(reply::NOT_HTTP)
+                    Next::End(replies::NOT_HTTP)
                 }
                 Ok(line) => session.line(&line),
                 Err(reply) => Next::Reply(reply),
@@ -165,7 +166,7 @@ impl<'a> Connection<'a> {
             };
             if self.errors > errors_max {
                 self.note(Offence::ProtocolFault);
-                self.say(&reply::TOO_MANY_ERRORS);
+                self.say(&replies::TOO_MANY_ERRORS);
                 break;
             }
         }
@@ -257,7 +258,7 @@ impl<'a> Connection<'a> {
 
     /// Notes an offence of the peer.
     pub(super) fn note(&self, offence: Offence) {
-        self.context.admission.offended(self.peer, offence);
+        self.context.limits.admission.offended(self.peer, offence);
     }
 
     /// Notes a recipient that does not exist. Peers of LMTP are mail servers, which bring the mail
@@ -299,15 +300,15 @@ impl<'a> Connection<'a> {
             }
             self.input.clear();
             self.skips_line = true;
-            return Some(Err(reply::LINE_TOO_LONG));
+            return Some(Err(replies::LINE_TOO_LONG));
         };
         let mut line = self.input.split_to(end + 1);
         if !line.ends_with(b"\r\n") {
-            return Some(Err(reply::BARE_NEWLINE));
+            return Some(Err(replies::BARE_NEWLINE));
         }
         line.truncate(line.len() - 2);
         if line.len() > limit {
-            return Some(Err(reply::LINE_TOO_LONG));
+            return Some(Err(replies::LINE_TOO_LONG));
         }
         Some(Ok(line))
     }
@@ -352,14 +353,14 @@ impl<'a> Connection<'a> {
             biased;
             read = wire::read(&self.stream, &mut self.input, deadline) => read,
             _ = self.shutdown.wait_for(|&down| down), if interruptible => {
-                reply::SHUTTING_DOWN.write_to(&mut self.output);
+                replies::SHUTTING_DOWN.write_to(&mut self.output);
                 return Ok(false);
             }
         };
         match read {
             Ok(count) => Ok(count > 0),
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-                reply::TIMEOUT.write_to(&mut self.output);
+                replies::TIMEOUT.write_to(&mut self.output);
                 Ok(false)
             }
             Err(error) => Err(error),

@@ -7,7 +7,8 @@
 
 use memchr::{memchr, memchr2};
 
-use super::reply::{self, Reply};
+use super::replies;
+use super::reply::Reply;
 
 /// Receives one message.
 #[derive(Debug)]
@@ -83,7 +84,7 @@ impl DataReceiver {
                 (State::DotCr, _) => {
                     // The dot was stuffing, and the CR stood alone.
                     self.push(b"\r");
-                    self.refuse(reply::BARE_NEWLINE_IN_DATA);
+                    self.refuse(replies::BARE_NEWLINE_IN_DATA);
                     self.state = State::Middle;
                 }
                 (State::Cr, b'\n') => {
@@ -94,7 +95,7 @@ impl DataReceiver {
                 }
                 (State::Cr, _) => {
                     self.push(b"\r");
-                    self.refuse(reply::BARE_NEWLINE_IN_DATA);
+                    self.refuse(replies::BARE_NEWLINE_IN_DATA);
                     self.state = State::Middle;
                 }
                 (State::LineStart | State::Dot | State::Middle, _) => at += self.text(&input[at..]),
@@ -116,16 +117,16 @@ impl DataReceiver {
             self.state = State::Cr;
         } else {
             self.push(b"\n");
-            self.refuse(reply::BARE_NEWLINE_IN_DATA);
+            self.refuse(replies::BARE_NEWLINE_IN_DATA);
         }
         end + 1
     }
 
     fn push(&mut self, bytes: &[u8]) {
         if self.message.len() + bytes.len() > self.size_max {
-            self.refuse(reply::MESSAGE_TOO_LARGE);
+            self.refuse(replies::MESSAGE_TOO_LARGE);
         } else if self.message.len() + bytes.len() - self.line_start > self.line_max {
-            self.refuse(reply::TEXT_LINE_TOO_LONG);
+            self.refuse(replies::TEXT_LINE_TOO_LONG);
         }
         // A refused message is read to its end, but not kept.
         if self.refusal.is_none() {
@@ -155,16 +156,16 @@ pub(super) fn check_lines(message: &[u8], line_max: usize) -> Result<(), Reply> 
     while let Some(found) = memchr2(b'\r', b'\n', message.get(at..).unwrap_or_default()) {
         let end = at + found;
         if message.get(end..end + 2) != Some(b"\r\n") {
-            return Err(reply::BARE_NEWLINE_IN_DATA);
+            return Err(replies::BARE_NEWLINE_IN_DATA);
         }
         if end + 2 - line_start > line_max {
-            return Err(reply::TEXT_LINE_TOO_LONG);
+            return Err(replies::TEXT_LINE_TOO_LONG);
         }
         at = end + 2;
         line_start = at;
     }
     if message.len() - line_start > line_max {
-        return Err(reply::TEXT_LINE_TOO_LONG);
+        return Err(replies::TEXT_LINE_TOO_LONG);
     }
     Ok(())
 }
@@ -221,7 +222,7 @@ mod tests {
             let input = format!("a{smuggled}MAIL FROM:<b@c>\r\n.\r\n");
             let (consumed, message) = receive(input.as_bytes());
             assert_eq!(consumed, Some(input.len()), "{smuggled:?}");
-            assert_eq!(message, Err(reply::BARE_NEWLINE_IN_DATA), "{smuggled:?}");
+            assert_eq!(message, Err(replies::BARE_NEWLINE_IN_DATA), "{smuggled:?}");
         }
     }
 
@@ -230,10 +231,10 @@ mod tests {
         let large = [b"x".repeat(100), b"\r\n".to_vec()].concat().repeat(11);
         assert_eq!(
             receive(&[&large[..], b".\r\n"].concat()).1,
-            Err(reply::MESSAGE_TOO_LARGE)
+            Err(replies::MESSAGE_TOO_LARGE)
         );
         let long = [&b"x".repeat(300)[..], b"\r\n.\r\n"].concat();
-        assert_eq!(receive(&long).1, Err(reply::TEXT_LINE_TOO_LONG));
+        assert_eq!(receive(&long).1, Err(replies::TEXT_LINE_TOO_LONG));
     }
 
     #[test]
@@ -243,14 +244,14 @@ mod tests {
         for odd in ["a\nb", "a\rb", "\r", "a\r\r\n"] {
             assert_eq!(
                 check_lines(odd.as_bytes(), 10),
-                Err(reply::BARE_NEWLINE_IN_DATA),
+                Err(replies::BARE_NEWLINE_IN_DATA),
                 "{odd:?}"
             );
         }
         for long in ["123456789\r\n", "a\r\n12345678901"] {
             assert_eq!(
                 check_lines(long.as_bytes(), 10),
-                Err(reply::TEXT_LINE_TOO_LONG),
+                Err(replies::TEXT_LINE_TOO_LONG),
                 "{long:?}"
             );
         }

@@ -19,6 +19,7 @@ use gatepost_message::{
 use super::connection::Connection;
 use super::dialect::Dialect;
 use super::recipients::Destination;
+use super::replies;
 use super::reply::{self, Reply};
 use super::session::Session;
 use super::trace;
@@ -255,7 +256,7 @@ impl Delivery {
             }
         }
         if outcome.is_disk_full {
-            return reply::STORAGE_FULL;
+            return replies::STORAGE_FULL;
         }
         reply::of_verdict(id, &outcome.verdict)
     }

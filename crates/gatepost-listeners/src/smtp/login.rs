@@ -3,6 +3,7 @@
 use std::io;
 
 use super::connection::Connection;
+use super::replies;
 use super::reply::{self, Reply};
 use super::session::Session;
 use crate::sasl::{self, Exchange, Step};
@@ -16,12 +17,12 @@ impl Connection<'_> {
         initial: Option<String>,
     ) -> io::Result<bool> {
         let Some(auth) = self.context.auth.clone() else {
-            self.answer(&reply::NO_MECHANISM);
+            self.answer(&replies::NO_MECHANISM);
             return Ok(true);
         };
         let peer = session.peer();
         let Some(mut exchange) = Exchange::begin(mechanism, &auth, peer) else {
-            self.answer(&reply::NO_MECHANISM);
+            self.answer(&replies::NO_MECHANISM);
             return Ok(true);
         };
         let mut response = initial;
@@ -35,7 +36,7 @@ impl Connection<'_> {
                 },
             };
             if text == "*" || text.len() > sasl::RESPONSE_BYTES_MAX {
-                self.answer(&reply::GIVEN_UP);
+                self.answer(&replies::GIVEN_UP);
                 return Ok(true);
             }
             match exchange.respond(&text, &auth, peer).await {
@@ -45,7 +46,7 @@ impl Connection<'_> {
                 }
                 Ok(Step::Done(identity)) => {
                     session.admit(identity);
-                    self.answer(&reply::AUTHENTICATED);
+                    self.answer(&replies::AUTHENTICATED);
                     return Ok(true);
                 }
                 Err(denied) => {

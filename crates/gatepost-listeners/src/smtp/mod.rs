@@ -9,7 +9,6 @@
 //! `path` and `xclient` read a line, `data` a message, `session` decides, `connection` and
 //! `receiving` and `login` do the I/O, `delivery` carries out what the verdicts say.
 
-mod answers;
 mod command;
 mod connection;
 mod data;
@@ -21,6 +20,7 @@ mod parameters;
 mod path;
 mod receiving;
 mod recipients;
+mod replies;
 mod reply;
 mod route;
 mod senders;
@@ -32,7 +32,6 @@ mod xclient;
 
 use std::sync::Arc;
 
-use gatepost_bans::Bans;
 use gatepost_gateway::Gateway;
 use gatepost_store::Store;
 use gatepost_users::ListenerAuth;
@@ -44,9 +43,8 @@ pub use route::{Route, RouteTo};
 pub use settings::{SenderLogin, SmtpSettings};
 
 use crate::acceptor::Acceptor;
-use crate::admission::Admission;
 use crate::forward::Forward;
-use crate::in_flight::InFlight;
+use crate::listener_context::{ClientLimits, ListenerContext};
 use crate::mail;
 use crate::service::{self, Arrival};
 use crate::tls::Tls;
@@ -88,13 +86,12 @@ pub struct SmtpContext {
     settings: SmtpSettings,
     hostname: String,
     recipients: Recipients,
-    admission: Admission,
+    limits: ClientLimits,
     gateway: Gateway,
     auth: Option<ListenerAuth>,
     anonymous: Option<ListenerAuth>,
     tls: Option<Tls>,
     forward: Forward,
-    in_flight: InFlight,
 }
 
 impl SmtpContext {
@@ -113,7 +110,7 @@ impl SmtpContext {
         Self {
             dialect,
             recipients: Recipients::new(&settings, &hostname),
-            admission: Admission::new(
+            limits: ClientLimits::new(
                 settings.connections_max,
                 settings.connections_per_address_max,
             ),
@@ -123,7 +120,6 @@ impl SmtpContext {
             gateway,
             auth: None,
             anonymous: None,
-            in_flight: InFlight::default(),
             tls: None,
         }
     }
@@ -143,20 +139,6 @@ impl SmtpContext {
         self
     }
 
-    /// Counts offences of clients, and exempts the networks that are never banned.
-    #[must_use]
-    pub fn with_bans(mut self, bans: Bans) -> Self {
-        self.admission = self.admission.with_bans(bans);
-        self
-    }
-
-    /// Shares the budget of unfinished messages with other listeners.
-    #[must_use]
-    pub fn with_in_flight(mut self, in_flight: InFlight) -> Self {
-        self.in_flight = in_flight;
-        self
-    }
-
     /// Keeps in this database what other domains demand of forwarding (MTA-STS).
     #[must_use]
     pub fn with_store(mut self, store: &Store) -> Self {
@@ -170,10 +152,15 @@ impl SmtpContext {
         self.tls = tls;
         self
     }
+}
 
-    /// Who is connected.
-    pub const fn admission(&self) -> &Admission {
-        &self.admission
+impl ListenerContext for SmtpContext {
+    fn limits(&self) -> &ClientLimits {
+        &self.limits
+    }
+
+    fn limits_mut(&mut self) -> &mut ClientLimits {
+        &mut self.limits
     }
 }
 
@@ -185,7 +172,7 @@ pub async fn serve(
     workers: Workers,
     shutdown: watch::Receiver<bool>,
 ) {
-    let admission = context.admission.clone();
+    let admission = context.limits.admission.clone();
     let name = context.dialect.listener().name();
     let connection = move |arrival| Box::pin(serve_connection(arrival, Arc::clone(&context)));
     service::accept(name, acceptor, workers, admission, shutdown, connection).await;
@@ -202,7 +189,7 @@ async fn serve_connection(arrival: Arrival, context: Arc<SmtpContext>) {
         connection::serve(stream, peer, &context, shutdown).await
     } else {
         let mut output = Vec::new();
-        reply::TOO_MANY_CONNECTIONS.write_to(&mut output);
+        replies::TOO_MANY_CONNECTIONS.write_to(&mut output);
         let deadline = Instant::now() + context.settings.command_timeout.duration();
         wire::write(&stream, &output, deadline).await
     };

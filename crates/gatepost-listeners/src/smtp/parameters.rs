@@ -1,8 +1,8 @@
 //! The parameters of MAIL and RCPT: SIZE (RFC 1870), BODY (RFC 6152, 3030), SMTPUTF8 (RFC 6531),
 //! DSN's RET, ENVID, NOTIFY and ORCPT (RFC 3461), and AUTH (RFC 4954 section 5).
 
-use super::answers::{BAD_PARAMETER, UNKNOWN_PARAMETER};
 use super::path::Mailbox;
+use super::replies::{BAD_PARAMETER, UNKNOWN_PARAMETER};
 use super::reply::Reply;
 use crate::forward::Body;
 

@@ -9,6 +9,7 @@ use super::data::{self, DataReceiver, Received};
 use super::delivery;
 use super::dialect::Dialect;
 use super::recipients::Destination;
+use super::replies;
 use super::reply::{self, Reply};
 use super::session::Session;
 use super::transaction::Recipient;
@@ -19,7 +20,7 @@ impl Connection<'_> {
     /// Receives a message after DATA, has it judged, and answers what ends the transaction.
     pub(super) async fn data(&mut self, session: &mut Session<'_>) -> io::Result<()> {
         // The lease is held until the message is delivered.
-        let mut lease = self.context.in_flight.lease(session.peer());
+        let mut lease = self.context.limits.in_flight.lease(session.peer());
         let received = self.receive(&mut lease).await?;
         self.end_of_message(session, received).await
     }
@@ -42,7 +43,7 @@ impl Connection<'_> {
                 Received::More => {
                     self.input.clear();
                     if lease.reserve(receiver.held_bytes()).is_err() {
-                        receiver.refuse(reply::NO_ROOM);
+                        receiver.refuse(replies::NO_ROOM);
                     }
                     self.acknowledge_now();
                 }
@@ -75,14 +76,14 @@ impl Connection<'_> {
             {
                 chunks.extend_from_slice(&self.input[..count]);
                 let held = chunks.len() as u64;
-                let in_flight = &self.context.in_flight;
+                let in_flight = &self.context.limits.in_flight;
                 let lease = self
                     .chunks_lease
                     .get_or_insert_with(|| in_flight.lease(session.peer()));
                 if lease.reserve(held).is_err() {
                     // RFC 3030 section 2: after a failed chunk the transaction is over.
                     session.take_transaction();
-                    refusal = Some(reply::NO_ROOM);
+                    refusal = Some(replies::NO_ROOM);
                 }
             }
             self.input.advance(count);
@@ -134,7 +135,7 @@ impl Connection<'_> {
         let received_max = self.context.settings.received_max;
         let refusal = match received {
             Err(refusal) => refusal,
-            Ok(body) if data::received_fields(&body) > received_max => reply::LOOP,
+            Ok(body) if data::received_fields(&body) > received_max => replies::LOOP,
             Ok(body) => match session.check_from(&body) {
                 Err(refusal) => refusal,
                 Ok(()) => return delivery::deliver(self, session, transaction, body).await,
@@ -156,15 +157,15 @@ impl Connection<'_> {
             Destination::Topic(_) => session.accept(recipient),
             // RFC 5321 section 3.3: a recipient that does not exist is refused at RCPT, or the mail
             // would be stored for nobody.
-            Destination::Mailbox(user) if !self.has_mailbox(user) => reply::NO_SUCH_USER,
+            Destination::Mailbox(user) if !self.has_mailbox(user) => replies::NO_SUCH_USER,
             Destination::Mailbox(user) => {
                 let room = self.context.settings.mailbox_max.bytes();
                 match self.context.gateway.mailbox_bytes(user.clone()).await {
-                    Ok(held) if held >= room => reply::MAILBOX_FULL,
+                    Ok(held) if held >= room => replies::MAILBOX_FULL,
                     Ok(_) => session.accept(recipient),
                     Err(error) => {
                         tracing::error!(target: "smtp", %error, "a mailbox could not be read");
-                        reply::NOT_NOW
+                        replies::NOT_NOW
                     }
                 }
             }
@@ -204,14 +205,14 @@ impl Connection<'_> {
         let (Destination::Forward(next_hop), Some(transaction)) =
             (&recipient.destination, session.transaction())
         else {
-            return Ok(reply::NOT_NOW);
+            return Ok(replies::NOT_NOW);
         };
         if self
             .relay
             .as_ref()
             .is_some_and(|relay| relay.next_hop() != next_hop)
         {
-            return Ok(reply::ONE_NEXT_HOP);
+            return Ok(replies::ONE_NEXT_HOP);
         }
         if self.relay.is_none() {
             let from = transaction.from.as_ref();
@@ -235,7 +236,7 @@ impl Connection<'_> {
             }
         }
         let Some(relay) = &mut self.relay else {
-            return Ok(reply::NOT_NOW);
+            return Ok(replies::NOT_NOW);
         };
         let answer = relay
             .recipient(&recipient.mailbox.address, &recipient.dsn)

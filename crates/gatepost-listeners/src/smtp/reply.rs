@@ -1,4 +1,5 @@
-//! Replies: a code, an enhanced code (RFC 3463) and a text, in one place for all of SMTP.
+//! Replies: a code, an enhanced code (RFC 3463) and a text. Those in fixed words are in
+//! [`super::replies`].
 
 use std::borrow::Cow;
 
@@ -135,53 +136,6 @@ pub(super) fn of_denied(denied: &Denied) -> Reply {
     };
     Reply::with(code, enhanced, denied.to_string())
 }
-
-pub(super) const AUTHENTICATED: Reply = Reply::new(235, "2.7.0", "logged in");
-pub(super) const NO_MECHANISM: Reply = Reply::new(504, "5.5.4", "the mechanism is not known here");
-pub(super) const GIVEN_UP: Reply = Reply::new(501, "5.7.0", "the login was given up");
-pub(super) const LINE_TOO_LONG: Reply = Reply::new(500, "5.5.2", "the line is too long");
-pub(super) const BARE_NEWLINE: Reply =
-    Reply::new(500, "5.5.2", "a bare CR or LF; only CR LF ends a line");
-pub(super) const BARE_NEWLINE_IN_DATA: Reply = Reply::new(
-    550,
-    "5.5.2",
-    "the message has a bare CR or LF; only CR LF ends a line",
-);
-pub(super) const TEXT_LINE_TOO_LONG: Reply =
-    Reply::new(550, "5.6.0", "the message has a line that is too long");
-pub(super) const MESSAGE_TOO_LARGE: Reply =
-    Reply::new(552, "5.3.4", "the message is larger than is taken here");
-/// RFC 5321 section 4.2.3: insufficient system storage.
-pub(super) const NO_ROOM: Reply = Reply::new(
-    452,
-    "4.3.1",
-    "too many unfinished messages, try again later",
-);
-pub(super) const NO_SUCH_USER: Reply = Reply::new(550, "5.1.1", "no such user here");
-pub(super) const NOT_HTTP: Reply = Reply::new(421, "4.7.0", "this is not HTTP, good bye");
-pub(super) const TOO_EARLY: Reply =
-    Reply::new(554, "5.5.0", "commands came before the greeting, good bye");
-pub(super) const MAILBOX_FULL: Reply = Reply::new(452, "4.2.2", "the mailbox is full");
-/// RFC 5321 section 4.2.3: insufficient system storage.
-pub(super) const STORAGE_FULL: Reply =
-    Reply::new(452, "4.3.1", "the disk is full, try again later");
-pub(super) const NOT_NOW: Reply = Reply::new(451, "4.3.0", "not now, try again later");
-/// The remaining recipients belong to the client's next transaction (RFC 5321 section 4.5.3.1.10).
-pub(super) const ONE_NEXT_HOP: Reply = Reply::new(
-    452,
-    "4.5.3",
-    "recipients of another next hop; send to them apart",
-);
-pub(super) const LOOP: Reply = Reply::new(
-    554,
-    "5.4.6",
-    "the message has too many Received fields: a loop",
-);
-pub(super) const TOO_MANY_ERRORS: Reply = Reply::new(421, "4.7.0", "too many errors, good bye");
-pub(super) const TOO_MANY_CONNECTIONS: Reply =
-    Reply::new(421, "4.7.0", "too many connections, try again later");
-pub(super) const TIMEOUT: Reply = Reply::new(421, "4.4.2", "waited too long, good bye");
-pub(super) const SHUTTING_DOWN: Reply = Reply::new(421, "4.3.2", "shutting down, try again later");
 
 #[cfg(test)]
 mod tests {

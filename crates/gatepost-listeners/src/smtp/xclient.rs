@@ -3,7 +3,7 @@
 
 use std::net::IpAddr;
 
-use super::answers::BAD_PARAMETER;
+use super::replies::BAD_PARAMETER;
 use super::reply::Reply;
 
 /// The attributes of the client behind a peer; unknown ones are `None`.

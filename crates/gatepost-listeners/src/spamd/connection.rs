@@ -37,14 +37,14 @@ pub(super) async fn serve(
 ) -> io::Result<()> {
     let mut stream = LazyStream::new(accepted, peer);
     let client = stream.open().await?;
-    let (place, refusal) = match context.admission.behind(admitted, peer, client) {
+    let (place, refusal) = match context.limits.admission.behind(admitted, peer, client) {
         Ok(place) => (Some(place), None),
         Err(refusal) => (None, Some(refusal)),
     };
     let mut connection = Connection {
         stream,
         peer: client,
-        lease: context.in_flight.lease(client),
+        lease: context.limits.in_flight.lease(client),
         context,
         _place: place,
         _shutdown: shutdown,
@@ -106,7 +106,7 @@ impl Connection {
     fn failed(&self, failure: &Failure) -> Vec<u8> {
         tracing::info!(target: "spamd", peer = %self.peer, "{}", failure.text);
         if failure.is_protocol_fault() {
-            let admission = &self.context.admission;
+            let admission = &self.context.limits.admission;
             admission.offended(self.peer, Offence::ProtocolFault);
         }
         failure.bytes()

@@ -6,14 +6,12 @@
 
 use std::sync::Arc;
 
-use gatepost_bans::Bans;
 use gatepost_gateway::Gateway;
 use gatepost_message::Peer;
 use tokio::sync::watch;
 
 use crate::acceptor::{Accepted, Acceptor};
-use crate::admission::Admission;
-use crate::in_flight::InFlight;
+use crate::listener_context::{ClientLimits, ListenerContext};
 use crate::service;
 use crate::workers::Workers;
 
@@ -30,41 +28,30 @@ pub use settings::SpamdSettings;
 pub struct SpamdContext {
     settings: SpamdSettings,
     gateway: Gateway,
-    admission: Admission,
-    in_flight: InFlight,
+    limits: ClientLimits,
 }
 
 impl SpamdContext {
     /// A context for one or more sockets.
     pub fn new(settings: SpamdSettings, gateway: Gateway) -> Self {
         Self {
-            admission: Admission::new(
+            limits: ClientLimits::new(
                 settings.connections_max,
                 settings.connections_per_address_max,
             ),
             settings,
             gateway,
-            in_flight: InFlight::default(),
         }
     }
+}
 
-    /// Counts offences of clients, and exempts the networks that are never banned.
-    #[must_use]
-    pub fn with_bans(mut self, bans: Bans) -> Self {
-        self.admission = self.admission.with_bans(bans);
-        self
+impl ListenerContext for SpamdContext {
+    fn limits(&self) -> &ClientLimits {
+        &self.limits
     }
 
-    /// Shares the budget of unfinished messages with other listeners.
-    #[must_use]
-    pub fn with_in_flight(mut self, in_flight: InFlight) -> Self {
-        self.in_flight = in_flight;
-        self
-    }
-
-    /// The connections that are open.
-    pub const fn admission(&self) -> &Admission {
-        &self.admission
+    fn limits_mut(&mut self) -> &mut ClientLimits {
+        &mut self.limits
     }
 }
 
@@ -78,7 +65,7 @@ pub async fn serve(
     acceptor.defer_until_first_bytes();
     let down = shutdown.clone();
     let take = move |accepted: Accepted, peer: Peer| {
-        let admitted = context.admission.admit_accepted(&accepted, peer)?;
+        let admitted = context.limits.admission.admit_accepted(&accepted, peer)?;
         let (context, shutdown) = (Arc::clone(&context), shutdown.clone());
         Some(async move {
             let served = connection::serve(accepted, (peer, admitted), context, shutdown).await;

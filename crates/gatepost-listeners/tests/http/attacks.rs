@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::Instant;
 
 use gatepost_listeners::in_flight::{InFlight, InFlightSettings};
+use gatepost_listeners::listener_context::{ListenerContext, SharedLimits};
 use gatepost_listeners::mqtt;
 use gatepost_message::Listener;
 use gatepost_users::{AccessSet, AccessSettings, AnonymousAccess, Effect, ListenerAuth, Users};
@@ -198,12 +199,18 @@ fn a_body_is_read_only_for_who_may_send_one() {
 
 #[test]
 fn bodies_in_flight_leave_room_for_others() {
-    let mut world = World::new();
-    world.services.in_flight = InFlight::new(&InFlightSettings {
+    let in_flight = InFlight::new(&InFlightSettings {
         bytes_max: ByteSize::mebibytes(2),
     });
-    let in_flight = world.services.in_flight.clone();
-    let server = Server::start_in(world, |_| {}, |context| context);
+    let limits = SharedLimits {
+        in_flight: in_flight.clone(),
+        ..SharedLimits::default()
+    };
+    let server = Server::start_in(
+        World::new(),
+        |_| {},
+        |context| context.with_shared_limits(&limits),
+    );
     let part = "x".repeat(500_000);
     let begun: Vec<_> = (0..4)
         .map(|_| {

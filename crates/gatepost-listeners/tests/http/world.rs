@@ -6,7 +6,6 @@ use std::sync::Arc;
 use gatepost_broker::{Broker, BrokerSettings};
 use gatepost_gateway::Gateway;
 use gatepost_listeners::http::HttpServices;
-use gatepost_listeners::in_flight::InFlight;
 use gatepost_listeners::monitoring::StatsKeeper;
 use gatepost_message::{Listener, Publication, Topic};
 use gatepost_procedures::{Procedures, ProceduresConfiguration, ScopeSettings};
@@ -75,7 +74,7 @@ impl World {
                 broker,
                 store,
                 stats: Arc::new(stats),
-                in_flight: InFlight::default(),
+                operations: None,
             },
             _folder: folder,
         }

@@ -39,8 +39,11 @@ fn test_functions() -> BTreeSet<String> {
     let mut functions = BTreeSet::new();
     for file in [
         "crates/gatepost-listeners/tests/mqtt/peers.rs",
-        "crates/gatepost-listeners/tests/mqtt/statements.rs",
-        "crates/gatepost-listeners/tests/mqtt/users.rs",
+        "crates/gatepost-listeners/tests/mqtt/statements/connections.rs",
+        "crates/gatepost-listeners/tests/mqtt/statements/publications.rs",
+        "crates/gatepost-listeners/tests/mqtt/statements/subscriptions.rs",
+        "crates/gatepost-listeners/tests/mqtt/users/enhanced_authentication.rs",
+        "crates/gatepost-listeners/tests/mqtt/users/mod.rs",
         "crates/gatepost/tests/websocket.rs",
     ] {
         let text = std::fs::read_to_string(repository().join(file)).expect(file);

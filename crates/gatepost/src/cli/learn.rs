@@ -10,14 +10,14 @@ use gatepost_learning::Learning;
 use gatepost_learning::bayes::{BackupError, Class, Learned, Relearn, Sample};
 use gatepost_mail::Mail;
 use gatepost_mail::mailbox::{self, MailboxSettings};
+use gatepost_operations::learner::queue::{self, LearnRequest};
+use gatepost_operations::learner::{self, Learner, LearningError, wait};
 use gatepost_rules::RuleSet;
 use gatepost_store::{Change, Store, StoreError};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::config::{Config, ConfigSource, print_mistakes};
 use crate::exit::EXIT_UNAVAILABLE;
-use crate::learning::queue::{self, LearnRequest};
-use crate::learning::{self, Learner, LearningError, wait};
 
 /// What was learned is kept after so many messages.
 const KEEP_EVERY: usize = 500;
@@ -139,7 +139,7 @@ fn learn(arguments: &LearnArguments, config: &Config) -> Result<usize, LearnErro
     // What only reads need not wait until the gateway ends.
     let known = || match &learner {
         Some(learner) => Ok(learner.learning.clone()),
-        None => learning::copy(&store, &config.rules),
+        None => learner::copy(&store, &config.rules),
     };
     let done = if let Some(path) = &arguments.export {
         export(&known()?, path).map(|()| 0)

@@ -3,6 +3,7 @@
 use std::io;
 
 use gatepost_message::Listener;
+use gatepost_operations::learner::LearningError;
 use gatepost_settings::Bind;
 use gatepost_store::StoreError;
 use gatepost_users::UsersError;
@@ -10,7 +11,6 @@ use gatepost_users::UsersError;
 use super::encryption::Unusable;
 use crate::config::Mistake;
 use crate::exit::{EXIT_CONFIG, EXIT_UNAVAILABLE};
-use crate::learning::LearningError;
 use crate::users_marker::UsersMarkerError;
 
 #[derive(Debug, thiserror::Error)]

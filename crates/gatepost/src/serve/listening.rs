@@ -9,6 +9,7 @@ use std::time::Duration;
 use gatepost_listeners::acceptor::Acceptor;
 use gatepost_listeners::call::{self, CallContext};
 use gatepost_listeners::http::{self, HttpContext, HttpServices, Upgraded, WebSocketHandler};
+use gatepost_listeners::listener_context::{ListenerContext, SharedLimits};
 use gatepost_listeners::milter::{self, MilterContext};
 use gatepost_listeners::monitoring::OpenAddress;
 use gatepost_listeners::mqtt::{self, MqttContext, WebSocketStart};
@@ -25,7 +26,6 @@ use super::binding::BoundListener;
 use super::encryption::Encryption;
 use super::error::StartError;
 use super::listener_auth::ListenerAuths;
-use super::operations::Operator;
 use crate::config::Config;
 
 /// How long connections may take to finish what they had begun when the server ends.
@@ -67,10 +67,9 @@ impl Protocol {
     fn new<C, F>(
         context: &Arc<C>,
         serve: fn(Acceptor, Arc<C>, Workers, watch::Receiver<bool>) -> F,
-        connections: fn(&C) -> u64,
     ) -> Self
     where
-        C: Send + Sync + 'static,
+        C: ListenerContext + Send + Sync + 'static,
         F: Future<Output = ()> + Send + 'static,
     {
         let (served, counted) = (context.clone(), context.clone());
@@ -78,7 +77,7 @@ impl Protocol {
             serve: Box::new(move |acceptor, workers, down| {
                 Box::pin(serve(acceptor, served.clone(), workers, down))
             }),
-            connections: Arc::new(move || connections(&counted)),
+            connections: Arc::new(move || counted.limits().admission.open().into()),
         }
     }
 }
@@ -90,52 +89,36 @@ impl Listening {
         bound: Vec<BoundListener>,
         services: HttpServices,
         users: &Users,
-        operator: Operator,
+        limits: &SharedLimits,
         workers: &Workers,
     ) -> Result<Self, StartError> {
-        let bans = operator.bans.clone();
         encryption.follow();
         let settings = &config.listeners;
         let gateway = services.gateway.clone();
         let stats = services.stats.clone();
         let auths = ListenerAuths::new(config, users);
         let smtp = SmtpContext::new(settings.smtp.clone(), &hostname(), gateway.clone())
-            .with_bans(bans.clone())
+            .with_shared_limits(limits)
             .with_auth(auths.smtp())
             .with_anonymous(auths.mail(Listener::Smtp))
             .with_store(&services.store)
-            .with_in_flight(services.in_flight.clone())
             .with_tls(encryption.of(Listener::Smtp).cloned());
-        let smtp = Protocol::new(&Arc::new(smtp), smtp::serve, |c| {
-            c.admission().open().into()
-        });
+        let smtp = Protocol::new(&Arc::new(smtp), smtp::serve);
         let lmtp = SmtpContext::lmtp(settings.lmtp.clone(), &hostname(), gateway.clone())
-            .with_bans(bans.clone())
+            .with_shared_limits(limits)
             .with_anonymous(auths.mail(Listener::Lmtp))
             .with_store(&services.store)
-            .with_in_flight(services.in_flight.clone())
             .with_tls(encryption.of(Listener::Lmtp).cloned());
-        let lmtp = Protocol::new(&Arc::new(lmtp), smtp::serve, |c| {
-            c.admission().open().into()
-        });
+        let lmtp = Protocol::new(&Arc::new(lmtp), smtp::serve);
         let milter = MilterContext::new(settings.milter.clone(), &hostname(), gateway.clone())
-            .with_bans(bans.clone())
-            .with_in_flight(services.in_flight.clone());
-        let milter = Protocol::new(&Arc::new(milter), milter::serve, |c| {
-            c.admission().open().into()
-        });
-        let spamd = SpamdContext::new(settings.spamd.clone(), gateway.clone())
-            .with_bans(bans.clone())
-            .with_in_flight(services.in_flight.clone());
-        let spamd = Protocol::new(&Arc::new(spamd), spamd::serve, |c| {
-            c.admission().open().into()
-        });
-        let call = CallContext::new(settings.call.clone(), gateway.clone())
-            .with_bans(bans.clone())
-            .with_in_flight(services.in_flight.clone());
-        let call = Protocol::new(&Arc::new(call), call::serve, |c| {
-            c.admission().open().into()
-        });
+            .with_shared_limits(limits);
+        let milter = Protocol::new(&Arc::new(milter), milter::serve);
+        let spamd =
+            SpamdContext::new(settings.spamd.clone(), gateway.clone()).with_shared_limits(limits);
+        let spamd = Protocol::new(&Arc::new(spamd), spamd::serve);
+        let call =
+            CallContext::new(settings.call.clone(), gateway.clone()).with_shared_limits(limits);
+        let call = Protocol::new(&Arc::new(call), call::serve);
         let broker = services.broker.clone();
         let pop3 = Pop3Context::new(
             settings.pop3.clone(),
@@ -143,27 +126,22 @@ impl Listening {
             auths.pop3(),
             encryption.of(Listener::Pop3).cloned(),
         )
-        .with_bans(bans.clone());
-        let pop3 = Protocol::new(&Arc::new(pop3), pop3::serve, |c| {
-            c.admission().open().into()
-        });
-        let mqtt =
-            MqttContext::new(settings.mqtt.clone(), broker, Some(gateway)).with_bans(bans.clone());
+        .with_shared_limits(limits);
+        let pop3 = Protocol::new(&Arc::new(pop3), pop3::serve);
+        let mqtt = MqttContext::new(settings.mqtt.clone(), broker, Some(gateway))
+            .with_shared_limits(limits);
         let mqtt = Arc::new(mqtt.with_doors(auths.mqtt(), auths.mqtt_over_websocket()));
-        let context = open_http(
-            config,
-            services,
-            operator,
-            websocket_to(&mqtt),
-            auths.http(),
-        )?;
-        let mqtt = Protocol::new(&mqtt, mqtt::serve, |c| c.admission().open().into());
-        let http = Protocol::new(&context, http::serve, |c| c.connections().into());
+        let context = open_http(config, services, limits, websocket_to(&mqtt), auths.http())?;
+        let mqtt = Protocol::new(&mqtt, mqtt::serve);
+        let http = Protocol::new(&context, http::serve);
 
         let (shutdown, down) = watch::channel(false);
         let mut addresses = Vec::new();
         for bound in bound {
-            let acceptor = bound.acceptor.with_bans(bans.clone());
+            let mut acceptor = bound.acceptor;
+            if let Some(bans) = &limits.bans {
+                acceptor = acceptor.with_bans(bans.clone());
+            }
             let protocol = match bound.listener {
                 Listener::Smtp => &smtp,
                 Listener::Lmtp => &lmtp,
@@ -254,16 +232,14 @@ fn websocket_to(mqtt: &Arc<MqttContext>) -> WebSocketHandler {
 fn open_http(
     config: &Config,
     services: HttpServices,
-    operator: Operator,
+    limits: &SharedLimits,
     websocket: WebSocketHandler,
     auth: gatepost_users::ListenerAuth,
 ) -> Result<Arc<HttpContext>, StartError> {
     let settings = config.listeners.http.clone();
-    let bans = operator.bans.clone();
     HttpContext::new(settings, &config.pages, &config.access_log, services)
         .map(|context| context.with_websocket(websocket).with_auth(auth))
-        .map(|context| context.with_bans(bans))
-        .map(|context| Arc::new(context.with_operations(Arc::new(operator))))
+        .map(|context| Arc::new(context.with_shared_limits(limits)))
         .map_err(|cause| StartError::AccessLog {
             path: config.access_log.path.display().to_string(),
             cause,

@@ -9,7 +9,6 @@ mod listener_auth;
 mod listening;
 mod log_limit;
 mod logging;
-mod operations;
 mod privileges;
 mod reload;
 mod sandbox;
@@ -27,17 +26,19 @@ use gatepost_broker::Broker;
 use gatepost_gateway::Gateway;
 use gatepost_listeners::http::HttpServices;
 use gatepost_listeners::in_flight::InFlight;
+use gatepost_listeners::listener_context::SharedLimits;
 use gatepost_listeners::monitoring::StatsKeeper;
 use gatepost_listeners::mqtt;
 use gatepost_listeners::workers::Workers;
+use gatepost_operations::learner::{Learner, LearnerThread};
+use gatepost_operations::reload::requests;
+use gatepost_operations::{AuditLog, Operations};
 use gatepost_procedures::Procedures;
 use gatepost_users::Users;
 use parking_lot::RwLock;
 use tokio::sync::watch;
 
-use crate::audit::AuditLog;
 use crate::config::{Config, ConfigSource, Layers};
-use crate::learning::{Learner, LearnerThread};
 use crate::security_report;
 use crate::users_marker;
 use binding::BoundListener;
@@ -45,7 +46,6 @@ pub(crate) use encryption::Encryption;
 use error::StartError;
 use listening::Listening;
 use log_limit::LogLimit;
-use operations::Operator;
 use reload::Reloader;
 use signals::{OperatorSignal, Signals};
 
@@ -135,8 +135,8 @@ async fn serve(
     let stats = Arc::new(stats);
     let workers = Workers::start(&config.workers).map_err(StartError::Threads)?;
 
-    let (reloads, mut asked) = reload::requests();
-    let operator = Operator {
+    let (reloads, mut asked) = requests();
+    let operations = Operations {
         gateway: gateway.clone(),
         store: store.clone(),
         learner: learner.clone(),
@@ -146,17 +146,20 @@ async fn serve(
         problems: unusable.clone(),
         reloads,
         audit_log: AuditLog::of(&config.data),
-        bans: bans.clone(),
     };
     let services = HttpServices {
         gateway: gateway.clone(),
         broker: broker.clone(),
         store: store.clone(),
         stats: stats.clone(),
+        operations: Some(operations),
+    };
+    let limits = SharedLimits {
+        bans: Some(bans.clone()),
         in_flight: InFlight::new(&config.in_flight),
     };
     let listening = Listening::open(
-        &config, encryption, bound, services, &users, operator, &workers,
+        &config, encryption, bound, services, &users, &limits, &workers,
     )?;
     tokio::spawn(stats.run());
     tokio::spawn(mqtt::follow_users(broker.clone(), users.clone()));

@@ -13,21 +13,18 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use gatepost_gateway::Gateway;
-use gatepost_procedures::{Changed, Difference, Procedures};
+use gatepost_operations::learner::{Learner, LearnerThread};
+use gatepost_operations::reload::ReloadReport;
+use gatepost_procedures::{Changed, Procedures};
 use gatepost_rules::{Problem, RuleSet, RulesSettings, Severity};
 use gatepost_users::Users;
 use parking_lot::RwLock;
-use serde::Serialize;
-use tokio::sync::{mpsc, oneshot};
 
 use super::huge_pages;
 use crate::config::{Config, ConfigSource};
-use crate::learning::{Learner, LearnerThread};
 
 /// Errors of the rule folders that are logged; a folder made for another version has thousands.
 const ERRORS_LOGGED: usize = 10;
-/// Reloads that may be asked for before one is done.
-const REQUESTS_MAX: usize = 4;
 
 /// Loads the rule folders. Unusable rules are logged as warnings, a few lines at most.
 pub(super) fn load_rules(
@@ -71,47 +68,6 @@ pub(super) fn reload_users(users: &Users) {
     if let Err(error) = users.reload() {
         tracing::error!(target: "users", %error, "not reloaded: the last known users stay");
     }
-}
-
-/// What a reload changes, or would.
-#[derive(Debug, Serialize)]
-pub(super) struct ReloadReport {
-    /// Whether there is no mistake in it.
-    possible: bool,
-    /// Whether it is in force now.
-    applied: bool,
-    /// Rules by name.
-    rules: Changed,
-    /// Rules that run afterwards.
-    rules_running: usize,
-    #[serde(flatten)]
-    difference: Difference,
-    /// Mistakes, or what was passed over, a line each.
-    problems: Vec<String>,
-}
-
-impl ReloadReport {
-    fn impossible(problems: Vec<String>) -> Self {
-        Self {
-            possible: false,
-            applied: false,
-            rules: Changed::default(),
-            rules_running: 0,
-            difference: Difference::default(),
-            problems,
-        }
-    }
-}
-
-/// A request for a reload, whose sender waits for the report.
-pub(super) struct ReloadRequest {
-    pub(super) only_checks: bool,
-    pub(super) reply: oneshot::Sender<ReloadReport>,
-}
-
-/// Reloads run one at a time, in the order of their requests.
-pub(super) fn requests() -> (mpsc::Sender<ReloadRequest>, mpsc::Receiver<ReloadRequest>) {
-    mpsc::channel(REQUESTS_MAX)
 }
 
 /// What a reload works on.

@@ -272,7 +272,7 @@ impl Connection {
 
     /// Answers a head that could not be understood.
     fn refuse(&self, error: &HttpError, output: &mut Output) {
-        let admission = &self.context.admission;
+        let admission = &self.context.limits.admission;
         admission.offended(self.peer, Offence::ProtocolFault);
         let response = error.response();
         log::refused(&self.context, &self.peer_text, response.status);

@@ -40,6 +40,7 @@ impl LazyConnection {
     ) -> io::Result<()> {
         let (stream, client) = self.stream.into_stream().await?;
         let _place = context
+            .limits
             .admission
             .behind(admitted, peer, client)
             .map_err(io::Error::other)?;

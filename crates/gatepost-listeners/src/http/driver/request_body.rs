@@ -32,7 +32,7 @@ impl Connection {
         pending: &Pending,
     ) -> io::Result<Result<ReceivedBody, HttpError>> {
         let body_max = self.context.settings.body_max.bytes();
-        let mut lease = self.context.services.in_flight.lease(pending.request.peer);
+        let mut lease = self.context.limits.in_flight.lease(pending.request.peer);
         match pending.framing {
             Framing::Length(0) => {
                 return Ok(Ok(ReceivedBody {
@@ -63,7 +63,7 @@ impl Connection {
     /// connection must be closed.
     pub(super) async fn discard_body(&mut self, pending: &Pending) -> io::Result<bool> {
         let is_unsent = pending.expects_continue && self.tail.is_empty();
-        let mut lease = self.context.services.in_flight.lease(pending.request.peer);
+        let mut lease = self.context.limits.in_flight.lease(pending.request.peer);
         let read = match pending.framing {
             Framing::Length(0) => return Ok(true),
             // The client sends it only if it is told to go on.

@@ -1,9 +1,9 @@
 //! The commands that build a transaction: MAIL, RCPT, and the chunks of BDAT.
 
-use super::super::answers;
 use super::super::parameters::MailCommand;
 use super::super::path::Mailbox;
 use super::super::recipients::{ClientTrust, Destination};
+use super::super::replies;
 use super::super::reply::Reply;
 use super::super::senders;
 use super::super::transaction::{Next, Recipient, Transaction};
@@ -16,13 +16,13 @@ const CHUNK_READ_MAX: u64 = 4;
 impl Session<'_> {
     pub(super) fn mail(&mut self, command: MailCommand) -> Reply {
         if self.client.is_none() {
-            return answers::HELLO_FIRST;
+            return replies::HELLO_FIRST;
         }
         if self.transaction.is_some() {
-            return answers::NESTED_MAIL;
+            return replies::NESTED_MAIL;
         }
         if self.settings.login_required && self.user().is_none() {
-            return answers::LOGIN_FIRST;
+            return replies::LOGIN_FIRST;
         }
         if let Some(identity) = &self.identity {
             let (settings, from) = (self.settings, command.from.as_ref());
@@ -36,14 +36,14 @@ impl Session<'_> {
             .size
             .is_some_and(|size| size > self.settings.message_max.bytes())
         {
-            return answers::TOO_LARGE;
+            return replies::MESSAGE_TOO_LARGE;
         }
         let ascii = command
             .from
             .as_ref()
             .is_none_or(|from| from.address.is_ascii());
         if !ascii && !command.utf8 {
-            return answers::NEEDS_UTF8;
+            return replies::NEEDS_UTF8;
         }
         self.transaction = Some(Transaction {
             from: command.from,
@@ -53,18 +53,18 @@ impl Session<'_> {
             dsn: command.dsn,
             ..Transaction::default()
         });
-        answers::OK
+        replies::OK
     }
 
     pub(super) fn rcpt(&mut self, to: Mailbox, dsn: Vec<String>) -> Next {
         let Some(transaction) = &self.transaction else {
-            return Next::Reply(answers::MAIL_FIRST);
+            return Next::Reply(replies::MAIL_FIRST);
         };
         if transaction.to.len() >= self.settings.recipients_max {
-            return Next::Reply(answers::TOO_MANY_RECIPIENTS);
+            return Next::Reply(replies::TOO_MANY_RECIPIENTS);
         }
         if !to.address.is_ascii() && !transaction.utf8 {
-            return Next::Reply(answers::NEEDS_UTF8);
+            return Next::Reply(replies::NEEDS_UTF8);
         }
         let client = ClientTrust {
             has_logged_in: self.identity.is_some(),
@@ -80,7 +80,7 @@ impl Session<'_> {
         if let (Destination::Topic(topic), Some(identity)) = (&destination, identity)
             && !identity.may_publish(topic.as_str(), false).is_allowed()
         {
-            return Next::Reply(answers::MAY_NOT_PUBLISH);
+            return Next::Reply(replies::MAY_NOT_PUBLISH);
         }
         let recipient = Recipient {
             mailbox: to,
@@ -108,7 +108,7 @@ impl Session<'_> {
         if let Some(transaction) = &mut self.transaction {
             transaction.to.push(recipient);
         }
-        answers::OK
+        replies::OK
     }
 
     /// The transaction under way.
@@ -136,15 +136,15 @@ impl Session<'_> {
             .bytes()
             .saturating_mul(CHUNK_READ_MAX);
         if size > read_max {
-            return Next::EndDiscarding(answers::TOO_LARGE, read_max);
+            return Next::EndDiscarding(replies::MESSAGE_TOO_LARGE, read_max);
         }
         let refusal = match &self.transaction {
-            None => Some(answers::MAIL_FIRST),
-            Some(transaction) if transaction.to.is_empty() => Some(answers::RCPT_FIRST),
+            None => Some(replies::MAIL_FIRST),
+            Some(transaction) if transaction.to.is_empty() => Some(replies::RCPT_FIRST),
             Some(transaction) => {
                 let held = transaction.chunks.as_ref().map_or(0, Vec::len) as u64;
                 let whole = held.saturating_add(size);
-                (whole > self.settings.message_max.bytes()).then_some(answers::TOO_LARGE)
+                (whole > self.settings.message_max.bytes()).then_some(replies::MESSAGE_TOO_LARGE)
             }
         };
         if refusal.is_some() {

@@ -7,10 +7,10 @@ use std::net::{IpAddr, SocketAddr};
 use gatepost_message::{Listener, Peer};
 use gatepost_users::Identity;
 
-use super::answers;
 use super::command::{self, Command, Hello};
 use super::dialect::{Dialect, Transmission};
 use super::recipients::Recipients;
+use super::replies;
 use super::reply::Reply;
 use super::settings::SmtpSettings;
 use super::transaction::{Client, Next, Transaction};
@@ -89,18 +89,18 @@ impl<'a> Session<'a> {
     pub(super) fn line(&mut self, line: &[u8]) -> Next {
         match command::parse(line) {
             Err(reply) => Next::Reply(reply),
-            Ok(Command::Quit) => Next::End(answers::GOOD_BYE),
+            Ok(Command::Quit) => Next::End(replies::GOOD_BYE),
             Ok(Command::Data) => match &self.transaction {
-                None => Next::Reply(answers::MAIL_FIRST),
-                Some(transaction) if transaction.to.is_empty() => Next::Reply(answers::RCPT_FIRST),
+                None => Next::Reply(replies::MAIL_FIRST),
+                Some(transaction) if transaction.to.is_empty() => Next::Reply(replies::RCPT_FIRST),
                 Some(transaction) if transaction.chunks.is_some() => {
-                    Next::Reply(answers::CHUNKS_BEGUN)
+                    Next::Reply(replies::CHUNKS_BEGUN)
                 }
                 // RFC 3030 section 3: lines and dots mean nothing in such a message.
                 Some(transaction) if transaction.body == Body::Binary => {
-                    Next::Reply(answers::BINARY_NEEDS_CHUNKS)
+                    Next::Reply(replies::BINARY_NEEDS_CHUNKS)
                 }
-                Some(_) => Next::Data(answers::GO_AHEAD),
+                Some(_) => Next::Data(replies::GO_AHEAD),
             },
             Ok(Command::Rcpt { to, parameters }) => self.rcpt(to, parameters),
             Ok(Command::Chunk { size, last }) => self.chunk(size, last),
@@ -115,21 +115,21 @@ impl<'a> Session<'a> {
         Next::Reply(match self.connection {
             ConnectionFacts {
                 is_encrypted: true, ..
-            } => answers::IS_ENCRYPTED,
-            ConnectionFacts { has_tls: false, .. } => answers::NOT_OFFERED,
-            _ if self.transaction.is_some() => answers::WITHIN_TRANSACTION,
-            _ => return Next::StartTls(answers::BEGIN_TLS),
+            } => replies::IS_ENCRYPTED,
+            ConnectionFacts { has_tls: false, .. } => replies::NOT_OFFERED,
+            _ if self.transaction.is_some() => replies::WITHIN_TRANSACTION,
+            _ => return Next::StartTls(replies::BEGIN_TLS),
         })
     }
 
     /// RFC 4954 section 4.
     fn auth(&self, mechanism: String, initial: Option<String>) -> Next {
         Next::Reply(match &self.client {
-            _ if !self.connection.has_login => answers::NOT_OFFERED,
-            None => answers::HELLO_FIRST,
-            Some(_) if self.identity.is_some() => answers::LOGGED_IN,
-            Some(_) if self.transaction.is_some() => answers::WITHIN_TRANSACTION,
-            Some(_) if !self.may_login() => answers::NOT_IN_PLAIN,
+            _ if !self.connection.has_login => replies::NOT_OFFERED,
+            None => replies::HELLO_FIRST,
+            Some(_) if self.identity.is_some() => replies::LOGGED_IN,
+            Some(_) if self.transaction.is_some() => replies::WITHIN_TRANSACTION,
+            Some(_) if !self.may_login() => replies::NOT_IN_PLAIN,
             Some(_) => return Next::Auth { mechanism, initial },
         })
     }
@@ -157,9 +157,9 @@ impl<'a> Session<'a> {
             Command::Mail(command) => self.mail(command),
             Command::Reset => {
                 self.transaction = None;
-                answers::OK
+                replies::OK
             }
-            Command::Verify => answers::CANNOT_VERIFY,
+            Command::Verify => replies::CANNOT_VERIFY,
             Command::Help => Reply::new(214, "2.0.0", self.dialect.help()),
             Command::XForward(client) => self.xforward(*client),
             Command::XClient(client) => self.xclient(*client),
@@ -170,7 +170,7 @@ impl<'a> Session<'a> {
             | Command::Rcpt { .. }
             | Command::StartTls
             | Command::Auth { .. }
-            | Command::Chunk { .. } => answers::OK,
+            | Command::Chunk { .. } => replies::OK,
         }
     }
 
@@ -222,22 +222,22 @@ impl<'a> Session<'a> {
 
     fn xforward(&mut self, client: ForwardedClient) -> Reply {
         if !self.is_trusted {
-            return answers::NOT_TRUSTED;
+            return replies::NOT_TRUSTED;
         }
         if self.transaction.is_some() {
-            return answers::WITHIN_TRANSACTION;
+            return replies::WITHIN_TRANSACTION;
         }
         self.forwarded.update(client);
-        answers::OK
+        replies::OK
     }
 
     /// The session starts again as another client's, which must greet again.
     fn xclient(&mut self, client: ForwardedClient) -> Reply {
         if !self.is_trusted {
-            return answers::NOT_TRUSTED;
+            return replies::NOT_TRUSTED;
         }
         if self.transaction.is_some() {
-            return answers::WITHIN_TRANSACTION;
+            return replies::WITHIN_TRANSACTION;
         }
         self.forwarded.update(client);
         self.client = None;

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use gatepost_learning::Learning;
 use gatepost_message::{Format, Verdict};
+use gatepost_operations::learner::{self, LearningError};
 use gatepost_procedures::ProcedureHost;
 use gatepost_rules::RuleSet;
 use gatepost_store::{JournalEntry, Store, StoreError, Values};
@@ -19,7 +20,6 @@ use super::super::procedures::start;
 use super::super::stored_message::{format_of, message_of};
 use crate::config::{Config, Layers};
 use crate::exit::EXIT_UNAVAILABLE;
-use crate::learning::{self, LearningError};
 
 /// Longest reason in the table.
 const REASON_CHARACTERS_MAX: usize = 100;
@@ -37,7 +37,7 @@ pub(super) fn run(config: &Config, layers: &Layers, rules: Arc<RuleSet>, count: 
 /// A copy of what the rules have learned until now.
 pub(super) fn learned(config: &Config) -> Result<Learning, LearningError> {
     let store = Store::open_secondary(&config.data, &config.store)?;
-    learning::copy(&store, &config.rules)
+    learner::copy(&store, &config.rules)
 }
 
 fn replay(

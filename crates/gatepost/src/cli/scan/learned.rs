@@ -1,10 +1,10 @@
 //! `--learned`: scans with what was learned in the data folder, and keeps what they add to it.
 
 use gatepost_learning::Learning;
+use gatepost_operations::learner::{Learner, LearningError};
 use gatepost_store::{Store, StoreError};
 
 use crate::config::Config;
-use crate::learning::{Learner, LearningError};
 
 /// Why what was learned cannot be used.
 #[derive(Debug, thiserror::Error)]

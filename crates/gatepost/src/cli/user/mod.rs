@@ -10,12 +10,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand, ValueEnum};
+use gatepost_operations::{AuditEntry, AuditLog};
 use gatepost_settings::Period;
 use gatepost_store::{Store, StoreError};
 use gatepost_users::{AccessSet, Effect, Users, UsersError};
 use serde_json::{Value, json};
 
-use crate::audit::{AuditEntry, AuditLog};
 use crate::config::{Config, ConfigSource, print_mistakes};
 use crate::exit::EXIT_UNAVAILABLE;
 use crate::users_marker::{self, UsersMarkerError};

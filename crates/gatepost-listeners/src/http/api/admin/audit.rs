@@ -1,11 +1,11 @@
 //! The audit log: every change through `/admin` is recorded in one place, and `/admin/changes`
 //! shows the last ones.
 
+use gatepost_operations::{AdminChange, Operations};
 use serde_json::{Value, json};
 
 use super::count_of;
 use crate::http::error::HttpError;
-use crate::http::operations::{AdminChange, Operations};
 use crate::http::request::{Request, expect_method};
 use crate::http::response::Response;
 
@@ -13,7 +13,7 @@ use crate::http::response::Response;
 const DETAILS_BYTES_MAX: usize = 4_096;
 
 /// Records a request that was carried out and may have changed something.
-pub(super) async fn record(operations: &dyn Operations, request: &Request) {
+pub(super) async fn record(operations: &Operations, request: &Request) {
     if matches!(request.method(), "GET" | "HEAD" | "OPTIONS") {
         return;
     }
@@ -30,7 +30,7 @@ pub(super) async fn record(operations: &dyn Operations, request: &Request) {
 
 /// `/admin/changes`
 pub(super) async fn respond(
-    operations: &dyn Operations,
+    operations: &Operations,
     request: &Request,
 ) -> Result<Response, HttpError> {
     expect_method(request, &["GET", "HEAD"], "GET, HEAD")?;

@@ -33,7 +33,7 @@ pub(super) async fn respond(
     network: &str,
 ) -> Result<Response, HttpError> {
     let not_found = || HttpError::NotFound(request.path.clone());
-    let bans = context.admission.bans().ok_or_else(not_found)?;
+    let bans = context.limits.admission.bans().ok_or_else(not_found)?;
     if network.is_empty() {
         expect_method(request, &["GET", "HEAD", "POST"], "GET, HEAD, POST")?;
         if request.method() == "POST" {

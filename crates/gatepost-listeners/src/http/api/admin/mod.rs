@@ -27,14 +27,14 @@ pub(in crate::http) async fn respond(
 ) -> Result<Response, HttpError> {
     access::expect_admin(context, request)?;
     let response = dispatch(context, request).await?;
-    if let Some(operations) = context.operations.as_deref() {
+    if let Some(operations) = context.services.operations.as_ref() {
         audit::record(operations, request).await;
     }
     Ok(response)
 }
 
 async fn dispatch(context: &Arc<HttpContext>, request: &Request) -> Result<Response, HttpError> {
-    let operations = context.operations.as_deref();
+    let operations = context.services.operations.as_ref();
     if let Some(operations) = operations {
         let path = request.path.as_str();
         if let Some(rest) = below(path, "/admin/quarantine") {
@@ -48,7 +48,7 @@ async fn dispatch(context: &Arc<HttpContext>, request: &Request) -> Result<Respo
             return senders::respond(operations, request, address).await;
         }
         match path {
-            "/admin/rules" => return rules::rules(operations, request).await,
+            "/admin/rules" => return rules::rules(operations, request),
             "/admin/rules/slowest" => return rules::slowest(operations, request).await,
             "/admin/changes" => return audit::respond(operations, request).await,
             "/admin/reload" => return rules::reload(operations, request).await,

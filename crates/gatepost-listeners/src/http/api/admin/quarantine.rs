@@ -5,19 +5,19 @@
 //! no browser interprets, and what is shown of it is text, never markup.
 
 use gatepost_message::MessageId;
+use gatepost_operations::{Lesson, OperationError, Operations, Search};
 use serde_json::{Value, json};
 
 use super::count_of;
 use crate::http::context::HttpContext;
 use crate::http::error::HttpError;
-use crate::http::operations::{Lesson, OperationError, Operations, Search};
 use crate::http::request::{Request, expect_method};
 use crate::http::response::Response;
 use crate::http::verdict::{add_retry_after, status_of};
 
 /// `/admin/messages`, `/admin/messages/ID`
 pub(super) async fn messages(
-    operations: &dyn Operations,
+    operations: &Operations,
     request: &Request,
     id: Option<&str>,
 ) -> Result<Response, HttpError> {
@@ -48,7 +48,7 @@ pub(super) async fn messages(
 /// `/admin/quarantine/…`
 pub(super) async fn respond(
     context: &HttpContext,
-    operations: &dyn Operations,
+    operations: &Operations,
     request: &Request,
     rest: &str,
 ) -> Result<Response, HttpError> {
@@ -110,7 +110,7 @@ pub(super) async fn respond(
 }
 
 async fn one(
-    operations: &dyn Operations,
+    operations: &Operations,
     request: &Request,
     id: MessageId,
 ) -> Result<Response, HttpError> {
@@ -127,7 +127,7 @@ async fn one(
 }
 
 async fn source(
-    operations: &dyn Operations,
+    operations: &Operations,
     request: &Request,
     id: MessageId,
 ) -> Result<Response, HttpError> {

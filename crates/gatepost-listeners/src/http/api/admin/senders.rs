@@ -1,9 +1,9 @@
 //! `/admin/senders`: whose mail passes, whatever the rules' score or the quarantine would say.
 
+use gatepost_operations::Operations;
 use serde_json::json;
 
 use crate::http::error::HttpError;
-use crate::http::operations::Operations;
 use crate::http::request::{Request, expect_method};
 use crate::http::response::Response;
 
@@ -12,7 +12,7 @@ const ADDRESS_CHARACTERS_MAX: usize = 254;
 
 /// `/admin/senders`, `/admin/senders/ADDRESS`
 pub(super) async fn respond(
-    operations: &dyn Operations,
+    operations: &Operations,
     request: &Request,
     address: &str,
 ) -> Result<Response, HttpError> {

@@ -96,7 +96,7 @@ struct Client {
 impl Client {
     /// Notes that the client has violated the protocol.
     fn offended(&self) {
-        let admission = &self.context.admission;
+        let admission = &self.context.limits.admission;
         admission.offended(self.peer, Offence::ProtocolFault);
     }
 }
@@ -192,7 +192,7 @@ async fn answer(
     let response = if let Err(refusal) = admitted {
         *refusal
     } else {
-        let mut lease = client.context.services.in_flight.lease(request.peer);
+        let mut lease = client.context.limits.in_flight.lease(request.peer);
         match read_body(client, body, &mut lease).await {
             Ok(Ok(body)) => {
                 request.body = body;

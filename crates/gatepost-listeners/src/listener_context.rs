@@ -1,0 +1,54 @@
+//! What the contexts of all listeners have in common: the limits on their clients.
+
+use gatepost_bans::Bans;
+
+use crate::admission::Admission;
+use crate::in_flight::InFlight;
+
+/// Limits that all listeners of a process share. The default bans no client.
+#[derive(Debug, Clone, Default)]
+pub struct SharedLimits {
+    /// Counts offences of clients, and exempts the networks that are never banned.
+    pub bans: Option<Bans>,
+    /// The budget of unfinished messages.
+    pub in_flight: InFlight,
+}
+
+/// The limits on the clients of one listener.
+#[derive(Debug)]
+pub struct ClientLimits {
+    /// The connections that are open.
+    pub admission: Admission,
+    /// The budget of unfinished messages.
+    pub(crate) in_flight: InFlight,
+}
+
+impl ClientLimits {
+    /// Limits of 0 do not limit. Shares nothing with other listeners.
+    pub(crate) fn new(connections_max: u32, connections_per_address_max: u32) -> Self {
+        Self {
+            admission: Admission::new(connections_max, connections_per_address_max),
+            in_flight: InFlight::default(),
+        }
+    }
+}
+
+/// The context of a listener: what all its connections share.
+pub trait ListenerContext: Sized {
+    /// The limits on its clients.
+    fn limits(&self) -> &ClientLimits;
+
+    /// The same, to be set before the first connection.
+    fn limits_mut(&mut self) -> &mut ClientLimits;
+
+    /// Shares bans and the budget of unfinished messages with the other listeners.
+    #[must_use]
+    fn with_shared_limits(mut self, shared: &SharedLimits) -> Self {
+        let limits = self.limits_mut();
+        if let Some(bans) = &shared.bans {
+            limits.admission = limits.admission.with_bans(bans.clone());
+        }
+        limits.in_flight = shared.in_flight.clone();
+        self
+    }
+}

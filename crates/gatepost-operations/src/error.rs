@@ -1,0 +1,26 @@
+//! Why an operation was not carried out.
+
+use gatepost_store::StoreError;
+
+/// Why an operation was not carried out.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OperationError {
+    /// There is no such message.
+    #[error("there is no such message")]
+    NotFound,
+    /// The message has no topic, so it cannot be released.
+    #[error("the message has no topic")]
+    NoTopic,
+    /// The message has no sender (a bounce), so no sender can be allowed.
+    #[error("the message has no sender")]
+    NoSender,
+    /// The store, the learner or the server failed.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl From<StoreError> for OperationError {
+    fn from(error: StoreError) -> Self {
+        Self::Failed(error.to_string())
+    }
+}

@@ -1,0 +1,40 @@
+//! Keeps the senders' averages as records of the database.
+
+use gatepost_learning::reputation::{BookStore, BookStoreError, Entry};
+use gatepost_store::{Change, Store, StoreError};
+
+/// The space of the database's records.
+const SPACE: &str = "senders";
+
+/// The senders' averages in the database.
+pub(super) struct StoredBook(pub(super) Store);
+
+impl BookStore for StoredBook {
+    fn load(&self, visit: &mut dyn FnMut(Vec<u8>, Entry)) -> Result<(), BookStoreError> {
+        let read = self.0.each_record(SPACE, b"", |key, value| {
+            if let Some(entry) = Entry::from_bytes(&value) {
+                visit(key.to_vec(), entry);
+            }
+        });
+        read.map_err(failed)
+    }
+
+    fn write(&self, entries: Vec<(Vec<u8>, Option<Entry>)>) -> Result<(), BookStoreError> {
+        let changes = entries.into_iter().map(|(key, entry)| match entry {
+            Some(entry) => Change::PutRecord {
+                space: SPACE,
+                key: key.into(),
+                value: entry.to_bytes().to_vec().into(),
+            },
+            None => Change::DeleteRecord {
+                space: SPACE,
+                key: key.into(),
+            },
+        });
+        self.0.submit(changes).map(drop).map_err(failed)
+    }
+}
+
+fn failed(error: StoreError) -> BookStoreError {
+    BookStoreError(error.to_string())
+}

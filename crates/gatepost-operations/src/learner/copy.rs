@@ -1,0 +1,50 @@
+//! What was learned, for a trial: read from the database, and changed in memory alone.
+
+use std::sync::Arc;
+
+use gatepost_learning::Learning;
+use gatepost_learning::bayes::{Bayes, Record, TokenStore, TokenStoreError};
+use gatepost_learning::reputation::{Book, BookStore, BookStoreError, Entry};
+use gatepost_rules::RulesSettings;
+use gatepost_store::Store;
+
+use super::LearningError;
+use super::book_store::StoredBook;
+use super::token_store::StoredTokens;
+
+/// Reads what was learned until now. Needs no lock: nothing of it is ever written.
+pub fn copy(store: &Store, settings: &RulesSettings) -> Result<Learning, LearningError> {
+    let tokens = Arc::new(Unwritten(StoredTokens::new(store.clone())));
+    let senders = Arc::new(Unwritten(StoredBook(store.clone())));
+    Ok(Learning {
+        bayes: Arc::new(Bayes::open(tokens, settings.bayes_limits())?),
+        book: Arc::new(Book::open(senders, settings.senders_max)?),
+    })
+}
+
+/// A store that can be read and discards every write.
+struct Unwritten<S>(S);
+
+impl TokenStore for Unwritten<StoredTokens> {
+    fn load(&self, visit: &mut dyn FnMut(Record)) -> Result<(), TokenStoreError> {
+        self.0.load(visit)
+    }
+
+    fn write(&self, _records: Vec<Record>) -> Result<(), TokenStoreError> {
+        Ok(())
+    }
+
+    fn settle(&self) -> Result<(), TokenStoreError> {
+        Ok(())
+    }
+}
+
+impl BookStore for Unwritten<StoredBook> {
+    fn load(&self, visit: &mut dyn FnMut(Vec<u8>, Entry)) -> Result<(), BookStoreError> {
+        self.0.load(visit)
+    }
+
+    fn write(&self, _entries: Vec<(Vec<u8>, Option<Entry>)>) -> Result<(), BookStoreError> {
+        Ok(())
+    }
+}

@@ -1,0 +1,89 @@
+//! Joins what the rules learn to the database.
+//!
+//! What was learned is in the memory of one process, the *learner* of a data folder: the gateway
+//! while it serves, else the command. Who is the learner holds a lock on the folder
+//! ([`Learner::open`]); another process submits its requests through a [`queue`] in the
+//! database, which the learner empties every few seconds.
+
+mod book_store;
+mod copy;
+mod learner_thread;
+mod lock;
+pub mod queue;
+mod token_store;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use gatepost_learning::Learning;
+use gatepost_learning::bayes::{Bayes, TokenStoreError};
+use gatepost_learning::reputation::{Book, BookStoreError};
+use gatepost_rules::RulesSettings;
+use gatepost_store::{Store, StoreError};
+
+use book_store::StoredBook;
+pub use copy::copy;
+pub use learner_thread::LearnerThread;
+use lock::Lock;
+use token_store::StoredTokens;
+pub use token_store::wait;
+
+/// Why what was learned cannot be read or kept.
+#[derive(Debug, thiserror::Error)]
+pub enum LearningError {
+    /// The lock file of the data folder cannot be used.
+    #[error("{0}: the lock cannot be taken: {1}")]
+    Lock(String, std::io::Error),
+    /// The tokens of Bayes cannot be read or written.
+    #[error(transparent)]
+    Tokens(#[from] TokenStoreError),
+    /// The reputation of senders cannot be read or written.
+    #[error(transparent)]
+    Senders(#[from] BookStoreError),
+    /// The database failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// The learner of a data folder.
+pub struct Learner {
+    /// What was learned until now.
+    pub learning: Learning,
+    store: Store,
+    _lock: Lock,
+}
+
+impl Learner {
+    /// Becomes the learner of `folder`, whose database is `store`; `None` if another process is.
+    pub fn open(
+        folder: &Path,
+        store: &Store,
+        settings: &RulesSettings,
+    ) -> Result<Option<Self>, LearningError> {
+        let Some(lock) = Lock::take(folder)? else {
+            return Ok(None);
+        };
+        let tokens = Arc::new(StoredTokens::new(store.clone()));
+        let senders = Arc::new(StoredBook(store.clone()));
+        let learning = Learning {
+            bayes: Arc::new(Bayes::open(tokens, settings.bayes_limits())?),
+            book: Arc::new(Book::open(senders, settings.senders_max)?),
+        };
+        Ok(Some(Self {
+            learning,
+            store: store.clone(),
+            _lock: lock,
+        }))
+    }
+
+    /// Hands to the database what was learned since the last time.
+    pub fn keep(&self) -> Result<(), LearningError> {
+        self.learning.bayes.keep()?;
+        Ok(self.learning.book.keep()?)
+    }
+
+    /// Waits until all that was handed over is on disk. Must not be called on an I/O runtime.
+    pub fn settle(&self) -> Result<(), LearningError> {
+        Ok(self.learning.bayes.settle()?)
+    }
+}

@@ -1,0 +1,106 @@
+//! Requests of another process to the learner, as records of the database.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use gatepost_learning::bayes::{BayesSettings, Class, Relearn, Sample};
+use gatepost_store::{Change, StoreError};
+
+use super::Learner;
+
+const SPACE: &str = "learn-queue";
+
+/// How often the learner looks.
+pub const PERIOD: Duration = Duration::from_secs(2);
+
+/// What to do with a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LearnRequest {
+    /// Learn it so.
+    Learn(Class),
+    /// Forget it.
+    Forget,
+}
+
+impl LearnRequest {
+    const fn letter(self) -> u8 {
+        match self {
+            Self::Learn(Class::Spam) => b's',
+            Self::Learn(Class::Ham) => b'h',
+            Self::Forget => b'f',
+        }
+    }
+
+    const fn from_letter(letter: u8) -> Option<Self> {
+        Some(match letter {
+            b's' => Self::Learn(Class::Spam),
+            b'h' => Self::Learn(Class::Ham),
+            b'f' => Self::Forget,
+            _ => return None,
+        })
+    }
+}
+
+/// The change that adds a request. Requests are processed in their order.
+pub fn add(request: LearnRequest, sample: &Sample) -> Change {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let time = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| since.as_nanos() as u64);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let process = std::process::id();
+    let mut key = time.to_be_bytes().to_vec();
+    key.extend_from_slice(&count.to_be_bytes());
+    key.extend_from_slice(&process.to_be_bytes());
+    let mut value = vec![request.letter()];
+    value.extend(sample.to_bytes());
+    Change::PutRecord {
+        space: SPACE,
+        key: key.into(),
+        value: value.into(),
+    }
+}
+
+impl Learner {
+    /// Processes all queued requests and returns their number.
+    pub fn process_requests(&self, settings: &BayesSettings) -> Result<usize, StoreError> {
+        let requests = self.store.records(SPACE, b"")?;
+        let count = requests.len();
+        for (_, value) in &requests {
+            self.process_one(value, settings);
+        }
+        if let Err(error) = self.keep() {
+            // The requests stay in the queue; what is learned already is not learned twice.
+            tracing::warn!(target: "rules", "{error}");
+            return Ok(0);
+        }
+        self.store
+            .submit(requests.into_iter().map(|(key, _)| done(key)))?;
+        Ok(count)
+    }
+
+    fn process_one(&self, value: &[u8], settings: &BayesSettings) {
+        let request = value.split_first().and_then(|(letter, sample)| {
+            Some((
+                LearnRequest::from_letter(*letter)?,
+                Sample::from_bytes(sample)?,
+            ))
+        });
+        match request {
+            Some((LearnRequest::Learn(class), sample)) => {
+                self.learning
+                    .bayes
+                    .learn(&sample, class, Relearn::Change, settings);
+            }
+            Some((LearnRequest::Forget, sample)) => {
+                self.learning.bayes.forget(&sample, settings);
+            }
+            None => tracing::warn!(target: "rules", "a request to learn cannot be read"),
+        }
+    }
+}
+
+fn done(key: Bytes) -> Change {
+    Change::DeleteRecord { space: SPACE, key }
+}

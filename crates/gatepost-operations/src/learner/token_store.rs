@@ -1,0 +1,115 @@
+//! Keeps what Bayes learned as records of the database.
+
+use bytes::Bytes;
+use gatepost_learning::bayes::{Record, Row, TokenStore, TokenStoreError};
+use gatepost_store::{Change, Store, StoreError, Ticket};
+use parking_lot::Mutex;
+
+/// The space of the database's records.
+const SPACE: &str = "bayes";
+
+/// Bayes' records in the database.
+pub(super) struct StoredTokens {
+    store: Store,
+    /// The newest write; commits are in order, so that it stands for all before.
+    newest: Mutex<Option<Ticket>>,
+}
+
+impl StoredTokens {
+    pub(super) fn new(store: Store) -> Self {
+        Self {
+            store,
+            newest: Mutex::new(None),
+        }
+    }
+}
+
+impl TokenStore for StoredTokens {
+    fn load(&self, visit: &mut dyn FnMut(Record)) -> Result<(), TokenStoreError> {
+        let read = self.store.each_record(SPACE, b"", |key, value| {
+            if let Some(record) = Record::from_row(&key, &value) {
+                visit(record);
+            }
+        });
+        read.map_err(failed)
+    }
+
+    fn write(&self, records: Vec<Record>) -> Result<(), TokenStoreError> {
+        let changes = records.iter().map(|record| change(record.to_row()));
+        let ticket = self.store.submit(changes).map_err(failed)?;
+        *self.newest.lock() = Some(ticket);
+        Ok(())
+    }
+
+    fn settle(&self) -> Result<(), TokenStoreError> {
+        match self.newest.lock().take() {
+            Some(ticket) => wait(&ticket).map_err(failed),
+            None => Ok(()),
+        }
+    }
+}
+
+fn change(row: Row) -> Change {
+    match row {
+        Row::Put(key, value) => Change::PutRecord {
+            space: SPACE,
+            key: key.into(),
+            value: value.into(),
+        },
+        Row::Delete(key) => Change::DeleteRecord {
+            space: SPACE,
+            key: key.into(),
+        },
+        Row::DeleteAll => Change::DeleteRecords {
+            space: SPACE,
+            prefix: Bytes::new(),
+        },
+    }
+}
+
+/// Waits for a commit on a thread that may wait.
+pub fn wait(ticket: &Ticket) -> Result<(), StoreError> {
+    match tokio::runtime::Builder::new_current_thread().build() {
+        Ok(runtime) => runtime.block_on(ticket.committed()),
+        Err(_) => ticket.outcome().unwrap_or(Err(StoreError::Closed)),
+    }
+}
+
+fn failed(error: StoreError) -> TokenStoreError {
+    TokenStoreError(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use gatepost_learning::bayes::{Bayes, BayesLimits};
+
+    use super::*;
+
+    #[test]
+    fn what_was_learned_is_there_after_a_restart() {
+        let folder = tempfile::tempdir().expect("makes a folder");
+        let open = || {
+            let (store, _) = Store::open(folder.path(), &gatepost_store::StoreSettings::default())
+                .expect("opens");
+            let tokens = Arc::new(StoredTokens::new(store.clone()));
+            let bayes = Bayes::open(tokens, BayesLimits::default()).expect("loads");
+            (store, bayes)
+        };
+        let backup = "v 3 db_version\nv 2 num_spam\nv 1 num_nonspam\n\
+            t\t2\t0\t996978185\t03541effbc\ns\th\tid@sa_generated\n";
+        let (store, bayes) = open();
+        bayes.import(backup.as_bytes()).expect("imports");
+        store.close();
+        drop((store, bayes));
+        let (_store, bayes) = open();
+        let statistics = bayes.statistics();
+        assert_eq!((statistics.totals.spam, statistics.totals.ham), (2, 1));
+        assert_eq!((statistics.tokens, statistics.messages), (1, 1));
+        let mut text = Vec::new();
+        bayes.export(&mut text).expect("exports");
+        let text = String::from_utf8(text).expect("is text");
+        assert!(text.contains("t\t2\t0\t996978185\t03541effbc\ns\th\tid@sa_generated\n"));
+    }
+}

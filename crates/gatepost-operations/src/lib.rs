@@ -1,0 +1,25 @@
+//! What an operator does with a running gateway, and what is recorded of that.
+//!
+//! [`Operations`] searches the journal, releases and deletes quarantined messages, teaches the
+//! filter, shows the rules and asks for a reload. The HTTP listener calls it for `/admin`; the
+//! process that serves performs the reloads, which it receives by a channel ([`reload`]). The
+//! [`AuditLog`] records changes, those of commands included. The [`learner`] joins what the rules
+//! learn to the database, for the server and for commands.
+//!
+//! Every operation that reads the database runs on a thread for blocking work, never on an I/O
+//! runtime.
+
+mod audit_log;
+mod error;
+pub mod learner;
+mod operations;
+pub mod reload;
+mod request;
+mod rules_report;
+mod search;
+mod story;
+
+pub use audit_log::{AuditEntry, AuditLog};
+pub use error::OperationError;
+pub use operations::Operations;
+pub use request::{AdminChange, Lesson, Quarantined, Search};

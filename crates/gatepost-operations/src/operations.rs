@@ -1,0 +1,266 @@
+//! The operations on journal and quarantine, learning, senders, rules and configuration.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use gatepost_broker::Broker;
+use gatepost_gateway::{Gateway, MailPayload, journal};
+use gatepost_learning::bayes::{Class, Learned, Relearn, Sample};
+use gatepost_mail::Mail;
+use gatepost_message::{Format, MessageId, Verdict};
+use gatepost_rules::Problem;
+use gatepost_store::{Change, JournalEntry, QuarantineEntry, Store};
+use gatepost_users::ANONYMOUS;
+use parking_lot::RwLock;
+use serde_json::Value;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::audit_log::{AuditEntry, AuditLog};
+use crate::error::OperationError;
+use crate::learner::{Learner, LearnerThread};
+use crate::reload::{ReloadReport, ReloadRequest};
+use crate::request::{AdminChange, Lesson, Quarantined, Search};
+use crate::search::Filter;
+use crate::{rules_report, story};
+
+/// How many messages a search compares, beginning with the newest.
+const SEARCHED_MAX: usize = 20_000;
+/// The slowest rules are measured on so many of the newest mails.
+const MAILS_SURVEYED: usize = 20;
+/// The time limit of that measurement.
+const SURVEY_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// The handles that operations need. Cheap to clone.
+#[derive(Clone)]
+pub struct Operations {
+    /// Releases messages, and knows the allowed senders and the procedures.
+    pub gateway: Gateway,
+    /// Has the journal and the quarantine.
+    pub store: Store,
+    /// Learns from quarantined mail.
+    pub learner: Arc<Learner>,
+    /// Has the settings of learning that are in force.
+    pub learner_thread: Arc<LearnerThread>,
+    /// The form in which released mail is published.
+    pub payload: MailPayload,
+    /// Remembers which subscribers received a message.
+    pub broker: Broker,
+    /// The problems of the rule folders in force.
+    pub problems: Arc<RwLock<Arc<[Problem]>>>,
+    /// Leads to the process that performs reloads.
+    pub reloads: mpsc::Sender<ReloadRequest>,
+    /// Records changes.
+    pub audit_log: AuditLog,
+}
+
+impl Operations {
+    /// Records a change in the audit log.
+    pub async fn audit(&self, change: AdminChange) -> Result<(), OperationError> {
+        self.blocking(move |operations| {
+            operations.audit_log.record(&AuditEntry {
+                actor: change.user.as_deref().unwrap_or(ANONYMOUS),
+                origin: &format!("http {}", change.peer),
+                action: &change.action,
+                details: change.details,
+            });
+            Ok(())
+        })
+        .await
+    }
+
+    /// The last changes in the audit log, newest first.
+    pub async fn changes(&self, count: usize) -> Result<Vec<Value>, OperationError> {
+        self.blocking(move |operations| {
+            let recent = operations.audit_log.recent(count);
+            recent.map_err(|error| OperationError::Failed(error.to_string()))
+        })
+        .await
+    }
+
+    /// Journal entries of judged messages, newest first.
+    pub async fn messages(&self, search: Search) -> Result<Vec<Value>, OperationError> {
+        self.blocking(move |operations| {
+            let filter = Filter::new(&search);
+            // Without conditions the newest messages are the result.
+            let compared = if filter.is_empty() {
+                search.count
+            } else {
+                SEARCHED_MAX
+            };
+            let entries = operations.store.journal_recent(compared)?;
+            let found = entries.into_iter().filter(|entry| filter.matches(entry));
+            Ok(as_json(found.take(search.count)))
+        })
+        .await
+    }
+
+    /// One message's journal entry, with what happened to it at each subscriber (`steps`), as far
+    /// as the broker remembers that.
+    pub async fn story(&self, id: MessageId) -> Result<Value, OperationError> {
+        self.blocking(move |operations| {
+            let entry = operations.store.journal_entry(id)?;
+            let trace = operations.broker.trace(id);
+            story::story(id, entry.as_ref(), trace).ok_or(OperationError::NotFound)
+        })
+        .await
+    }
+
+    /// The journal entries of the messages in quarantine, newest first.
+    pub async fn quarantine(&self, count: usize) -> Result<Vec<Value>, OperationError> {
+        self.blocking(move |operations| Ok(as_json(operations.store.quarantine(count)?)))
+            .await
+    }
+
+    /// A message in quarantine.
+    pub async fn quarantined(&self, id: MessageId) -> Result<Quarantined, OperationError> {
+        self.blocking(move |operations| {
+            let entry = operations.entry(id)?;
+            Ok(Quarantined {
+                story: journal::to_json(&entry.journal),
+                text: Mail::parse(&entry.body).readable_text(),
+                source: entry.body,
+            })
+        })
+        .await
+    }
+
+    /// Publishes a message as if it had been accepted, and takes it out of quarantine; returns the
+    /// number of subscribers that it was delivered to.
+    pub async fn release(&self, id: MessageId) -> Result<(Verdict, u64), OperationError> {
+        let entry = self
+            .blocking(move |operations| operations.entry(id))
+            .await?;
+        if entry.journal.topic.is_none() {
+            return Err(OperationError::NoTopic);
+        }
+        let outcome = self.gateway.release(entry, self.payload).await;
+        Ok((outcome.verdict, outcome.deliveries))
+    }
+
+    /// Deletes a message from quarantine.
+    pub async fn delete(&self, id: MessageId) -> Result<(), OperationError> {
+        self.blocking(move |operations| operations.entry(id).map(drop))
+            .await?;
+        let ticket = self.store.submit([Change::Unquarantine(id)])?;
+        Ok(ticket.committed().await?)
+    }
+
+    /// Learns a quarantined message; returns in a word what that changed.
+    pub async fn learn(
+        &self,
+        id: MessageId,
+        lesson: Lesson,
+    ) -> Result<&'static str, OperationError> {
+        self.blocking(move |operations| operations.teach(id, lesson))
+            .await
+    }
+
+    /// Accepts mail from the sender of a quarantined message from now on; returns the sender.
+    pub async fn allow_sender_of(&self, id: MessageId) -> Result<String, OperationError> {
+        let entry = self
+            .blocking(move |operations| operations.entry(id))
+            .await?;
+        let sender = entry.journal.envelope.sender;
+        let sender = sender.filter(|sender| !sender.is_empty());
+        let sender = sender.ok_or(OperationError::NoSender)?;
+        self.gateway.allow_sender(&sender, true).await?;
+        Ok(sender)
+    }
+
+    /// Accepts mail from this address from now on, or no longer.
+    pub async fn allow_sender(&self, address: String, allowed: bool) -> Result<(), OperationError> {
+        let is_allowed = || {
+            let senders = self.gateway.allowed_senders();
+            senders.contains(&address.to_lowercase())
+        };
+        if !allowed && !is_allowed() {
+            return Err(OperationError::NotFound);
+        }
+        Ok(self.gateway.allow_sender(&address, allowed).await?)
+    }
+
+    /// The addresses whose mail is accepted, sorted.
+    pub fn allowed_senders(&self) -> Vec<String> {
+        self.gateway.allowed_senders()
+    }
+
+    /// How many rules there are, the `count` that match most, and those that cannot run.
+    pub fn rules(&self, count: usize) -> Value {
+        let problems = self.problems.read().clone();
+        rules_report::overview(&self.gateway, &problems, count)
+    }
+
+    /// The rules that take longest on the newest mails that were kept.
+    pub async fn slowest_rules(&self, count: usize) -> Result<Value, OperationError> {
+        self.blocking(move |operations| {
+            let kept = operations.store.originals(MAILS_SURVEYED)?;
+            let is_mail = |kept: &(MessageId, Format, Bytes)| kept.1 == Format::Mail;
+            let mails: Vec<Bytes> = kept
+                .into_iter()
+                .filter(is_mail)
+                .map(|(_, _, mail)| mail)
+                .collect();
+            let rules = operations.gateway.procedures().rules();
+            let times = rules.slowest(&mails, count, SURVEY_TIME_MAX);
+            Ok(rules_report::slowest(&times, mails.len()))
+        })
+        .await
+    }
+
+    /// Reloads configuration, rules and procedures, and reports what changes. What is in force
+    /// stays where the reload `only_checks` or is not `possible`.
+    pub async fn reload(&self, only_checks: bool) -> Result<ReloadReport, OperationError> {
+        let (reply, answer) = oneshot::channel();
+        let request = ReloadRequest { only_checks, reply };
+        let ending = || OperationError::Failed("the server is about to end".to_owned());
+        self.reloads.send(request).await.map_err(|_| ending())?;
+        answer.await.map_err(|_| ending())
+    }
+
+    /// Runs work that blocks on the database, on a thread for such work.
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Self) -> Result<T, OperationError> + Send + 'static,
+    ) -> Result<T, OperationError> {
+        let operations = self.clone();
+        // Wait for pending writes, so that a reader finds what an earlier answer reported.
+        operations.store.flush().await;
+        tokio::task::spawn_blocking(move || work(&operations))
+            .await
+            .unwrap_or_else(|error| Err(OperationError::Failed(error.to_string())))
+    }
+
+    fn entry(&self, id: MessageId) -> Result<QuarantineEntry, OperationError> {
+        self.store.quarantined(id)?.ok_or(OperationError::NotFound)
+    }
+
+    fn teach(&self, id: MessageId, lesson: Lesson) -> Result<&'static str, OperationError> {
+        let entry = self.entry(id)?;
+        let settings = self.learner_thread.settings().bayes;
+        let sample = Sample::of(&Mail::parse(&entry.body), &settings);
+        let class = match lesson {
+            Lesson::Spam => Class::Spam,
+            Lesson::Ham => Class::Ham,
+        };
+        let bayes = &self.learner.learning.bayes;
+        let learned = bayes.learn(&sample, class, Relearn::Change, &settings);
+        self.learner
+            .keep()
+            .and_then(|()| self.learner.settle())
+            .map_err(|error| OperationError::Failed(error.to_string()))?;
+        Ok(match learned {
+            Learned::New => "new",
+            Learned::Changed => "changed",
+            Learned::Before => "before",
+            Learned::Off => "off",
+        })
+    }
+}
+
+fn as_json(entries: impl IntoIterator<Item = JournalEntry>) -> Vec<Value> {
+    entries
+        .into_iter()
+        .map(|entry| journal::to_json(&entry))
+        .collect()
+}

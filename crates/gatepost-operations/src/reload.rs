@@ -1,0 +1,55 @@
+//! Requests for a reload, and the report of one. The serving process receives the requests and
+//! performs them one at a time, in their order.
+
+use gatepost_procedures::{Changed, Difference};
+use serde::Serialize;
+use tokio::sync::{mpsc, oneshot};
+
+/// Requests that may wait while a reload runs; further requesters wait to submit theirs.
+const REQUESTS_MAX: usize = 4;
+
+/// What a reload changes, or would.
+#[derive(Debug, Serialize)]
+pub struct ReloadReport {
+    /// Whether the configuration has no mistakes.
+    pub possible: bool,
+    /// Whether it is in force now.
+    pub applied: bool,
+    /// Rules by name.
+    pub rules: Changed,
+    /// The number of rules that run afterwards.
+    pub rules_running: usize,
+    /// Procedures and scopes.
+    #[serde(flatten)]
+    pub difference: Difference,
+    /// Mistakes or warnings, a line each.
+    pub problems: Vec<String>,
+}
+
+impl ReloadReport {
+    /// A reload that changed nothing because of these mistakes.
+    pub fn impossible(problems: Vec<String>) -> Self {
+        Self {
+            possible: false,
+            applied: false,
+            rules: Changed::default(),
+            rules_running: 0,
+            difference: Difference::default(),
+            problems,
+        }
+    }
+}
+
+/// A request for a reload, whose sender waits for the report.
+#[derive(Debug)]
+pub struct ReloadRequest {
+    /// Whether the reload is tried without being applied.
+    pub only_checks: bool,
+    /// Receives the report.
+    pub reply: oneshot::Sender<ReloadReport>,
+}
+
+/// The queue between those who ask for a reload and the process that performs it.
+pub fn requests() -> (mpsc::Sender<ReloadRequest>, mpsc::Receiver<ReloadRequest>) {
+    mpsc::channel(REQUESTS_MAX)
+}

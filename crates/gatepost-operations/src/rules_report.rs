@@ -1,0 +1,55 @@
+//! What `/admin/rules` shows: how many rules run, which match most, which take longest, and which
+//! cannot run.
+
+use gatepost_gateway::{Gateway, RuleHits};
+use gatepost_rules::{Problem, RuleTime, Severity};
+use serde_json::{Value, json};
+
+/// At most `count` of the rules that match most, and of those that cannot run.
+pub(crate) fn overview(gateway: &Gateway, problems: &[Problem], count: usize) -> Value {
+    let statistics = gateway.procedures().rules().statistics();
+    let most = gateway.counters().most_hit(count);
+    // A note about a rule says that the rule is switched off, so it does not run either.
+    let concerns_rule =
+        |problem: &&Problem| problem.rule.is_some() || problem.severity != Severity::Note;
+    let not_running = problems.iter().filter(concerns_rule);
+    json!({
+        "running": statistics.rules,
+        "in_force": gateway.procedures().in_force(),
+        "not_running": statistics.not_running,
+        "files": statistics.files,
+        "most_hit": most.iter().map(hits).collect::<Vec<_>>(),
+        "problems_total": not_running.clone().count(),
+        "problems": not_running.take(count).map(problem).collect::<Vec<_>>(),
+    })
+}
+
+/// `times` are sums over `mails` mails.
+pub(crate) fn slowest(times: &[RuleTime], mails: usize) -> Value {
+    let each = |time: &RuleTime| {
+        let microseconds = time.time.as_secs_f64() * 1e6 / mails.max(1) as f64;
+        json!({ "name": &*time.name, "microseconds": rounded(microseconds) })
+    };
+    json!({ "mails": mails, "rules": times.iter().map(each).collect::<Vec<_>>() })
+}
+
+fn hits((name, hits): &(String, RuleHits)) -> Value {
+    json!({ "name": name, "messages": hits.messages, "score": rounded(hits.score) })
+}
+
+fn problem(problem: &Problem) -> Value {
+    json!({
+        "rule": problem.rule.as_deref(),
+        "file": problem.file.display().to_string(),
+        "line": problem.line,
+        "severity": problem.severity.name(),
+        "cause": problem.cause,
+        "reason": problem.reason,
+        "mend": problem.mend,
+    })
+}
+
+/// A person needs no more than three decimals.
+fn rounded(value: f64) -> f64 {
+    (value * 1_000.0).round() / 1_000.0
+}

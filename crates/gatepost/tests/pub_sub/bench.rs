@@ -1,0 +1,90 @@
+//! `gatepost bench` with a gateway that it starts itself: every scenario loses nothing.
+
+/// Runs a scenario of our own bench against a gateway that it starts by its own definition; gives
+/// the first run of the result.
+fn bench(words: &str) -> serde_json::Value {
+    bench_of("gatepost", words)
+}
+
+/// The same of another definition of the gateway.
+fn bench_of(peer: &str, words: &str) -> serde_json::Value {
+    let folder = tempfile::tempdir().expect("a folder");
+    let json = folder.path().join("run.json");
+    let gatepost = env!("CARGO_BIN_EXE_gatepost");
+    let output = std::process::Command::new(gatepost)
+        .arg("bench")
+        .args(words.split(' '))
+        .args(["--peer", peer, "--quiet", "--json"])
+        .arg(&json)
+        .env("BENCH_GATEPOST", gatepost)
+        .output()
+        .expect("it runs");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{words}: {error}");
+    let text = std::fs::read_to_string(&json).expect("a result");
+    let mut report: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    report["targets"][0]["runs"][0].take()
+}
+
+fn figure(run: &serde_json::Value, name: &str) -> f64 {
+    let figures = run["figures"].as_array().expect("figures");
+    let figure = figures.iter().find(|figure| figure["name"] == name);
+    figure.unwrap_or_else(|| panic!("no {name}"))["value"]
+        .as_f64()
+        .expect("a number")
+}
+
+/// That none of them was counted.
+fn assert_none(run: &serde_json::Value, name: &str, way: &str) {
+    let count = figure(run, name);
+    assert!(count.abs() < f64::EPSILON, "{way}: {count} {name}");
+}
+
+#[test]
+fn the_bench_finds_nothing_lost_over_any_protocol() {
+    let fanout = "fanout --publishers 2 --subscribers 20 --rate 50 --size 200 --seconds 1 \
+                  --warm-up 0 --drain 20";
+    for way in ["", " --over mqtt5", " --over ws", " --over sse"] {
+        let run = bench(&format!("{fanout}{way}"));
+        for fault in ["lost", "duplicates", "out of order"] {
+            assert_none(&run, fault, way);
+        }
+        // 100 messages in all, to 10 subscribers each.
+        let latency = &run["latencies"][0];
+        assert_eq!(
+            (&latency["name"], &latency["count"]),
+            (&"delivery".into(), &1_000.into()),
+            "{way}"
+        );
+    }
+    // Faster than each message can be sent to each subscriber by itself: publishers are left to
+    // gather, and still all comes, once and in order.
+    let run = bench(
+        "fanout --publishers 2 --subscribers 300 --rate 400 --size 100 --seconds 1 --warm-up 0 \
+         --drain 20",
+    );
+    for fault in ["lost", "duplicates", "out of order"] {
+        assert_none(&run, fault, "in a hurry");
+    }
+    let run = bench("subscribe --users 5 --topics 100");
+    assert_none(&run, "failed", "subscribe");
+    // A storm: 500 clients are cut and come back at once under their names, twice.
+    let run = bench("idle --connections 500 --seconds 0.2 --storms 2");
+    assert_none(&run, "connections lost", "idle");
+    assert_none(&run, "connections lost after storms", "idle");
+    let run = bench("web --sizes 317 --seconds 0.5 --warm-up 0.1");
+    assert_none(&run, "317 B errors per second", "web");
+    assert!(figure(&run, "317 B pages per second") > 0.0);
+    for way in ["", " --rate 200"] {
+        let run = bench(&format!(
+            "calls --connections 4 --in-flight 4 --seconds 2 --warm-up 0.1{way}"
+        ));
+        assert_none(&run, "failed", way);
+        assert!(figure(&run, "calls per second") > 0.0);
+    }
+    for peer in ["gatepost-sizecheck", "gatepost-transit"] {
+        let run = bench_of(peer, "smtp --sessions 4 --seconds 0.5 --warm-up 0.1");
+        assert_none(&run, "refused", peer);
+        assert!(figure(&run, "messages per second") > 0.0);
+    }
+}
