@@ -6,8 +6,9 @@
 //! | `gatepost.lock` | locked by the server for its whole life ([`lock`](crate::lock)) |
 //! | `gatepost.db.lock` | locked by every process that has the database open |
 //! | `gatepost.db.recovering` | a recovery under way; worthless if its process has ended |
-//! | `gatepost.db.recovered` | a complete recovery that still has to take the database's name |
+//! | `gatepost.db.recovered` | a complete recovery or backup that still has to take the database's name |
 //! | `gatepost.db.damaged-N` | a damaged database, kept for the operator; never overwritten |
+//! | `gatepost.db.replaced-N` | the database before a restore; never overwritten |
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -20,8 +21,8 @@ use crate::StoreError;
 const DATABASE: &str = "gatepost.db";
 const WAL: &str = "-wal";
 const SHARED_MEMORY: &str = "-shm";
-/// A folder with more damaged databases than this needs an operator, not another copy.
-const DAMAGED_FILES_MAX: u32 = 10_000;
+/// A folder with more kept databases than this needs an operator, not another copy.
+const KEPT_FILES_MAX: u32 = 10_000;
 
 /// The paths of one data folder.
 #[derive(Debug, Clone)]
@@ -83,11 +84,12 @@ impl DataFolder {
         self.path.join(format!("{DATABASE}{suffix}"))
     }
 
-    /// Gives the damaged database and its write-ahead log a second name that was free, and returns
-    /// it. Both names stand for the same bytes until the database's own name is taken by another.
-    pub(crate) fn keep_damaged(&self) -> Result<PathBuf, StoreError> {
-        for number in 1..=DAMAGED_FILES_MAX {
-            let target = self.with_suffix(&format!(".damaged-{number}"));
+    /// Gives the database and its write-ahead log a second name that was free, `gatepost.db.REASON-N`,
+    /// and returns it. Both names stand for the same bytes until the database's own name is taken by
+    /// another.
+    pub(crate) fn keep_as(&self, reason: &str) -> Result<PathBuf, StoreError> {
+        for number in 1..=KEPT_FILES_MAX {
+            let target = self.with_suffix(&format!(".{reason}-{number}"));
             match link_or_copy(&self.database(), &target) {
                 Ok(()) => {
                     let mut wal = OsString::from(&target);
@@ -108,7 +110,7 @@ impl DataFolder {
                 Err(cause) => return Err(file_error(&target, cause)),
             }
         }
-        let cause = io::Error::other("too many damaged databases are kept here");
+        let cause = io::Error::other("too many earlier databases are kept here");
         Err(file_error(&self.path, cause))
     }
 

@@ -11,6 +11,7 @@
 //! Invariants: changes are applied in the order submitted; a ticket is committed only when the
 //! disk has it; a group that fails (disk full) fails all its tickets and the next is tried again.
 
+mod backup;
 mod bounds;
 mod cancelled;
 mod change;
@@ -43,6 +44,9 @@ mod values;
 mod watch;
 mod writer;
 
+pub use backup::{
+    BackupContents, BackupError, ExistingDatabase, restore_backup, verify_backup, write_backup,
+};
 pub use change::Change;
 pub use clock::{Clock, SystemClock};
 pub use error::StoreError;

@@ -178,7 +178,7 @@ pub(crate) fn with_file_name(folder: &DataFolder, error: StoreError) -> StoreErr
     }
 }
 
-fn open_error(folder: &DataFolder, error: rusqlite::Error) -> StoreError {
+pub(crate) fn open_error(folder: &DataFolder, error: rusqlite::Error) -> StoreError {
     let file = folder.database();
     if is_damage(&error) {
         let reason = error.to_string();

@@ -2,5 +2,7 @@
 
 /// The command line or the config is wrong (`EX_CONFIG`).
 pub(crate) const EXIT_CONFIG: u8 = 78;
+/// The input is wrong (`EX_DATAERR`).
+pub(crate) const EXIT_DATA: u8 = 65;
 /// A resource that the command needs is not available (`EX_UNAVAILABLE`).
 pub(crate) const EXIT_UNAVAILABLE: u8 = 69;

@@ -60,11 +60,17 @@ pub(crate) fn recover(folder: &DataFolder) -> Result<Recovery, StoreError> {
         // Fails where the disk does; the next recovery removes it again.
         let _ = fs::remove_file(&partial);
     })?;
-    recovery.damaged_file = Some(folder.keep_damaged()?);
-    rename(&partial, &folder.recovered())?;
-    folder.sync()?;
-    take_over(folder)?;
+    recovery.damaged_file = Some(folder.keep_as("damaged")?);
+    complete(folder)?;
     Ok(recovery)
+}
+
+/// Makes the complete and synced file of a recovery the database. The caller holds the database
+/// lock alone.
+pub(crate) fn complete(folder: &DataFolder) -> Result<(), StoreError> {
+    rename(&folder.recovering(), &folder.recovered())?;
+    folder.sync()?;
+    take_over(folder)
 }
 
 /// Gives a complete recovery the database's name. May be repeated after any of its steps.

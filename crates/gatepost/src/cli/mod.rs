@@ -1,5 +1,6 @@
 //! The command line: one file per subcommand, each with its arguments and a `run`.
 
+mod backup;
 mod bans;
 mod bench;
 mod check;
@@ -47,6 +48,8 @@ enum Command {
     User(user::UserArguments),
     Bans(bans::BansArguments),
     Sessions(sessions::SessionsArguments),
+    Backup(backup::BackupArguments),
+    Restore(backup::RestoreArguments),
     Pub(publish::PublishArguments),
     Sub(subscribe::SubscribeArguments),
     Bench(bench::BenchCommand),
@@ -69,6 +72,8 @@ pub(crate) fn run() -> ExitCode {
         Command::User(arguments) => user::run(&arguments),
         Command::Bans(arguments) => bans::run(&arguments),
         Command::Sessions(arguments) => sessions::run(&arguments),
+        Command::Backup(arguments) => backup::run(&arguments),
+        Command::Restore(arguments) => backup::run_restore(&arguments),
         Command::Bench(command) => bench::run(command),
         Command::Completions(arguments) => completions::run(&arguments, CommandLine::command()),
         Command::Man(arguments) => completions::run_man(&arguments, CommandLine::command()),

@@ -1,26 +1,39 @@
-//! Figures for Prometheus, and the board that asks for them.
+//! Figures for Prometheus, and the board and alerts that ask for them.
 
 use super::support::{Gateway, root, run, text_of};
 use super::{curl, json};
 
 #[test]
-fn metrics_are_as_prometheus_wants_them_and_grafana_asks_for_no_others() {
+fn metrics_are_as_prometheus_wants_them_and_board_and_alerts_ask_for_no_others() {
     let gateway = Gateway::start("rules.paths = []\n");
     json(&gateway, "/topics/a", &["-d", "x"]);
     let metrics = curl(&gateway, "/metrics", &[]);
     let checked = run("promtool", &["check", "metrics"], metrics.as_bytes());
     assert!(checked.status.success(), "{}", text_of(&checked));
-    let board =
-        std::fs::read_to_string(root().join("docs/grafana-dashboard.json")).expect("a file");
+    for name in ["docs/grafana-dashboard.json", "docs/prometheus-alerts.yml"] {
+        expect_known(&metrics, name);
+    }
+    let alerts = root().join("docs/prometheus-alerts.yml");
+    let checked = run(
+        "promtool",
+        &["check", "rules", &alerts.display().to_string()],
+        b"",
+    );
+    assert!(checked.status.success(), "{}", text_of(&checked));
+}
+
+/// Every metric that this file names is among those of the server.
+fn expect_known(metrics: &str, file: &str) {
+    let text = std::fs::read_to_string(root().join(file)).expect("a file");
     let is_name = |character: char| character.is_ascii_alphanumeric() || character == '_';
-    let names = board.split(|character| !is_name(character));
+    let names = text.split(|character| !is_name(character));
     let mut asked = 0;
     for name in names.filter(|name| name.starts_with("gatepost_")) {
         assert!(
             metrics.contains(&format!("# TYPE {name} ")),
-            "{name} is no metric of ours"
+            "{file}: {name} is no metric of ours"
         );
         asked += 1;
     }
-    assert!(asked > 5, "the board asks for {asked}");
+    assert!(asked > 5, "{file} asks for {asked}");
 }

@@ -1,0 +1,188 @@
+//! Backups: a copy of the database in one file, made while the server runs, and its way back.
+//!
+//! A backup is one read transaction of SQLite (`VACUUM INTO`): it holds everything that was
+//! acknowledged before it began, and nothing of a commit in part. The server commits meanwhile. The
+//! file is an ordinary database that any SQLite opens, with the schema of its source. Invariants: no
+//! existing file is overwritten, a file under the name of a backup is complete, and both a backup
+//! and what is restored of it have been [verified](verify).
+
+mod restore;
+mod verify;
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags};
+
+use crate::folder::{DataFolder, file_error};
+use crate::{StoreError, lock, open, recovery, schema};
+
+pub use restore::{ExistingDatabase, restore_backup};
+pub use verify::{BackupContents, verify_backup};
+
+/// Only the owner may read what holds mail and password hashes.
+const FILE_MODE: u32 = 0o600;
+/// What a backup is called until it is complete.
+const PARTIAL: &str = ".partial";
+
+/// Why a backup was not made or not restored.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum BackupError {
+    /// The data folder has no database.
+    #[error("there is no database {0}; nothing was written")]
+    NoDatabase(PathBuf),
+    /// A file with the name of the backup, or the database to restore, is there already.
+    #[error("{0} exists already and was not overwritten")]
+    Exists(PathBuf),
+    /// The name has characters that SQLite cannot be given.
+    #[error("{0}: a name that is not UTF-8 cannot be used")]
+    Name(PathBuf),
+    /// The file is not a complete, readable database of Gatepost.
+    #[error("{file} is no usable backup: {reason}; nothing was restored")]
+    Unusable {
+        /// The backup.
+        file: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Everything else.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Writes a backup of the database in `data` to the new file `target`, beside a running server or
+/// without one, and verifies it. Rows that do not fit their checksum are copied as they are:
+/// [`BackupContents::rows_damaged`] counts them.
+pub fn write_backup(data: &Path, target: &Path) -> Result<BackupContents, BackupError> {
+    let folder = DataFolder::at(data);
+    let database = folder.database();
+    if !database
+        .try_exists()
+        .map_err(|cause| file_error(&database, cause))?
+    {
+        return Err(BackupError::NoDatabase(database));
+    }
+    let _lock = lock::share_database(&folder)?;
+    if recovery::was_interrupted(&folder)? {
+        return Err(StoreError::RecoveryInterrupted { file: database }.into());
+    }
+    let mut partial = target.as_os_str().to_owned();
+    partial.push(PARTIAL);
+    let partial = PathBuf::from(partial);
+    // The empty file keeps the name until the complete one takes it.
+    let reserved = NewFile::create(target)?;
+    let written = NewFile::create(&partial)?;
+    copy(&folder, &partial)?;
+    let contents = verify_backup(&partial)?;
+    sync(&partial)?;
+    fs::rename(&partial, target).map_err(|cause| file_error(target, cause))?;
+    written.keep();
+    reserved.keep();
+    sync_folder_of(target)?;
+    Ok(contents)
+}
+
+/// Copies the database as one transaction sees it.
+fn copy(folder: &DataFolder, target: &Path) -> Result<(), BackupError> {
+    let name = target
+        .to_str()
+        .ok_or_else(|| BackupError::Name(target.to_owned()))?;
+    let failed = |error| open::open_error(folder, error);
+    // SQLite needs to write for the log's index only: the pages of the database stay as they are.
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(folder.database(), flags).map_err(failed)?;
+    let configured = connection
+        .busy_timeout(schema::BUSY_TIME_MAX)
+        .and_then(|()| connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true));
+    configured.map_err(failed)?;
+    let found = schema::version(&connection).map_err(failed)?;
+    if found > schema::VERSION {
+        let (file, known) = (folder.database(), schema::VERSION);
+        return Err(StoreError::LaterSchema { file, found, known }.into());
+    }
+    connection
+        .execute("VACUUM INTO ?", [name])
+        .map_err(|error| {
+            if open::is_damage(&error) {
+                BackupError::from(failed(error))
+            } else {
+                let cause = io::Error::other(error.to_string());
+                file_error(target, cause).into()
+            }
+        })?;
+    Ok(())
+}
+
+/// A file that is removed again unless it is kept.
+struct NewFile {
+    path: PathBuf,
+    is_kept: bool,
+}
+
+impl NewFile {
+    /// Creates it empty; an error if there is one.
+    fn create(path: &Path) -> Result<Self, BackupError> {
+        let mut options = File::options();
+        match options
+            .write(true)
+            .create_new(true)
+            .mode(FILE_MODE)
+            .open(path)
+        {
+            Ok(_) => Ok(Self {
+                path: path.to_owned(),
+                is_kept: false,
+            }),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                Err(BackupError::Exists(path.to_owned()))
+            }
+            Err(cause) => Err(file_error(path, cause).into()),
+        }
+    }
+
+    fn keep(mut self) {
+        self.is_kept = true;
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            // Fails where the disk does; the error that led here is reported.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn sync(path: &Path) -> Result<(), StoreError> {
+    let synced = File::open(path).and_then(|file| file.sync_all());
+    synced.map_err(|cause| file_error(path, cause))
+}
+
+fn sync_folder_of(path: &Path) -> Result<(), StoreError> {
+    let folder = match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    sync(folder)
+}
+
+/// An error of SQLite in a file that is said to be a backup.
+fn unusable(file: &Path, error: &rusqlite::Error) -> BackupError {
+    match error.sqlite_error_code() {
+        Some(rusqlite::ErrorCode::CannotOpen | rusqlite::ErrorCode::PermissionDenied) => {
+            BackupError::Store(StoreError::Open {
+                file: file.to_owned(),
+                cause: Arc::new(rusqlite::Error::InvalidPath(file.to_owned())),
+            })
+        }
+        _ => BackupError::Unusable {
+            file: file.to_owned(),
+            reason: error.to_string(),
+        },
+    }
+}
