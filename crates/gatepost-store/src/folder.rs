@@ -6,7 +6,7 @@
 //! | `gatepost.lock` | locked by the server for its whole life ([`lock`](crate::lock)) |
 //! | `gatepost.db.lock` | locked by every process that has the database open |
 //! | `gatepost.db.recovering` | a recovery under way; worthless if its process has ended |
-//! | `gatepost.db.recovered` | a complete recovery or backup that still has to take the database's name |
+//! | `gatepost.db.recovered` | a complete recovery or restore, before its last step |
 //! | `gatepost.db.damaged-N` | a damaged database, kept for the operator; never overwritten |
 //! | `gatepost.db.replaced-N` | the database before a restore; never overwritten |
 
@@ -84,9 +84,9 @@ impl DataFolder {
         self.path.join(format!("{DATABASE}{suffix}"))
     }
 
-    /// Gives the database and its write-ahead log a second name that was free, `gatepost.db.REASON-N`,
-    /// and returns it. Both names stand for the same bytes until the database's own name is taken by
-    /// another.
+    /// Gives the database and its write-ahead log a second name that was free,
+    /// `gatepost.db.REASON-N`, and returns it. Both names stand for the same bytes until the
+    /// database's own name is taken by another.
     pub(crate) fn keep_as(&self, reason: &str) -> Result<PathBuf, StoreError> {
         for number in 1..=KEPT_FILES_MAX {
             let target = self.with_suffix(&format!(".{reason}-{number}"));

@@ -2,9 +2,9 @@
 //!
 //! A backup is one read transaction of SQLite (`VACUUM INTO`): it holds everything that was
 //! acknowledged before it began, and nothing of a commit in part. The server commits meanwhile. The
-//! file is an ordinary database that any SQLite opens, with the schema of its source. Invariants: no
-//! existing file is overwritten, a file under the name of a backup is complete, and both a backup
-//! and what is restored of it have been [verified](verify).
+//! file is an ordinary database that any SQLite opens, with the schema of its source. Invariants:
+//! no existing file is overwritten, a file under the name of a backup is complete, and both a
+//! backup and what is restored of it have been [verified](verify).
 
 mod restore;
 mod verify;

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use gatepost_operations::{AuditEntry, AuditLog};
 use gatepost_store::{
     BackupContents, BackupError, ExistingDatabase, restore_backup, verify_backup, write_backup,
 };
 use serde_json::json;
 
-use crate::audit::{AuditEntry, AuditLog};
 use crate::config::{Config, ConfigSource, print_mistakes};
 use crate::exit::{EXIT_DATA, EXIT_UNAVAILABLE};
 use crate::system_user::SystemUser;
@@ -18,9 +18,9 @@ use crate::system_user::SystemUser;
 ///
 /// The file holds everything that was acknowledged before the command began: sessions with their
 /// queues, retained messages, history, mailboxes, quarantine, journal, users and tokens, bans, what
-/// the rules have learned, and the values of procedures. It is verified before it takes its name: the
-/// structure of the file, and the checksum of each row. It is an SQLite database that only its owner
-/// can read.
+/// the rules have learned, and the values of procedures. It is verified before it takes its name:
+/// the structure of the file, and the checksum of each row. It is an SQLite database that only its
+/// owner can read.
 ///
 /// It does not hold files that you write yourself: the config, certificates and keys, procedures,
 /// pages, rule folders; nor the logs (access.log, audit.log).
@@ -47,17 +47,18 @@ pub(super) struct BackupArguments {
 
 /// Make a backup the database of this config; the server must not run
 ///
-/// The backup is verified, copied into the data folder, and takes the database's name in one step. A
-/// backup of a newer version is refused, and so is one that is damaged. Sessions, queues and messages
-/// are those of the time of the backup: a message that was delivered since is delivered again.
+/// The backup is verified, copied into the data folder, and takes the database's name in one step.
+/// A backup of a newer version is refused, and so is one that is damaged. Sessions, queues and
+/// messages are those of the time of the backup: a message that was delivered since is delivered
+/// again.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   gatepost restore /var/backups/gatepost-2026-11-01.db
   gatepost restore --replace FILE     keep the present database as gatepost.db.replaced-N
 
-Exit codes: 0 restored; 65 the backup is unusable; 69 a server runs, there is a database, or the disk
-fails; 78 wrong config")]
+Exit codes: 0 restored; 65 the backup is unusable; 69 a server runs, there is a database, or
+the disk fails; 78 wrong config")]
 pub(super) struct RestoreArguments {
     /// The backup
     file: PathBuf,
@@ -176,7 +177,7 @@ fn exit_code_of(contents: &BackupContents) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     eprintln!(
-        "gatepost: {} rows do not fit their checksum, so the disk of the server has altered them; all \
+        "gatepost: {} rows do not fit their checksum, so the disk of the server altered them; all \
          others are whole. `gatepost restore` takes this file with store.on_damage = \"recover\"",
         contents.rows_damaged
     );

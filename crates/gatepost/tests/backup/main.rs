@@ -1,5 +1,5 @@
-//! `gatepost backup` and `gatepost restore`, and the upgrade of an earlier version's database: every
-//! kind of state comes back, for clients that we did not write.
+//! `gatepost backup` and `gatepost restore`, and the upgrade of an earlier version's database:
+//! every kind of state comes back, for clients that we did not write.
 
 #[path = "../support/mod.rs"]
 mod support;

@@ -65,7 +65,7 @@ pub(crate) fn fill(gateway: &Gateway) {
     let server = gateway.address("smtp").to_string();
     for (to, subject) in [
         ("anna@people.example", "kept for anna"),
-        ("anna+odd@people.example", "put aside"),
+        ("anna+odd@people.example", "withheld"),
     ] {
         let header = format!("Subject: {subject}");
         let body = "the quick brown fox jumps over the lazy dog";
@@ -73,8 +73,8 @@ pub(crate) fn fill(gateway: &Gateway) {
         let output = swaks(&server, "otto@example.org", to, &more);
         assert!(output.status.success(), "{}", text_of(&output));
     }
-    let put_aside = admin(gateway, "/admin/quarantine", &[]);
-    let id = put_aside["messages"][0]["id"].as_str().expect("an id");
+    let withheld = admin(gateway, "/admin/quarantine", &[]);
+    let id = withheld["messages"][0]["id"].as_str().expect("an id");
     let learn = format!("/admin/quarantine/{id}/learn?as=spam");
     assert_eq!(admin(gateway, &learn, &["-X", "POST"])["learned"], "new");
     let url = gateway.url("/admin/senders/friend@example.org");
@@ -133,11 +133,8 @@ fn subscribe(gateway: &Gateway, until: &str) -> Client {
 
 /// Looks for what [`fill`] made; `last` is the last message that waits for the session.
 pub(crate) fn expect(gateway: &Gateway, last: &str) -> Vec<String> {
-    let put_aside = admin(gateway, "/admin/quarantine", &[]);
-    assert_eq!(
-        put_aside["messages"][0]["subject"], "put aside",
-        "{put_aside}"
-    );
+    let withheld = admin(gateway, "/admin/quarantine", &[]);
+    assert_eq!(withheld["messages"][0]["subject"], "withheld", "{withheld}");
     let journal = admin(gateway, "/admin/messages?search=kept%20for", &[]);
     assert_eq!(journal["messages"][0]["action"], "accept", "{journal}");
     let bans = admin(gateway, "/admin/bans", &[]).to_string();
