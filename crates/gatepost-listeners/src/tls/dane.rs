@@ -10,18 +10,14 @@ use std::sync::Arc;
 
 use gatepost_dns::Tlsa;
 use ring::digest::{SHA256, SHA512, digest};
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
-use rustls::crypto::{CryptoProvider, ring as provider};
+use rustls::crypto::{WebPkiSupportedAlgorithms, ring as provider};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
-use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, Error, OtherError, RootCertStore,
-    SignatureScheme,
-};
+use rustls::{CertificateError, ClientConfig, Error, OtherError, RootCertStore};
 
 use super::error::TlsError;
-use super::outgoing::Anybody;
+use super::server_verifier::{CertificateCheck, ServerVerifier};
 
 /// The usages that count for mail (RFC 7672 section 3.1).
 const DANE_TA: u8 = 2;
@@ -51,10 +47,12 @@ pub fn client_config(
     names: Vec<ServerName<'static>>,
 ) -> Result<ClientConfig, TlsError> {
     let provider = Arc::new(provider::default_provider());
-    let verifier = DaneVerifier {
-        records,
-        names,
-        anybody: Anybody(Arc::clone(&provider)),
+    let verifier = ServerVerifier {
+        check: DaneCheck {
+            records,
+            names,
+            algorithms: provider.signature_verification_algorithms,
+        },
         provider: Arc::clone(&provider),
     };
     Ok(ClientConfig::builder_with_provider(provider)
@@ -70,15 +68,13 @@ pub fn client_config(
 struct NotNamed;
 
 #[derive(Debug)]
-struct DaneVerifier {
+struct DaneCheck {
     records: Vec<Tlsa>,
     names: Vec<ServerName<'static>>,
-    /// Proves that the key of the certificate is the server's.
-    anybody: Anybody,
-    provider: Arc<CryptoProvider>,
+    algorithms: WebPkiSupportedAlgorithms,
 }
 
-impl DaneVerifier {
+impl DaneCheck {
     /// Whether a record of this usage names the certificate.
     fn is_named(&self, usage: u8, certificate: &CertificateDer<'_>) -> bool {
         let mut records = self.records.iter().filter(|record| record.usage == usage);
@@ -109,7 +105,7 @@ impl DaneVerifier {
             return Err(Error::Other(OtherError(Arc::new(NotNamed))));
         }
         let parsed = ParsedCertificate::try_from(certificate)?;
-        let algorithms = self.provider.signature_verification_algorithms.all;
+        let algorithms = self.algorithms.all;
         verify_server_cert_signed_by_trust_anchor(
             &parsed,
             &authorities,
@@ -151,43 +147,17 @@ fn is_match(record: &Tlsa, certificate: &CertificateDer<'_>) -> bool {
     }
 }
 
-impl ServerCertVerifier for DaneVerifier {
-    fn verify_server_cert(
+impl CertificateCheck for DaneCheck {
+    fn check(
         &self,
         certificate: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
-        _name: &ServerName<'_>,
-        _ocsp: &[u8],
         now: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        if !self.is_named(DANE_EE, certificate) {
-            self.verify_chain(certificate, intermediates, now)?;
+    ) -> Result<(), Error> {
+        if self.is_named(DANE_EE, certificate) {
+            return Ok(());
         }
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.anybody
-            .verify_tls12_signature(message, certificate, signed)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        self.anybody
-            .verify_tls13_signature(message, certificate, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.anybody.supported_verify_schemes()
+        self.verify_chain(certificate, intermediates, now)
     }
 }
 
@@ -238,21 +208,17 @@ mod tests {
     fn is_accepted(records: Vec<Tlsa>, shown: &Chain, with_authority: bool) -> bool {
         assert!(records.iter().all(is_usable), "{records:?}");
         let name = |name: &'static str| ServerName::try_from(name).expect("a name");
-        let provider = Arc::new(provider::default_provider());
-        let verifier = DaneVerifier {
+        let dane = DaneCheck {
             records,
             names: vec![name("mx.example.org"), name("example.org")],
-            anybody: Anybody(Arc::clone(&provider)),
-            provider,
+            algorithms: provider::default_provider().signature_verification_algorithms,
         };
         let intermediates: &[_] = if with_authority {
             std::slice::from_ref(&shown.authority)
         } else {
             &[]
         };
-        let now = UnixTime::now();
-        verifier
-            .verify_server_cert(&shown.server, intermediates, &name("any"), &[], now)
+        dane.check(&shown.server, intermediates, UnixTime::now())
             .is_ok()
     }
 

@@ -11,6 +11,7 @@ pub mod dane;
 mod error;
 mod outgoing;
 mod pem;
+mod server_verifier;
 mod settings;
 
 use std::future::poll_fn;
@@ -24,7 +25,8 @@ use parking_lot::Mutex;
 use rustls::{ServerConfig, ServerConnection};
 
 pub use error::TlsError;
-pub use outgoing::{Anybody, Outgoing, SYSTEM_AUTHORITIES, Trust, connect};
+pub use outgoing::{Outgoing, SYSTEM_AUTHORITIES, Trust, connect};
+pub use server_verifier::any_certificate;
 pub use settings::{CertificateFiles, TlsSettings};
 
 use crate::stream::{Socket, Stream, TlsSession};

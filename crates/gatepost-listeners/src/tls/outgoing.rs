@@ -7,14 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, ring};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{
-    ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme,
-};
+use rustls::crypto::ring;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
 use super::error::TlsError;
+use super::server_verifier::any_certificate;
 use super::{Stamp, pem, stamp};
 use crate::stream::{Socket, Stream, TlsSession};
 
@@ -126,10 +124,9 @@ fn config(authorities: Option<&Path>) -> Result<ClientConfig, TlsError> {
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()?;
     let Some(file) = authorities else {
-        let anybody = Arc::new(Anybody(provider));
         let builder = builder
             .dangerous()
-            .with_custom_certificate_verifier(anybody);
+            .with_custom_certificate_verifier(any_certificate(provider));
         return Ok(builder.with_no_client_auth());
     };
     let mut roots = RootCertStore::empty();
@@ -138,45 +135,4 @@ fn config(authorities: Option<&Path>) -> Result<ClientConfig, TlsError> {
         return Err(TlsError::file(file, 0, "there is no authority in it"));
     }
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
-}
-
-/// Believes any certificate, as long as its key is the server's.
-#[derive(Debug)]
-pub struct Anybody(pub Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Anybody {
-    fn verify_server_cert(
-        &self,
-        _certificate: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _name: &ServerName<'_>,
-        _ocsp: &[u8],
-        _now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        rustls::crypto::verify_tls12_signature(message, certificate, signed, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let algorithms = &self.0.signature_verification_algorithms;
-        rustls::crypto::verify_tls13_signature(message, certificate, signed, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gatepost_listeners::tls::{Anybody, SYSTEM_AUTHORITIES};
+use gatepost_listeners::tls::{SYSTEM_AUTHORITIES, any_certificate};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
@@ -118,10 +118,9 @@ fn tls_config(options: &CertificateOptions) -> Result<ClientConfig, ClientError>
         .with_safe_default_protocol_versions()
         .map_err(wrong)?;
     let builder = if options.insecure {
-        let anybody = Arc::new(Anybody(provider));
         builder
             .dangerous()
-            .with_custom_certificate_verifier(anybody)
+            .with_custom_certificate_verifier(any_certificate(provider))
     } else {
         builder.with_root_certificates(authorities(options)?)
     };
