@@ -1,6 +1,5 @@
 //! What all connections of the listener share.
 
-use std::fmt::Write as _;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
@@ -22,6 +21,7 @@ use super::rate_limits::RateLimits;
 use super::settings::HttpSettings;
 use crate::listener_context::{ClientLimits, ListenerContext};
 use crate::minimum_rate::MinimumRate;
+use crate::monitoring::prometheus::{Page, counter, gauge};
 use crate::monitoring::{StatsKeeper, metrics};
 use crate::stream::Stream;
 
@@ -165,45 +165,42 @@ impl HttpContext {
             metrics::push_bans(text, bans.totals());
         }
         let (dropped, failures) = self.access_log.losses();
-        let rows = [
-            (
+        let mut page = Page(text);
+        page.value(
+            gauge(
                 "gatepost_http_connections",
-                "gauge",
                 "HTTP connections that are open.",
-                u64::from(self.connections()),
             ),
-            (
+            self.connections(),
+        );
+        page.value(
+            counter(
                 "gatepost_page_workers_replaced_total",
-                "counter",
                 "Page workers replaced: worn, failed, or behind.",
-                self.pages.workers_replaced(),
             ),
-            (
+            self.pages.workers_replaced(),
+        );
+        page.value(
+            gauge(
                 "gatepost_page_threads_set_aside",
-                "gauge",
                 "Threads lost for good to pages whose values grew far over memory_max.",
-                self.pages.threads_set_aside(),
             ),
-            (
+            self.pages.threads_set_aside(),
+        );
+        page.value(
+            counter(
                 "gatepost_access_log_lines_dropped_total",
-                "counter",
                 "Access log lines lost because the disk was too slow.",
-                dropped,
             ),
-            (
+            dropped,
+        );
+        page.value(
+            counter(
                 "gatepost_access_log_write_failures_total",
-                "counter",
                 "Access log writes that failed.",
-                failures,
             ),
-        ];
-        for (name, kind, help, value) in rows {
-            // Writing to a string cannot fail.
-            let _ = writeln!(
-                text,
-                "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}"
-            );
-        }
+            failures,
+        );
     }
 }
 

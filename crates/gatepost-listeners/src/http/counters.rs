@@ -1,7 +1,8 @@
 //! The listener's own counters.
 
-use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use crate::monitoring::prometheus::{Page, counter};
 
 /// As many as there may be threads without two in one place; more only share.
 const THREADS: usize = 16;
@@ -50,17 +51,14 @@ impl Requests {
 
     /// Appends them in Prometheus' text format.
     pub(super) fn push_metrics(&self, text: &mut String) {
-        text.push_str(
-            "# HELP gatepost_http_requests_total Requests answered, by class of status.\n",
+        let classes = (1..=5).map(|class| (format!("{class}xx"), self.of_class(class - 1)));
+        Page(text).by_label(
+            counter(
+                "gatepost_http_requests_total",
+                "Requests answered, by class of status.",
+            ),
+            "status",
+            classes,
         );
-        text.push_str("# TYPE gatepost_http_requests_total counter\n");
-        for class in 1..=5 {
-            let count = self.of_class(class - 1);
-            // Writing to a string cannot fail.
-            let _ = writeln!(
-                text,
-                "gatepost_http_requests_total{{status=\"{class}xx\"}} {count}"
-            );
-        }
     }
 }
