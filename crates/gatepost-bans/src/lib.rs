@@ -5,6 +5,25 @@
 //! network with too many of them within a time is banned for a while, longer each time. An operator
 //! can ban and pardon networks too. Bans are kept in the store.
 //!
+//! ```
+//! use gatepost_bans::{Bans, BansSettings, Offence};
+//! use gatepost_message::Peer;
+//!
+//! let bans = Bans::new(&BansSettings {
+//!     points_max: 6,
+//!     ..BansSettings::default()
+//! });
+//! let guesser = Peer::Address("192.0.2.1:4711".parse()?);
+//!
+//! // Each failed login weighs three points.
+//! bans.note(guesser, Offence::Login);
+//! assert!(!bans.refuses(guesser));
+//! bans.note(guesser, Offence::Login);
+//! assert!(bans.refuses(guesser));
+//! assert!(!bans.refuses(Peer::Address("192.0.2.2:4711".parse()?)));
+//! # Ok::<(), std::net::AddrParseError>(())
+//! ```
+//!
 //! Invariants:
 //! - Only the address of a peer that completed a TCP handshake counts, or the client that a trusted
 //!   proxy named, so a stranger cannot have another address banned by pretending to be it.

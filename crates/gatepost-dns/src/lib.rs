@@ -7,6 +7,36 @@
 //! chosen and with the question that was put (RFC 5452 section 9.1). A question that is not
 //! answered is sent again, and what does not fit into a datagram is asked for by TCP (RFC 7766).
 //!
+//! ```
+//! use std::net::UdpSocket;
+//! use std::thread;
+//! use std::time::{Duration, Instant};
+//!
+//! use gatepost_dns::{Answer, Kind, Purpose, Question, Resolver};
+//!
+//! // A server that knows no name: it returns each query as a response with the code NXDOMAIN.
+//! let server = UdpSocket::bind("127.0.0.1:0")?;
+//! let address = server.local_addr()?;
+//! thread::spawn(move || {
+//!     let mut message = [0; 512];
+//!     while let Ok((length, client)) = server.recv_from(&mut message) {
+//!         message[2..4].copy_from_slice(&[0x81, 0x83]);
+//!         let _ = server.send_to(&message[..length], client);
+//!     }
+//! });
+//!
+//! let resolver = Resolver::new(vec![address], Duration::from_secs(10));
+//! let mut lookup = resolver.lookup(Instant::now() + Duration::from_secs(60));
+//! let question = Question::new("2.0.0.192.list.example.org", Kind::A);
+//! lookup.ask(&question, Purpose::default());
+//! while !lookup.is_complete() {
+//!     lookup.wait();
+//!     lookup.take_arrived();
+//! }
+//! assert_eq!(lookup.answer(&question), Some(&Answer::NoSuchName));
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
 //! Invariants:
 //! - Every question ends: with an answer, or at its deadline without one.
 //! - An answer is bytes of a peer: no length in it is trusted, and reading it takes bounded time.
