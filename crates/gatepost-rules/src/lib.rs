@@ -45,17 +45,14 @@ mod scan;
 mod settings;
 mod shortcircuit;
 mod statistics;
-mod survey;
 mod tags;
 mod users;
-mod warm_up;
 
 pub use configuration::Configuration;
 pub use gatepost_dns::{Progress, SilentList};
 pub use problem::{Problem, Severity};
 pub use report::{GivenUp, Hit, Report};
-pub use rule_set::{NearMiss, PendingScan, RuleSet, ScanProgress};
+pub use rule_set::{NearMiss, PendingScan, RuleSet, RuleSummary, RuleTime, ScanProgress};
 pub use scan::ScanContext;
 pub use settings::RulesSettings;
 pub use statistics::Statistics;
-pub use survey::{RuleSummary, RuleTime};

@@ -22,7 +22,6 @@ mod identity;
 mod jwt;
 mod listener_auth;
 mod live_snapshot;
-mod manage;
 mod names;
 mod password;
 mod password_checker;
@@ -45,12 +44,11 @@ pub use denied::Denied;
 pub use error::UsersError;
 pub use identity::Identity;
 pub use listener_auth::ListenerAuth;
-pub use manage::{RuleSummary, TokenSummary, UserSummary};
 pub use names::{ANONYMOUS, EVERYONE, MalformedName, USER_NAME_BYTES_MAX, check_user_name};
 pub use refusal_counters::Refusals;
 pub use secret::Secret;
 pub use settings::{AccessSettings, DefaultPolicy, JwtAlgorithm, JwtSettings};
-pub use users::{ScramLogin, ScramStep, Users};
+pub use users::{RuleSummary, ScramLogin, ScramStep, TokenSummary, UserSummary, Users};
 
 /// Longer passwords are refused before they are hashed.
 pub const PASSWORD_BYTES_MAX: usize = 1_024;

@@ -101,13 +101,6 @@ pub(crate) struct NetworkRule {
     pub(crate) test: NetworkTest,
 }
 
-impl LinkKey {
-    /// Whether other questions lead to the one to the list.
-    pub(super) const fn has_steps(self) -> bool {
-        !matches!(self, Self::Domain | Self::Host)
-    }
-}
-
 /// What a rule asks the network.
 #[derive(Debug)]
 pub(crate) enum NetworkTest {

@@ -34,6 +34,13 @@ pub(crate) enum LinkKey {
     ServerName,
 }
 
+impl LinkKey {
+    /// Whether other questions precede the question to the list.
+    pub(super) const fn has_steps(self) -> bool {
+        !matches!(self, Self::Domain | Self::Host)
+    }
+}
+
 /// The results so far for a message. They are kept while a scan waits for responses; [`Views`] are
 /// built from them whenever the scan continues.
 pub(super) struct ViewFindings {

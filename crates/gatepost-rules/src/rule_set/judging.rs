@@ -9,7 +9,7 @@ use gatepost_pattern::Captured;
 
 use super::RuleSet;
 use super::ending;
-use super::near_miss::NearMiss;
+use super::near_miss::{NearMiss, near_misses};
 use super::tally::Tally;
 use crate::compile::{self, Abilities, Compiled, RuleFacts};
 use crate::configuration::Configuration;
@@ -45,7 +45,7 @@ impl RuleSet {
     /// Scans a message as [`RuleSet::scan`] does, and also returns the metas that nearly hit: a
     /// rule in them hit, and one more or one less hit would have made them true.
     pub fn explain(&self, message: &[u8], context: &ScanContext<'_>) -> (Report, Vec<NearMiss>) {
-        self.judge(message, context, Compiled::near_misses)
+        self.judge(message, context, near_misses)
     }
 
     /// Scans a message; `look` receives the hits before the report does.

@@ -5,7 +5,9 @@ mod judging;
 mod near_miss;
 mod pending;
 mod self_test;
+mod survey;
 mod tally;
+mod warm_up;
 
 use std::borrow::Cow;
 use std::fmt;
@@ -29,6 +31,7 @@ use crate::{Problem, RulesSettings, Severity};
 
 pub use near_miss::NearMiss;
 pub use pending::{PendingScan, ScanProgress};
+pub use survey::{RuleSummary, RuleTime};
 
 /// The embedded rules, and the name of their file in problems.
 const EMBEDDED: (&str, &str) = (

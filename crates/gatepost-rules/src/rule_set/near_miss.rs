@@ -18,22 +18,20 @@ pub struct NearMiss {
     pub needs_hit: bool,
 }
 
-impl Compiled {
-    /// The near misses of one scan.
-    pub(super) fn near_misses(&self, state: &ScanState) -> Vec<NearMiss> {
-        let near = self.program.metas.near(state).into_iter();
-        near.filter_map(|near| self.near_miss(near)).collect()
-    }
+/// The near misses of one scan.
+pub(super) fn near_misses(compiled: &Compiled, state: &ScanState) -> Vec<NearMiss> {
+    let near = compiled.program.metas.near(state).into_iter();
+    near.filter_map(|near| near_miss(compiled, near)).collect()
+}
 
-    fn near_miss(&self, near: NearMeta) -> Option<NearMiss> {
-        let meta = self.facts.get(near.meta as usize)?;
-        let other = self.facts.get(near.other as usize)?;
-        // A sub-rule is part of another meta, which is listed if it nearly hit itself.
-        (!meta.is_sub_rule).then(|| NearMiss {
-            name: Arc::clone(&meta.name),
-            score: meta.score,
-            other: Arc::clone(&other.name),
-            needs_hit: near.needs_hit,
-        })
-    }
+fn near_miss(compiled: &Compiled, near: NearMeta) -> Option<NearMiss> {
+    let meta = compiled.facts.get(near.meta as usize)?;
+    let other = compiled.facts.get(near.other as usize)?;
+    // A sub-rule is part of another meta, which is listed if it nearly hit itself.
+    (!meta.is_sub_rule).then(|| NearMiss {
+        name: Arc::clone(&meta.name),
+        score: meta.score,
+        other: Arc::clone(&other.name),
+        needs_hit: near.needs_hit,
+    })
 }

@@ -61,7 +61,7 @@ impl Tally {
             tally.count(facts, own.unwrap_or(facts.score), times, matched);
         }
         if let Some(ending) = ending {
-            tally.add(compiled.shortcircuit_hit(ending));
+            tally.add(shortcircuit_hit(compiled, ending));
         }
         tally
     }
@@ -75,7 +75,7 @@ impl Tally {
             self.subject_prefix.push_str(prefix);
             self.subject_prefix.push(' ');
         }
-        let hit = facts.hit(score, matched);
+        let hit = hit_of(facts, score, matched);
         self.hits.extend(std::iter::repeat_n(hit, times));
     }
 
@@ -105,7 +105,7 @@ impl Tally {
         mail: &Mail<'_>,
         required: f64,
     ) -> (Autolearn, Option<String>) {
-        if let Some(hit) = compiled.reputation(&mut lesson, mail, &self.points) {
+        if let Some(hit) = reputation_hit(compiled, &mut lesson, mail, &self.points) {
             self.add(hit);
         }
         let is_spam = report::round(self.score) >= required;
@@ -149,49 +149,46 @@ impl Averaged {
     }
 }
 
-impl RuleFacts {
-    fn hit(&self, score: f64, matched: Option<Vec<u8>>) -> Hit {
-        Hit {
-            name: Arc::clone(&self.name),
-            score,
-            description: Arc::clone(&self.description),
-            area: self.prefix,
-            matched,
-        }
+/// The hit of a rule.
+fn hit_of(facts: &RuleFacts, score: f64, matched: Option<Vec<u8>>) -> Hit {
+    Hit {
+        name: Arc::clone(&facts.name),
+        score,
+        description: Arc::clone(&facts.description),
+        area: facts.prefix,
+        matched,
     }
 }
 
-impl Compiled {
-    /// The hit of the rule that adjusts the score by the sender's average.
-    fn reputation(
-        &self,
-        lesson: &mut Lesson<'_>,
-        mail: &Mail<'_>,
-        points: &Averaged,
-    ) -> Option<Hit> {
-        let (rule, asked) = self.program.reputation?;
-        let facts = self.facts.get(rule as usize)?;
-        if points.no_awl {
-            return None;
-        }
-        let awl = report::round(points.awl);
-        let score = lesson.reputation(mail, asked, awl, points.autolearn.total())?;
-        Some(facts.hit(score, None))
+/// The hit of the rule that adjusts the score by the sender's average.
+fn reputation_hit(
+    compiled: &Compiled,
+    lesson: &mut Lesson<'_>,
+    mail: &Mail<'_>,
+    points: &Averaged,
+) -> Option<Hit> {
+    let (rule, asked) = compiled.program.reputation?;
+    let facts = compiled.facts.get(rule as usize)?;
+    if points.no_awl {
+        return None;
     }
+    let awl = report::round(points.awl);
+    let score = lesson.reputation(mail, asked, awl, points.autolearn.total())?;
+    Some(hit_of(facts, score, None))
+}
 
-    /// The hit that reports an early end of the scan.
-    fn shortcircuit_hit(&self, ending: &Ending) -> Hit {
-        let name = "SHORTCIRCUIT";
-        let facts = self.facts.iter().find(|facts| &*facts.name == name);
-        Hit {
-            name: name.into(),
-            score: ending.score,
-            description: facts.map_or_else(
-                || "Not all rules were run".into(),
-                |facts| Arc::clone(&facts.description),
-            ),
-            area: "",
-            matched: None,
-        }
+/// The hit that reports an early end of the scan.
+fn shortcircuit_hit(compiled: &Compiled, ending: &Ending) -> Hit {
+    let name = "SHORTCIRCUIT";
+    let facts = compiled.facts.iter().find(|facts| &*facts.name == name);
+    Hit {
+        name: name.into(),
+        score: ending.score,
+        description: facts.map_or_else(
+            || "Not all rules were run".into(),
+            |facts| Arc::clone(&facts.description),
+        ),
+        area: "",
+        matched: None,
     }
 }

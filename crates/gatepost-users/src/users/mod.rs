@@ -1,5 +1,6 @@
 //! [`Users`]: the handle that listeners hold to authenticate peers.
 
+mod manage;
 mod scram_login;
 
 use std::sync::Arc;
@@ -27,6 +28,7 @@ use crate::{
     PASSWORD_BYTES_MAX, Secret, UsersError, password, random, token,
 };
 
+pub use manage::{RuleSummary, TokenSummary, UserSummary};
 pub use scram_login::{ScramLogin, ScramStep};
 
 /// Logins of peers on this machine that may be delayed at once; further ones are refused.

@@ -8,7 +8,7 @@
 
 use gatepost_pattern::SAMPLE_TEXT;
 
-use crate::rule_set::RuleSet;
+use super::RuleSet;
 
 /// A letter to one person, from an ordinary mail program.
 const PERSONAL: &str = "\
