@@ -18,6 +18,7 @@ use std::future::Future;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tokio::runtime::{Builder, Handle};
@@ -183,6 +184,27 @@ impl Workers {
         }
     }
 
+    /// Whether each worker runs a new task before `within` is over. A worker that is stuck in one
+    /// task serves none of its connections.
+    pub async fn all_answer(&self, within: Duration) -> bool {
+        let answers: Vec<_> = self
+            .inner
+            .handles
+            .iter()
+            .map(|handle| handle.spawn(std::future::ready(())))
+            .collect();
+        let all = async {
+            for answer in answers {
+                // A runtime that has ended cancels its tasks.
+                if answer.await.is_err() {
+                    return false;
+                }
+            }
+            true
+        };
+        tokio::time::timeout(within, all).await.unwrap_or(false)
+    }
+
     /// Ends the threads; what still runs on them is dropped.
     pub fn stop(&self) {
         self.inner.stop.send_replace(true);
@@ -263,6 +285,23 @@ mod tests {
         while load() > 0 {
             std::thread::yield_now();
         }
+    }
+
+    #[tokio::test]
+    async fn a_worker_that_is_stuck_does_not_answer() {
+        const SHORT: Duration = Duration::from_millis(50);
+        const LONG: Duration = Duration::from_mins(1);
+        let spread = Spread::Sharded;
+        let workers = Workers::start(&WorkersSettings { count: 2, spread }).expect("threads");
+        assert!(workers.all_answer(LONG).await);
+        let (release, released) = mpsc::channel::<()>();
+        workers.spawn_on(1, || async move {
+            let _ = released.recv();
+        });
+        assert!(!workers.all_answer(SHORT).await);
+        drop(release);
+        assert!(workers.all_answer(LONG).await);
+        workers.stop();
     }
 
     #[test]

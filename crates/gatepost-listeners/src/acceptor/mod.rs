@@ -8,6 +8,10 @@
 //! Invariant: an address that another process listens on is refused, by us too. `SO_REUSEPORT`
 //! would let a second gateway share the port in silence, so the first socket is bound without it
 //! and gets it afterwards.
+//!
+//! A socket that the service manager has opened stays the only one of its address: another user has
+//! opened it, and the kernel lets only that user open more. One worker accepts from it, and
+//! `workers.rs` spreads its connections.
 
 mod descriptor;
 
@@ -38,6 +42,8 @@ pub struct Acceptor {
     socket: OwnedFd,
     /// More sockets of the same address, opened ahead of time.
     siblings: Vec<OwnedFd>,
+    /// Whether another process has opened it and passed it on.
+    is_passed: bool,
     bind: Bind,
     entry: Entry,
 }
@@ -56,6 +62,7 @@ impl Acceptor {
                     bind: Bind::Tcp(listener.local_addr()?),
                     socket: listener.into(),
                     siblings: Vec::new(),
+                    is_passed: false,
                     entry: Entry::default(),
                 })
             }
@@ -67,17 +74,48 @@ impl Acceptor {
                     bind: bind.clone(),
                     socket: listener.into(),
                     siblings: Vec::new(),
+                    is_passed: false,
                     entry: Entry::default(),
                 })
             }
         }
     }
 
+    /// Takes a socket that another process has opened. It must be listening already.
+    pub fn of_passed(socket: OwnedFd) -> io::Result<Self> {
+        let socket = socket2::Socket::from(socket);
+        if !socket.is_listener()? {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "the socket does not listen",
+            ));
+        }
+        socket.set_nonblocking(true)?;
+        socket.set_cloexec(true)?;
+        let address = socket.local_addr()?;
+        let bind = match (address.as_socket(), address.as_pathname()) {
+            (Some(address), _) => {
+                socket.set_tcp_nodelay(true)?;
+                Bind::Tcp(address)
+            }
+            (None, Some(path)) => Bind::Unix(path.to_owned()),
+            (None, None) => return Err(io::ErrorKind::Unsupported.into()),
+        };
+        Ok(Self {
+            socket: socket.into(),
+            siblings: Vec::new(),
+            is_passed: true,
+            bind,
+            entry: Entry::default(),
+        })
+    }
+
     /// Opens the sockets of so many workers at once. The kernel lets only one user listen on an
     /// address, and only root on a port below 1024, so a server that drops its privileges needs all
     /// sockets before that. [`Acceptor::share`] opens those that are missing.
     pub fn open_siblings(&mut self, workers: usize) -> io::Result<()> {
-        if let Bind::Tcp(address) = self.bind {
+        if let (Bind::Tcp(address), false) = (&self.bind, self.is_passed) {
+            let address = *address;
             while self.siblings.len() + 1 < workers {
                 self.siblings
                     .push(tcp_sibling(address, Some(&self.socket))?);
@@ -122,7 +160,8 @@ impl Acceptor {
     /// the kernel spreads nothing.
     pub(crate) fn share(self, workers: usize) -> Vec<Waiting> {
         let mut sockets = vec![self.socket];
-        if let Bind::Tcp(address) = self.bind {
+        if let (Bind::Tcp(address), false) = (&self.bind, self.is_passed) {
+            let address = *address;
             sockets.extend(self.siblings.into_iter().take(workers.saturating_sub(1)));
             for _ in sockets.len()..workers {
                 match tcp_sibling(address, sockets.first()) {

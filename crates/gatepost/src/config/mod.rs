@@ -1,10 +1,11 @@
 //! The config: defaults, file, environment and flags, each overriding the previous one. Every
 //! mistake is reported with file, line and remedy.
 
+mod credentials;
 mod settings;
 mod source;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub(crate) use gatepost_settings::layers::{Layers, Mistake, SettingOrigin};
 
@@ -28,7 +29,9 @@ pub(crate) fn load(
     for flag in flags {
         layers.add_flag(flag).map_err(one)?;
     }
-    let config: Config = layers.settings()?;
+    let mut config: Config = layers.settings()?;
+    let folder = std::env::var_os("CREDENTIALS_DIRECTORY").map(PathBuf::from);
+    credentials::resolve(&mut config, folder.as_deref());
     let mistakes = config.mistakes(&layers);
     if mistakes.is_empty() {
         Ok((config, layers))

@@ -10,6 +10,7 @@ use gatepost_store::Store;
 
 use super::encryption::Encryption;
 use super::error::StartError;
+use super::passed_sockets::PassedSockets;
 use crate::config::Config;
 
 /// A socket that is listened on, before anybody accepts from it.
@@ -22,13 +23,17 @@ pub(super) struct BoundListener {
 pub(super) fn bind_all(
     config: &Config,
     encryption: &Encryption,
+    mut passed: PassedSockets,
 ) -> Result<Vec<BoundListener>, StartError> {
     let mut all = Vec::new();
     for binding in config.listeners.bindings() {
         let listener = binding.listener;
         for (bind, speaks_tls) in binding.addresses() {
             let refused = |cause| refused(config, listener, bind, cause);
-            let mut acceptor = Acceptor::bind(bind).map_err(refused)?;
+            let mut acceptor = match passed.remove(listener, bind) {
+                Some(acceptor) => acceptor,
+                None => Acceptor::bind(bind).map_err(refused)?,
+            };
             acceptor
                 .open_siblings(config.workers.sockets_per_address())
                 .map_err(refused)?;
@@ -40,6 +45,7 @@ pub(super) fn bind_all(
             });
         }
     }
+    passed.expect_none_left()?;
     Ok(all)
 }
 

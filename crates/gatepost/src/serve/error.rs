@@ -41,6 +41,12 @@ pub(super) enum StartError {
         cause: io::Error,
         folder: String,
     },
+    #[error("the passed socket '{name}' cannot be served: {cause}")]
+    PassedSocket { name: String, cause: io::Error },
+    #[error(
+        "the passed socket '{name}' listens on {bind}, which is in no `bind` of such a listener"
+    )]
+    PassedSocketUnused { name: String, bind: Bind },
     #[error(transparent)]
     Tls(#[from] Unusable),
     #[error("access_log.path: {path} cannot be written: {cause}")]
@@ -63,6 +69,7 @@ impl StartError {
             Self::Procedures(_)
             | Self::Tls(_)
             | Self::NoSuchUser(_)
+            | Self::PassedSocketUnused { .. }
             | Self::Users(UsersError::Key { .. }) => EXIT_CONFIG,
             Self::Store(_)
             | Self::Users(_)
@@ -71,6 +78,7 @@ impl StartError {
             | Self::Learning
             | Self::Bind { .. }
             | Self::ServedAlready { .. }
+            | Self::PassedSocket { .. }
             | Self::AccessLog { .. }
             | Self::Privileges { .. }
             | Self::Sandbox(_)

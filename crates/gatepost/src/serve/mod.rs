@@ -9,6 +9,8 @@ mod listener_auth;
 mod listening;
 mod log_limit;
 mod logging;
+mod notify;
+mod passed_sockets;
 mod privileges;
 mod reload;
 mod sandbox;
@@ -46,6 +48,8 @@ pub(crate) use encryption::Encryption;
 use error::StartError;
 use listening::Listening;
 use log_limit::LogLimit;
+use notify::Notifier;
+use passed_sockets::PassedSockets;
 use reload::Reloader;
 use signals::{OperatorSignal, Signals};
 
@@ -55,9 +59,14 @@ const BANS_SWEPT_EVERY: Duration = Duration::from_mins(1);
 /// Serves until SIGTERM or SIGINT. The source is read again at SIGHUP.
 pub(crate) fn run(config: Config, layers: &Layers, source: &ConfigSource) -> ExitCode {
     let log_limit = logging::start(&config.log);
-    match start(config, layers, source, log_limit) {
+    let passed = PassedSockets::take();
+    let notifier = Notifier::from_environment();
+    let started =
+        passed.and_then(|passed| start(config, layers, source, log_limit, passed, &notifier));
+    match started {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
+            notifier.failed(&error);
             eprintln!("gatepost: {error}");
             ExitCode::from(error.exit_code())
         }
@@ -71,10 +80,12 @@ fn start(
     layers: &Layers,
     source: &ConfigSource,
     log_limit: LogLimit,
+    passed: PassedSockets,
+    notifier: &Notifier,
 ) -> Result<(), StartError> {
     raise_descriptor_limit();
     let encryption = Encryption::open(&config)?;
-    let bound = binding::bind_all(&config, &encryption)?;
+    let bound = binding::bind_all(&config, &encryption, passed)?;
     // What the server creates from here on is for its own user: the database holds mail and hashes.
     rustix::process::umask(rustix::fs::Mode::RWXG | rustix::fs::Mode::RWXO);
     privileges::drop_privileges(&config, layers)?;
@@ -88,7 +99,7 @@ fn start(
         .map_err(StartError::Threads)?
         .block_on(async {
             tokio::spawn(log_limit.report());
-            Box::pin(serve(config, layers, source, encryption, bound)).await
+            Box::pin(serve(config, layers, source, encryption, bound, notifier)).await
         })
 }
 
@@ -106,6 +117,7 @@ async fn serve(
     source: &ConfigSource,
     encryption: Encryption,
     bound: Vec<BoundListener>,
+    notifier: &Notifier,
 ) -> Result<(), StartError> {
     let mut signals = Signals::catch().map_err(StartError::Threads)?;
     let store = store::open(&config.data, &config.store)?;
@@ -168,6 +180,8 @@ async fn serve(
     let (down, is_down) = watch::channel(false);
     let housekeeping = tokio::spawn(broker.clone().run(is_down));
     announce(&listening);
+    notifier.ready();
+    notifier.keep_informed(broker.clone(), workers.clone());
     if config.rules.warm_up {
         reload::warm_up(procedures.rules());
     }
@@ -188,16 +202,21 @@ async fn serve(
             Some(request) = asked.recv() => Some(request),
         };
         let only_checks = request.as_ref().is_some_and(|request| request.only_checks);
+        if !only_checks {
+            notifier.reloading();
+        }
         let report = reloader.reload(only_checks);
         if !only_checks {
             listening.reload();
             reload::reload_users(&users);
+            notifier.ready();
         }
         if let Some(request) = request {
             // Fails where nobody waits any more.
             let _ = request.reply.send(report);
         }
     }
+    notifier.stopping();
     tracing::info!("ending: listeners close, what was accepted is finished");
     // First nobody new, then good-bye to those connected, then the last commit.
     listening.close();

@@ -67,11 +67,16 @@ impl Gateway {
 
     /// Starts in this folder, from a shell that runs `script` first.
     pub(crate) fn start_after(script: &str, folder: &Path, settings: &str) -> Self {
+        Self::started(Self::try_after(script, folder, settings))
+    }
+
+    /// The same; the log, where the start was refused.
+    pub(crate) fn try_after(script: &str, folder: &Path, settings: &str) -> Result<Self, String> {
         let mut shell = Command::new("sh");
         shell
             .args(["-c", &format!("{script}; exec \"$@\""), "sh"])
             .arg(env!("CARGO_BIN_EXE_gatepost"));
-        Self::started(Self::start_by(shell, folder, settings))
+        Self::start_by(shell, folder, settings)
     }
 
     fn started(started: Result<Self, String>) -> Self {
