@@ -13,7 +13,7 @@ use std::path::Path;
 
 use rustix::io::{FdFlags, fcntl_setfd};
 
-use support::{Gateway, PATIENCE};
+use support::{Gateway, PATIENCE, run};
 
 /// What is tested here needs no rules, and loading them takes seconds.
 const NO_RULES: &str = "rules.paths = []\n";
@@ -172,4 +172,20 @@ fn keys_come_as_credentials() {
     let log = Gateway::try_start_in(folder.path(), settings, &[]).err();
     let log = log.expect("refused");
     assert!(log.contains("credential:mqtt.key"), "{log}");
+}
+
+#[test]
+fn a_health_check_asks_the_server_of_the_config() {
+    let gateway = Gateway::start(NO_RULES);
+    let check = |url: &str| {
+        let program = env!("CARGO_BIN_EXE_gatepost");
+        let output = run(program, &["healthcheck", "--url", url], b"");
+        output.status.code()
+    };
+    let url = gateway.url("");
+    assert_eq!(check(&url), Some(0));
+    // It answers, but is no Gatepost that is ready.
+    assert_eq!(check(&gateway.url("").replace("http:", "https:")), Some(69));
+    assert_eq!(gateway.terminate(), Some(0));
+    assert_eq!(check(&url), Some(69));
 }

@@ -11,12 +11,16 @@ impl Layers {
     /// The settings in force: one line per key, in dotted form, so that a line can be copied into a
     /// config as it is.
     pub fn dump(&self, settings: &impl Serialize) -> String {
-        let mut lines = Vec::new();
-        match Table::try_from(settings) {
-            Ok(table) => collect(&table, "", self, &mut lines),
-            // Every setting is a plain value; this would be a mistake of ours.
-            Err(error) => lines.push((format!("# {error}"), String::new())),
-        }
+        let lines: Vec<(String, String)> = self
+            .values(settings)
+            .into_iter()
+            .map(|(key, value)| {
+                (
+                    format!("{key} = {value}"),
+                    self.written_at(&key).to_string(),
+                )
+            })
+            .collect();
         let width = lines
             .iter()
             .map(|(line, _)| line.len())
@@ -33,21 +37,35 @@ impl Layers {
                 text
             })
     }
+
+    /// Each setting's key and its value as TOML, in the order of the keys.
+    pub fn values(&self, settings: &impl Serialize) -> Vec<(String, String)> {
+        let mut values = Vec::new();
+        // Every setting is a plain value; anything else would be a mistake of ours.
+        match Table::try_from(settings) {
+            Ok(table) => collect(&table, "", &mut values),
+            Err(error) => values.push((format!("# {error}"), String::new())),
+        }
+        values
+    }
+
+    /// The origin of a value. A key below a written table keeps its default unless it is written
+    /// itself.
+    pub fn written_at(&self, key: &str) -> SettingOrigin {
+        if self.is_written(key) {
+            self.origin(key)
+        } else {
+            SettingOrigin::Default
+        }
+    }
 }
 
-fn collect(table: &Table, above: &str, layers: &Layers, lines: &mut Vec<(String, String)>) {
+fn collect(table: &Table, above: &str, values: &mut Vec<(String, String)>) {
     for (name, value) in table {
         let key = join_key(above, name);
         match value {
-            Value::Table(inner) if !inner.is_empty() => collect(inner, &key, layers, lines),
-            value => {
-                let origin = match layers.origin(&key) {
-                    // A key below a written table keeps its default unless it is written itself.
-                    origin if layers.is_written(&key) => origin,
-                    _ => SettingOrigin::Default,
-                };
-                lines.push((format!("{key} = {value}"), origin.to_string()));
-            }
+            Value::Table(inner) if !inner.is_empty() => collect(inner, &key, values),
+            value => values.push((key, value.to_string())),
         }
     }
 }

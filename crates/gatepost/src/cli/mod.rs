@@ -6,6 +6,7 @@ mod bench;
 mod check;
 mod completions;
 mod config;
+mod healthcheck;
 mod learn;
 mod message_format;
 mod procedures;
@@ -53,8 +54,8 @@ enum Command {
     Pub(publish::PublishArguments),
     Sub(subscribe::SubscribeArguments),
     Bench(bench::BenchCommand),
+    Healthcheck(healthcheck::HealthcheckArguments),
     Completions(completions::CompletionsArguments),
-    #[command(hide = true)]
     Man(completions::ManArguments),
 }
 
@@ -75,6 +76,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Backup(arguments) => backup::run(&arguments),
         Command::Restore(arguments) => backup::run_restore(&arguments),
         Command::Bench(command) => bench::run(command),
+        Command::Healthcheck(arguments) => healthcheck::run(&arguments),
         Command::Completions(arguments) => completions::run(&arguments, CommandLine::command()),
         Command::Man(arguments) => completions::run_man(&arguments, CommandLine::command()),
     }

@@ -123,21 +123,35 @@ impl AdminClient<'_> {
         path: &str,
         body: Option<&Value>,
     ) -> Result<Value, AdminError> {
-        let request = self.request(method, path, body);
-        let mut transport = Transport::open(&self.address, &self.options.certificates)?;
-        let exchanged = exchange(&mut transport, request.as_bytes());
-        let answer = exchanged.map_err(ClientError::Lost)?;
+        let answer = self.send(method, path, body)?;
         let (status, body) = split(&answer).ok_or(AdminError::Malformed)?;
         let json: Value = match body {
             [] => Value::Null,
             body => serde_json::from_slice(body).map_err(|_| AdminError::Malformed)?,
         };
-        if (200..300).contains(&status) {
+        if is_success(status) {
             return Ok(json);
         }
         let detail = json["detail"].as_str().map(str::to_owned);
         let detail = detail.unwrap_or_else(|| format!("the server answered {status}"));
         Err(AdminError::Refused { status, detail })
+    }
+
+    /// Whether the server is ready for messages; its answer has no JSON where it is.
+    pub(crate) fn is_ready(&self) -> Result<(), AdminError> {
+        let answer = self.send("GET", "/readyz", None)?;
+        let (status, _) = split(&answer).ok_or(AdminError::Malformed)?;
+        if is_success(status) {
+            return Ok(());
+        }
+        let detail = format!("the server is not ready: it answered {status}");
+        Err(AdminError::Refused { status, detail })
+    }
+
+    fn send(&self, method: &str, path: &str, body: Option<&Value>) -> Result<Vec<u8>, ClientError> {
+        let request = self.request(method, path, body);
+        let mut transport = Transport::open(&self.address, &self.options.certificates)?;
+        exchange(&mut transport, request.as_bytes()).map_err(ClientError::Lost)
     }
 
     fn request(&self, method: &str, path: &str, body: Option<&Value>) -> String {
@@ -163,6 +177,10 @@ impl AdminClient<'_> {
             "{method} {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{login}{kind}\r\n{body}"
         )
     }
+}
+
+const fn is_success(status: u16) -> bool {
+    status >= 200 && status < 300
 }
 
 fn exchange(transport: &mut Transport, request: &[u8]) -> io::Result<Vec<u8>> {

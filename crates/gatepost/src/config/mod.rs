@@ -2,6 +2,7 @@
 //! mistake is reported with file, line and remedy.
 
 mod credentials;
+pub(crate) mod reference;
 mod settings;
 mod source;
 

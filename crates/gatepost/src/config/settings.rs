@@ -39,19 +39,33 @@ pub(crate) struct Config {
     pub(crate) user: String,
     /// Whether the kernel confines the server to its own files and to the system calls of a server.
     pub(crate) sandbox: SandboxMode,
+    /// The protocols: where each listens, and its limits.
     pub(crate) listeners: ListenersSettings,
+    /// Users, passwords and tokens.
     pub(crate) access: AccessSettings,
+    /// Which addresses are refused, and for how long.
     pub(crate) bans: BansSettings,
+    /// SpamAssassin's rules, and what is learned.
     pub(crate) rules: RulesSettings,
+    /// How procedures run.
     pub(crate) procedures: ProceduresSettings,
+    /// Chains of procedures, and the messages that each is for.
     pub(crate) scope: Vec<ScopeSettings>,
+    /// The settings of each procedure.
     pub(crate) procedure: ProcedureTable,
+    /// Topics, sessions and subscribers.
     pub(crate) broker: BrokerSettings,
+    /// Pages and static files.
     pub(crate) pages: PagesSettings,
+    /// The log of web requests.
     pub(crate) access_log: AccessLogSettings,
+    /// What the database keeps.
     pub(crate) store: StoreSettings,
+    /// Messages that are not received completely yet.
     pub(crate) in_flight: InFlightSettings,
+    /// The threads that serve connections.
     pub(crate) workers: WorkersSettings,
+    /// What is written to standard error.
     pub(crate) log: LogSettings,
 }
 

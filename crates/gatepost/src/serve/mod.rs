@@ -33,7 +33,7 @@ use gatepost_listeners::monitoring::StatsKeeper;
 use gatepost_listeners::mqtt;
 use gatepost_listeners::workers::Workers;
 use gatepost_operations::learner::{Learner, LearnerThread};
-use gatepost_operations::reload::requests;
+use gatepost_operations::reload::{ReloadRequest, requests};
 use gatepost_operations::{AuditLog, Operations};
 use gatepost_procedures::Procedures;
 use gatepost_users::Users;
@@ -201,20 +201,7 @@ async fn serve(
             },
             Some(request) = asked.recv() => Some(request),
         };
-        let only_checks = request.as_ref().is_some_and(|request| request.only_checks);
-        if !only_checks {
-            notifier.reloading();
-        }
-        let report = reloader.reload(only_checks);
-        if !only_checks {
-            listening.reload();
-            reload::reload_users(&users);
-            notifier.ready();
-        }
-        if let Some(request) = request {
-            // Fails where nobody waits any more.
-            let _ = request.reply.send(report);
-        }
+        carry_out(request, &reloader, &listening, &users, notifier);
     }
     notifier.stopping();
     tracing::info!("ending: listeners close, what was accepted is finished");
@@ -227,6 +214,30 @@ async fn serve(
     store.close();
     workers.stop();
     Ok(())
+}
+
+/// Reloads, or checks what a reload would change, and says so to the requester, where there is one.
+fn carry_out(
+    request: Option<ReloadRequest>,
+    reloader: &Reloader<'_>,
+    listening: &Listening,
+    users: &Users,
+    notifier: &Notifier,
+) {
+    let only_checks = request.as_ref().is_some_and(|request| request.only_checks);
+    if !only_checks {
+        notifier.reloading();
+    }
+    let report = reloader.reload(only_checks);
+    if !only_checks {
+        listening.reload();
+        reload::reload_users(users);
+        notifier.ready();
+    }
+    if let Some(request) = request {
+        // Fails where nobody waits any more.
+        let _ = request.reply.send(report);
+    }
 }
 
 /// Follows changes of users by other processes, and forgets bans that are over.
@@ -244,8 +255,17 @@ async fn sweep_bans(bans: Bans) {
     }
 }
 
-/// Logs what the config gives away, the warnings only; `gatepost check --security` shows all.
+/// Logs what the config gives away, the warnings only; `gatepost check --security` shows all. Where
+/// other machines are to log in and nobody can yet, says how the first user is made.
 fn log_exposure(config: &Config, users: &Users) {
+    let bindings = config.listeners.bindings();
+    if !users.any() && bindings.iter().any(|binding| !binding.is_local()) {
+        tracing::warn!(
+            target: "users",
+            "there is no user, so nobody can log in; `gatepost user add --admin NAME`, with the \
+             same --config, makes the first administrator"
+        );
+    }
     for finding in security_report::report(config, Some(users.any())) {
         if finding.is_warning {
             tracing::warn!(target: "security", "{}", finding.text);
