@@ -84,9 +84,7 @@ pub(crate) fn explained(config: &Config, layers: &Layers) -> String {
 /// gatepost.toml(5).
 pub(crate) fn manual(config: &Config, layers: &Layers) -> String {
     let version = env!("CARGO_PKG_VERSION");
-    let mut text = format!(
-        ".ie \\n(.g .ds Aq \\(aq\n.el .ds Aq '\n.TH gatepost.toml 5 \"\" \"gatepost {version}\"\n{INTRODUCTION}"
-    );
+    let mut text = format!(".TH gatepost.toml 5 \"\" \"gatepost {version}\"\n{INTRODUCTION}");
     for setting in described(config, layers) {
         let _ = write!(text, ".TP\n\\fB{}\\fR\n", roff(&setting.key));
         let mut description = setting.description;
@@ -106,9 +104,9 @@ const INTRODUCTION: &str = "\
 gatepost.toml \\- the config of the message gateway gatepost
 .SH DESCRIPTION
 The config is TOML. Every setting has a default, so an empty file is a config.
-\\fBgatepost check\\fR reports each mistake with its line and a remedy, \\fBgatepost config\\fR prints
-the settings in force with the origin of each, and \\fBgatepost config \\-\\-explain\\fR prints them as a
-file with the descriptions below.
+\\fBgatepost check\\fR reports each mistake with its line and a remedy,
+\\fBgatepost config\\fR prints the settings in force with the origin of each, and
+\\fBgatepost config \\-\\-explain\\fR prints them as a file with the descriptions below.
 .PP
 The environment overrides the file: GATEPOST_LOG__LEVEL is \\fIlog.level\\fR. Flags override both:
 \\fB\\-\\-set log.level=debug\\fR.

@@ -255,17 +255,8 @@ async fn sweep_bans(bans: Bans) {
     }
 }
 
-/// Logs what the config gives away, the warnings only; `gatepost check --security` shows all. Where
-/// other machines are to log in and nobody can yet, says how the first user is made.
+/// Logs what the config gives away, the warnings only; `gatepost check --security` shows all.
 fn log_exposure(config: &Config, users: &Users) {
-    let bindings = config.listeners.bindings();
-    if !users.any() && bindings.iter().any(|binding| !binding.is_local()) {
-        tracing::warn!(
-            target: "users",
-            "there is no user, so nobody can log in; `gatepost user add --admin NAME`, with the \
-             same --config, makes the first administrator"
-        );
-    }
     for finding in security_report::report(config, Some(users.any())) {
         if finding.is_warning {
             tracing::warn!(target: "security", "{}", finding.text);
