@@ -11,7 +11,7 @@ BUILD_CALL := rustc --locked -p gatepost-call --bin gatepost-call --profile call
 DENY_VERSION := 0.20.2
 DENY := target/tools/bin/cargo-deny
 
-.PHONY: help build benchmarks run test crash mutants soak check lint doc deny advisories format peers defaults dist call clean
+.PHONY: help build benchmarks run test crash mutants soak check lint doc deny advisories sanitize format peers defaults dist call clean
 
 help: ## List the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -52,6 +52,10 @@ deny: $(DENY) ## Licences, sources and banned crates of the dependencies, by den
 
 advisories: $(DENY) ## Known vulnerabilities of the dependencies; needs the RustSec database (GitHub)
 	$(DENY) --locked --color auto check advisories
+
+sanitize: ## Unit tests of the crates with unsafe code, with AddressSanitizer (nightly compiler)
+	RUSTFLAGS=-Zsanitizer=address $(CARGO) +nightly test --locked --target x86_64-unknown-linux-gnu \
+		--target-dir target/sanitize -p gatepost-pattern -p gatepost-broker -p gatepost-store --lib
 
 # Unoptimised: it runs for seconds, and compiles in a third of the time.
 $(DENY):

@@ -383,5 +383,13 @@ test("the first user is made here, and from then on logins and rules hold", asyn
   await anna.getByRole("button", { name: "Switch off" }).click();
   await anna.locator(".badge", { hasText: "switched off" }).waitFor();
   assert.equal(await publish("home/anna/door", login), 403);
+  // Each change is in the audit log: who, from where, what.
+  const changed = (action, actor) => page.locator("#changes tr", { hasText: action }).filter({ hasText: actor }).first();
+  await changed("PATCH /admin/users/anna", "root").waitFor();
+  await changed("POST /admin/users/anna/rules", "root").waitFor();
+  await changed("POST /admin/users", "anonymous").waitFor();
+  await page.locator("#changes td", { hasText: "http 127.0.0.1:" }).first().waitFor();
+  const log = await page.locator("#changes").textContent();
+  assert.ok(!log.includes("others") && !log.includes(token), log);
   await close();
 });

@@ -4,6 +4,8 @@
 //! quarantine the mail. It never overrides a virus, nor a rejection or a drop by a procedure of the
 //! user's own, even if the mail was scored before. It compares the envelope's sender, which anybody
 //! can write: where SPF, DKIM or DMARC were asked, one of them must confirm the sender's domain.
+//! Where none was asked (`rules.network = false`), the list overrides the rules' score only: what a
+//! procedure of the user's own quarantines stays there.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -76,7 +78,10 @@ impl AllowedSenders {
         let is_by_score = verdict.procedure == SPAM_CHECK;
         let may_override = match verdict.action {
             Action::Accept => false,
-            Action::Quarantine => verdict.procedure != VIRUS_CHECK,
+            Action::Quarantine if is_by_score => true,
+            Action::Quarantine => {
+                verdict.procedure != VIRUS_CHECK && !is_unknown(message, &verdict)
+            }
             Action::Tag | Action::Drop | Action::Reject | Action::Defer => is_by_score,
         };
         if !may_override || message.format != Format::Mail {
@@ -103,10 +108,16 @@ impl AllowedSenders {
     }
 }
 
+/// Whether anybody may have written the envelope's sender: its client has not logged in, and no
+/// rule asked for SPF, DKIM or DMARC.
+fn is_unknown(message: &Message, verdict: &Verdict) -> bool {
+    message.envelope.user.is_none() && verdict.authentication.is_empty()
+}
+
 /// Whether nothing speaks against the envelope's sender: its client has logged in, no rule asked
 /// for SPF, DKIM or DMARC, or one of them passed for the sender's domain.
 fn is_confirmed(sender: &str, message: &Message, verdict: &Verdict) -> bool {
-    if message.envelope.user.is_some() || verdict.authentication.is_empty() {
+    if message.envelope.user.is_some() || is_unknown(message, verdict) {
         return true;
     }
     let domain = domain_of(sender);
@@ -167,8 +178,14 @@ mod tests {
     #[test]
     fn only_the_score_and_quarantine_are_overridden() {
         assert_eq!(after(Action::Reject, SPAM_CHECK), Action::Accept);
-        assert_eq!(after(Action::Quarantine, "/mail/own"), Action::Accept);
+        assert_eq!(after(Action::Quarantine, SPAM_CHECK), Action::Accept);
         assert_eq!(after(Action::Quarantine, VIRUS_CHECK), Action::Quarantine);
+        // Nothing confirms the sender, which a login would do.
+        let own = || verdict(Action::Quarantine, "/mail/own");
+        let anybodys = list().apply(&mail(None), own());
+        assert_eq!(anybodys.action, Action::Quarantine);
+        let anna = list().apply(&mail(Some("anna")), own());
+        assert_eq!(anna.action, Action::Accept);
         // Scored by /spamcheck before, and rejected by a procedure of the user's own.
         assert_eq!(after(Action::Reject, "/mail/block"), Action::Reject);
         assert_eq!(after(Action::Drop, "/mail/block"), Action::Drop);

@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use rustix::process::{Resource, getrlimit};
+use serde::{Deserialize, Serialize};
 
 /// Descriptors that connections never take: database, logs, pages, next hops, name servers.
 const OTHER_DESCRIPTORS: u64 = 128;
@@ -26,6 +27,55 @@ const OTHER_PART: u64 = 4;
 const RESERVE_MAX: u64 = 32;
 /// Of few descriptors, the reserves of so many listeners take at most half.
 const LISTENERS_USUAL: u64 = 16;
+
+/// How many connections a listener may have at once, as settings say it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum ConnectionsMax {
+    /// So many; 0 for any number.
+    Number(u32),
+    /// By the process's limit of file descriptors.
+    Derived(Derived),
+}
+
+/// The word that stands for a derived limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Derived {
+    /// What the descriptors permit, less the reserves of other listeners.
+    Auto,
+}
+
+impl ConnectionsMax {
+    /// The number, for a process with so many descriptors.
+    pub fn number(self, descriptors: u64) -> u32 {
+        match self {
+            Self::Number(number) => number,
+            Self::Derived(Derived::Auto) => {
+                let all = Descriptors::new(descriptors);
+                let others = all.reserve * (LISTENERS_USUAL - 1);
+                u32::try_from(all.connections_max - others).unwrap_or(u32::MAX)
+            }
+        }
+    }
+}
+
+impl Default for ConnectionsMax {
+    fn default() -> Self {
+        Self::Derived(Derived::Auto)
+    }
+}
+
+impl From<u32> for ConnectionsMax {
+    fn from(number: u32) -> Self {
+        Self::Number(number)
+    }
+}
+
+/// The descriptors that this process may have open.
+pub(crate) fn descriptors_max() -> u64 {
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
 
 static PROCESS: Mutex<Option<Arc<Descriptors>>> = Mutex::new(None);
 
@@ -50,10 +100,8 @@ impl ConnectionBudget {
     /// For one more listener of this process.
     pub(crate) fn for_listener() -> Self {
         let mut process = PROCESS.lock();
-        let descriptors = process.get_or_insert_with(|| {
-            let limit = getrlimit(Resource::Nofile).current;
-            Arc::new(Descriptors::new(limit.unwrap_or(u64::MAX)))
-        });
+        let descriptors =
+            process.get_or_insert_with(|| Arc::new(Descriptors::new(descriptors_max())));
         Descriptors::add_listener(descriptors)
     }
 
@@ -122,6 +170,16 @@ mod tests {
         std::iter::repeat_with(|| budget.take())
             .take_while(|&taken| taken)
             .count() as u64
+    }
+
+    #[test]
+    fn a_derived_limit_leaves_the_reserves_of_others() {
+        assert_eq!(ConnectionsMax::default().number(400), 300 - 15 * 9);
+        assert_eq!(
+            ConnectionsMax::default().number(1 << 20),
+            (1 << 20) - 128 - 15 * 32
+        );
+        assert_eq!(ConnectionsMax::from(7).number(400), 7);
     }
 
     #[test]

@@ -31,3 +31,5 @@ pub mod verdict_headers;
 pub mod websocket;
 mod wire;
 pub mod workers;
+
+pub use connection_budget::{ConnectionsMax, Derived};

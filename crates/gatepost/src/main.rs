@@ -10,6 +10,7 @@ mod exit;
 mod key_access;
 mod security_report;
 mod serve;
+mod switched_off;
 mod system_user;
 mod users_marker;
 

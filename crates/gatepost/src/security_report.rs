@@ -14,6 +14,7 @@ use gatepost_users::AnonymousAccess;
 
 use crate::config::{Config, ListenerBinding, RemoteAccess, SandboxMode};
 use crate::key_access;
+use crate::switched_off::switched_off;
 
 /// Permission bits of group and others, and of others alone.
 const GROUP_AND_OTHERS: u32 = 0o077;
@@ -106,17 +107,22 @@ impl Findings {
     }
 
     fn limits(&mut self, config: &Config) {
-        let listeners = &config.listeners;
-        let connections = [
-            ("smtp", listeners.smtp.connections_max),
-            ("lmtp", listeners.lmtp.connections_max),
-            ("milter", listeners.milter.connections_max),
-            ("spamd", listeners.spamd.connections_max),
-            ("call", listeners.call.connections_max),
-            ("pop3", listeners.pop3.connections_max),
-        ];
-        for (name, _) in connections.iter().filter(|(_, limit)| *limit == 0) {
-            self.warn(format!("listeners.{name}.connections_max = 0: no limit"));
+        let defaults = Config::default();
+        let by_default = switched_off(&defaults);
+        for name in switched_off(config) {
+            let text = format!("{name} = 0: no limit");
+            if by_default.contains(&name) {
+                self.note(text);
+            } else {
+                self.warn(text);
+            }
+        }
+        if !config.rules.network {
+            self.note(
+                "rules.network = false: no rule confirms senders, so anybody can write the address of \
+                 an allowed sender"
+                    .to_owned(),
+            );
         }
         if config.access.failures_per_user == 0 {
             self.note("access.failures_per_user = 0: no failed login is free".to_owned());
@@ -256,6 +262,9 @@ mod tests {
         config.listeners.smtp.open_to_world = true;
         config.listeners.mqtt.bind = vec!["0.0.0.0:1883".parse().expect("an address")];
         config.listeners.mqtt.anonymous = AnonymousAccess::Yes;
+        config.listeners.http.connections_max = 0;
+        config.listeners.mqtt.connections_per_address_max = 0;
+        config.listeners.mqtt.connections_max = 0.into();
         config.sandbox = SandboxMode::Off;
         std::fs::create_dir(&data).expect("a folder");
         let open = |mode| std::fs::Permissions::from_mode(mode);
@@ -271,6 +280,9 @@ mod tests {
             "listeners.mqtt.anonymous",
             "passwords reach 0.0.0.0:1883 unencrypted",
             "sandbox",
+            "listeners.http.connections_max = 0: no limit",
+            "listeners.mqtt.connections_max = 0: no limit",
+            "listeners.mqtt.connections_per_address_max = 0: no limit",
             "gatepost.db has mode 0644, so others can reach it: chmod 0600",
             "data has mode 0755, so others can reach it: chmod 0700",
         ] {
@@ -279,6 +291,6 @@ mod tests {
                 "{part}: {warnings:#?}"
             );
         }
-        assert_eq!(warnings.len(), 7, "{warnings:#?}");
+        assert_eq!(warnings.len(), 10, "{warnings:#?}");
     }
 }

@@ -5,6 +5,7 @@ mod support;
 use std::fs;
 use std::path::Path;
 
+use support::cases::blocks;
 use support::{Client, Gateway, root, run, send_raw_greeted, text_of};
 
 /// One case of `tests/data/bad-input/*.txt`: `listener`, the bytes to send (escapes as in Rust
@@ -17,44 +18,6 @@ struct Case {
     expected: Vec<u8>,
 }
 
-fn unescape(text: &str) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let mut rest = text.as_bytes();
-    while let Some((&byte, tail)) = rest.split_first() {
-        rest = tail;
-        if byte != b'\\' {
-            bytes.push(byte);
-            continue;
-        }
-        let (&kind, tail) = rest.split_first().expect("an escape is complete");
-        rest = tail;
-        match kind {
-            b'r' => bytes.push(b'\r'),
-            b'n' => bytes.push(b'\n'),
-            b't' => bytes.push(b'\t'),
-            b'0' => bytes.push(0),
-            b'\\' => bytes.push(b'\\'),
-            b'{' => {
-                let end = rest
-                    .iter()
-                    .position(|&byte| byte == b'}')
-                    .expect("a closing brace");
-                let repeated = String::from_utf8_lossy(&rest[..end]);
-                let (count, piece) = repeated.split_once(':').expect("a count");
-                bytes.extend(unescape(piece).repeat(count.parse().expect("a count")));
-                rest = &rest[end + 1..];
-            }
-            b'x' => {
-                let digits = std::str::from_utf8(&rest[..2]).expect("two digits");
-                bytes.push(u8::from_str_radix(digits, 16).expect("a hexadecimal number"));
-                rest = &rest[2..];
-            }
-            other => panic!("unknown escape \\{}", other as char),
-        }
-    }
-    bytes
-}
-
 fn cases() -> Vec<Case> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/bad-input");
     let mut cases = Vec::new();
@@ -65,26 +28,12 @@ fn cases() -> Vec<Case> {
             .expect("a name")
             .to_string_lossy()
             .into_owned();
-        let text = fs::read_to_string(&path).expect("a readable file");
-        for block in text.split("\n\n").filter(|block| !block.trim().is_empty()) {
-            let field = |name: &str| {
-                let start = format!("{name}: ");
-                let found: Vec<_> = block
-                    .lines()
-                    .filter_map(|line| line.strip_prefix(&start))
-                    .collect();
-                found.join("")
-            };
+        for block in blocks(&path) {
             cases.push(Case {
-                name: block
-                    .lines()
-                    .next()
-                    .unwrap_or_default()
-                    .trim_start_matches("# ")
-                    .to_owned(),
                 listener: listener.clone(),
-                bytes: unescape(&field("send")),
-                expected: unescape(&field("expect")),
+                bytes: block.bytes("send"),
+                expected: block.bytes("expect"),
+                name: block.name,
             });
         }
     }

@@ -270,7 +270,7 @@ impl Recent {
             publication: publication.clone(),
         });
         let mut freed = 0;
-        // Where all together are too many, a topic keeps only its latest.
+        // Where all together are too many, a topic keeps only its latest, as long as that fits.
         while ring.publications.len() > self.per_topic
             || (total - freed > self.bytes_max && ring.publications.len() > 1)
         {
@@ -284,7 +284,34 @@ impl Recent {
         if freed > 0 {
             self.bytes.fetch_sub(freed, Ordering::Relaxed);
         }
+        if total - freed > self.bytes_max {
+            self.make_room(record);
+        }
         Ok(position)
+    }
+
+    /// Forgets what topics remember, first of those that were unused longest, until all together
+    /// are a tenth below the bound, so that the search for them is paid for by many publications.
+    fn make_room(&self, newest: &Record) {
+        let target = self.bytes_max / 10 * 9;
+        let mut by_age: Vec<_> = self.records.read().values().cloned().collect();
+        by_age.sort_by_cached_key(|record| record.last.load(Ordering::Relaxed));
+        for record in by_age {
+            let total = self.bytes.load(Ordering::Relaxed);
+            let is_newest = std::ptr::eq(Arc::as_ptr(&record), newest);
+            if total <= target || (is_newest && total <= self.bytes_max) {
+                return;
+            }
+            let mut ring = record.ring.lock();
+            if ring.is_evicted {
+                continue;
+            }
+            let forgotten = std::mem::take(&mut ring.publications);
+            let last = forgotten.back().map(|newest| newest.position);
+            ring.forgotten = ring.forgotten.max(last);
+            let freed: usize = forgotten.iter().map(|one| weight(one)).sum();
+            self.bytes.fetch_sub(freed, Ordering::Relaxed);
+        }
     }
 
     /// The topic's last publication.

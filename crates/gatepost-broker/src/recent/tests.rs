@@ -96,3 +96,24 @@ fn an_evicted_record_takes_nothing() {
     let pushed = recent.push(&old, &publication, || true);
     assert_eq!(pushed, Err(Stale::Record));
 }
+
+#[test]
+fn the_latest_of_many_topics_are_bounded_too() {
+    const BYTES_MAX: usize = 10_000;
+    let recent = Recent::new(100, BYTES_MAX, 1_000);
+    let large = "x".repeat(1_000);
+    let mut first = None;
+    for number in 0..50 {
+        let id = publish(&recent, &format!("topic/{number}"), &large);
+        first.get_or_insert(id);
+        assert!(recent.bytes.load(Ordering::Relaxed) <= BYTES_MAX);
+        assert!(recent.latest(&format!("topic/{number}")).is_some());
+    }
+    assert!(recent.latest("topic/0").is_none());
+    let after = Since::After(first.expect("published"));
+    let (found, has_gap) = recent.since(&[filter("topic/#")], after);
+    assert!((5..10).contains(&found.len()) && has_gap);
+    // What is larger than all of it is not remembered at all.
+    publish(&recent, "topic/larger", &large.repeat(11));
+    assert!(recent.bytes.load(Ordering::Relaxed) <= BYTES_MAX);
+}

@@ -107,8 +107,12 @@ async fn serve(mut connection: Box<Connection>, mut input: Input, admitted: Admi
     input.process_tail(|bytes| connection.process(bytes));
     connection.finish_batch();
     while connection.ended_by.is_none() {
-        match poll_fn(|context| connection.poll_event(context)).await {
+        match poll_fn(|context| connection.poll_event(&mut input, context)).await {
             Event::Readable => connection.read(&mut input),
+            Event::Late => connection.end_with(ConnectionEnd::Server(
+                Reason::UNSPECIFIED_ERROR,
+                "the rest of a packet did not arrive in time",
+            )),
             Event::Broken => connection.ended_by = Some(ConnectionEnd::Lost),
             Event::Ended(why) => connection.ended_by = Some(why.into()),
             Event::Progress => connection.finish_batch(),
@@ -125,6 +129,8 @@ const TURN_AWAY_TIMEOUT: Duration = Duration::from_secs(1);
 /// What woke the connection's task.
 enum Event {
     Readable,
+    /// The rest of a packet does not arrive, or too slowly.
+    Late,
     Broken,
     Ended(gatepost_broker::DisconnectCause),
     /// Something that answers wait for has happened.
@@ -199,7 +205,7 @@ impl Connection {
         connection
     }
 
-    fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Event> {
+    fn poll_event(&mut self, input: &mut Input, context: &mut Context<'_>) -> Poll<Event> {
         let stream = &self.stream;
         let ended = self
             .attachment
@@ -223,6 +229,7 @@ impl Connection {
             }
         }
         if self.paused || self.is_waiting_for_answers() {
+            input.stop_clock();
             return Poll::Pending;
         }
         if let Some(publishing) = &mut self.publishing {
@@ -231,7 +238,10 @@ impl Connection {
         match self.stream.poll_read_ready(context) {
             Poll::Ready(Ok(())) => Poll::Ready(Event::Readable),
             Poll::Ready(Err(_)) => Poll::Ready(Event::Broken),
-            Poll::Pending => Poll::Pending,
+            Poll::Pending => {
+                let settings = &self.context.settings;
+                input.poll_late(context, settings).map(|()| Event::Late)
+            }
         }
     }
 
@@ -254,6 +264,13 @@ impl Connection {
             Ok(0) => self.ended_by = Some(ConnectionEnd::Lost),
             Ok(_) => {
                 self.attachment.heard();
+                let lease = || self.context.limits.in_flight.lease(self.peer);
+                if input.reserve(lease).is_err() {
+                    self.end_with(ConnectionEnd::Server(
+                        Reason::QUOTA_EXCEEDED,
+                        "too many bytes are in flight; try again later",
+                    ));
+                }
                 self.obey(controls);
                 self.finish_batch();
             }

@@ -2,9 +2,13 @@
 
 use std::cell::RefCell;
 use std::io;
+use std::task::{Context, Poll};
 
 use gatepost_mqtt::Frame;
 
+use super::settings::MqttSettings;
+use super::unfinished::Unfinished;
+use crate::in_flight::{Lease, NoRoom};
 use crate::stream::Stream;
 use crate::websocket::{Accepts, Control, Decoder, FrameError};
 
@@ -37,6 +41,8 @@ pub(super) struct Controls {
 pub(super) struct Input {
     /// The beginning of a packet whose end has not arrived.
     tail: Vec<u8>,
+    /// Only while there is such a beginning.
+    unfinished: Option<Box<Unfinished>>,
     websocket: Option<Box<WebSocketInput>>,
 }
 
@@ -48,9 +54,55 @@ impl Input {
     pub(super) fn websocket(frame_bytes_max: u64) -> Self {
         let decoder = Decoder::new(frame_bytes_max, Accepts::BinaryStream);
         Self {
-            tail: Vec::new(),
             websocket: Some(Box::new(WebSocketInput { decoder })),
+            ..Self::default()
         }
+    }
+
+    /// Whether a packet or a frame has begun and has not ended.
+    fn is_unfinished(&self) -> bool {
+        let in_frame = |websocket: &WebSocketInput| websocket.decoder.is_within_frame();
+        !self.tail.is_empty() || self.websocket.as_deref().is_some_and(in_frame)
+    }
+
+    /// Notes what a read has brought, and whether packets have ended with it.
+    fn note(&mut self, count: usize, ended_packets: bool) {
+        if ended_packets || !self.is_unfinished() {
+            self.unfinished = None;
+        } else if let Some(unfinished) = &mut self.unfinished {
+            unfinished.add(count);
+        }
+    }
+
+    /// Ready when the rest of a packet comes too slowly. To be asked only when the client is waited
+    /// for.
+    pub(super) fn poll_late(
+        &mut self,
+        context: &mut Context<'_>,
+        settings: &MqttSettings,
+    ) -> Poll<()> {
+        if !self.is_unfinished() {
+            return Poll::Pending;
+        }
+        let unfinished = self.unfinished.get_or_insert_default();
+        unfinished.poll_late(context, settings)
+    }
+
+    /// The client is not read: what it has begun cannot end meanwhile.
+    pub(super) fn stop_clock(&mut self) {
+        if let Some(unfinished) = &mut self.unfinished {
+            unfinished.stop_clock();
+        }
+    }
+
+    /// Makes sure that the unfinished packet may be as long as it is by now.
+    pub(super) fn reserve(&mut self, lease: impl FnOnce() -> Lease) -> Result<(), NoRoom> {
+        let bytes = self.tail.len();
+        if bytes <= READ_BYTES {
+            return Ok(());
+        }
+        let unfinished = self.unfinished.get_or_insert_default();
+        unfinished.reserve(bytes, lease)
     }
 
     /// Reads once and hands the bytes of all packets so far to `process`, which returns how many
@@ -76,6 +128,7 @@ impl Input {
             let bytes = &buffer[..begun + count];
             let used = process(bytes).min(bytes.len());
             self.tail = bytes[used..].to_vec();
+            self.note(count, used > 0);
             Ok(count)
         })
     }
@@ -99,9 +152,12 @@ impl Input {
         let result = stream.try_read(&mut self.tail[begun..]);
         let count = *result.as_ref().unwrap_or(&0);
         self.tail.truncate(begun + count);
-        if count > 0 && count >= missing {
-            self.use_tail(process);
-        }
+        let used = if count > 0 && count >= missing {
+            self.use_tail(process)
+        } else {
+            0
+        };
+        self.note(count, used > 0);
         result
     }
 
@@ -119,7 +175,8 @@ impl Input {
         if let Err(error) = websocket.decoder.feed(bytes, &mut self.tail, on_control) {
             controls.error = Some(error);
         }
-        self.use_tail(process);
+        let used = self.use_tail(process);
+        self.note(bytes.len(), used > 0);
     }
 
     /// Handles what was read behind the packet that was waited for.
@@ -129,7 +186,7 @@ impl Input {
         }
     }
 
-    fn use_tail(&mut self, process: impl FnOnce(&[u8]) -> usize) {
+    fn use_tail(&mut self, process: impl FnOnce(&[u8]) -> usize) -> usize {
         let tail = std::mem::take(&mut self.tail);
         let used = process(&tail).min(tail.len());
         if used == 0 {
@@ -137,5 +194,6 @@ impl Input {
         } else {
             self.tail = tail[used..].to_vec();
         }
+        used
     }
 }

@@ -6,7 +6,8 @@
 //!
 //! - `opening.rs`: a connection before its session; `login.rs`: authentication; `handshake.rs`:
 //!   CONNECT (`connect_properties.rs`) and its answer;
-//! - `connection.rs`: the loop, and when it reads; `closing.rs`: how it ends;
+//! - `connection.rs`: the loop, and when it reads; `input.rs`: what it has read, up to a deadline
+//!   (`unfinished.rs`); `closing.rs`: how it ends;
 //! - `packets.rs`: what each packet does; `publish.rs` (`publishing.rs`), `subscribe.rs`: those
 //!   that do more;
 //! - `access.rs`: what the client may do (`rights.rs`), as that changes; `reauthentication.rs`:
@@ -33,6 +34,7 @@ mod reauthentication;
 mod rights;
 mod settings;
 mod subscribe;
+mod unfinished;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,6 +47,7 @@ use tokio::sync::watch;
 
 use crate::acceptor::{Accepted, Acceptor};
 use crate::admission::{Admission, Admitted, Refusal};
+use crate::connection_budget::descriptors_max;
 use crate::listener_context::{ClientLimits, ListenerContext};
 use crate::service;
 use crate::stream::Stream;
@@ -83,7 +86,7 @@ impl MqttContext {
     /// needed.
     pub fn new(settings: MqttSettings, broker: Broker, gateway: Option<Gateway>) -> Self {
         let limits = ClientLimits::new(
-            settings.connections_max,
+            settings.connections_max.number(descriptors_max()),
             settings.connections_per_address_max,
         );
         let turned_away = Admission::new(TURNED_AWAY_MAX, 0);

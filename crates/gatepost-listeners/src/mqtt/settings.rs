@@ -5,6 +5,7 @@ use gatepost_settings::{Bind, ByteSize, Network, Period};
 use gatepost_users::AnonymousAccess;
 use serde::{Deserialize, Serialize};
 
+use crate::connection_budget::ConnectionsMax;
 use crate::tls::TlsSettings;
 
 /// Where MQTT is spoken, and the bounds of a connection.
@@ -20,8 +21,9 @@ pub struct MqttSettings {
     pub proxy_protocol: Vec<Network>,
     /// Whether clients that do not log in are served.
     pub anonymous: AnonymousAccess,
-    /// Connections at once; 0 for any number.
-    pub connections_max: u32,
+    /// Connections at once; 0 for any number. `"auto"`: what the process's limit of file
+    /// descriptors permits, less a reserve for each other listener.
+    pub connections_max: ConnectionsMax,
     /// Connections at once from one address; 0 for any number.
     pub connections_per_address_max: u32,
     /// How long a new connection may take to send its CONNECT.
@@ -31,6 +33,11 @@ pub struct MqttSettings {
     /// The largest packet that is accepted before the client has logged in: CONNECT with its will,
     /// and AUTH.
     pub connect_max: ByteSize,
+    /// The longest pause within a packet that has begun to arrive.
+    pub packet_timeout: Period,
+    /// The fewest bytes of a packet in a second, measured since its beginning, beyond one
+    /// `packet_timeout`.
+    pub packet_rate_min: ByteSize,
     /// QoS 1 and 2 publications of one client that may be unacknowledged at once.
     pub receive_max: u16,
     /// The highest topic alias that a client may use.
@@ -70,11 +77,13 @@ impl Default for MqttSettings {
             tls: TlsSettings::default(),
             proxy_protocol: Vec::new(),
             anonymous: AnonymousAccess::Auto,
-            connections_max: 0,
+            connections_max: ConnectionsMax::default(),
             connections_per_address_max: 5_000,
             connect_timeout: Period::seconds(10),
             packet_max: ByteSize::mebibytes(16),
             connect_max: ByteSize::kibibytes(64),
+            packet_timeout: Period::seconds(30),
+            packet_rate_min: ByteSize(500),
             receive_max: 1_024,
             topic_alias_max: 64,
             keep_alive_max_seconds: 0,

@@ -50,6 +50,8 @@ pub struct LmtpSettings {
     pub line_max: ByteSize,
     /// How many connections may be open at once; 0 does not limit.
     pub connections_max: u32,
+    /// How many of them from one address; 0 does not limit.
+    pub connections_per_address_max: u32,
     /// How long a client may take for a command.
     pub command_timeout: Period,
     /// How long a client may pause within a message.
@@ -80,6 +82,8 @@ impl Default for LmtpSettings {
             recipients_max: smtp.recipients_max,
             line_max: smtp.line_max,
             connections_max: smtp.connections_max,
+            // Most of them come from the one mail server in front.
+            connections_per_address_max: 500,
             command_timeout: smtp.command_timeout,
             data_timeout: smtp.data_timeout,
             data_rate_min: smtp.data_rate_min,
@@ -106,8 +110,7 @@ impl From<LmtpSettings> for SmtpSettings {
             recipients_max: lmtp.recipients_max,
             line_max: lmtp.line_max,
             connections_max: lmtp.connections_max,
-            // All its connections come from the one mail server in front.
-            connections_per_address_max: 0,
+            connections_per_address_max: lmtp.connections_per_address_max,
             command_timeout: lmtp.command_timeout,
             data_timeout: lmtp.data_timeout,
             data_rate_min: lmtp.data_rate_min,

@@ -128,6 +128,11 @@ impl Decoder {
         }
     }
 
+    /// Whether a frame has begun and has not ended.
+    pub const fn is_within_frame(&self) -> bool {
+        self.header_length > 0 || matches!(self.state, State::Payload { .. })
+    }
+
     /// Takes the next bytes of the connection: appends the payload of data frames to `data`,
     /// and hands control frames to `on_control` in their order.
     pub fn feed(

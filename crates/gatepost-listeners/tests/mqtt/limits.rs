@@ -85,7 +85,7 @@ fn is_counted(server: &Server, limit: Limit) -> bool {
 fn connections_of_a_listener() {
     for per_address in [false, true] {
         let settings = MqttSettings {
-            connections_max: u32::from(!per_address),
+            connections_max: u32::from(!per_address).into(),
             connections_per_address_max: u32::from(per_address),
             ..MqttSettings::default()
         };

@@ -8,8 +8,9 @@ use std::process::Output;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 
-use crate::support::{Gateway, await_some, run, send_raw_greeted, text_of};
-use crate::{connect, converse, holds, start};
+use crate::support::authority::Authority;
+use crate::support::{Gateway, await_some, run, send_raw_greeted, text_of, to_the_end};
+use crate::{connect, connect_from, converse, holds, start};
 
 /// Listeners behind a proxy on this machine, and a ban after 12 points.
 const SETTINGS: &str = "bans.points_max = 12\n\
@@ -210,6 +211,64 @@ fn offences_in_all_protocols_add_up_to_a_ban_by_all_listeners() {
     assert!(lifted.status.success(), "{}", text_of(&lifted));
     assert!(holds(&greeting(&gateway, "smtp", CLIENT), b"220 "));
     assert!(!is_listed(&gateway, CLIENT));
+}
+
+/// Spam of a client without a login counts, whatever becomes of the mail.
+#[test]
+fn a_sender_of_spam_is_banned() {
+    const CLIENT: &str = "203.0.113.9";
+    const GTUBE: &str = "XJS*C4JDBQADN1.NSBN3*2IDNEN*GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X";
+    let settings = "bans.points_max = 2\nlisteners.smtp.proxy_protocol = [\"127.0.0.1\"]\n";
+    let gateway = start(settings);
+    let mail = format!("Subject: hello\r\n\r\n{GTUBE}\r\n.");
+    let session = [
+        "HELO x",
+        "MAIL FROM:<a@example.org>",
+        "RCPT TO:<alarms@localhost>",
+        "DATA",
+        &mail,
+    ];
+    for _ in 0..2 {
+        let answers = say(&gateway, "smtp", CLIENT, &session);
+        assert!(answers[4].starts_with("550"), "{answers:?}");
+    }
+    await_some("the client is banned", || {
+        greeting(&gateway, "smtp", CLIENT).is_empty().then_some(())
+    });
+    assert!(
+        gateway.log().contains("reason=\"spam messages: 2\""),
+        "{}",
+        gateway.log()
+    );
+}
+
+/// Before the handshake: not a byte of TLS is read or written.
+#[test]
+fn a_banned_client_is_refused_before_tls() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |file: &str| folder.path().join(file).display().to_string();
+    Authority::new(folder.path(), "authority").sign("mx", "mx.example", &["mx.example"]);
+    let settings = format!(
+        "rules.paths = []\nbans.exempt_local = false\nlisteners.mqtt.tls.bind = [\"127.0.0.1:0\"]\n\
+         listeners.mqtt.tls.cert = '{}'\nlisteners.mqtt.tls.key = '{}'\n",
+        path("mx.pem"),
+        path("mx.key")
+    );
+    let gateway = Gateway::start_in(folder.path(), &settings);
+    // A handshake record that no server accepts: it is answered with an alert.
+    let hello = b"\x16\x03\x01\x00\x04\x01\x00\x00\x00";
+    let answer = |client: &str| {
+        let mut stream = connect_from(client, gateway.address("mqtt/tls"));
+        let _ = stream.write_all(hello);
+        to_the_end(&mut stream)
+    };
+    assert!(answer("127.0.0.2").starts_with(b"\x15\x03"), "an alert");
+    let url = gateway.url("");
+    let ban = ["bans", "add", "127.0.0.2", "--url", &url];
+    let added = run(env!("CARGO_BIN_EXE_gatepost"), &ban, b"");
+    assert!(added.status.success(), "{}", text_of(&added));
+    assert_eq!(answer("127.0.0.2"), b"");
+    assert!(answer("127.0.0.3").starts_with(b"\x15\x03"), "an alert");
 }
 
 #[test]

@@ -1,12 +1,10 @@
 //! How many connections a listener accepts, in total and from one address.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 
-use socket2::{Domain, Socket, Type};
-
-use crate::support::{Gateway, PATIENCE, await_some, send_raw_greeted};
-use crate::{connect, converse, holds, start};
+use crate::support::{Gateway, await_some, send_raw_greeted};
+use crate::{connect, connect_from, converse, holds, start};
 
 /// A listener's name, what a client says, and parts of what it is answered and of the refusal of
 /// one connection too many. An empty refusal: it is closed without a word.
@@ -104,15 +102,12 @@ fn connections_max() {
 
 #[test]
 fn connections_per_address_max() {
-    let limited = ["smtp", "spamd", "call", "mqtt", "http"];
+    let limited = ["smtp", "lmtp", "spamd", "call", "mqtt", "http"];
     let settings =
         limited.map(|listener| format!("listeners.{listener}.connections_per_address_max = 1\n"));
     let counted = "bans.exempt_local = false\n".to_owned();
     let gateway = start(&(counted + &settings.concat()));
     for (listener, hello, welcome, refusal) in LISTENERS {
-        if !limited.contains(&listener) {
-            continue;
-        }
         let address = gateway.address(listener);
         let mut streams = vec![connect(address), connect(address)];
         let answer = take_refused(listener, hello, &mut streams);
@@ -122,14 +117,7 @@ fn connections_per_address_max() {
             String::from_utf8_lossy(&answer)
         );
         // Another address of this machine is another client's.
-        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
-        let other: SocketAddr = "127.0.0.2:0".parse().expect("an address");
-        socket
-            .bind(&other.into())
-            .expect("an address of the loopback");
-        socket.connect(&address.into()).expect("a connection");
-        socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        let mut stream = TcpStream::from(socket);
+        let mut stream = connect_from("127.0.0.2", address);
         converse(&mut stream, b"", greeting_of(listener));
         converse(&mut stream, hello, welcome);
     }
@@ -140,7 +128,7 @@ fn idle_clients_of_one_listener_leave_descriptors_to_the_others() {
     let folder = tempfile::tempdir().expect("a folder");
     // More than enough for the database, logs and listening sockets, and fewer than the clients.
     let gateway = Gateway::start_with_descriptors(folder.path(), 400, "rules.paths = []\n");
-    let address = gateway.address("mqtt");
+    let address = gateway.address("smtp");
     let idle: Vec<TcpStream> = (0..420).map(|_| connect(address)).collect();
     await_some(
         "the idle clients are accepted as far as they may be",
@@ -151,7 +139,7 @@ fn idle_clients_of_one_listener_leave_descriptors_to_the_others() {
                 .then_some(())
         },
     );
-    for listener in ["smtp", "http"] {
+    for listener in ["lmtp", "mqtt", "http"] {
         let (_, hello, welcome, _) = LISTENERS
             .iter()
             .find(|one| one.0 == listener)
@@ -167,6 +155,27 @@ fn idle_clients_of_one_listener_leave_descriptors_to_the_others() {
         gateway.log()
     );
     drop(idle);
+}
+
+/// The default of MQTT follows from the descriptors, and leaves the reserves of all others.
+#[test]
+fn mqtt_accepts_no_more_connections_than_the_descriptors_permit() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let gateway = Gateway::start_with_descriptors(folder.path(), 400, "rules.paths = []\n");
+    let (_, hello, welcome, _) = LISTENERS[4];
+    let mut served = Vec::new();
+    for _ in 0..300 {
+        let mut stream = connect(gateway.address("mqtt"));
+        stream.write_all(hello).expect("sent");
+        let mut first = [0; 5];
+        // Beyond the limit they are refused, or closed unread.
+        if stream.read_exact(&mut first).is_ok() && first[3] == 0 && first.starts_with(welcome) {
+            served.push(stream);
+        }
+    }
+    // 300 of 400 descriptors are for connections, 9 of them for each other listener.
+    assert_eq!(served.len(), 165);
+    assert!(!gateway.log().contains("no more file descriptors"));
 }
 
 #[test]

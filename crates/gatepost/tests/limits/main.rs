@@ -7,15 +7,22 @@ mod support;
 
 mod bans;
 mod connections;
+mod drips;
+mod in_flight;
 mod judging;
 mod memory_at_start;
 mod pages;
+mod stored;
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::Duration;
 
-use support::{Client, Gateway, PATIENCE, await_some, post, run, send_raw_greeted, text_of};
+use socket2::{Domain, Socket, Type};
+
+use support::{
+    Client, Gateway, PATIENCE, await_some, post, run, send_raw_greeted, text_of, to_the_end,
+};
 
 /// With the small rule set: none of these asks for more.
 fn start(settings: &str) -> Gateway {
@@ -27,6 +34,19 @@ fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).expect("a connection");
     stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
     stream
+}
+
+/// The same from this address of the loopback.
+fn connect_from(client: &str, address: SocketAddr) -> TcpStream {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+    let client: IpAddr = client.parse().expect("an address");
+    let client = SocketAddr::new(client, 0);
+    socket
+        .bind(&client.into())
+        .expect("an address of the loopback");
+    socket.connect(&address.into()).expect("a connection");
+    socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    TcpStream::from(socket)
 }
 
 /// Writes, and reads until the answer holds `part`.
@@ -44,16 +64,6 @@ fn converse(stream: &mut TcpStream, bytes: &[u8], part: &[u8]) -> Vec<u8> {
             String::from_utf8_lossy(&answer)
         );
         answer.extend_from_slice(&buffer[..count]);
-    }
-    answer
-}
-
-/// All that the server says until it closes.
-fn to_the_end(stream: &mut TcpStream) -> Vec<u8> {
-    let mut answer = Vec::new();
-    // A reset after the last word is a way of closing, too.
-    if let Err(error) = stream.read_to_end(&mut answer) {
-        assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{answer:02x?}");
     }
     answer
 }

@@ -149,6 +149,33 @@ fn a_release_reaches_every_topic_and_an_allowed_sender_passes() {
     }
 }
 
+/// Without rules of the network nothing confirms a sender, whose address anybody can write.
+#[test]
+fn an_allowed_sender_whom_nothing_confirms_passes_the_score_only() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let procedures = folder.path().join("procedures");
+    std::fs::create_dir_all(&procedures).expect("a folder");
+    let code = "return function(message) \
+        if message:contains('odd word') then return 'quarantine', 'kept here' end end";
+    std::fs::write(procedures.join("keep.luau"), code).expect("written");
+    let settings = "rules.network = false\n[[scope]]\npath = \"/mail\"\nlisteners = [\"smtp\"]\n\
+        run = [\"/spamcheck\", \"/keep\"]\n";
+    let gateway = Gateway::start_in(folder.path(), settings);
+    let allow = [&STATUS[..], &["-X", "PUT"]].concat();
+    curl(&gateway, "/admin/senders/anna@example.org", &allow);
+    let server = gateway.address("smtp").to_string();
+    for (body, kept_after) in [(GTUBE, 0), ("an odd word", 1)] {
+        let sent = swaks(
+            &server,
+            "anna@example.org",
+            "alarms@localhost",
+            &["--body", body],
+        );
+        assert!(sent.status.success(), "{}", text_of(&sent));
+        assert_eq!(kept(&gateway).len(), kept_after, "{body}");
+    }
+}
+
 #[test]
 fn an_allowed_sender_passes_no_procedure_of_the_operators_own() {
     let folder = tempfile::tempdir().expect("a folder");

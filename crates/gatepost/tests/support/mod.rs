@@ -1,18 +1,23 @@
 //! Starts the real server on free ports, and the real clients beside it.
 
-#![allow(dead_code)] // each test file uses its own part
+#![allow(dead_code, unused_imports)] // each test file uses its own part
 
 pub(crate) mod authority;
+pub(crate) mod cases;
+mod client;
 pub(crate) mod name_server;
 pub(crate) mod postfix;
+pub(crate) mod web_socket;
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
+
+pub(crate) use client::Client;
 
 /// How long anything may take that is not measured: generous, so that a busy machine fails nothing.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
@@ -167,6 +172,21 @@ impl Gateway {
         self.child.id()
     }
 
+    /// A line of `/proc/PID/status`.
+    pub(crate) fn process_status(&self, name: &str) -> String {
+        let path = format!("/proc/{}/status", self.pid());
+        let status = std::fs::read_to_string(path).expect("our child");
+        let line = status.lines().find(|line| line.starts_with(name));
+        line.expect(name).trim_start_matches(name).trim().to_owned()
+    }
+
+    /// The most memory that it has held, in kB.
+    pub(crate) fn peak_kb(&self) -> u64 {
+        let peak = self.process_status("VmHWM:");
+        let number = peak.trim_end_matches("kB").trim().parse();
+        number.expect("a number")
+    }
+
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.folder.join("gatepost.log")).unwrap_or_default()
     }
@@ -209,74 +229,6 @@ impl Drop for Gateway {
     }
 }
 
-/// A client of someone else that runs beside the server and prints lines; ended when dropped.
-pub(crate) struct Client {
-    child: Child,
-    lines: Receiver<String>,
-    seen: Vec<String>,
-}
-
-impl Client {
-    pub(crate) fn start(program: &str, arguments: &[&str]) -> Self {
-        // Written to a pipe, most programs keep their lines back until there are many.
-        let mut child = command("stdbuf")
-            .args(["-oL", program])
-            .args(arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
-            .spawn()
-            .unwrap_or_else(|error| panic!("the peer {program} does not start: {error}"));
-        let lines = read_lines(child.stdout.take().expect("piped"));
-        Self {
-            child,
-            lines,
-            seen: Vec::new(),
-        }
-    }
-
-    /// `mosquitto_sub` speaking MQTT 5, which prints messages in its `format`; returns when it has
-    /// subscribed.
-    pub(crate) fn subscribe(gateway: &Gateway, filter: &str, format: &str) -> Self {
-        let port = gateway.port("mqtt");
-        let arguments = ["-p", &port, "-V", "5", "-F", format, "-t", filter, "-d"];
-        let mut client = Self::start("mosquitto_sub", &arguments);
-        client.await_line("SUBACK");
-        client
-    }
-
-    /// Waits for a line that holds `part`, and returns it.
-    pub(crate) fn await_line(&mut self, part: &str) -> String {
-        if let Some(line) = self.seen.iter().find(|line| line.contains(part)) {
-            return line.clone();
-        }
-        let deadline = Instant::now() + PATIENCE;
-        while let Ok(line) = self
-            .lines
-            .recv_timeout(deadline.saturating_duration_since(Instant::now()))
-        {
-            self.seen.push(line.clone());
-            if line.contains(part) {
-                return line;
-            }
-        }
-        panic!("no line with '{part}' came; there were {:#?}", self.seen);
-    }
-
-    /// All lines up to now.
-    pub(crate) fn seen(&mut self) -> &[String] {
-        self.seen.extend(self.lines.try_iter());
-        &self.seen
-    }
-}
-
-impl Drop for Client {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 /// A command that also finds what Debian keeps in `/usr/sbin`.
 pub(crate) fn command(program: &str) -> Command {
     let mut command = Command::new(program);
@@ -307,6 +259,14 @@ pub(crate) fn feed(command: &mut Command, input: &[u8]) -> Output {
     let output = child.wait_with_output().expect("the client ends");
     writer.join().expect("the writer ends");
     output
+}
+
+/// Adds a user by the command, with `more` of its options.
+pub(crate) fn add_user(gateway: &Gateway, name: &str, password: &str, more: &[&str]) -> Output {
+    let data = format!("data={}", gateway.folder.join("gatepost-data").display());
+    let arguments = [&["user", "add", name, "--set", &data][..], more].concat();
+    let program = env!("CARGO_BIN_EXE_gatepost");
+    run(program, &arguments, format!("{password}\n").as_bytes())
 }
 
 /// Sends one mail by swaks, with `more` of its options; its output is what both sides said.
@@ -377,6 +337,16 @@ fn exchange_raw(mut stream: TcpStream, bytes: &[u8]) -> Vec<u8> {
     let _ = stream.shutdown(std::net::Shutdown::Write);
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
+    answer
+}
+
+/// All that the server says until it closes.
+pub(crate) fn to_the_end(stream: &mut TcpStream) -> Vec<u8> {
+    let mut answer = Vec::new();
+    // A reset after the last word is a way of closing, too.
+    if let Err(error) = stream.read_to_end(&mut answer) {
+        assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{answer:02x?}");
+    }
     answer
 }
 

@@ -106,6 +106,8 @@ async fn run(client: &Arc<Client>, stream: GuardedStream, flood: &Flood) -> Resu
     let mut builder = h2::server::Builder::new();
     builder
         .max_concurrent_streams(STREAMS_MAX)
+        // What still comes on streams that were refused is no fault of the client.
+        .max_concurrent_reset_streams(STREAMS_MAX as usize)
         .initial_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_send_buffer_size(SEND_BUFFER_BYTES)

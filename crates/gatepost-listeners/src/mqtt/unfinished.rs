@@ -1,0 +1,74 @@
+//! What a connection holds while a packet has begun to arrive and has not ended: a deadline, and
+//! its bytes in the process's budget.
+//!
+//! The clock runs only while the connection waits for its client: a publisher that is not read,
+//! because its subscribers are slow, is not late. It is made when the connection first waits, so
+//! that a client that sends faster than it is read pays for none.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::settings::MqttSettings;
+use crate::in_flight::{Lease, NoRoom};
+use crate::minimum_rate::MinimumRate;
+
+/// The packet that is arriving.
+#[derive(Default)]
+pub(super) struct Unfinished {
+    clock: Option<Clock>,
+    lease: Option<Lease>,
+}
+
+struct Clock {
+    rate: MinimumRate,
+    timer: Pin<Box<Sleep>>,
+}
+
+impl Unfinished {
+    /// Notes bytes that have arrived.
+    pub(super) const fn add(&mut self, bytes: usize) {
+        if let Some(clock) = &mut self.clock {
+            clock.rate.add(bytes);
+        }
+    }
+
+    /// Stops the clock; the next wait starts another.
+    pub(super) fn stop_clock(&mut self) {
+        self.clock = None;
+    }
+
+    /// Makes sure that so many bytes may be held.
+    pub(super) fn reserve(
+        &mut self,
+        bytes: usize,
+        lease: impl FnOnce() -> Lease,
+    ) -> Result<(), NoRoom> {
+        self.lease.get_or_insert_with(lease).reserve(bytes as u64)
+    }
+
+    /// Ready when the client has sent too little since the connection waits.
+    pub(super) fn poll_late(
+        &mut self,
+        context: &mut Context<'_>,
+        settings: &MqttSettings,
+    ) -> Poll<()> {
+        let now = Instant::now();
+        let clock = self.clock.get_or_insert_with(|| Clock {
+            rate: MinimumRate::new(
+                now,
+                settings.packet_timeout.duration(),
+                settings.packet_rate_min.bytes(),
+            ),
+            timer: Box::pin(sleep_until(now)),
+        });
+        let deadline = clock.rate.deadline(now);
+        let mut timer = clock.timer.as_mut();
+        if timer.deadline() != deadline {
+            timer.as_mut().reset(deadline);
+        }
+        timer.poll(context)
+    }
+}

@@ -1,0 +1,140 @@
+//! What a config and its files expose is said, by the check and at the start; what administrators
+//! change is recorded.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+use crate::support::authority::Authority;
+use crate::support::{Gateway, await_some, run, swaks, text_of};
+
+fn set_mode(path: &Path, mode: u32) {
+    let permissions = std::fs::Permissions::from_mode(mode);
+    std::fs::set_permissions(path, permissions).expect("set");
+}
+
+/// Limits that are switched off, and files that others can read.
+#[test]
+fn the_check_and_the_start_say_what_is_exposed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    Authority::new(folder.path(), "authority").sign("mx", "mx.example", &["mx.example"]);
+    let path = |file: &str| folder.path().join(file);
+    let data = path("gatepost-data");
+    std::fs::create_dir(&data).expect("a folder");
+    // A database of an earlier start.
+    assert_eq!(
+        Gateway::start_in(folder.path(), "rules.paths = []\n").terminate(),
+        Some(0)
+    );
+    for (file, mode) in [
+        (path("mx.key"), 0o644),
+        (data.clone(), 0o755),
+        (data.join("gatepost.db"), 0o644),
+    ] {
+        set_mode(&file, mode);
+    }
+    let settings = format!(
+        "rules.paths = []\nlisteners.http.connections_max = 0\n\
+         listeners.mqtt.connections_max = 0\nlisteners.mqtt.connections_per_address_max = 0\n\
+         listeners.smtp.data_rate_min = \"0B\"\nlisteners.mqtt.packet_rate_min = \"0B\"\n\
+         listeners.smtp.tls.cert = '{}'\nlisteners.smtp.tls.key = '{}'\n",
+        path("mx.pem").display(),
+        path("mx.key").display()
+    );
+    let gateway = Gateway::start_in(folder.path(), &settings);
+    let config = path("gatepost.toml").display().to_string();
+    let data = format!("data={}", data.display());
+    let arguments = ["check", "--security", "--config", &config, "--set", &data];
+    let check = run(env!("CARGO_BIN_EXE_gatepost"), &arguments, b"");
+    assert_eq!(check.status.code(), Some(1), "{}", text_of(&check));
+    let (check, log) = (text_of(&check), gateway.log());
+    for warning in [
+        "listeners.http.connections_max = 0: no limit",
+        "listeners.mqtt.connections_max = 0: no limit",
+        "listeners.mqtt.connections_per_address_max = 0: no limit",
+        "listeners.smtp.data_rate_min = 0: no limit",
+        "listeners.mqtt.packet_rate_min = 0: no limit",
+        "mx.key has mode 0644, so others can reach it: chmod 0640",
+        "gatepost-data has mode 0755, so others can reach it: chmod 0700",
+        "gatepost.db has mode 0644, so others can reach it: chmod 0600",
+    ] {
+        assert!(check.contains(warning), "{warning}: {check}");
+        assert!(log.contains(warning), "{warning}: {log}");
+    }
+    // Off by default: a fact, which a start does not repeat.
+    let note = "note: broker.publishes_per_second_max = 0: no limit";
+    assert!(check.contains(note), "{check}");
+    assert!(!log.contains("publishes_per_second_max"), "{log}");
+}
+
+#[test]
+fn a_server_that_stays_root_warns() {
+    if !rustix::process::geteuid().is_root() {
+        return; // Nothing to stay.
+    }
+    for (user, warning) in [
+        ("user = \"\"\n", "the server stays root: `user` is empty"),
+        ("", "the server stays root: there is no user 'gatepost'"),
+    ] {
+        let users = std::fs::read_to_string("/etc/passwd").expect("the users");
+        if user.is_empty() && users.lines().any(|line| line.starts_with("gatepost:")) {
+            continue; // It becomes this user.
+        }
+        let gateway = Gateway::start(&format!("rules.paths = []\n{user}"));
+        assert!(gateway.log().contains(warning), "{}", gateway.log());
+    }
+}
+
+/// Rules and quarantine are changed by the API, by an administrator whose name is recorded.
+#[test]
+fn changes_of_rules_and_quarantine_are_in_the_audit_log() {
+    const GTUBE: &str = "XJS*C4JDBQADN1.NSBN3*2IDNEN*GTUBE-STANDARD-ANTI-UBE-TEST-EMAIL*C.34X";
+    let gateway = Gateway::start(
+        "rules.paths = []\naccess.default = \"allow\"\n\
+         procedure.\"/spamcheck\".action = \"quarantine\"\n",
+    );
+    let curl = |path: &str, more: &[&str]| {
+        let url = gateway.url(path);
+        let login = [
+            "-s",
+            "-u",
+            "root:secret of root",
+            "-H",
+            "Content-Type: application/json",
+        ];
+        let output = run("curl", &[&login[..], more, &[url.as_str()]].concat(), b"");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let root = r#"{"name":"root","password":"secret of root","admin":true}"#;
+    curl("/admin/users", &["-d", root]);
+    let rule = r#"{"effect":"deny","access":["publish"],"filter":"home/#"}"#;
+    curl("/admin/users/everyone/rules", &["-d", rule]);
+    let gone = "/admin/users/everyone/rules?access=publish&filter=home/%23";
+    curl(gone, &["-X", "DELETE"]);
+    let server = gateway.address("smtp").to_string();
+    let kept = await_some("mail is in the quarantine", || {
+        swaks(
+            &server,
+            "a@example.org",
+            "alarms@localhost",
+            &["--body", GTUBE],
+        );
+        let answer: serde_json::Value =
+            serde_json::from_str(&curl("/admin/quarantine", &[])).ok()?;
+        Some(answer["messages"].get(0)?["id"].as_str()?.to_owned())
+    });
+    let path = format!("/admin/quarantine/{kept}");
+    curl(&format!("{path}/release"), &["-X", "POST"]);
+    let log = gateway.folder.join("gatepost-data/audit.log");
+    let log = std::fs::read_to_string(log).expect("the audit log");
+    for action in [
+        "POST /admin/users/everyone/rules",
+        "DELETE /admin/users/everyone/rules",
+        &format!("POST {path}/release"),
+    ] {
+        let line = log.lines().find(|line| line.contains(action));
+        let line = line.unwrap_or_else(|| panic!("{action}: {log}"));
+        assert!(line.contains("\"actor\":\"root\""), "{line}");
+        assert!(line.contains("\"origin\":\"http 127.0.0.1:"), "{line}");
+    }
+    assert!(!log.contains("secret"), "{log}");
+}
