@@ -54,6 +54,18 @@ fn anchor(heading: &str) -> String {
 }
 
 #[test]
+fn descriptions_of_settings_are_those_of_the_code() {
+    let script = root().join("packaging/describe-settings");
+    let output = std::process::Command::new("python3")
+        .arg(script)
+        .arg("--check")
+        .output()
+        .expect("python3 runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+}
+
+#[test]
 fn source_files_named_in_documents_exist() {
     let sources = [
         below("crates", "rs"),
