@@ -53,7 +53,7 @@ mod prefix;
 mod syntax;
 mod template;
 
-pub use automaton::{LiteralInfo, LiteralMatch, SearchStopped, Window};
+pub use automaton::{LiteralInfo, SearchStopped, Window};
 #[doc(hidden)]
 pub use check::check_any_pattern;
 pub use engine::{CompileMode, PcreCode, PcreError};

@@ -20,17 +20,6 @@ pub struct LiteralInfo {
     pub rounds: u32,
 }
 
-/// An occurrence of a required literal in one of several texts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LiteralMatch {
-    /// The index of the text.
-    pub text: u32,
-    /// The offset after the last byte of the literal.
-    pub end: u32,
-    /// The literal.
-    pub literal: LiteralInfo,
-}
-
 /// Receives the occurrences of literals while a text is searched.
 pub(crate) trait LiteralVisitor {
     /// A literal occurs; `end` is the offset after its last byte.

@@ -13,5 +13,5 @@ mod nfa;
 
 pub(crate) use dfa::{AnchoredSearcher, LazyDfa};
 pub(crate) use literal::LiteralVisitor;
-pub use literal::{LiteralInfo, LiteralMatch, SearchStopped, Window};
+pub use literal::{LiteralInfo, SearchStopped, Window};
 pub(crate) use nfa::{ANCHORED_START, ByteClasses, Nfa, NfaBuilder, Position, sorted};

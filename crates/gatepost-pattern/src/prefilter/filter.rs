@@ -1,12 +1,8 @@
 //! Which patterns of a list can match a text at all.
 
-use smallvec::SmallVec;
-
 use super::byte_run::{ByteRun, rare_byte_run, required_byte_run};
 use super::required::{RequiredLiteral, required_literals};
-use crate::automaton::{
-    LazyDfa, LiteralInfo, LiteralMatch, LiteralVisitor, NfaBuilder, SearchStopped,
-};
+use crate::automaton::{LazyDfa, LiteralInfo, LiteralVisitor, NfaBuilder, SearchStopped};
 use crate::pattern::Pattern;
 use crate::syntax::widen;
 
@@ -123,23 +119,6 @@ impl Prefilter {
         };
         let mut dfas = self.dfas.iter();
         dfas.try_for_each(|dfa| dfa.search(text, &mut visitor))
-    }
-
-    /// Searches several texts at once, which is faster where they are long enough. Returns a list
-    /// for each pass, in the order of the texts and then of the ends of literals; `None` where each
-    /// text has to be searched by itself.
-    pub fn search_batch(
-        &self,
-        texts: &[&[u8]],
-        keep_going: &mut dyn FnMut() -> bool,
-    ) -> Result<Option<SmallVec<[Vec<LiteralMatch>; 2]>>, SearchStopped> {
-        let bytes = texts.iter().map(|text| text.len()).sum();
-        if !LazyDfa::batch_pays(bytes) {
-            return Ok(None);
-        }
-        let dfas = self.dfas.iter();
-        dfas.map(|dfa| dfa.search_batch(texts, keep_going))
-            .collect()
     }
 }
 

@@ -1,15 +1,10 @@
 //! The rules of one view that is a list of lines: body, rawbody, uri; and full, which is one line.
 
-use gatepost_pattern::{LiteralInfo, LiteralMatch, Pattern, Prefilter, PrefilterThresholds};
-use smallvec::SmallVec;
+use gatepost_pattern::{LiteralInfo, Pattern, Prefilter, PrefilterThresholds};
 
 use super::RuleId;
 use super::filter;
 use super::state::ScanState;
-
-/// The bytes and lines at which a batch of lines is full.
-const BATCH_BYTES: usize = 16 * 1024;
-const BATCH_LINES: usize = 256;
 
 const THRESHOLDS: PrefilterThresholds = PrefilterThresholds {
     patterns_min: 6,
@@ -60,74 +55,36 @@ impl LineRules {
     /// Runs all rules on the lines of `text`, which end at `ends`.
     pub(crate) fn scan(&self, text: &[u8], ends: &[usize], state: &mut ScanState) {
         let mut start = 0;
-        let mut lines = ends.iter().map(|&end| {
+        for (number, &end) in ends.iter().enumerate() {
             let line = text.get(start..end).unwrap_or_default();
             start = end;
-            line
-        });
-        let (mut batch, mut number): (SmallVec<[&[u8]; 32]>, _) = (SmallVec::new(), 0);
-        loop {
-            batch.clear();
-            let mut bytes = 0;
-            while bytes < BATCH_BYTES
-                && batch.len() < BATCH_LINES
-                && let Some(line) = lines.next()
-            {
-                bytes += line.len();
-                batch.push(line);
-            }
-            if batch.is_empty() {
-                return;
-            }
-            if !self.scan_batch(number, &batch, state) {
+            if !self.scan_line(line, number == 0, state) {
                 for rule in &self.rules {
                     state.limit(rule.rule);
                 }
                 return;
             }
-            number += batch.len();
         }
     }
 
-    /// Runs all rules on a batch of lines, of which the first has this number. False if the time
-    /// was over.
-    fn scan_batch(&self, number: usize, lines: &[&[u8]], state: &mut ScanState) -> bool {
-        let mut keep_going = || !state.budget.is_spent(1);
-        let Ok(batch) = self.prefilter.search_batch(lines, &mut keep_going) else {
-            return false;
-        };
-        let mut left: Option<SmallVec<[&[LiteralMatch]; 2]>> = batch
-            .as_ref()
-            .map(|passes| passes.iter().map(Vec::as_slice).collect());
-        for (of_batch, line) in (0u32..).zip(lines) {
-            let is_first = number == 0 && of_batch == 0;
-            let candidate = |state: &mut ScanState, literal: LiteralInfo, end: usize| {
-                if let Some(rule) = self.rules.get(literal.pattern as usize)
-                    && !(is_first && rule.skips_first)
-                {
-                    let what = (rule.rule, &rule.pattern, rule.hits_max);
-                    state.candidate(what, line, literal, end);
-                }
-            };
-            if let Some(passes) = &mut left {
-                state.begin_text();
-                for matches in passes {
-                    while let Some((found, rest)) = matches.split_first()
-                        && found.text == of_batch
-                    {
-                        candidate(state, found.literal, found.end as usize);
-                        *matches = rest;
-                    }
-                }
-            } else if filter::candidates(&self.prefilter, line, state, candidate).is_err() {
-                return false;
+    /// Runs all rules on a line. False if the time was over.
+    fn scan_line(&self, line: &[u8], is_first: bool, state: &mut ScanState) -> bool {
+        let candidate = |state: &mut ScanState, literal: LiteralInfo, end: usize| {
+            if let Some(rule) = self.rules.get(literal.pattern as usize)
+                && !(is_first && rule.skips_first)
+            {
+                let what = (rule.rule, &rule.pattern, rule.hits_max);
+                state.candidate(what, line, literal, end);
             }
-            for index in self.prefilter.unfiltered_candidates(line) {
-                if let Some(rule) = self.rules.get(index as usize)
-                    && !(is_first && rule.skips_first)
-                {
-                    state.count_up_to(rule.rule, &rule.pattern, line, rule.hits_max);
-                }
+        };
+        if filter::candidates(&self.prefilter, line, state, candidate).is_err() {
+            return false;
+        }
+        for index in self.prefilter.unfiltered_candidates(line) {
+            if let Some(rule) = self.rules.get(index as usize)
+                && !(is_first && rule.skips_first)
+            {
+                state.count_up_to(rule.rule, &rule.pattern, line, rule.hits_max);
             }
         }
         true

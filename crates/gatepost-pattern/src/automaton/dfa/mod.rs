@@ -8,7 +8,6 @@
 //!
 //! [`transitions`] describes the layout of the table, which makes a byte cost two loads.
 
-mod interleaved;
 mod transitions;
 
 use std::hash::BuildHasher;

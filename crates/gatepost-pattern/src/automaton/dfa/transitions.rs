@@ -45,7 +45,7 @@ pub(super) struct TransitionTable {
     /// By row and class: the transition, which is a state id (see [`TransitionTable::state_id`])
     /// with
     /// [`MATCH`] and [`DEAD`].
-    pub(super) rows: Box<[AtomicU32]>,
+    rows: Box<[AtomicU32]>,
     /// The offset of the first row, at which a cache line begins.
     first_row: u32,
     /// Entries in a row.
