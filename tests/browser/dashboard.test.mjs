@@ -194,6 +194,21 @@ test("addresses are banned and sessions ended by an administrator", async () => 
   await close();
 });
 
+test("a DNS list that does not answer is named", async () => {
+  const { page, faults, close } = await open("/");
+  await page.route("**/admin/rules?*", async (route) => {
+    const answer = await route.fetch();
+    const rules = await answer.json();
+    assert.deepEqual(rules.silent_lists, []);
+    await route.fulfill({ json: { ...rules, silent_lists: [{ list: "list.example", skipped: 12 }] } });
+  });
+  await page.goto(server.origin + "/#rules");
+  await page.reload();
+  await page.locator("#silent-lists p", { hasText: "The DNS list list.example does not answer; 12 questions left out since." }).waitFor();
+  assert.deepEqual(faults, []);
+  await close();
+});
+
 test("rules are looked at, and a reload tells what it changes", async () => {
   const { page, faults, close } = await open("/#rules");
   await page.locator("#most-hit tr", { hasText: "GTUBE" }).waitFor();

@@ -65,6 +65,8 @@ pub use lookup::{Lookup, PendingQuestion, Progress, Purpose, Wake};
 pub use resolver::{DnsError, Resolver};
 pub use reverse::reverse_name;
 pub use silence::{SilenceLimits, SilentList};
-pub use system::{DNS_PORT, SYSTEM_CONFIGURATION, are_local, parse_server, system_servers};
+pub use system::{
+    DNS_PORT, SYSTEM_CONFIGURATION, SYSTEM_HOSTS, are_local, has_host, parse_server, system_servers,
+};
 pub use tlsa::Tlsa;
 pub use wire::{Answer, Failure, Kind, Question, Record, Resolved};

@@ -1,4 +1,5 @@
-//! Which servers the system asks (resolv.conf(5)), and how a configuration names one.
+//! Which servers the system asks (resolv.conf(5)), which names it knows without them (hosts(5)),
+//! and how a configuration names a server.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -6,6 +7,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 pub const DNS_PORT: u16 = 53;
 /// Where the system says which servers to ask.
 pub const SYSTEM_CONFIGURATION: &str = "/etc/resolv.conf";
+
+/// Where the system has names that it asks no server for.
+pub const SYSTEM_HOSTS: &str = "/etc/hosts";
 
 /// Where Docker's and Podman's networks answer inside a container. It forwards and validates
 /// nothing.
@@ -26,6 +30,17 @@ pub fn are_local(servers: &[SocketAddr]) -> bool {
         address.is_loopback() && address != CONTAINER_RESOLVER
     };
     !servers.is_empty() && servers.iter().all(is_local)
+}
+
+/// Whether a text in the form of hosts(5) has an address of this name.
+pub fn has_host(hosts: &str, name: &str) -> bool {
+    let name = name.trim_end_matches('.');
+    let line_has = |line: &str| {
+        let line = line.split('#').next().unwrap_or_default();
+        let mut names = line.split_whitespace().skip(1);
+        names.any(|known| known.trim_end_matches('.').eq_ignore_ascii_case(name))
+    };
+    hosts.lines().any(line_has)
 }
 
 /// `ADDRESS` or `ADDRESS:PORT`.
@@ -68,6 +83,18 @@ mod tests {
                 expected,
                 "{configuration}"
             );
+        }
+    }
+
+    #[test]
+    fn names_of_hosts_are_found() {
+        let hosts = "# 192.0.2.9 comment.example\n\
+            192.0.2.1\tbox.example box # old.example\n::1 Six.Example.\n192.0.2.2\n";
+        for name in ["box.example", "BOX.example.", "box", "six.example"] {
+            assert!(has_host(hosts, name), "{name}");
+        }
+        for name in ["comment.example", "old.example", "192.0.2.2", "example"] {
+            assert!(!has_host(hosts, name), "{name}");
         }
     }
 

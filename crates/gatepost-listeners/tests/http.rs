@@ -24,6 +24,8 @@ mod case;
 mod client;
 #[path = "http/guards.rs"]
 mod guards;
+#[path = "http/http2.rs"]
+mod http2;
 #[path = "http/versions.rs"]
 mod versions;
 #[path = "http/websocket.rs"]

@@ -1,5 +1,5 @@
-//! What `/admin/rules` shows: how many rules run, which match most, which take longest, and which
-//! cannot run.
+//! What `/admin/rules` shows: how many rules run, which match most, which take longest, which
+//! cannot run, and which DNS lists do not answer.
 
 use gatepost_gateway::{Gateway, RuleHits};
 use gatepost_rules::{Problem, RuleTime, Severity};
@@ -7,7 +7,10 @@ use serde_json::{Value, json};
 
 /// At most `count` of the rules that match most, and of those that cannot run.
 pub(crate) fn overview(gateway: &Gateway, problems: &[Problem], count: usize) -> Value {
-    let statistics = gateway.procedures().rules().statistics();
+    let rules = gateway.procedures().rules();
+    let statistics = rules.statistics();
+    let silent = rules.silent_lists().into_iter();
+    let silent = silent.map(|one| json!({ "list": one.list, "skipped": one.skipped }));
     let most = gateway.counters().most_hit(count);
     // A note about a rule says that the rule is switched off, so it does not run either.
     let concerns_rule =
@@ -16,6 +19,7 @@ pub(crate) fn overview(gateway: &Gateway, problems: &[Problem], count: usize) ->
     json!({
         "running": statistics.rules,
         "in_force": gateway.procedures().in_force(),
+        "silent_lists": silent.collect::<Vec<_>>(),
         "not_running": statistics.not_running,
         "files": statistics.files,
         "most_hit": most.iter().map(hits).collect::<Vec<_>>(),

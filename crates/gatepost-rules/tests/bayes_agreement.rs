@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use gatepost_learning::Learning;
 use gatepost_learning::bayes::{Bayes, Class, Relearn, Sample};
 use gatepost_mail::Mail;
-use gatepost_rules::{RuleSet, RulesSettings};
+use gatepost_rules::{RuleSet, RulesSettings, ScanContext};
 
 /// One message in so many is trained with.
 const TRAINED_STEP: usize = 25;
@@ -17,7 +18,8 @@ const JUDGED_STEP: usize = 251;
 const TOLERANCE: f64 = 1e-4;
 
 const PREFERENCES: &str = "use_bayes 1\nbayes_auto_learn 0\nbayes_min_spam_num 10\n\
-    bayes_min_ham_num 10\nadd_header all Bayes probability=_BAYES_\n";
+    bayes_min_ham_num 10\nadd_header all Bayes probability=_BAYES_\n\
+    add_header all Table _REPORT_\n";
 
 fn corpus() -> Option<Vec<PathBuf>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.corpora/spamassassin");
@@ -47,6 +49,13 @@ fn run(home: &Path, tool: &str, arguments: &[&str], input: Option<&Path>) -> Str
         .output()
         .expect("runs");
     String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// The line of Bayes' rule in a table of rules, with the note below it.
+fn bayes_lines(table: &str) -> Option<(String, String)> {
+    let mut lines = table.lines().map(str::trim);
+    let rule = lines.find(|line| line.contains(" BAYES_"))?;
+    Some((rule.to_owned(), lines.next()?.to_owned()))
 }
 
 fn class(path: &Path) -> Class {
@@ -137,8 +146,10 @@ fn tokens_and_probabilities_agree_with_spamassassin() {
         ..RulesSettings::default()
     };
     let (rules, _) = RuleSet::load(&settings.paths, &settings);
+    let learned = Learning::in_memory();
+    let bayes = learned.bayes.clone();
+    let rules = rules.with_learning(learned);
     let learning = &rules.learning_settings().bayes;
-    let bayes = Bayes::in_memory();
     let sample = |path: &Path| {
         let bytes = std::fs::read(path).expect("reads");
         Sample::of(
@@ -166,6 +177,7 @@ fn tokens_and_probabilities_agree_with_spamassassin() {
     assert!(same * 1000 >= theirs.len().max(ours.len()) * 999);
 
     let mut count = 0;
+    let mut reports = Vec::new();
     let mut differing = Vec::new();
     for path in judged {
         let text = run(home, "spamassassin", &["-L"], Some(path));
@@ -177,6 +189,11 @@ fn tokens_and_probabilities_agree_with_spamassassin() {
         let judgement = bayes.judge(&sample(path), learning);
         let ours = judgement.map(|judgement| judgement.probability);
         count += 1;
+        let bytes = std::fs::read(path).expect("reads");
+        let fields = rules.scan(&bytes, &ScanContext::default()).header_fields();
+        let table = fields.iter().find(|(name, _)| name == "X-Spam-Table");
+        let reported = table.and_then(|(_, table)| bayes_lines(table));
+        reports.push((path, reported, bayes_lines(&text)));
         if ours.is_none_or(|ours| (ours - theirs).abs() > TOLERANCE) {
             differing.push(format!("{}: {ours:?} here, {theirs} there", path.display()));
         }
@@ -186,4 +203,13 @@ fn tokens_and_probabilities_agree_with_spamassassin() {
         differing.len()
     );
     assert!(differing.len() * 10 <= count);
+    let noted = |(_, ours, theirs): &&(_, Option<(String, String)>, _)| ours == theirs;
+    let same = reports.iter().filter(noted);
+    let with_note = same.filter(|(_, ours, _)| {
+        let note = ours.as_ref().map(|(_, note)| note.as_str());
+        note.is_some_and(|note| note.starts_with("*      [score: "))
+    });
+    let with_note = with_note.count();
+    // Those whose probability differs have another note too.
+    assert!(with_note + differing.len() >= count, "{reports:#?}");
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use gatepost_rules::{RuleSet, RulesSettings};
+use gatepost_rules::{RuleSet, RulesSettings, Severity};
 
 /// Where Debian's package keeps the modules that declare directives.
 const MODULES: &str = "/usr/share/perl5/Mail/SpamAssassin";
@@ -85,7 +85,82 @@ fn an_unknown_directive_that_revokes_trust_is_an_error() {
         let [problem] = &problems[..] else {
             panic!("{line}: {problems:?}");
         };
-        assert_eq!(problem.severity, gatepost_rules::Severity::Error, "{line}");
+        assert_eq!(problem.severity, Severity::Error, "{line}");
         assert_eq!(problem.reason.contains("trust"), expected, "{problem}");
+    }
+}
+
+/// What is set up so that it does not work is said; the same without the mistake says nothing.
+#[test]
+fn settings_that_contradict_each_other_are_warned_of() {
+    const AWL: &str = "loadplugin Mail::SpamAssassin::Plugin::AWL";
+    const TXREP: &str = "loadplugin Mail::SpamAssassin::Plugin::TxRep\nuse_txrep 1";
+    let outside = "a network is not trusted";
+    let txrep = "TxRep does not run";
+    let cases = [
+        // What is internal is trusted too.
+        ("trusted_networks 10/8\ninternal_networks 10.1/16", None),
+        (
+            "trusted_networks 10/8\ninternal_networks 10.1/16 192.0.2/24",
+            Some(outside),
+        ),
+        (
+            "internal_networks 192.0.2.7\ntrusted_networks 192.0.2.8",
+            Some(outside),
+        ),
+        (
+            "trusted_networks !192.0.2.7 192.0.2/24\ninternal_networks 192.0.2.7",
+            Some(outside),
+        ),
+        ("trusted_networks 192.0.2.7\nmsa_networks 192.0.2.7", None),
+        (
+            "trusted_networks 192.0.2.8\nmsa_networks 192.0.2.7",
+            Some(outside),
+        ),
+        ("internal_networks 192.0.2/24", None),
+        ("trusted_networks 192.0.2/24", None),
+        // Of the two that keep averages of senders, AWL runs.
+        (&format!("{AWL}\n{TXREP}"), Some(txrep)),
+        (&format!("{AWL}\n{TXREP}\nuse_auto_welcomelist 0"), None),
+        (&format!("{AWL}\n{TXREP}\nuse_auto_whitelist 0"), None),
+        (TXREP, None),
+        (AWL, None),
+    ];
+    for (text, expected) in cases {
+        let settings = RulesSettings::default();
+        let (_, problems) = RuleSet::from_text("one.cf", text.as_bytes(), &settings);
+        let causes: Vec<_> = problems
+            .iter()
+            .filter(|problem| problem.severity == Severity::Warning)
+            .map(|problem| problem.cause)
+            .collect();
+        assert_eq!(causes, Vec::from_iter(expected), "{text}: {problems:?}");
+    }
+}
+
+/// Rules whose pattern always matches run, unless they are to be left out.
+#[test]
+fn patterns_that_always_match_are_left_out_where_that_is_wanted() {
+    let patterns = [
+        "//", "/a||b/", "/|a/", "/a|/", "/a\\|/", "/a\\||b/", "/a|b/", "/()/", "m{a|}i",
+    ];
+    let always = [true, true, true, true, false, false, false, false, true];
+    for (pattern, is_always) in patterns.into_iter().zip(always) {
+        for kind in ["body", "rawbody", "full", "uri", "header"] {
+            let of = if kind == "header" { "Subject =~ " } else { "" };
+            let rule = format!("{kind} ONE {of}{pattern}\n");
+            for (setting, is_left_out) in [
+                ("", false),
+                ("ignore_always_matching_regexps 0\n", false),
+                ("ignore_always_matching_regexps 1\n", is_always),
+            ] {
+                let text = format!("{setting}{rule}");
+                let settings = RulesSettings::default();
+                let (_, problems) = RuleSet::from_text("one.cf", text.as_bytes(), &settings);
+                let mut causes = problems.iter().map(|problem| problem.cause);
+                let is_said = causes.any(|cause| cause == "always matching");
+                assert_eq!(is_said, is_left_out, "{text}: {problems:?}");
+            }
+        }
     }
 }

@@ -5,10 +5,12 @@
 //! written.
 
 use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use gatepost_dns::{
-    Answer, DnsError, Kind, Question, Record, Resolver, Tlsa, are_local, system_servers,
+    Answer, DnsError, Kind, Question, Record, Resolver, SYSTEM_HOSTS, Tlsa, are_local, has_host,
+    system_servers,
 };
 
 use super::error::HopError;
@@ -19,6 +21,8 @@ const SERVER_TIMEOUT: Duration = Duration::from_secs(5);
 pub(super) struct Dns {
     resolver: Resolver,
     is_believed: bool,
+    /// The names that the system asks no server for.
+    hosts: PathBuf,
 }
 
 /// Records, and whether DNSSEC proves them: also that there are none.
@@ -29,6 +33,10 @@ struct Found {
 
 impl Dns {
     pub(super) fn new(servers: &[SocketAddr]) -> Self {
+        Self::with_hosts(servers, Path::new(SYSTEM_HOSTS))
+    }
+
+    fn with_hosts(servers: &[SocketAddr], hosts: &Path) -> Self {
         let (servers, is_believed) = if servers.is_empty() {
             let servers = system_servers();
             let are_local = are_local(&servers);
@@ -39,6 +47,7 @@ impl Dns {
         Self {
             resolver: Resolver::new(servers, SERVER_TIMEOUT),
             is_believed,
+            hosts: hosts.to_owned(),
         }
     }
 
@@ -102,6 +111,22 @@ impl Dns {
             Some(cause) if addresses.is_empty() => Err(unresolved(host, "A and AAAA")(cause)),
             _ => Ok(addresses),
         }
+    }
+
+    /// The TLSA records of a host that the system resolves. Where the system has its address from a
+    /// file, DNSSEC proves nothing about that address (RFC 7672 section 2.2.2), and no server need
+    /// know the name. The file is read each time, as the system does to connect.
+    pub(super) async fn tlsa_of_named(
+        &self,
+        host: &str,
+        port: u16,
+        until: Instant,
+    ) -> Result<Option<Vec<Tlsa>>, HopError> {
+        let hosts = std::fs::read(&self.hosts).unwrap_or_default();
+        if has_host(&String::from_utf8_lossy(&hosts), host) {
+            return Ok(None);
+        }
+        self.tlsa(host, port, until).await
     }
 
     /// The TLSA records of a service that DNSSEC proves; `None` where it proves none.
@@ -181,4 +206,43 @@ fn is_name(host: &str) -> bool {
 fn random() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use super::*;
+
+    /// A server that answers every question with SERVFAIL, as one does that cannot reach the zone's
+    /// servers.
+    fn failing_server() -> SocketAddr {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+        let address = socket.local_addr().expect("an address");
+        std::thread::spawn(move || {
+            let mut message = [0; 512];
+            while let Ok((length, peer)) = socket.recv_from(&mut message) {
+                message[2..4].copy_from_slice(&[0x81, 0x82]);
+                // The resolver may have ended.
+                let _ = socket.send_to(&message[..length], peer);
+            }
+        });
+        address
+    }
+
+    #[tokio::test]
+    async fn a_failure_defers_names_of_dns_only() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let hosts = folder.path().join("hosts");
+        std::fs::write(&hosts, "127.0.0.1 box.example\n").expect("written");
+        let dns = Dns::with_hosts(&[failing_server()], &hosts);
+        let until = Instant::now() + Duration::from_mins(1);
+        let here = dns.tlsa_of_named("Box.example", 25, until).await;
+        assert!(matches!(here, Ok(None)), "the file has it");
+        let elsewhere = dns.tlsa_of_named("far.example", 25, until).await;
+        assert!(elsewhere.is_err(), "an answer may be kept back");
+        // An MX has the addresses that DNS gives, whatever the file says.
+        let exchanger = dns.tlsa("box.example", 25, until).await;
+        assert!(exchanger.is_err());
+    }
 }

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use gatepost_dns::Tlsa;
 
-use super::candidates::Candidate;
+use super::candidates::{Candidate, Target};
 use super::error::{HopError, Requirement};
 use super::mta_sts::{Mode, Policy};
 use super::{Forward, HopTls};
@@ -66,10 +66,13 @@ impl Forward {
             HopTls::Opportunistic => {}
         }
         if self.settings.dane {
-            let records = self
-                .dns
-                .tlsa(&candidate.name, candidate.port, until)
-                .await?;
+            let (name, port) = (&candidate.name, candidate.port);
+            let records = match candidate.target {
+                Target::Exchanger(..) => self.dns.tlsa(name, port, until).await?,
+                Target::Named(_) | Target::Unix(_) => {
+                    self.dns.tlsa_of_named(name, port, until).await?
+                }
+            };
             if let Some(mut records) = records {
                 records.retain(dane::is_usable);
                 return Ok(if records.is_empty() {

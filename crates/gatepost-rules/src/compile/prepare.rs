@@ -230,6 +230,13 @@ fn read(rule: &Definition, text: &[u8], definitions: &Definitions) -> Result<Rea
         definitions.replace_tags.expand(body, has_modifiers)
     });
     let body = expanded.as_deref().unwrap_or(body);
+    if definitions.ignores_always_matching && is_always_matching(body) {
+        return Err(NotRunning {
+            cause: "always matching",
+            mend: "mend the pattern, or write: ignore_always_matching_regexps 0",
+            ..bad_pattern("its pattern is empty or has an empty alternative, so it always matches")
+        });
+    }
     if let Some(template) = Template::parse(body, modifiers) {
         return template.map(Read::Template).map_err(bad_pattern);
     }
@@ -248,4 +255,14 @@ fn read_pattern(
             "a mimeheader rule cannot hold what others captured",
         )),
     }
+}
+
+/// Whether a pattern looks as if it always matched, in SpamAssassin's terms: it is empty, or one of
+/// its alternatives is, whatever groups there are.
+fn is_always_matching(body: &[u8]) -> bool {
+    let is_escaped = |at: usize| at > 0 && body.get(at - 1) == Some(&b'\\');
+    let is_bar = |at: usize| body.get(at) == Some(&b'|') && !is_escaped(at);
+    let is_bar_at_end = body.len().checked_sub(1).is_some_and(is_bar);
+    let has_two = (0..body.len()).any(|at| is_bar(at) && body.get(at + 1) == Some(&b'|'));
+    body.is_empty() || body.first() == Some(&b'|') || is_bar_at_end || has_two
 }

@@ -26,6 +26,10 @@ const HANDLERS: &[(&str, Handler)] = &[
     ("fold_headers", option::fold_headers),
     ("full", rule::full),
     ("header", rule::header),
+    (
+        "ignore_always_matching_regexps",
+        option::ignore_always_matching,
+    ),
     ("loadplugin", option::load_plugin),
     ("meta", rule::meta),
     ("mimeheader", rule::mime_header),
@@ -109,10 +113,6 @@ const ALWAYS_DECODED: NoEffect = NoEffect {
     cause: "always decoded",
     reason: "texts are always converted to UTF-8, as with normalize_charset 1",
 };
-const ALL_PATTERNS: NoEffect = NoEffect {
-    cause: "rule development",
-    reason: "a pattern that always matches runs like any other",
-};
 
 /// Known directives without effect, by name; a star matches any ending.
 const WITHOUT_EFFECT: &[(&str, NoEffect)] = &[
@@ -135,7 +135,6 @@ const WITHOUT_EFFECT: &[(&str, NoEffect)] = &[
     ("fns_*", PLUGIN),
     ("geodb_*", PLUGIN),
     ("hashbl_*", NETWORK),
-    ("ignore_always_matching_regexps", ALL_PATTERNS),
     ("lock_method", PROGRAM),
     ("max_short_url*", NETWORK),
     ("mbox_format_from_regex", PROGRAM),

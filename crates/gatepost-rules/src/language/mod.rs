@@ -62,6 +62,8 @@ pub(crate) struct Definitions {
     pub(crate) examples: Vec<Example>,
     pub(crate) replace_tags: ReplaceTags,
     pub(crate) options: Options,
+    /// Rules whose pattern always matches do not run: `ignore_always_matching_regexps`.
+    pub(crate) ignores_always_matching: bool,
     pub(crate) configuration: Configuration,
     pub(crate) learning: LearningSettings,
     pub(crate) problems: Vec<Problem>,

@@ -164,6 +164,11 @@ pub(super) fn fold_headers(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome 
     Ok(())
 }
 
+pub(super) fn ignore_always_matching(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
+    loaded.definitions.ignores_always_matching = line.flag()?;
+    Ok(())
+}
+
 pub(super) fn version_tag(loaded: &mut Loaded<'_>, line: &Line<'_>) -> Outcome {
     let tag = line.value_text()?;
     loaded.definitions.options.version_tag = format!("-{}", tag.to_ascii_lowercase());

@@ -184,6 +184,10 @@ impl NetworkTest {
         }
     }
 
+    pub(super) const fn is_of_relays_or_senders(&self) -> bool {
+        matches!(self, Self::Relays { .. } | Self::Senders { .. })
+    }
+
     /// The questions that can be put now; `answer` gives what was answered so far.
     pub(super) fn questions<'a>(
         &self,

@@ -10,6 +10,7 @@
 mod call;
 mod dns_tests;
 mod hashes;
+mod listings;
 mod origin;
 mod results;
 mod senders;
@@ -165,9 +166,17 @@ impl Asked<'_> {
         };
         let tests = self.rules.iter().map(|rule| &rule.test);
         let asked: Vec<&SenderTest> = tests.filter_map(NetworkTest::of_sender).collect();
+        let of_lists =
+            self.rules.iter().map(|rule| &rule.test).filter(|test| {
+                test.is_of_relays_or_senders() && !test.is_switched_off(self.settings)
+            });
+        let listed = of_lists.flat_map(|test| test.questions(&views, &answer));
+        let listed = listings::rbl_tag(listed, &answer).map(|text| ("RBL".to_owned(), text));
+        let mut tags = origin::tags(mail, &self.settings.senders, &answer);
+        tags.extend(listed);
         NetworkFindings {
             hits: self.rules.iter().filter_map(hits).collect(),
-            tags: origin::tags(mail, &self.settings.senders, &answer),
+            tags,
             authentication: results::results(&views.senders, &asked, &answer),
         }
     }

@@ -8,6 +8,7 @@ mod dns;
 mod support;
 
 mod depth;
+mod https;
 mod page_bounds;
 mod page_files;
 mod page_forms;

@@ -248,3 +248,39 @@ fn rules_are_exchanged_while_mail_is_judged_and_kept_when_the_new_ones_are_broke
         assert!(status.contains(r#""refused":[]"#), "{status}");
     }
 }
+
+#[test]
+fn a_list_that_does_not_answer_is_named() {
+    let server = Server::start(Zone::new());
+    let folder = tempfile::tempdir().expect("a folder");
+    let rules = "util_rb_tld example\nurirhssub LISTED list.example. A 127.0.0.2\nbody LISTED eval:check_uridnsbl('LISTED')\n";
+    std::fs::write(folder.path().join("list.cf"), rules).expect("written");
+    let settings = format!(
+        "rules.paths = ['{}']\nrules.network = true\nrules.dns_server = '{}'\n\
+         rules.network_time_max = '100ms'\nrules.list_unanswered_max = 2\nrules.list_pause = '1h'\n\
+         [[scope]]\npath = '/mail'\nrun = ['/spamcheck']\n",
+        folder.path().join("list.cf").display(),
+        server.address
+    );
+    let gateway = Gateway::start_in(folder.path(), &settings);
+    let silent = || {
+        let url = gateway.url("/admin/rules");
+        let output = run("curl", &["--silent", "--fail", &url], b"");
+        let answer: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        answer["silent_lists"].clone()
+    };
+    let port = gateway.port("spamd");
+    let judge = |host: &str| {
+        let mail = format!("Subject: hello\n\nhttp://{host}/\n");
+        let output = run("spamc", &["-d", "127.0.0.1", "-p", &port], mail.as_bytes());
+        assert!(output.status.success(), "{}", text_of(&output));
+    };
+    judge("talks.example");
+    assert_eq!(silent(), serde_json::json!([]));
+    // Each is another question; the list answers none of them.
+    for number in 0..5 {
+        judge(&format!("silent{number}.example"));
+    }
+    let expected = serde_json::json!([{ "list": "list.example", "skipped": 3 }]);
+    assert_eq!(silent(), expected);
+}

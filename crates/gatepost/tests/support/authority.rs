@@ -26,8 +26,27 @@ impl Authority {
 
     /// Writes `FILE.pem` and `FILE.key` for a server of this name, or a client.
     pub(crate) fn sign(&self, file: &str, name: &str, addresses: &[&str]) {
+        self.sign_changed(file, name, addresses, |_| ());
+    }
+
+    /// The same, valid from the beginning of one year to that of another.
+    pub(crate) fn sign_between(&self, file: &str, name: &str, years: [i32; 2]) {
+        let [from, until] = years.map(|year| rcgen::date_time_ymd(year, 1, 1));
+        self.sign_changed(file, name, &[name], |parameters| {
+            (parameters.not_before, parameters.not_after) = (from, until);
+        });
+    }
+
+    fn sign_changed(
+        &self,
+        file: &str,
+        name: &str,
+        addresses: &[&str],
+        change: impl FnOnce(&mut rcgen::CertificateParams),
+    ) {
         let addresses: Vec<String> = addresses.iter().map(|&name| name.to_owned()).collect();
         let mut parameters = rcgen::CertificateParams::new(addresses).expect("names");
+        change(&mut parameters);
         parameters
             .distinguished_name
             .push(rcgen::DnType::CommonName, name);

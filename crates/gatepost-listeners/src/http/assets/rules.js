@@ -14,11 +14,17 @@ function showInForce(inForce) {
     element("ul", { class: "problems wrong" }, ...refusal.problems.map((problem) => element("li", {}, problem))))));
 }
 
+function showSilent(lists) {
+  $("silent-lists").replaceChildren(...lists.map((silent) => element("p", { class: "wrong" },
+    "The DNS list ", mono(silent.list), ` does not answer; ${plural(silent.skipped, "question")} left out since.`)));
+}
+
 export async function loadRules() {
   const answer = await fetch("/admin/rules?count=200");
   if (!answer.ok) return;
   const rules = await answer.json();
   showInForce(rules.in_force);
+  showSilent(rules.silent_lists);
   $("rules-running").textContent = `${number(rules.running)} run, ${number(rules.not_running)} cannot`;
   const most = rules.most_hit.slice(0, 30);
   const top = most[0]?.messages ?? 1;

@@ -1,48 +1,59 @@
 //! A connection's stream for the `h2` crate: of which some bytes were read already, and whose
-//! client has a bounded number of control frames.
+//! client has a bounded number of control frames, of the right lengths.
 //!
-//! Where the client floods the connection, nothing more is read, and the holder of the [`Flood`]
-//! ends the connection: an error here would keep `h2` from saying why.
+//! Where the client violates that, nothing more is read, and the holder of the [`Violation`] ends
+//! the connection: an error here would keep `h2` from saying why.
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 
+use h2::Reason;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 
-use super::frame_budget::FrameBudget;
+use super::frame_guard::FrameGuard;
 use crate::stream::Stream;
 
-/// Notices that the client floods the connection.
+/// What the client did for which its connection must end.
 #[derive(Clone, Default)]
-pub(super) struct Flood(Arc<Notify>);
+pub(super) struct Violation(Arc<Noticed>);
 
-impl Flood {
-    /// Waits for the flood.
-    pub(super) async fn begun(&self) {
-        self.0.notified().await;
+#[derive(Default)]
+struct Noticed {
+    reason: OnceLock<Reason>,
+    notify: Notify,
+}
+
+impl Violation {
+    /// Waits for it; the reason that the client is given.
+    pub(super) async fn noticed(&self) -> Reason {
+        self.0.notify.notified().await;
+        // It is set before anything is notified.
+        self.0
+            .reason
+            .get()
+            .copied()
+            .unwrap_or(Reason::PROTOCOL_ERROR)
     }
 }
 
-/// Reads `first` before the stream, and nothing after a flood.
+/// Reads `first` before the stream, and nothing after a violation.
 pub(super) struct GuardedStream {
     stream: Stream,
     first: Vec<u8>,
-    budget: FrameBudget,
-    flood: Flood,
-    is_flooded: bool,
+    guard: FrameGuard,
+    violation: Violation,
 }
 
 impl GuardedStream {
-    pub(super) fn new(stream: Stream, first: Vec<u8>, flood: Flood) -> Self {
+    pub(super) fn new(stream: Stream, first: Vec<u8>, violation: Violation) -> Self {
         Self {
             stream,
             first,
-            budget: FrameBudget::new(),
-            flood,
-            is_flooded: false,
+            guard: FrameGuard::new(),
+            violation,
         }
     }
 }
@@ -53,7 +64,7 @@ impl AsyncRead for GuardedStream {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.is_flooded {
+        if self.violation.0.reason.get().is_some() {
             return Poll::Pending;
         }
         let begun = buffer.filled().len();
@@ -65,13 +76,18 @@ impl AsyncRead for GuardedStream {
             self.first.drain(..count);
         }
         let received = buffer.filled().get(begun..).unwrap_or_default();
-        if self.budget.take(received) {
+        let Err((whole, reason)) = self.guard.take(received) else {
             return Poll::Ready(Ok(()));
+        };
+        // What comes before still counts, so that `h2` gets the client's preface.
+        buffer.set_filled(begun + whole);
+        self.violation.0.reason.get_or_init(|| reason);
+        self.violation.0.notify.notify_one();
+        if whole > 0 {
+            Poll::Ready(Ok(()))
+        } else {
+            Poll::Pending
         }
-        self.is_flooded = true;
-        buffer.set_filled(begun);
-        self.flood.0.notify_one();
-        Poll::Pending
     }
 }
 
@@ -82,7 +98,7 @@ impl AsyncWrite for GuardedStream {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = ready!(Pin::new(&mut self.stream).poll_write(context, bytes))?;
-        self.budget.wrote(written);
+        self.guard.wrote(written);
         Poll::Ready(Ok(written))
     }
 
@@ -92,7 +108,7 @@ impl AsyncWrite for GuardedStream {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(context, slices))?;
-        self.budget.wrote(written);
+        self.guard.wrote(written);
         Poll::Ready(Ok(written))
     }
 

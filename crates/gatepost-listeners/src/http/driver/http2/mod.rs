@@ -32,10 +32,10 @@ use crate::minimum_rate::MinimumRate;
 use crate::stream::TlsSession;
 
 mod answer;
-mod frame_budget;
+mod frame_guard;
 mod guarded_stream;
 
-use guarded_stream::{Flood, GuardedStream};
+use guarded_stream::{GuardedStream, Violation};
 
 /// Streams that a client may have open at once (RFC 9113 section 6.5.2 recommends at least 100).
 const STREAMS_MAX: u32 = 128;
@@ -43,7 +43,7 @@ const STREAMS_MAX: u32 = 128;
 const STREAM_WINDOW_BYTES: u32 = 256 << 10;
 /// The same for all streams together.
 const CONNECTION_WINDOW_BYTES: u32 = 1 << 20;
-/// How long a client that floods the connection may take to read why it ends.
+/// How long a client that violates the protocol may take to read why it ends.
 const FAREWELL_TIME_MAX: Duration = Duration::from_secs(1);
 /// What we hold of answers that a reader has not taken, by stream.
 const SEND_BUFFER_BYTES: usize = 256 << 10;
@@ -68,9 +68,9 @@ pub(super) async fn serve(connection: Connection) {
         certified,
         streams: AtomicUsize::new(0),
     });
-    let flood = Flood::default();
-    let stream = GuardedStream::new(stream, tail, flood.clone());
-    match run(&client, stream, &flood).await {
+    let violation = Violation::default();
+    let stream = GuardedStream::new(stream, tail, violation.clone());
+    match run(&client, stream, &violation).await {
         Ok(()) => {}
         Err(error) => {
             if !error.is_io() {
@@ -101,7 +101,11 @@ impl Client {
     }
 }
 
-async fn run(client: &Arc<Client>, stream: GuardedStream, flood: &Flood) -> Result<(), h2::Error> {
+async fn run(
+    client: &Arc<Client>,
+    stream: GuardedStream,
+    violation: &Violation,
+) -> Result<(), h2::Error> {
     let settings = &client.context.settings;
     let mut builder = h2::server::Builder::new();
     builder
@@ -132,10 +136,10 @@ async fn run(client: &Arc<Client>, stream: GuardedStream, flood: &Flood) -> Resu
                     tokio::spawn(async move { answer(answering, request, respond).await });
                 }
             },
-            () = flood.begun() => {
+            reason = violation.noticed() => {
                 client.offended();
-                // RFC 9113 section 10.5.
-                connection.abrupt_shutdown(Reason::ENHANCE_YOUR_CALM);
+                // RFC 9113 sections 4.2 and 10.5.
+                connection.abrupt_shutdown(reason);
                 let closed = poll_fn(|task| connection.poll_closed(task));
                 return timeout(FAREWELL_TIME_MAX, closed).await.unwrap_or(Ok(()));
             }

@@ -1,10 +1,16 @@
-//! How many control frames a client may send.
+//! What the `h2` crate leaves unchecked in a client's frames: the number of control frames, and the
+//! length of frames whose type determines it.
 //!
 //! PING, SETTINGS, PRIORITY, WINDOW_UPDATE and RST_STREAM cost a client a few bytes and us a reply
 //! or a search, and no flow control bounds them (RFC 9113 section 10.5). A client needs a few of
 //! them at the beginning, now and then one, and a WINDOW_UPDATE for what it has received.
+//!
+//! A frame whose length its type forbids is an error of its own, FRAME_SIZE_ERROR (section 4.2),
+//! for which `h2` sends PROTOCOL_ERROR.
 
 use std::time::Instant;
+
+use h2::Reason;
 
 /// Control frames at once.
 const BURST: u64 = 1_000;
@@ -19,11 +25,20 @@ const HEADER_BYTES: usize = 9;
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
+const PRIORITY: u8 = 2;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const GOAWAY: u8 = 7;
+const WINDOW_UPDATE: u8 = 8;
+
+/// The flag of DATA and HEADERS that ends the stream, and of SETTINGS that acknowledges.
 const END_STREAM: u8 = 1;
+const ACK: u8 = 1;
 
 /// Follows the frames of one connection.
 #[derive(Debug)]
-pub(super) struct FrameBudget {
+pub(super) struct FrameGuard {
     /// Bytes of the preface or of a payload that are still to come.
     skipped: usize,
     header: [u8; HEADER_BYTES],
@@ -33,7 +48,7 @@ pub(super) struct FrameBudget {
     began: Instant,
 }
 
-impl FrameBudget {
+impl FrameGuard {
     pub(super) fn new() -> Self {
         Self {
             skipped: PREFACE_BYTES,
@@ -50,9 +65,11 @@ impl FrameBudget {
         self.written_bytes += bytes as u64;
     }
 
-    /// Takes what the client sent; false where it has sent too many control frames.
-    pub(super) fn take(&mut self, mut input: &[u8]) -> bool {
+    /// Follows what the client sent. Where the connection must end: the number of bytes before the
+    /// frame that is the cause, and the reason.
+    pub(super) fn take(&mut self, received: &[u8]) -> Result<(), (usize, Reason)> {
         let before = self.control_frames;
+        let mut input = received;
         while !input.is_empty() {
             if self.skipped > 0 {
                 let count = self.skipped.min(input.len());
@@ -60,6 +77,7 @@ impl FrameBudget {
                 input = input.get(count..).unwrap_or_default();
                 continue;
             }
+            let begun = received.len() - input.len();
             let missing = (HEADER_BYTES - self.header_length).min(input.len());
             let (bytes, rest) = input.split_at(missing);
             self.header[self.header_length..][..missing].copy_from_slice(bytes);
@@ -67,13 +85,20 @@ impl FrameBudget {
             input = rest;
             if self.header_length == HEADER_BYTES {
                 self.header_length = 0;
-                self.begin_frame();
+                if !self.begin_frame() {
+                    return Err((begun, Reason::FRAME_SIZE_ERROR));
+                }
             }
         }
-        self.control_frames == before || self.is_within()
+        if self.control_frames == before || self.is_within() {
+            Ok(())
+        } else {
+            Err((0, Reason::ENHANCE_YOUR_CALM))
+        }
     }
 
-    fn begin_frame(&mut self) {
+    /// False for a frame that its type forbids to be so long.
+    fn begin_frame(&mut self) -> bool {
         let [high, middle, low, kind, flags, ..] = self.header;
         self.skipped = usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low);
         let carries_something = match kind {
@@ -82,12 +107,26 @@ impl FrameBudget {
             _ => false,
         };
         self.control_frames += u64::from(!carries_something);
+        has_length_of(kind, flags, self.skipped)
     }
 
     fn is_within(&self) -> bool {
         let allowed = BURST + self.written_bytes / WRITTEN_BYTES_PER_FRAME;
         self.control_frames <= allowed
             || self.control_frames <= allowed + self.began.elapsed().as_secs() * PER_SECOND
+    }
+}
+
+/// RFC 9113 sections 6.3, 6.4, 6.5, 6.7, 6.8 and 6.9.
+const fn has_length_of(kind: u8, flags: u8, length: usize) -> bool {
+    match kind {
+        PRIORITY => length == 5,
+        RST_STREAM | WINDOW_UPDATE => length == 4,
+        SETTINGS if flags & ACK != 0 => length == 0,
+        SETTINGS => length.is_multiple_of(6),
+        PING => length == 8,
+        GOAWAY => length >= 8,
+        _ => true,
     }
 }
 
@@ -103,23 +142,45 @@ mod tests {
 
     #[test]
     fn floods_are_noticed_in_any_split_and_transfers_are_not() {
-        for kind in [2, 3, 4, 6, 8, 9, 200, DATA] {
-            let length = if kind == DATA { 0 } else { 8 };
+        let kinds = [
+            (2, 5),
+            (3, 4),
+            (4, 6),
+            (6, 8),
+            (8, 4),
+            (9, 8),
+            (200, 8),
+            (DATA, 0),
+        ];
+        for (kind, length) in kinds {
             let flood = frame(kind, length).repeat(2 * BURST as usize);
             for split in [1, 7, 1_000] {
-                let mut budget = FrameBudget::new();
-                assert!(budget.take(&[0; PREFACE_BYTES]));
-                let within = flood.chunks(split).all(|part| budget.take(part));
-                assert!(!within, "{kind} in pieces of {split}");
+                let mut guard = FrameGuard::new();
+                assert_eq!(guard.take(&[0; PREFACE_BYTES]), Ok(()));
+                let ended = flood.chunks(split).find_map(|part| guard.take(part).err());
+                let expected = Some((0, Reason::ENHANCE_YOUR_CALM));
+                assert_eq!(ended, expected, "{kind} in pieces of {split}");
             }
         }
-        let mut budget = FrameBudget::new();
-        assert!(budget.take(&[0; PREFACE_BYTES]));
+        let mut guard = FrameGuard::new();
+        assert_eq!(guard.take(&[0; PREFACE_BYTES]), Ok(()));
         for _ in 0..100_000 {
-            assert!(budget.take(&frame(HEADERS, 40)) && budget.take(&frame(DATA, 100)));
+            for frame in [frame(HEADERS, 40), frame(DATA, 100)] {
+                assert_eq!(guard.take(&frame), Ok(()));
+            }
             // What a client acknowledges that downloads.
-            budget.wrote(16_384);
-            assert!(budget.take(&frame(8, 4).repeat(2)));
+            guard.wrote(16_384);
+            assert_eq!(guard.take(&frame(8, 4).repeat(2)), Ok(()));
         }
+    }
+
+    #[test]
+    fn what_comes_before_a_frame_of_a_wrong_length_counts() {
+        let mut guard = FrameGuard::new();
+        assert_eq!(guard.take(&[0; PREFACE_BYTES]), Ok(()));
+        let mut bytes = frame(HEADERS, 40);
+        let before = bytes.len();
+        bytes.extend(frame(PING, 7));
+        assert_eq!(guard.take(&bytes), Err((before, Reason::FRAME_SIZE_ERROR)));
     }
 }
