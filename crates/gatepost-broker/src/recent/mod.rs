@@ -126,6 +126,8 @@ pub(crate) struct Recent {
     order: Mutex<()>,
     /// The newest position of a topic that was evicted; 0 for none.
     evicted: AtomicU64,
+    /// The same of topics that begin with `$`, which no filter matches that begins with a wildcard.
+    evicted_system: AtomicU64,
     /// What has an older position was published before the start.
     started: MessageId,
     bytes: AtomicUsize,
@@ -145,6 +147,7 @@ impl Recent {
             last_position: AtomicU64::new(0),
             order: Mutex::default(),
             evicted: AtomicU64::new(0),
+            evicted_system: AtomicU64::new(0),
             started: MessageId::next(),
             bytes: AtomicUsize::new(0),
             per_topic: per_topic.max(1),
@@ -197,7 +200,8 @@ impl Recent {
                 let newest = ring.publications.back().map(|newest| newest.position);
                 let newest = newest.max(ring.forgotten);
                 let newest = newest.map_or(0, MessageId::number);
-                self.evicted.fetch_max(newest, Ordering::Relaxed);
+                let evicted = self.evicted_of(record.topic.as_str());
+                evicted.fetch_max(newest, Ordering::Relaxed);
                 let freed: usize = ring.publications.iter().map(|one| weight(one)).sum();
                 self.bytes.fetch_sub(freed, Ordering::Relaxed);
             }
@@ -398,13 +402,26 @@ impl Recent {
         if position < self.started || records.iter().any(forgot) {
             return true;
         }
+        let was_evicted = |filter: &&TopicFilter| {
+            let evicted = self.evicted_of(filter.as_str());
+            evicted.load(Ordering::Relaxed) > position.number()
+        };
         // A topic that has been remembered all the time was not evicted meanwhile.
         let is_whole = |filter: &TopicFilter| {
             let of_filter = |record: &&Arc<Record>| record.topic.as_str() == filter.as_str();
             let record = records.iter().find(of_filter);
             record.is_some_and(|record| record.since <= position)
         };
-        self.evicted.load(Ordering::Relaxed) > position.number() && !filters.iter().all(is_whole)
+        !filters.iter().filter(was_evicted).all(is_whole)
+    }
+
+    /// The newest evicted position of what a topic or filter like this one belongs to.
+    fn evicted_of(&self, text: &str) -> &AtomicU64 {
+        if text.starts_with('$') {
+            &self.evicted_system
+        } else {
+            &self.evicted
+        }
     }
 
     /// All records, for the housekeeper and for the list of topics.

@@ -85,6 +85,29 @@ fn a_gap_is_told_where_topics_were_evicted_or_the_server_restarted() {
 }
 
 #[test]
+fn evictions_of_system_topics_are_no_gap_for_others() {
+    let recent = Recent::new(10, 1 << 20, 10);
+    let first = publish(&recent, "topic/0", "x");
+    let system = publish(&recent, "$SYS/0", "x");
+    for number in 1..50 {
+        publish(&recent, &format!("$SYS/{number}"), "x");
+        publish(&recent, "topic/0", "x");
+    }
+    let gap = |text: &str, after| recent.since(&[filter(text)], Since::After(after)).1;
+    let last = publish(&recent, "topic/0", "x");
+    publish(&recent, "$SYS/last", "x");
+    for number in 0..50 {
+        publish(&recent, &format!("$SYS/again/{number}"), "x");
+    }
+    for text in ["topic/+", "+/+", "#", "topic/0"] {
+        assert!(!gap(text, last), "{text}");
+    }
+    assert!(gap("$SYS/#", system), "those are gone");
+    assert!(gap("$SYS/#", last));
+    assert!(gap("topic/+", first), "its ring is short");
+}
+
+#[test]
 fn an_evicted_record_takes_nothing() {
     let recent = Recent::new(10, 1 << 20, 10);
     let topic = Topic::new("old").expect("a topic");
