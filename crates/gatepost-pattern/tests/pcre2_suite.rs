@@ -1,8 +1,8 @@
 //! PCRE2's own list of patterns that mean the same in Perl (`testinput1`), with the matches that it
 //! expects.
 //!
-//! `tests/fetch-patterns` fetches the list into `.corpora/pcre2/testdata`. `GATEPOST_TEST_PCRE2` may
-//! name another folder, such as `testdata` of another version of PCRE2's source.
+//! `tests/fetch-patterns` fetches the list into `.corpora/pcre2/testdata`. `GATEPOST_TEST_PCRE2`
+//! may name another folder, such as `testdata` of another version of PCRE2's source.
 
 use std::path::{Path, PathBuf};
 
