@@ -66,7 +66,7 @@ fn every_stream_of_a_removed_user_ends() {
     curl(&gateway, ROOT, "/admin/users/anna", &["-X", "DELETE"]);
     curl(&gateway, ROOT, "/topics/home", &["-d", "published later"]);
     for (name, stream) in streams {
-        let lines = stream.to_the_end();
+        let lines = stream.into_lines();
         let has = |line: &String| line.contains("published later");
         assert!(!lines.iter().any(has), "{name}: {lines:?}");
     }

@@ -61,7 +61,7 @@ impl Client {
     }
 
     /// All lines until the client ends by itself.
-    pub(crate) fn to_the_end(mut self) -> Vec<String> {
+    pub(crate) fn into_lines(mut self) -> Vec<String> {
         let deadline = Instant::now() + PATIENCE;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
