@@ -3,15 +3,22 @@
 //! A clock may be wrong: a board without a battery starts in 1970, a snapshot is restored, somebody
 //! mistypes a year. Rows that are removed by age are gone for good, so ages go by a time of their
 //! own, the [`AgeTime`], which is kept in the database. It follows the clock as long as the clock
-//! is plausible. If the clock is further ahead than `store.clock_jump_max` (the server was off for
-//! longer, or the clock is wrong), the age time catches up slowly, at twice the speed of time, and
-//! the log says so: nothing is removed all at once, and an operator has time to set the clock.
+//! is plausible. A clock that is suddenly ahead (the server was off, or the clock is wrong) is not
+//! believed before it is known what that would remove ([`AgeTime::decide`]):
+//!
+//! - many rows: the age time goes on at the speed of time until an administrator accepts the clock
+//!   or sets it right;
+//! - few rows, and the clock is ahead by `store.clock_jump_max` at most: it is believed;
+//! - few rows, and it is further ahead: the age time catches up, at twice the speed of time.
 //!
 //! Invariants: the age time is never ahead of the clock, and never gains more on the clock than
-//! `store.clock_jump_max` at once.
+//! `store.clock_jump_max` at once, unless an administrator says so.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
+
+/// A clock that is ahead by no more than this has not jumped.
+const JUMP_MIN: Duration = Duration::from_mins(5);
 
 /// A source of time; tests bring their own.
 pub trait Clock: Send + Sync {
@@ -51,10 +58,20 @@ impl Clock for SystemClock {
 pub(crate) enum Drift {
     /// They agree.
     None,
-    /// The clock is ahead by this much, and the age time catches up.
+    /// The clock is ahead by this much.
     Ahead(Duration),
     /// The clock is behind an earlier one by this much.
     Behind(Duration),
+}
+
+/// What the age time does while the clock is ahead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pace {
+    /// It goes on at the speed of time, until it is decided what to do, or until an administrator
+    /// accepts the clock.
+    Wait,
+    /// It goes twice as fast.
+    CatchUp,
 }
 
 /// The time by which rows grow old.
@@ -65,6 +82,7 @@ pub(crate) struct AgeTime {
     /// [`Clock::elapsed`] when it was.
     accepted_at: Duration,
     jump_max: Duration,
+    pace: Pace,
 }
 
 impl AgeTime {
@@ -79,6 +97,7 @@ impl AgeTime {
             accepted_at: clock.elapsed(),
             clock,
             jump_max,
+            pace: Pace::Wait,
         }
     }
 
@@ -107,13 +126,48 @@ impl AgeTime {
             return (now, drift);
         }
         let ahead = now.duration_since(expected).unwrap_or_default();
-        if ahead <= self.jump_max {
-            self.accepted = now;
+        if ahead <= JUMP_MIN {
+            self.believe(now);
             return (now, Drift::None);
         }
-        // Twice as fast as time, so that it arrives some day.
-        self.accepted = expected + passed;
+        self.accepted = match self.pace {
+            Pace::Wait => expected,
+            Pace::CatchUp => expected + passed,
+        };
         (self.accepted, Drift::Ahead(ahead))
+    }
+
+    /// What the clock shows.
+    pub(crate) fn clock_time(&self) -> SystemTime {
+        self.clock.now()
+    }
+
+    /// Decides over a clock that is ahead: whether to believe it would remove many rows at once.
+    /// Returns whether it must be asked for.
+    pub(crate) fn decide(&mut self, removes_many: bool) -> bool {
+        let (_, Drift::Ahead(ahead)) = self.now() else {
+            return false;
+        };
+        match (removes_many, ahead <= self.jump_max) {
+            (true, _) => self.pace = Pace::Wait,
+            (false, true) => self.believe(self.clock.now()),
+            (false, false) => self.pace = Pace::CatchUp,
+        }
+        removes_many
+    }
+
+    /// An administrator says that the clock is right. One that is behind is believed in any case.
+    pub(crate) fn accept_clock(&mut self) {
+        let now = self.clock.now();
+        if now > self.accepted {
+            self.accepted_at = self.clock.elapsed();
+            self.believe(now);
+        }
+    }
+
+    const fn believe(&mut self, now: SystemTime) {
+        self.accepted = now;
+        self.pace = Pace::Wait;
     }
 }
 
@@ -162,9 +216,26 @@ mod tests {
         hand.pass(Duration::from_mins(1));
         let (time, drift) = age.now();
         assert_eq!(drift, Drift::Ahead(35 * DAY));
-        assert_eq!(time, right + Duration::from_mins(2));
+        assert_eq!(time, right + Duration::from_mins(1), "nothing is decided");
+        assert!(!age.decide(false));
+        hand.pass(Duration::from_mins(1));
+        assert_eq!(age.now().0, right + Duration::from_mins(3), "it catches up");
         hand.0.lock().0 -= 35 * DAY;
         hand.pass(Duration::from_mins(5));
+        assert_eq!(age.now(), (hand.now(), Drift::None));
+    }
+
+    #[test]
+    fn a_jump_that_removes_many_rows_waits_for_an_administrator() {
+        let hand = Hand::new();
+        let right = hand.now();
+        let mut age = AgeTime::new(Arc::new(hand.clone()), None, DAY);
+        hand.0.lock().0 += DAY / 2;
+        assert!(age.decide(true), "also within the jump that is believed");
+        hand.pass(DAY);
+        assert_eq!(age.now(), (right + DAY, Drift::Ahead(DAY / 2)));
+        assert!(age.decide(true), "however long that takes");
+        age.accept_clock();
         assert_eq!(age.now(), (hand.now(), Drift::None));
     }
 
@@ -175,6 +246,7 @@ mod tests {
         hand.0.lock().0 += 3 * DAY;
         let mut age = AgeTime::new(Arc::new(hand.clone()), Some(kept), DAY);
         assert_eq!(age.now(), (kept, Drift::Ahead(3 * DAY)));
+        assert!(!age.decide(false));
         for _ in 0..2 {
             hand.pass(DAY);
             age.now();
@@ -194,6 +266,7 @@ mod tests {
         assert!(matches!(drift, Drift::Behind(_)));
         // The network brings the time.
         hand.0.lock().0 = kept + Duration::from_hours(1);
+        assert!(!age.decide(false));
         assert_eq!(age.now(), (hand.now(), Drift::None));
     }
 }

@@ -61,4 +61,5 @@ pub use reserve::{MalformedReserve, Reserve};
 pub use session::{DeliveryRow, SessionChange, SessionRow, SubscriptionRow, WillRow};
 pub use settings::{OnDamage, StoreSettings};
 pub use store::Store;
+pub use stored_clock::HeldExpiry;
 pub use values::{VALUE_BYTES_MAX, VALUE_KEY_BYTES_MAX, Value, ValueError, Values, ValuesLimits};

@@ -19,7 +19,7 @@ use crate::open;
 use crate::queue::Queue;
 use crate::recovery::Recovery;
 use crate::scrub::Scrub;
-use crate::stored_clock::{SharedAgeTime, StoredClock};
+use crate::stored_clock::{HeldExpiry, SharedAgeTime, StoredClock};
 use crate::trim::Trimmer;
 use crate::watch::{Health, Watch};
 use crate::writer::{ServerDuties, Writer};
@@ -69,19 +69,20 @@ impl Parts {
         clock: Arc<dyn Clock>,
     ) -> Result<Self, StoreError> {
         let jump_max = settings.clock_jump_max.duration();
-        let clock = StoredClock::open(&connection.lock(), clock, jump_max)?;
-        let bounds = Bounds::open(&connection.lock(), settings)?;
+        let health = Arc::<Health>::default();
+        let mut server = ServerDuties {
+            clock: StoredClock::open(&connection.lock(), clock, jump_max)?,
+            trimmer: Trimmer::new(settings.clone()),
+            bounds: Bounds::open(&connection.lock(), settings)?,
+        };
+        server.time_for_ages(&connection.lock(), &health)?;
         Ok(Self {
             writing: connection.clone(),
             reading: connection,
             locks: Vec::new(),
-            age_time: Some(clock.age_time()),
-            server: Some(ServerDuties {
-                clock,
-                trimmer: Trimmer::new(settings.clone()),
-                bounds,
-            }),
-            health: Arc::default(),
+            age_time: Some(server.clock.age_time()),
+            server: Some(server),
+            health,
         })
     }
 }
@@ -117,23 +118,23 @@ impl Store {
         let mut opened = open::open_server(folder, settings)?;
         let recovery = std::mem::take(&mut opened.recovery);
         let jump_max = settings.clock_jump_max.duration();
-        let clock = StoredClock::open(&opened.writing, clock, jump_max)
-            .map_err(|error| open::with_file_name(&opened.folder, error.into()))?;
-        let bounds = Bounds::open(&opened.writing, settings)
-            .map_err(|error| open::with_file_name(&opened.folder, error.into()))?;
         let scrub = Scrub::new(opened.open_another()?);
         let health = Arc::new(opened.health(settings));
+        let named = |error: rusqlite::Error| open::with_file_name(&opened.folder, error.into());
+        let mut server = ServerDuties {
+            clock: StoredClock::open(&opened.writing, clock, jump_max).map_err(named)?,
+            trimmer: Trimmer::new(settings.clone()),
+            bounds: Bounds::open(&opened.writing, settings).map_err(named)?,
+        };
+        let looked = server.time_for_ages(&opened.writing, &health);
+        looked.map_err(named)?;
         health.check_space();
         let parts = Parts {
             writing: Arc::new(Mutex::new(opened.writing)),
             reading: Arc::new(Mutex::new(opened.reading)),
             locks: opened.locks,
-            age_time: Some(clock.age_time()),
-            server: Some(ServerDuties {
-                clock,
-                trimmer: Trimmer::new(settings.clone()),
-                bounds,
-            }),
+            age_time: Some(server.clock.age_time()),
+            server: Some(server),
             health,
         };
         Ok((parts, recovery, scrub))
@@ -308,6 +309,21 @@ impl Store {
     /// Rows whose checksum did not fit, as far as they were read since the start.
     pub fn damaged_rows(&self) -> u64 {
         self.inner.health.damaged_rows.load(Ordering::Relaxed)
+    }
+
+    /// What a clock that is ahead would remove at once, and does not until it is accepted or right;
+    /// as it was at the last look, once a minute.
+    pub fn held_expiry(&self) -> Option<HeldExpiry> {
+        self.inner.health.held_expiry()
+    }
+
+    /// An administrator says that the clock is right: rows grow old by it from now on, and those
+    /// that are too old are removed within a minute. Returns what was held back.
+    pub fn accept_clock(&self) -> Option<HeldExpiry> {
+        if let Some(age_time) = &self.inner.age_time {
+            age_time.accept_clock();
+        }
+        self.inner.health.set_held_expiry(None)
     }
 
     /// The time by which rows and sessions grow old. It is not ahead of the clock, and does not

@@ -19,6 +19,9 @@ const LEAD: Duration = Duration::from_secs(1);
 /// How often the log says that the clock is off.
 const WARN_EVERY: Duration = Duration::from_hours(1);
 
+const DAY: Duration = Duration::from_hours(24);
+const HOUR_SECONDS: u64 = 3_600;
+
 /// The age time, for all who remove by age. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct SharedAgeTime(Arc<Mutex<AgeTime>>);
@@ -32,12 +35,35 @@ impl SharedAgeTime {
         self.0.lock().now()
     }
 
+    /// See [`AgeTime::accept_clock`].
+    pub(crate) fn accept_clock(&self) {
+        self.0.lock().accept_clock();
+    }
+
     /// The latest time that was believed.
     pub(crate) fn accepted(&self) -> SystemTime {
         let mut age = self.0.lock();
         age.now();
         age.accepted()
     }
+}
+
+/// Rows that a clock which is ahead would remove all at once. They stay until an administrator
+/// accepts the clock or sets it right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeldExpiry {
+    /// Rows of the history, the quarantine and the journal.
+    pub rows: u64,
+    /// By how much the clock is ahead of the time by which rows grow old.
+    pub ahead: Duration,
+}
+
+/// What would be removed by age.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Expiring {
+    pub(crate) rows: u64,
+    /// Whether these are too many to be removed for a jump of the clock alone.
+    pub(crate) is_mass: bool,
 }
 
 pub(crate) struct StoredClock {
@@ -69,14 +95,12 @@ impl StoredClock {
         let accepted = accepted_ms
             .and_then(|ms| u64::try_from(ms).ok())
             .map(|ms| UNIX_EPOCH + Duration::from_millis(ms));
-        let mut stored_clock = Self {
+        Ok(Self {
             age: SharedAgeTime::new(AgeTime::new(clock, accepted, jump_max)),
             stored: highest,
             written: None,
             warned: None,
-        };
-        stored_clock.time_for_ages();
-        Ok(stored_clock)
+        })
     }
 
     /// The clock's time since some moment.
@@ -88,17 +112,31 @@ impl StoredClock {
         self.age.clone()
     }
 
-    /// The time by which rows grow old. Says in the log if the clock is not believed.
-    pub(crate) fn time_for_ages(&mut self) -> SystemTime {
+    /// The time by which rows grow old, and the rows that wait for an administrator, if any.
+    /// `expiring` finds what would be removed if the clock were believed; it is asked only where the
+    /// clock is ahead. Says in the log if the clock is not believed.
+    pub(crate) fn time_for_ages(
+        &mut self,
+        expiring: impl FnOnce(SystemTime) -> rusqlite::Result<Expiring>,
+    ) -> rusqlite::Result<(SystemTime, Option<HeldExpiry>)> {
+        let mut held = None;
+        if let (_, Drift::Ahead(ahead)) = self.age.now() {
+            let clock_time = self.age.0.lock().clock_time();
+            let expiring = expiring(clock_time)?;
+            if self.age.0.lock().decide(expiring.is_mass) {
+                let rows = expiring.rows;
+                held = Some(HeldExpiry { rows, ahead });
+            }
+        }
         let (now, drift) = self.age.now();
         let is_recent = |warned: Instant| warned.elapsed() < WARN_EVERY;
         if drift == Drift::None {
             self.warned = None;
         } else if !self.warned.is_some_and(is_recent) {
             self.warned = Some(Instant::now());
-            warn(drift);
+            warn(drift, held);
         }
-        now
+        Ok((now, held))
     }
 
     /// Writes the row, unless its id is still higher than all ids so far. Until
@@ -140,20 +178,31 @@ impl StoredClock {
     }
 }
 
-fn warn(drift: Drift) {
-    match drift {
-        Drift::None => {}
-        Drift::Ahead(by) => tracing::warn!(
-            target: "store",
-            "the clock is {} ahead of the last run: the server was off, or the clock is wrong. \
-             Nothing is removed for that time at once; to believe the clock now, start with \
-             store.clock_jump_max above it",
-            Period(Duration::from_secs(by.as_secs()))
+fn warn(drift: Drift, held: Option<HeldExpiry>) {
+    // Rounded, for people.
+    let seconds = |by: Duration| {
+        let unit = if by >= DAY { HOUR_SECONDS } else { 1 };
+        Period::seconds(by.as_secs() / unit * unit)
+    };
+    match (drift, held) {
+        (Drift::None, _) => {}
+        (Drift::Ahead(by), Some(HeldExpiry { rows, .. })) => tracing::warn!(
+            target: "store", rows,
+            "the clock is {} ahead of the last run: the server was off, or the clock is wrong. If it \
+             is right, {rows} rows of history, quarantine and journal are too old; they stay until \
+             the clock is set right or accepted (`gatepost clock accept`)",
+            seconds(by)
         ),
-        Drift::Behind(by) => tracing::warn!(
+        (Drift::Ahead(by), None) => tracing::warn!(
+            target: "store",
+            "the clock is {} ahead of the last run: the server was off, or the clock is wrong. Ages \
+             follow slowly; to believe the clock now: `gatepost clock accept`",
+            seconds(by)
+        ),
+        (Drift::Behind(by), _) => tracing::warn!(
             target: "store",
             "the clock is {} behind an earlier run; message ids continue from there",
-            Period(Duration::from_secs(by.as_secs()))
+            seconds(by)
         ),
     }
 }

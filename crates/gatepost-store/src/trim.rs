@@ -6,6 +6,7 @@ use gatepost_message::MessageId;
 use rusqlite::{Connection, OptionalExtension};
 
 use crate::bounds::{self, Kept};
+use crate::stored_clock::Expiring;
 use crate::{StoreSettings, rows};
 
 /// How often rows that are too old are removed. Each pass deletes by index, once for each table.
@@ -14,6 +15,12 @@ const TRIM_EVERY: Duration = Duration::from_mins(1);
 const FREE_PAGES_KEPT: i64 = 1_024;
 /// Pages given back to the file system in one pass, so that commits do not wait for long.
 const PAGES_RETURNED_MAX: i64 = 4_096;
+
+/// A jump of the clock removes up to so many rows of a table without being asked for.
+const MASS_ROWS_MIN: u64 = 100;
+/// The same as a share of the table's rows: one in so many. Within a day of absence, which is
+/// believed, a seventh of a history of a week grows old.
+const MASS_SHARE: u64 = 4;
 
 pub(crate) struct Trimmer {
     settings: StoreSettings,
@@ -38,6 +45,36 @@ impl Trimmer {
         is_due
     }
 
+    /// What a pass at `now` would remove by age.
+    pub(crate) fn expiring(
+        &self,
+        connection: &Connection,
+        now: SystemTime,
+    ) -> rusqlite::Result<Expiring> {
+        let settings = &self.settings;
+        let mut expiring = Expiring {
+            rows: 0,
+            is_mass: false,
+        };
+        for (table, age) in [
+            ("history", settings.history_age_max),
+            ("quarantine", settings.quarantine_age_max),
+            ("journal", settings.journal_age_max),
+        ] {
+            let count = |condition: &str, first: i64| -> rusqlite::Result<u64> {
+                let sql = format!("SELECT count(*) FROM {table} WHERE {condition}");
+                connection
+                    .prepare_cached(&sql)?
+                    .query_row([first], |row| row.get(0))
+            };
+            let old = count("id < ?", oldest_kept_by(now, age.duration()))?;
+            let all = old + count("id >= ?", oldest_kept_by(now, age.duration()))?;
+            expiring.rows += old;
+            expiring.is_mass |= old > MASS_ROWS_MIN && old > all / MASS_SHARE;
+        }
+        Ok(expiring)
+    }
+
     /// `now` is the age time, not the clock's; the bytes of removed rows leave the sums in `kept`.
     pub(crate) fn trim(
         &self,
@@ -46,10 +83,7 @@ impl Trimmer {
         kept: &mut Kept,
     ) -> rusqlite::Result<()> {
         let settings = &self.settings;
-        let before = |age: Duration| {
-            let time = now.checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH);
-            rows::id_to_row(MessageId::floor_at(time))
-        };
+        let before = |age: Duration| oldest_kept_by(now, age);
         let oldest_kept = |table: &str, count: u64| -> rusqlite::Result<Option<i64>> {
             connection
                 .prepare_cached(&format!(
@@ -88,6 +122,12 @@ impl Trimmer {
         }
         Ok(())
     }
+}
+
+/// The first id at `now` that is not older than `age`.
+fn oldest_kept_by(now: SystemTime, age: Duration) -> i64 {
+    let time = now.checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH);
+    rows::id_to_row(MessageId::floor_at(time))
 }
 
 /// Shortens the file by pages that nothing uses.

@@ -16,6 +16,7 @@ use parking_lot::Mutex;
 
 use crate::StoreError;
 use crate::reserve::Reserve;
+use crate::stored_clock::HeldExpiry;
 
 /// What is known of the disk. The default is that of a database in memory: all is well.
 #[derive(Debug, Default)]
@@ -30,6 +31,8 @@ pub(crate) struct Health {
     available_if_full: AtomicU64,
     reserve_bytes: AtomicU64,
     pub(crate) damaged_rows: AtomicU64,
+    /// Rows that a clock which is ahead does not remove.
+    held_expiry: Mutex<Option<HeldExpiry>>,
 }
 
 /// The database file and what its name stood for when it was opened.
@@ -112,6 +115,15 @@ impl Health {
             (true, false) => tracing::info!(target: "store", "there is disk space again"),
             _ => {}
         }
+    }
+
+    pub(crate) fn held_expiry(&self) -> Option<HeldExpiry> {
+        *self.held_expiry.lock()
+    }
+
+    /// Returns what it was before.
+    pub(crate) fn set_held_expiry(&self, held: Option<HeldExpiry>) -> Option<HeldExpiry> {
+        std::mem::replace(&mut *self.held_expiry.lock(), held)
     }
 
     pub(crate) fn commit_failed(&self, error: &StoreError) {

@@ -31,6 +31,22 @@ pub(crate) struct ServerDuties {
     pub(crate) bounds: Bounds,
 }
 
+impl ServerDuties {
+    /// The time by which rows grow old; what a clock that is ahead would remove is noted in
+    /// `health`.
+    pub(crate) fn time_for_ages(
+        &mut self,
+        connection: &Connection,
+        health: &Health,
+    ) -> rusqlite::Result<SystemTime> {
+        let trimmer = &self.trimmer;
+        let expiring = |time| trimmer.expiring(connection, time);
+        let (now, held) = self.clock.time_for_ages(expiring)?;
+        health.set_held_expiry(held);
+        Ok(now)
+    }
+}
+
 impl Writer {
     pub(crate) fn new(
         connection: Arc<Mutex<Connection>>,
@@ -108,9 +124,8 @@ impl Writer {
         if !server.trimmer.is_due(server.clock.elapsed()) {
             return;
         }
-        let now = server.clock.time_for_ages();
         let mut connection = self.connection.lock();
-        if let Err(error) = trim(&mut connection, server, now) {
+        if let Err(error) = trim(&mut connection, server, &self.health) {
             tracing::warn!(target: "store", %error, "rows that are too old could not be removed");
         }
     }
@@ -131,8 +146,9 @@ impl Writer {
 fn trim(
     connection: &mut Connection,
     server: &mut ServerDuties,
-    now: SystemTime,
+    health: &Health,
 ) -> rusqlite::Result<()> {
+    let now = server.time_for_ages(connection, health)?;
     server.bounds.review(connection)?;
     let mut kept = server.bounds.kept();
     let transaction = connection.transaction()?;

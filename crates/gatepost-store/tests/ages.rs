@@ -118,6 +118,90 @@ async fn a_clock_far_ahead_deletes_nothing() {
     assert_eq!(history(&store), 0);
 }
 
+/// More rows than a jump of the clock may remove without being asked for.
+const MANY: usize = 150;
+
+/// A store with a message of each of the last hours.
+async fn with_many_rows(folder: &Path, clock: &Arc<ManualClock>) -> Store {
+    let store = open(folder, clock);
+    let hours = (0..MANY as u64).map(Duration::from_hours);
+    let changes = hours.map(|age| Change::History(publication_at(clock.now() - age, "x")));
+    let ticket = store.submit(changes).expect("taken");
+    ticket.committed().await.expect("a commit");
+    store
+}
+
+#[tokio::test]
+async fn a_jump_that_would_delete_many_rows_waits_until_the_clock_is_accepted() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let now = SystemTime::now();
+    let clock = ManualClock::at(now);
+    let store = with_many_rows(folder.path(), &clock).await;
+    clock.jump(now + 30 * DAY);
+    trim(&store, &clock).await;
+    assert_eq!(
+        store.held_expiry().expect("while it runs").rows,
+        MANY as u64
+    );
+    store.close();
+    drop(store);
+
+    let store = open(folder.path(), &clock);
+    let held = store.held_expiry().expect("from the start on");
+    assert_eq!(held.rows, MANY as u64);
+    assert!(held.ahead > 29 * DAY && held.ahead <= 30 * DAY, "{held:?}");
+    // However long the answer takes, only the time that passes makes rows older.
+    clock.pass(DAY);
+    trim(&store, &clock).await;
+    assert_eq!(history(&store), MANY, "the oldest is a week old tomorrow");
+    assert!(store.time_for_ages() < now + 2 * DAY);
+
+    assert_eq!(
+        store.accept_clock().map(|held| held.rows),
+        Some(MANY as u64)
+    );
+    assert_eq!(store.held_expiry(), None);
+    trim(&store, &clock).await;
+    assert_eq!(history(&store), 0, "accepted, it is believed");
+    assert_eq!(store.held_expiry(), None);
+}
+
+#[tokio::test]
+async fn rows_are_held_no_more_when_the_clock_is_set_right() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let now = SystemTime::now();
+    let clock = ManualClock::at(now);
+    let store = with_many_rows(folder.path(), &clock).await;
+    clock.jump(now + 30 * DAY);
+    trim(&store, &clock).await;
+    assert!(store.held_expiry().is_some());
+    clock.jump(now + Duration::from_mins(2));
+    trim(&store, &clock).await;
+    assert_eq!(store.held_expiry(), None);
+    assert_eq!(history(&store), MANY);
+}
+
+/// A server that is off for a night is not asked about.
+#[tokio::test]
+async fn a_short_absence_deletes_what_has_become_too_old() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let now = SystemTime::now();
+    let clock = ManualClock::at(now);
+    let store = with_many_rows(folder.path(), &clock).await;
+    store.close();
+    drop(store);
+    clock.jump(now + DAY - Duration::from_mins(10));
+    let store = open(folder.path(), &clock);
+    assert_eq!(store.held_expiry(), None);
+    trim(&store, &clock).await;
+    let hours_too_old = MANY - (7 - 1) * 24;
+    let left = history(&store);
+    assert!(
+        left <= MANY - hours_too_old + 1 && left > MANY / 2,
+        "{left} are left"
+    );
+}
+
 #[tokio::test]
 async fn ids_continue_after_the_highest_of_an_earlier_run() {
     let folder = tempfile::tempdir().expect("a folder");

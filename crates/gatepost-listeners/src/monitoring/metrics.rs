@@ -40,7 +40,8 @@ pub(crate) fn push(
         judged,
     );
     push_procedures(&mut page, gateway);
-    push_broker(&mut page, broker, store);
+    push_broker(&mut page, broker);
+    push_store(&mut page, store);
     if let Some(users) = users {
         push_refusals(&mut page, users.refusals());
     }
@@ -147,7 +148,7 @@ fn push_network(page: &mut Page<'_>, status: &Status) {
     );
 }
 
-fn push_broker(page: &mut Page<'_>, broker: &Broker, store: &Store) {
+fn push_broker(page: &mut Page<'_>, broker: &Broker) {
     let stats = broker.stats(0, 0);
     page.value(
         counter("gatepost_publications_total", "Publications that came in."),
@@ -185,6 +186,19 @@ fn push_broker(page: &mut Page<'_>, broker: &Broker, store: &Store) {
         ),
         stats.stored,
     );
+    let dropped = stats.dropped.iter();
+    page.by_label(
+        counter(
+            "gatepost_dropped_total",
+            "Deliveries that did not happen, by cause.",
+        ),
+        "cause",
+        dropped.map(|(cause, count)| (cause.name(), count)),
+    );
+    push_limits(page, &stats);
+}
+
+fn push_store(page: &mut Page<'_>, store: &Store) {
     page.value(
         gauge(
             "gatepost_store_waiting_bytes",
@@ -203,16 +217,21 @@ fn push_broker(page: &mut Page<'_>, broker: &Broker, store: &Store) {
         ),
         store.damaged_rows(),
     );
-    let dropped = stats.dropped.iter();
-    page.by_label(
-        counter(
-            "gatepost_dropped_total",
-            "Deliveries that did not happen, by cause.",
+    let held = store.held_expiry();
+    page.value(
+        gauge(
+            "gatepost_store_held_rows",
+            "Rows that a clock which is ahead would remove; they stay until it is accepted.",
         ),
-        "cause",
-        dropped.map(|(cause, count)| (cause.name(), count)),
+        held.map_or(0, |held| held.rows),
     );
-    push_limits(page, &stats);
+    page.value(
+        gauge(
+            "gatepost_store_clock_ahead_seconds",
+            "By how much the clock is ahead while rows are held.",
+        ),
+        held.map_or(0, |held| held.ahead.as_secs()),
+    );
 }
 
 /// Bounds that were reached, by name.

@@ -64,6 +64,10 @@ pub struct Stats {
     pub retained: u64,
     /// Messages in quarantine.
     pub quarantined: u64,
+    /// Rows that a clock which is ahead would remove, and that stay until it is accepted.
+    pub held_rows: u64,
+    /// By how much it is ahead, in seconds.
+    pub clock_ahead_seconds: u64,
     /// Resident memory of the process, in bytes.
     pub memory_bytes: u64,
     /// CPU time used during the last second, in cores.

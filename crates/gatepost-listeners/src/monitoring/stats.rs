@@ -118,7 +118,10 @@ impl StatsKeeper {
                 *sum += count;
             }
         }
+        let held = self.store.held_expiry();
         Stats {
+            held_rows: held.map_or(0, |held| held.rows),
+            clock_ahead_seconds: held.map_or(0, |held| held.ahead.as_secs()),
             unix_ms: now.unix_ms,
             messages_in_per_second: (now.messages_in - before.messages_in) as f64 / seconds,
             deliveries_per_second: (now.deliveries - before.deliveries) as f64 / seconds,

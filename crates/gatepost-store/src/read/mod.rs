@@ -34,6 +34,54 @@ impl Store {
         self.each(&table::RETAINED, "", [], read, visit)
     }
 
+    /// The retained messages of at most `count` topics behind `topic`, sorted by topic.
+    pub fn retained_after(
+        &self,
+        topic: &str,
+        count: usize,
+    ) -> Result<Vec<Publication>, StoreError> {
+        let mut publications = Vec::new();
+        let read = |row: &Row<'_>| rows::publication(row, true);
+        let next = "WHERE topic > ? ORDER BY topic LIMIT ?";
+        let visit = |publication| publications.push(publication);
+        self.each(
+            &table::RETAINED,
+            next,
+            params![topic, count as i64],
+            read,
+            visit,
+        )?;
+        Ok(publications)
+    }
+
+    /// Visits the retained messages of topics behind `topic` that begin with `prefix`, sorted by
+    /// topic.
+    pub fn each_retained_below(
+        &self,
+        prefix: &str,
+        topic: &str,
+        visit: impl FnMut(Publication),
+    ) -> Result<(), StoreError> {
+        let read = |row: &Row<'_>| rows::publication(row, true);
+        let below = "WHERE topic > ?1 AND topic BETWEEN ?2 AND ?3 ORDER BY topic";
+        let last = format!("{prefix}{}", char::MAX);
+        self.each(
+            &table::RETAINED,
+            below,
+            params![topic, prefix, last],
+            read,
+            visit,
+        )
+    }
+
+    /// How many topics behind `topic` retain a message.
+    pub fn retained_count_after(&self, topic: &str) -> Result<u64, StoreError> {
+        let connection = self.reader();
+        let mut statement =
+            connection.prepare_cached("SELECT count(*) FROM retained WHERE topic > ?")?;
+        Ok(statement.query_row([topic], |row| row.get(0))?)
+    }
+
     /// The last messages of each topic's history, in the order of their positions: at most
     /// `per_topic` of each topic and `total` in all.
     pub fn history(&self, per_topic: usize, total: usize) -> Result<Vec<Publication>, StoreError> {

@@ -4,6 +4,7 @@ mod backup;
 mod bans;
 mod bench;
 mod check;
+mod clock;
 mod completions;
 mod config;
 mod healthcheck;
@@ -48,6 +49,7 @@ enum Command {
     Procedures(procedures::ProceduresArguments),
     User(user::UserArguments),
     Bans(bans::BansArguments),
+    Clock(clock::ClockArguments),
     Sessions(sessions::SessionsArguments),
     Backup(backup::BackupArguments),
     Restore(backup::RestoreArguments),
@@ -72,6 +74,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Sub(arguments) => subscribe::run(&arguments),
         Command::User(arguments) => user::run(&arguments),
         Command::Bans(arguments) => bans::run(&arguments),
+        Command::Clock(arguments) => clock::run(&arguments),
         Command::Sessions(arguments) => sessions::run(&arguments),
         Command::Backup(arguments) => backup::run(&arguments),
         Command::Restore(arguments) => backup::run_restore(&arguments),

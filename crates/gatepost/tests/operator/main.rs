@@ -5,6 +5,7 @@
 mod support;
 
 mod access;
+mod clock;
 mod journal;
 mod metrics;
 mod ntfy;

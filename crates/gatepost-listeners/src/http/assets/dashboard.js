@@ -45,6 +45,9 @@ function showFigures() {
   $("memory").textContent = bytes(now.memory_bytes);
   $("dropped").textContent = number(now.dropped);
   $("dropped").className = now.dropped > 0 ? "warn" : "";
+  $("held").hidden = !now.held_rows;
+  $("held-rows").textContent = number(now.held_rows);
+  $("clock-ahead").textContent = duration(now.clock_ahead_seconds * 1000);
   if (started) $("uptime").textContent = "up " + duration(now.unix_ms - started);
   spark($("in-line"), stats.map((sample) => sample.messages_in_per_second));
   spark($("out-line"), stats.map((sample) => sample.deliveries_per_second));

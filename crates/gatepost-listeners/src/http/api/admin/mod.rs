@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 mod audit;
 mod bans;
+mod clock;
 mod quarantine;
 mod rules;
 mod senders;
@@ -73,6 +74,7 @@ async fn dispatch(context: &Arc<HttpContext>, request: &Request) -> Result<Respo
             Ok(Response::json(200, &context.services.stats.state().await))
         }
         "/admin/procedures" => procedures(context, request),
+        "/admin/clock" => clock::respond(context, request),
         other => Err(HttpError::NotFound(other.to_owned())),
     }
 }

@@ -1,0 +1,27 @@
+//! `/admin/clock`: rows that a clock which is ahead would remove, and that wait until an administrator
+//! accepts the clock.
+
+use gatepost_store::HeldExpiry;
+use serde_json::{Value, json};
+
+use crate::http::context::HttpContext;
+use crate::http::error::HttpError;
+use crate::http::request::{Request, expect_method};
+use crate::http::response::Response;
+
+/// `GET` shows what is held back, `POST` accepts the clock and returns what was.
+pub(super) fn respond(context: &HttpContext, request: &Request) -> Result<Response, HttpError> {
+    expect_method(request, &["GET", "HEAD", "POST"], "GET, HEAD, POST")?;
+    let store = &context.services.store;
+    let held = if request.method() == "POST" {
+        store.accept_clock()
+    } else {
+        store.held_expiry()
+    };
+    let held = held.map(to_json);
+    Ok(Response::json(200, &json!({ "held": held })))
+}
+
+fn to_json(held: HeldExpiry) -> Value {
+    json!({ "rows": held.rows, "ahead_seconds": held.ahead.as_secs() })
+}

@@ -1,0 +1,75 @@
+//! `gatepost clock`: whether a running server believes its clock.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use gatepost_settings::Period;
+use serde_json::Value;
+
+use crate::client::{AdminError, AdminOptions};
+
+const DAY_SECONDS: u64 = 86_400;
+const HOUR_SECONDS: u64 = 3_600;
+
+/// Show whether a running server holds rows back since its clock has jumped, and accept the clock
+///
+/// A clock that is suddenly ahead would make many rows of the history, the quarantine and the
+/// journal too old at once. They stay until the clock is set right or accepted. This asks the server
+/// by its administration API.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  gatepost clock show                        what is held back, and by how much the clock is ahead
+  gatepost clock accept                      the clock is right: remove what is too old
+  gatepost clock accept -u root --pw-file FILE    as soon as there is a user")]
+pub(super) struct ClockArguments {
+    #[command(subcommand)]
+    action: ClockAction,
+}
+
+#[derive(Debug, Subcommand)]
+enum ClockAction {
+    /// Show what is held back
+    Show {
+        #[command(flatten)]
+        server: AdminOptions,
+    },
+    /// Believe the clock: what is too old by it is removed within a minute
+    Accept {
+        #[command(flatten)]
+        server: AdminOptions,
+    },
+}
+
+pub(super) fn run(arguments: &ClockArguments) -> ExitCode {
+    let (server, method) = match &arguments.action {
+        ClockAction::Show { server } => (server, "GET"),
+        ClockAction::Accept { server } => (server, "POST"),
+    };
+    super::finish(ask(server, method))
+}
+
+fn ask(server: &AdminOptions, method: &str) -> Result<(), AdminError> {
+    let answer = server.client()?.ask(method, "/admin/clock", None)?;
+    println!("{}", line(&answer["held"], method == "POST"));
+    Ok(())
+}
+
+/// One line for people.
+fn line(held: &Value, is_accepted: bool) -> String {
+    let (Some(rows), Some(ahead)) = (held["rows"].as_u64(), held["ahead_seconds"].as_u64()) else {
+        return "nothing is held back".to_owned();
+    };
+    // Rounded, for people.
+    let unit = if ahead >= DAY_SECONDS {
+        HOUR_SECONDS
+    } else {
+        1
+    };
+    let ahead = Period::seconds(ahead / unit * unit);
+    if is_accepted {
+        format!("the clock is accepted: {rows} rows are removed within a minute")
+    } else {
+        format!("{rows} rows are held back: the clock is {ahead} ahead")
+    }
+}
