@@ -191,10 +191,43 @@ def users(options):
     anna.close()
 
 
+def retained_limit(options):
+    """One message may be retained: a publication beyond it stops nothing that comes after it."""
+    subscriber = Client(options, "subscriber")
+    subscriber.subscribe("state/#", 1)
+    publisher = Client(options, "publisher", clean=False)
+    publisher.publish("state/first", "retained", 1, retain=True)
+    assert subscriber.message().payload == b"retained"
+    publisher.client.publish("state/second", "too many", 1, retain=True)
+    if options.version == mqtt.MQTTv5:
+        publisher.event("publish")
+    else:
+        # The end of the connection says it; paho connects again and repeats the publication.
+        publisher.event("disconnect")
+        publisher.event("connect")
+        publisher.event("publish")
+    assert subscriber.message().payload == b"too many"
+    publisher.publish("state/third", "not retained", 1)
+    payload = subscriber.message().payload
+    if options.version != mqtt.MQTTv5:
+        assert payload == b"too many", payload
+        payload = subscriber.message().payload
+    assert payload == b"not retained", payload
+    subscriber.close()
+    publisher.close()
+    Client(options, "publisher").close()
+    later = Client(options, "later")
+    later.subscribe("state/#", 1)
+    assert later.message().topic == "state/first"
+    assert later.messages.empty()
+    later.close()
+
+
 SCENARIOS = {
     "round-trip": round_trip,
     "sessions": sessions,
     "wills": wills,
+    "retained-limit": retained_limit,
     "shared": shared,
     "users": users,
 }

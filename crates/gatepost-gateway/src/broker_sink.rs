@@ -1,6 +1,6 @@
 //! The broker as the gateway's sink.
 
-use gatepost_broker::{Broker, PublishOutcome, StepOutcome};
+use gatepost_broker::{Broker, PublishOutcome, PublishRefusal, StepOutcome};
 use gatepost_message::{MessageId, Publication};
 use gatepost_store::{StoreError, Ticket};
 
@@ -40,5 +40,9 @@ fn handover((delivery, ticket): (PublishOutcome, Option<Result<Ticket, StoreErro
     Handover {
         deliveries: delivery.receivers as u64,
         ticket,
+        // One that is only not retained has reached its subscribers.
+        refused: delivery
+            .refused
+            .filter(|refusal| *refusal != PublishRefusal::Retain),
     }
 }

@@ -179,17 +179,25 @@ impl Gateway {
             topics,
             is_journaled,
         } = submission;
-        let Judgement { verdict, duration } = judgement;
+        let Judgement {
+            mut verdict,
+            duration,
+        } = judgement;
         let mut tickets = Vec::new();
         let mut deliveries = 0;
         if verdict.action.delivers() {
+            let mut refused = None;
             for topic in topics {
                 let publication = publication(edited, topic.clone(), rendered, &verdict);
                 let handover = self.0.sink.publish_traced(publication, message.id);
                 deliveries += handover.deliveries;
                 tickets.extend(handover.ticket);
+                refused = refused.or(handover.refused);
             }
-            if !mailbox_changes.is_empty() {
+            if let Some(refusal) = refused {
+                verdict.action = Action::Defer;
+                verdict.reason = format!("{refusal}; try again later");
+            } else if !mailbox_changes.is_empty() {
                 tickets.push(self.0.store.submit(mailbox_changes));
             }
         }

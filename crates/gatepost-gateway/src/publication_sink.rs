@@ -1,5 +1,6 @@
 //! Where publications go: the broker in the server, a recorder in tests.
 
+use gatepost_broker::PublishRefusal;
 use gatepost_message::{MessageId, Publication};
 use gatepost_store::{StoreError, Ticket};
 
@@ -10,6 +11,8 @@ pub struct Handover {
     pub deliveries: u64,
     /// The commit that success to the sender waits for.
     pub ticket: Option<Result<Ticket, StoreError>>,
+    /// Why it was not taken, so that the sender must try again.
+    pub refused: Option<PublishRefusal>,
 }
 
 /// A destination of a message that is no subscriber.

@@ -68,6 +68,9 @@ impl Gateway {
             let handover = self.sink().publish_traced(publication, message.id);
             entry.deliveries += handover.deliveries;
             tickets.extend(handover.ticket);
+            if let Some(refusal) = handover.refused {
+                return not_released(&format!("{refusal}; it stays in quarantine"));
+            }
         }
         let deliveries = entry.deliveries;
         entry.action = verdict.action;
@@ -78,15 +81,22 @@ impl Gateway {
             Change::ReplaceJournal(Box::new(entry)),
         ];
         tickets.push(self.store().submit(changes));
-        let mut outcome = Outcome {
+        if let Err(error) = all_committed(tickets).await {
+            tracing::error!(target: "gateway", message = %message.id, "not stored: {error}");
+            return not_released("the release could not be stored");
+        }
+        Outcome {
             verdict,
             deliveries,
             is_disk_full: false,
-        };
-        if let Err(error) = all_committed(tickets).await {
-            tracing::error!(target: "gateway", message = %message.id, "not stored: {error}");
-            outcome.verdict = Verdict::new(Action::Defer, "the release could not be stored");
         }
-        outcome
+    }
+}
+
+fn not_released(why: &str) -> Outcome {
+    Outcome {
+        verdict: Verdict::new(Action::Defer, why),
+        deliveries: 0,
+        is_disk_full: false,
     }
 }

@@ -25,6 +25,8 @@ pub(super) struct PublishAcknowledgement {
     pub(super) text: String,
     /// PUBREC instead of PUBACK.
     pub(super) exactly_once: bool,
+    /// Whether subscribers have it though the reason is a failure: it could not be retained.
+    pub(super) is_delivered: bool,
 }
 
 /// What topics kept for new subscriptions.
@@ -124,6 +126,7 @@ impl Acknowledgements {
             reason: Reason::SUCCESS,
             text: String::new(),
             exactly_once,
+            is_delivered: false,
         };
         self.put(Condition::Verdict, DueAcknowledgement::Publication(answer));
     }
@@ -135,6 +138,7 @@ impl Acknowledgements {
             reason: Reason::SUCCESS,
             text: String::new(),
             exactly_once: true,
+            is_delivered: false,
         };
         self.put(
             Condition::Repetition,

@@ -384,9 +384,10 @@ impl Connection {
 
     /// PUBACK or PUBREC. MQTT 3 has none for a failure: of a publication that is not allowed it
     /// is sent all the same \[MQTT-3.3.5-2\]; one that was not taken must not be acknowledged,
-    /// and its sender will repeat it over a new connection \[MQTT-4.8.0-2\].
+    /// and its sender will repeat it over a new connection \[MQTT-4.8.0-2\]. So it is with one that
+    /// was not retained; its repetition is acknowledged.
     fn acknowledge(&mut self, answer: &PublishAcknowledgement) -> Result<(), ConnectionEnd> {
-        if answer.exactly_once && answer.reason.is_error() {
+        if answer.exactly_once && answer.reason.is_error() && !answer.is_delivered {
             // The identifier is free again, for the client and for us [MQTT-4.3.3-4].
             self.attachment.note_released(answer.packet_id);
         }

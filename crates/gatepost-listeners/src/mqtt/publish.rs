@@ -1,7 +1,7 @@
 //! PUBLISH from a client (section 3.3): straight to the broker, or first to the judges.
 
 use bytes::Bytes;
-use gatepost_broker::{Publisher, Receipt, TopicSlot};
+use gatepost_broker::{PublishRefusal, Publisher, Receipt, TopicSlot};
 use gatepost_gateway::Gateway;
 use gatepost_message::{
     Action, Envelope, Format, Listener, Message, MessageId, Publication, Qos, Verdict,
@@ -161,10 +161,12 @@ impl Connection {
             reason,
             text: text.to_owned(),
             exactly_once: publish.qos == Qos::ExactlyOnce,
+            is_delivered: false,
         });
     }
 
     fn publish_unjudged(&mut self, publish: &Publish<'_>, slot: TopicSlot) {
+        let can_fail = self.version.has_properties();
         let publishing = self.publishing();
         let publication = Publication {
             id: MessageId::next(),
@@ -178,7 +180,12 @@ impl Connection {
         let Some(packet_id) = publish.packet_id else {
             return;
         };
-        let refusal = delivery.refused.map(|refused| refused.to_string());
+        let is_delivered = delivery.refused == Some(PublishRefusal::Retain) && !can_fail;
+        // A client that has learnt from the end of a connection that there is no room to retain its
+        // publication would send it for ever, and nothing else.
+        let is_lasting = is_delivered && publish.dup;
+        let refused = delivery.refused.filter(|_| !is_lasting);
+        let refusal = refused.map(|refused| refused.to_string());
         let (reason, text) = if let Some(refusal) = &refusal {
             (Reason::QUOTA_EXCEEDED, refusal.as_str())
         } else if delivery.receivers == 0 {
@@ -187,7 +194,7 @@ impl Connection {
             (Reason::SUCCESS, "")
         };
         let exactly_once = publish.qos == Qos::ExactlyOnce;
-        if exactly_once && !reason.is_error() {
+        if exactly_once && (is_delivered || !reason.is_error()) {
             publishing.publisher.note_received(packet_id);
         }
         self.acknowledgements.push(PublishAcknowledgement {
@@ -195,6 +202,7 @@ impl Connection {
             reason,
             text: text.to_owned(),
             exactly_once,
+            is_delivered,
         });
     }
 

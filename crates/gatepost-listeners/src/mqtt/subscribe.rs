@@ -51,7 +51,9 @@ impl Connection {
                         kept.push((retained, options));
                     }
                 }
-                Err(SubscribeError::TooMany) => reasons.push(Reason::QUOTA_EXCEEDED),
+                Err(SubscribeError::TooMany | SubscribeError::OutOfMemory) => {
+                    reasons.push(Reason::QUOTA_EXCEEDED);
+                }
                 Err(SubscribeError::BeyondLimits) => reasons.push(Reason::TOPIC_FILTER_INVALID),
             }
         }

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use gatepost_broker::BrokerSettings;
 use gatepost_listeners::mqtt::{MqttSettings, OnReject};
 use gatepost_message::{Action, Listener, Qos, TopicFilter};
-use gatepost_mqtt::{Packet, Property, Reason, Version};
+use gatepost_mqtt::{Connect, Packet, Property, Reason, Version};
 use gatepost_procedures::{Procedures, ProceduresConfiguration, ScopeSettings};
 use gatepost_rules::RuleSet;
 
 use crate::server::Server;
-use crate::wire::Wire;
+use crate::wire::{Wire, plain_connect};
 
 /// Says what the payload asks for, in the way that rules give reasons.
 const JUDGE: &str = r#"
@@ -40,6 +40,10 @@ struct World {
 
 impl World {
     fn new(on_reject: OnReject) -> Self {
+        Self::with(on_reject, BrokerSettings::default())
+    }
+
+    fn with(on_reject: OnReject, broker: BrokerSettings) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("judge.luau"), JUDGE).expect("written");
         let mut configuration = ProceduresConfiguration::default();
@@ -57,7 +61,7 @@ impl World {
             on_reject,
             ..MqttSettings::default()
         };
-        let server = Server::with_judges(BrokerSettings::default(), settings, Some(procedures));
+        let server = Server::with_judges(broker, settings, Some(procedures));
         Self {
             server,
             _folder: folder,
@@ -207,6 +211,37 @@ fn mqtt_3_1_1_is_not_acknowledged_what_a_procedure_defers() {
         let mut publisher = world.connect(Version::Mqtt311, "publisher");
         publisher.publish("judged/one", b"defer", qos, false);
         assert!(publisher.is_closed(), "{qos:?}");
+    }
+}
+
+/// Accepted by the procedures, and by no queue.
+#[test]
+fn what_no_subscriber_has_room_for_is_not_acknowledged() {
+    for qos in [Qos::AtLeastOnce, Qos::ExactlyOnce] {
+        let broker = BrokerSettings {
+            queue_messages_max: 1,
+            ..BrokerSettings::default()
+        };
+        let world = World::with(OnReject::NotAuthorized, broker);
+        let mut absent = Wire::open(world.server.address, Version::Mqtt311);
+        absent.send(&Packet::Connect(Connect {
+            clean_start: false,
+            ..plain_connect(Version::Mqtt311, "absent")
+        }));
+        absent.receive().expect("a CONNACK");
+        absent.subscribe("judged/#", qos);
+        absent.send_bytes(&[0xE0, 0]);
+        assert!(absent.is_closed());
+        for (payload, expected) in [("accept", Reason::SUCCESS), ("tag", Reason::QUOTA_EXCEEDED)] {
+            let mut publisher = world.connect(Version::Mqtt5, "publisher");
+            publisher.publish("judged/one", payload.as_bytes(), qos, false);
+            assert_eq!(acknowledgement(&mut publisher).0, expected, "{qos:?}");
+        }
+        let mut publisher = world.connect(Version::Mqtt311, "publisher");
+        publisher.publish("judged/one", b"tag", qos, false);
+        assert!(publisher.is_closed(), "{qos:?}");
+        let actions: Vec<Action> = world.await_journal(3).iter().map(|one| one.0).collect();
+        assert_eq!(actions, [Action::Accept, Action::Defer, Action::Defer]);
     }
 }
 

@@ -4,9 +4,10 @@ use std::time::{Duration, Instant};
 
 use gatepost_broker::{BrokerSettings, Limit};
 use gatepost_listeners::mqtt::MqttSettings;
-use gatepost_message::Qos;
+use gatepost_message::{Qos, TopicFilter};
 use gatepost_mqtt::{Connect, Packet, PacketId, Properties, Reason, SubscriptionOptions, Version};
 use gatepost_settings::ByteSize;
+use gatepost_store::{Reserve, Store, StoreSettings};
 
 use crate::server::Server;
 use crate::wire::{Wire, plain_connect};
@@ -232,12 +233,7 @@ fn bytes_of_retained_messages() {
 
 /// A session whose client is away, and that subscribes to `a` at QoS 1.
 fn leave_session(server: &Server) {
-    let mut absent = Wire::open(server.address, Version::Mqtt311);
-    absent.send(&Packet::Connect(Connect {
-        clean_start: false,
-        ..plain_connect(Version::Mqtt311, "absent")
-    }));
-    absent.receive().expect("a CONNACK");
+    let mut absent = enter_again(server, "absent");
     absent.subscribe("a", Qos::AtLeastOnce);
     absent.send_bytes(&[0xE0, 0]);
     assert!(absent.is_closed());
@@ -289,6 +285,74 @@ fn an_mqtt_3_1_1_publisher_is_not_acknowledged_beyond_a_limit() {
             assert!(wire.is_closed(), "retained: {retain}, {qos:?}");
         }
     }
+}
+
+/// Were the repetition refused like the publication, its sender would never get further. Its
+/// subscribers have it, at QoS 2 once.
+#[test]
+fn an_mqtt_3_1_1_publisher_gets_beyond_what_cannot_be_retained() {
+    for qos in [Qos::AtLeastOnce, Qos::ExactlyOnce] {
+        let server = with(|settings| settings.retained_messages_max = 1);
+        publish(&mut enter(&server, "keeper"), "b", true);
+        let mut subscriber = enter(&server, "subscriber");
+        subscriber.subscribe("a", qos);
+        let mut wire = enter_again(&server, "publisher");
+        wire.publish("a", b"first", qos, true);
+        assert!(wire.is_closed(), "the client learns of it: {qos:?}");
+        let mut wire = enter_again(&server, "publisher");
+        wire.publish_again("a", b"first", qos, true);
+        let answer = wire.receive().expect("PUBACK or PUBREC");
+        assert_eq!(answer[0] >> 4, if qos == Qos::AtLeastOnce { 4 } else { 5 });
+        wire.publish("a", b"next", Qos::AtMostOnce, false);
+        let mut payloads = Vec::new();
+        while payloads.last().map(String::as_str) != Some("next") {
+            subscriber.expect(|packet| match packet {
+                Packet::Publish(publish) => {
+                    payloads.push(String::from_utf8_lossy(publish.payload).into_owned());
+                }
+                other => panic!("not a PUBLISH: {other:?}"),
+            });
+        }
+        let times = if qos == Qos::AtLeastOnce { 2 } else { 1 };
+        assert_eq!(payloads.len(), times + 1, "{payloads:?}");
+        assert!(is_counted(&server, Limit::Retained));
+    }
+}
+
+/// With MQTT 3.1.1 and a session that outlives its connection.
+fn enter_again(server: &Server, client_id: &str) -> Wire {
+    let mut wire = Wire::open(server.address, Version::Mqtt311);
+    wire.send(&Packet::Connect(Connect {
+        clean_start: false,
+        ..plain_connect(Version::Mqtt311, client_id)
+    }));
+    wire.receive().expect("a CONNACK");
+    wire
+}
+
+/// What would wait for the disk above `store.waiting_max` is refused.
+#[test]
+fn bytes_that_wait_for_the_disk() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let settings = StoreSettings {
+        waiting_max: ByteSize(0),
+        reserve: Reserve::Size(ByteSize(0)),
+        ..StoreSettings::default()
+    };
+    let (store, _) = Store::open(folder.path(), &settings).expect("a store");
+    let (broker, mqtt) = (BrokerSettings::default(), MqttSettings::default());
+    let server = Server::with_store(broker, mqtt, None, store);
+    let mut wire = enter(&server, "publisher");
+    assert_eq!(publish(&mut wire, "a", true), Reason::QUOTA_EXCEEDED);
+    for qos in [Qos::AtLeastOnce, Qos::ExactlyOnce] {
+        let mut wire = Wire::connected(server.address, Version::Mqtt311, "older");
+        wire.publish("a", b"x", qos, true);
+        assert!(wire.is_closed(), "{qos:?} is not acknowledged");
+    }
+    let kept = server
+        .broker
+        .retained(&TopicFilter::new("#").expect("a filter"));
+    assert!(kept.is_empty(), "what was refused is not there");
 }
 
 #[test]

@@ -139,8 +139,17 @@ impl Wire {
     }
 
     pub(crate) fn publish(&mut self, topic: &str, payload: &[u8], qos: Qos, retain: bool) {
+        self.publish_as(false, topic, payload, qos, retain);
+    }
+
+    /// The same publication again.
+    pub(crate) fn publish_again(&mut self, topic: &str, payload: &[u8], qos: Qos, retain: bool) {
+        self.publish_as(true, topic, payload, qos, retain);
+    }
+
+    fn publish_as(&mut self, dup: bool, topic: &str, payload: &[u8], qos: Qos, retain: bool) {
         self.send(&Packet::Publish(gatepost_mqtt::Publish {
-            dup: false,
+            dup,
             qos,
             retain,
             topic,
