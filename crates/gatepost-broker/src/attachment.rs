@@ -33,6 +33,9 @@ pub enum SubscribeError {
     /// The filter is longer or deeper than the settings allow.
     #[error("the filter is longer or deeper than this server allows")]
     BeyondLimits,
+    /// What topics retained for it is on disk, and there is no memory for it.
+    #[error("the server has no memory for the retained messages")]
+    OutOfMemory,
 }
 
 /// A connection that has its session.
@@ -243,10 +246,17 @@ impl Attachment {
             RetainHandling::SendIfNew => is_new,
             RetainHandling::DoNotSend => false,
         };
-        Ok(if wants_retained {
-            self.shared().retained_matching(&requested.text)
-        } else {
-            Vec::new()
+        if !wants_retained {
+            return Ok(Vec::new());
+        }
+        let retained = self.shared().retained_matching(&requested.text);
+        retained.map_err(|_| {
+            self.shared()
+                .reached(Limit::Memory, self.session.client_id());
+            if is_new {
+                self.unsubscribe(&requested.text);
+            }
+            SubscribeError::OutOfMemory
         })
     }
 
@@ -285,7 +295,7 @@ impl Attachment {
             session.deliver(publication, &target.options, true, &mut batch, broker);
         }
         if let Some(store) = &self.shared().store
-            && !batch.changes.is_empty()
+            && !batch.is_empty()
         {
             session.lock().submit_with(&mut batch, store);
             session.go_on(broker, Some(store));

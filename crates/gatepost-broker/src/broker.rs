@@ -14,6 +14,7 @@ use crate::connect::{ConnectError, ConnectOptions, Welcome};
 use crate::figures::Figures;
 use crate::housekeeping::Housekeeper;
 use crate::limits::Limit;
+use crate::memory::{MemoryGauge, ProcessMemory};
 use crate::publisher::{PublishOutcome, Publisher};
 use crate::reader::{Reader, ReaderOptions};
 use crate::recovery;
@@ -26,6 +27,14 @@ use crate::trace::{StepOutcome, TraceStep, Traces};
 
 /// Idle publishers that are kept for the next single publication.
 const IDLE_PUBLISHERS_MAX: usize = 16;
+
+/// Where the broker learns the time, and how much memory is in use.
+type Surroundings = (Arc<dyn Clock>, Arc<dyn MemoryGauge>);
+
+/// Those of a server.
+fn system() -> Surroundings {
+    (Arc::new(SystemClock::default()), Arc::new(ProcessMemory))
+}
 
 /// The broker. Cheap to clone.
 #[derive(Clone)]
@@ -43,12 +52,12 @@ struct Inner {
 impl Broker {
     /// A broker that forgets everything when it ends.
     pub fn new(settings: BrokerSettings) -> Self {
-        Self::with(settings, None, Arc::new(SystemClock::default()))
+        Self::with(settings, None, system())
     }
 
     /// A broker that keeps in `store` what must survive, and starts from what is there.
     pub fn open(settings: BrokerSettings, store: Store) -> Result<Self, StoreError> {
-        Self::restore(settings, store, Arc::new(SystemClock::default()), None)
+        Self::restore(settings, store, system(), None)
     }
 
     /// As [`Broker::open`], where clients have rights: wills of an earlier run are published only
@@ -58,32 +67,37 @@ impl Broker {
         store: Store,
         rights: &dyn OwnerRights,
     ) -> Result<Self, StoreError> {
-        let clock = Arc::new(SystemClock::default());
-        Self::restore(settings, store, clock, Some(rights))
+        Self::restore(settings, store, system(), Some(rights))
     }
 
-    /// As [`Broker::open`], with another clock.
-    pub fn open_with_clock(
+    /// As [`Broker::open`], with the clock and the memory of a simulation.
+    pub fn open_simulated(
         settings: BrokerSettings,
         store: Store,
         clock: Arc<dyn Clock>,
+        memory: Arc<dyn MemoryGauge>,
     ) -> Result<Self, StoreError> {
-        Self::restore(settings, store, clock, None)
+        Self::restore(settings, store, (clock, memory), None)
     }
 
     fn restore(
         settings: BrokerSettings,
         store: Store,
-        clock: Arc<dyn Clock>,
+        surroundings: Surroundings,
         rights: Option<&dyn OwnerRights>,
     ) -> Result<Self, StoreError> {
         let per_topic = settings.recent_per_topic;
         let total = per_topic.saturating_mul(settings.recent_topics_max);
-        let broker = Self::with(settings, Some(store.clone()), clock);
+        let broker = Self::with(settings, Some(store.clone()), surroundings);
         let shared = &broker.0.shared;
-        store.each_retained(|publication| {
-            shared.retained.retain(&Arc::new(publication), None);
-        })?;
+        shared.retained.leave_in(&store);
+        shared.load_retained(usize::MAX)?;
+        let on_disk = shared.retained.on_disk_count()?;
+        if on_disk > 0 {
+            tracing::error!(target: "broker", topics = on_disk,
+                "some retained messages do not fit into the memory (broker.memory_max) and stay on \
+                 disk: subscriptions read them there, until there is room");
+        }
         store.each_of_history(per_topic, total.min(100_000), |position, publication| {
             shared.recent.restore(position, publication);
         })?;
@@ -91,9 +105,9 @@ impl Broker {
         Ok(broker)
     }
 
-    fn with(settings: BrokerSettings, store: Option<Store>, clock: Arc<dyn Clock>) -> Self {
+    fn with(settings: BrokerSettings, store: Option<Store>, (clock, memory): Surroundings) -> Self {
         let traces = Traces::new(settings.traced_messages_max);
-        let shared = Arc::new(Shared::new(settings, store, clock));
+        let shared = Arc::new(Shared::new(settings, store, clock, memory));
         Self(Arc::new(Inner {
             sessions: Arc::new(SessionTable::new(shared.clone())),
             shared,
@@ -199,9 +213,15 @@ impl Broker {
         self.0.shared.recent.history(filters, count)
     }
 
-    /// The retained messages under `filter`.
+    /// The retained messages under `filter`; those in memory alone, where others are on disk and too
+    /// many.
     pub fn retained(&self, filter: &TopicFilter) -> Vec<Arc<Publication>> {
-        self.0.shared.retained_matching(filter)
+        let shared = &self.0.shared;
+        let found = shared.retained_matching(filter);
+        found.unwrap_or_else(|_| {
+            let now = || shared.clock.time_of_day();
+            shared.retained.matching(filter, now)
+        })
     }
 
     /// Gives a client its session: a new one, or the one that waits for it. A connection that

@@ -11,7 +11,6 @@ use gatepost_message::{Publication, Topic};
 use parking_lot::Mutex;
 
 use crate::load::{self, Loads};
-use crate::memory;
 use crate::publisher::Publisher;
 use crate::session_table::SessionTable;
 use crate::shared::Shared;
@@ -141,7 +140,7 @@ fn server_figures(stats: &BrokerStats, shared: &Shared) -> Vec<(String, String)>
         ("subscriptions/count", stats.subscriptions as u64),
         (
             "memory/resident",
-            memory::resident_bytes().unwrap_or(0) as u64,
+            shared.memory.resident_bytes().unwrap_or(0) as u64,
         ),
     ];
     let texts = texts.map(|(name, text)| (name.to_owned(), text));

@@ -20,6 +20,9 @@ const TICK: Duration = Duration::from_secs(1);
 /// How often retained messages are searched for expired ones, in ticks.
 const RETAINED_TICKS: u32 = 60;
 
+/// Steps in which retained messages are loaded from the disk, in one tick.
+const LOAD_STEPS: usize = 16;
+
 /// What the housekeeper works on.
 #[derive(Clone, Copy)]
 pub(crate) struct Housekeeper<'a> {
@@ -83,10 +86,18 @@ impl Housekeeper<'_> {
 
     fn check_memory(self, now: Instant) {
         let memory_max = self.shared.memory_max();
-        let is_above = memory::resident_bytes().is_some_and(|bytes| bytes > memory_max);
+        let is_above = self
+            .shared
+            .memory
+            .resident_bytes()
+            .is_some_and(|bytes| bytes > memory_max);
         self.shared.limits.set_out_of_memory(is_above);
-        if is_above || self.shared.on_disk.is_any() {
+        let is_any_on_disk = self.shared.on_disk.is_any() || self.shared.retained.is_any_on_disk();
+        if is_above || is_any_on_disk {
             memory::return_freed();
+        }
+        if let Err(error) = self.shared.load_retained(LOAD_STEPS) {
+            tracing::warn!(target: "broker", %error, "retained messages could not be loaded");
         }
         if let Some(store) = &self.shared.store
             && self.shared.on_disk.is_any()

@@ -7,10 +7,20 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The resident memory of this process in bytes; `None` without `/proc`.
-pub(crate) fn resident_bytes() -> Option<usize> {
-    let text = fs::read_to_string("/proc/self/status").ok()?;
-    kibibytes(&text, "VmRSS:")
+/// Measures the memory that is in use; simulations bring their own.
+pub trait MemoryGauge: Send + Sync {
+    /// Resident bytes; `None` where they are not known.
+    fn resident_bytes(&self) -> Option<usize>;
+}
+
+/// The memory of this process, from `/proc`.
+pub(crate) struct ProcessMemory;
+
+impl MemoryGauge for ProcessMemory {
+    fn resident_bytes(&self) -> Option<usize> {
+        let text = fs::read_to_string("/proc/self/status").ok()?;
+        kibibytes(&text, "VmRSS:")
+    }
 }
 
 /// Makes the allocator give back to the system what was freed: mimalloc does so when it next takes
@@ -81,7 +91,11 @@ mod tests {
             Some(20 * 1024)
         );
         assert_eq!(kibibytes("A: 1 kB", "VmRSS:"), None);
-        assert!(resident_bytes().is_some_and(|bytes| bytes > 0));
+        assert!(
+            ProcessMemory
+                .resident_bytes()
+                .is_some_and(|bytes| bytes > 0)
+        );
     }
 
     /// The share with these files below `proc` and `cgroup`.

@@ -10,7 +10,8 @@
 //! - Nothing is sent before its row is submitted, or the removal could overtake the row.
 //! - A delivery at QoS 2 is sent only once its row is committed: were it forgotten, the publisher
 //!   would publish again and the client get it twice. At QoS 1 that is allowed, and not waiting
-//!   spares most rows the disk.
+//!   spares most rows the disk. A session that ends with its connection has no rows; its deliveries
+//!   at QoS 2 wait for what else the publisher's batch has to store.
 //! - After a failed commit the memory has what the disk has, or comes to it: deliveries, receipts
 //!   and retained messages of the failed batch are undone, and what a session itself changed is
 //!   submitted again.
@@ -132,7 +133,8 @@ impl StoredMessage {
     }
 }
 
-type Commit = Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>>;
+/// A commit that a connection's own task waits for.
+pub(crate) type AwaitedCommit = Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>>;
 
 /// Changes of a session that were submitted and whose outcome is not known yet.
 struct Submission {
@@ -158,8 +160,6 @@ pub(crate) struct PersistentSession {
     spare: Vec<Change>,
     /// The will's row.
     pub(crate) will: Option<Arc<StoredMessage>>,
-    /// The commit that the next delivery waits for; polled by the connection's own task.
-    pub(crate) awaited: Option<Commit>,
 }
 
 impl PersistentSession {
@@ -171,7 +171,6 @@ impl PersistentSession {
             prerequisite: None,
             spare: Vec::new(),
             will: None,
-            awaited: None,
         }
     }
 
@@ -259,13 +258,6 @@ impl PersistentSession {
             }
         }
     }
-
-    /// Makes the connection's task wait for this commit.
-    pub(crate) fn await_commit(&mut self, ticket: Ticket) {
-        if self.awaited.is_none() {
-            self.awaited = Some(Box::pin(async move { ticket.committed().await }));
-        }
-    }
 }
 
 /// The rows of one batch of deliveries: of a publisher, or of a connection that is sent
@@ -297,6 +289,11 @@ impl ChangeBatch {
                 stored
             }
         }
+    }
+
+    /// Whether nothing waits for its submission.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.changes.is_empty() && self.commit.is_none()
     }
 
     /// The commit of the present batch.

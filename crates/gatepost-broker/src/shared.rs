@@ -4,21 +4,24 @@
 use std::sync::{Arc, Weak};
 
 use gatepost_message::{Publication, TopicFilter};
-use gatepost_store::{Clock as ClockSource, Store};
+use gatepost_store::{Clock as ClockSource, Store, StoreError};
 use parking_lot::Mutex;
 
 use crate::clock::Clock;
 use crate::counters::Counters;
 use crate::index::Index;
 use crate::limits::{Limit, Limits};
-use crate::memory;
+use crate::memory::MemoryGauge;
 use crate::receipts::PendingReceipts;
 use crate::recent::Recent;
-use crate::retained::Retained;
+use crate::retained::{BeyondMemory, Retained};
 use crate::session::BrokerView;
 use crate::sessions_on_disk::SessionsOnDisk;
 use crate::settings::{BrokerSettings, SlowSubscriber};
 use crate::stream_queue::StreamQueue;
+
+/// Retained messages leave one in so many bytes of the memory to the queues of sessions.
+const RESERVED_SHARE: u64 = 8;
 
 /// The part of the broker that every publisher, attachment and reader holds.
 pub(crate) struct Shared {
@@ -29,6 +32,7 @@ pub(crate) struct Shared {
     pub(crate) recent: Recent,
     pub(crate) counters: Counters,
     pub(crate) limits: Limits,
+    pub(crate) memory: Arc<dyn MemoryGauge>,
     pub(crate) clock: Clock,
     pub(crate) receipts: PendingReceipts,
     pub(crate) on_disk: SessionsOnDisk,
@@ -40,6 +44,7 @@ impl Shared {
         settings: BrokerSettings,
         store: Option<Store>,
         clock: Arc<dyn ClockSource>,
+        memory: Arc<dyn MemoryGauge>,
     ) -> Self {
         Self {
             index: Index::new(),
@@ -54,6 +59,7 @@ impl Shared {
             ),
             counters: Counters::default(),
             limits: Limits::default(),
+            memory,
             clock: Clock::new(clock),
             receipts: PendingReceipts::default(),
             on_disk: SessionsOnDisk::default(),
@@ -73,14 +79,38 @@ impl Shared {
 
     /// What is left of it.
     pub(crate) fn memory_room(&self) -> u64 {
-        let resident = memory::resident_bytes().unwrap_or_default();
+        let resident = self.memory.resident_bytes().unwrap_or_default();
         self.memory_max().saturating_sub(resident) as u64
     }
 
-    /// The retained messages under `filter`.
-    pub(crate) fn retained_matching(&self, filter: &TopicFilter) -> Vec<Arc<Publication>> {
+    /// The retained messages under `filter`; an error where some are on disk and cannot be read into
+    /// the memory.
+    pub(crate) fn retained_matching(
+        &self,
+        filter: &TopicFilter,
+    ) -> Result<Vec<Arc<Publication>>, BeyondMemory> {
         let now = || self.clock.time_of_day();
-        self.retained.matching(filter, now)
+        if !self.retained.is_any_on_disk() {
+            return Ok(self.retained.matching(filter, now));
+        }
+        let room = self.memory_room();
+        let read = self.retained.matching_with_disk(filter, room, now);
+        read.unwrap_or_else(|error| {
+            tracing::warn!(target: "broker", %error, "retained messages could not be read");
+            Err(BeyondMemory)
+        })
+    }
+
+    /// Loads retained messages as long as there is room for them, in at most so many steps.
+    pub(crate) fn load_retained(&self, steps_max: usize) -> Result<(), StoreError> {
+        let reserve = self.memory_max() as u64 / RESERVED_SHARE;
+        for _ in 0..steps_max {
+            let room = self.memory_room().saturating_sub(reserve);
+            if !self.retained.load_next(room)? {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Whether publications are written to the history.
@@ -94,6 +124,7 @@ impl Shared {
             counters: &self.counters,
             limits: &self.limits,
             clock: &self.clock,
+            is_stored: self.store.is_some(),
         }
     }
 

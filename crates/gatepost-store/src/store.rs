@@ -70,12 +70,14 @@ impl Parts {
     ) -> Result<Self, StoreError> {
         let jump_max = settings.clock_jump_max.duration();
         let health = Arc::<Health>::default();
+        let opened = connection.lock();
         let mut server = ServerDuties {
-            clock: StoredClock::open(&connection.lock(), clock, jump_max)?,
+            clock: StoredClock::open(&opened, clock, jump_max)?,
             trimmer: Trimmer::new(settings.clone()),
-            bounds: Bounds::open(&connection.lock(), settings)?,
+            bounds: Bounds::open(&opened, settings)?,
         };
-        server.time_for_ages(&connection.lock(), &health)?;
+        server.time_for_ages(&opened, &health)?;
+        drop(opened);
         Ok(Self {
             writing: connection.clone(),
             reading: connection,
@@ -333,11 +335,12 @@ impl Store {
         age_time.map_or_else(SystemTime::now, |age_time| age_time.now().0)
     }
 
-    /// The time to store with what grows old: the latest that was believed. A clock that is behind
-    /// for a while, as after a start in 1970, makes nothing older than it is.
+    /// The time to store with what grows old: the latest that was believed, or what the clock shows
+    /// where that is later. So neither a clock that is behind for a while, as after a start in 1970,
+    /// nor one that is believed after a jump makes anything older than it is.
     pub fn time_to_store(&self) -> SystemTime {
         let age_time = self.inner.age_time.as_ref();
-        age_time.map_or_else(SystemTime::now, SharedAgeTime::accepted)
+        age_time.map_or_else(SystemTime::now, SharedAgeTime::latest)
     }
 
     /// Whether publications are kept in the history at all.

@@ -40,11 +40,11 @@ impl SharedAgeTime {
         self.0.lock().accept_clock();
     }
 
-    /// The latest time that was believed.
-    pub(crate) fn accepted(&self) -> SystemTime {
+    /// The latest time that was believed, or that the clock shows.
+    pub(crate) fn latest(&self) -> SystemTime {
         let mut age = self.0.lock();
         age.now();
-        age.accepted()
+        age.accepted().max(age.clock_time())
     }
 }
 

@@ -7,7 +7,7 @@ use gatepost_message::{Publication, Qos};
 use gatepost_store::DeliveryRow;
 use smallvec::SmallVec;
 
-use crate::persistence::{CommitStatus, StoredMessage};
+use crate::persistence::{BatchCommit, CommitStatus, StoredMessage};
 
 /// Sequences after which packet identifiers come round.
 pub(super) const PACKET_IDS: u64 = u16::MAX as u64;
@@ -17,6 +17,9 @@ pub(crate) struct Delivery {
     pub(crate) publication: Arc<Publication>,
     /// Where the publication is stored, for a session that outlives its connection.
     pub(crate) stored: Option<Arc<StoredMessage>>,
+    /// The batch that brought it, for a session that ends with its connection: at QoS 2 it waits for
+    /// what that batch stores.
+    pub(crate) commit: Option<Arc<BatchCommit>>,
     /// Its place in the session's order; given by `Acknowledged::push`.
     pub(crate) sequence: u64,
     pub(crate) qos: Qos,
@@ -36,6 +39,7 @@ impl Delivery {
         Self {
             publication,
             stored: Some(stored),
+            commit: None,
             sequence: row.sequence,
             qos: row.qos,
             retain: row.retain,
@@ -53,9 +57,10 @@ impl Delivery {
     }
 
     pub(crate) fn commit_status(&self) -> CommitStatus {
-        match &self.stored {
-            None => CommitStatus::Committed,
-            Some(stored) => stored.commit_status(),
+        match (&self.stored, &self.commit) {
+            (Some(stored), _) => stored.commit_status(),
+            (None, Some(commit)) => commit.status(),
+            (None, None) => CommitStatus::Committed,
         }
     }
 }

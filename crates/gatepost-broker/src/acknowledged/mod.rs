@@ -18,10 +18,10 @@ use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroU16;
 
 use gatepost_message::Topic;
-use gatepost_store::SessionChange;
+use gatepost_store::{SessionChange, Ticket};
 
 use crate::counters::DropCause;
-use crate::persistence::PersistentSession;
+use crate::persistence::{AwaitedCommit, PersistentSession};
 use crate::trace::{AcknowledgementSteps, StepOutcome};
 use crate::weight::content_bytes;
 use delivery::PACKET_IDS;
@@ -53,6 +53,8 @@ pub(crate) struct Acknowledged {
     pub(crate) persistent: Option<Box<PersistentSession>>,
     /// Traced deliveries that are not yet acknowledged.
     pub(crate) awaited: AcknowledgementSteps,
+    /// The commit that the next delivery waits for; polled by the connection's own task.
+    pub(crate) awaited_commit: Option<AwaitedCommit>,
 }
 
 impl Acknowledged {
@@ -171,6 +173,13 @@ impl Acknowledged {
             let (session, sequence) = (persistent.number, delivery.sequence);
             persistent.push(SessionChange::Dequeue { session, sequence });
             stored.let_go(&mut persistent.changes);
+        }
+    }
+
+    /// Makes the connection's task wait for this commit.
+    pub(crate) fn await_commit(&mut self, ticket: Ticket) {
+        if self.awaited_commit.is_none() {
+            self.awaited_commit = Some(Box::pin(async move { ticket.committed().await }));
         }
     }
 

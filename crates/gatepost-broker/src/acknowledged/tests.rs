@@ -12,6 +12,7 @@ fn send(state: &mut Acknowledged, qos: Qos) -> NonZeroU16 {
     let delivery = Delivery {
         publication: Arc::new(Publication::new(topic, "x")),
         stored: None,
+        commit: None,
         sequence: state.next_sequence(),
         qos,
         retain: false,

@@ -143,10 +143,7 @@ impl Publisher {
 
     /// Publishes under a topic that need not be known yet.
     pub fn publish(&mut self, publication: Publication) -> PublishOutcome {
-        let slot = match self.lookup(publication.topic.as_str()) {
-            Some(slot) => slot,
-            None => self.remember(publication.topic.clone()),
-        };
+        let slot = self.slot_of(&publication.topic);
         self.publish_at(slot, publication)
     }
 
@@ -162,12 +159,25 @@ impl Publisher {
         delivery
     }
 
+    /// Whether there is no memory for what would wait for subscribers of the topic, or the queue of
+    /// one of them is on disk.
+    fn is_short_of_memory(&mut self, slot: TopicSlot) -> bool {
+        self.shared.limits.is_out_of_memory()
+            || self.shared.on_disk.is_any() && self.route(slot).has_session_on_disk()
+    }
+
+    /// Whether a part of this publication would be lost for lack of memory.
+    pub(crate) fn lacks_memory_for(&mut self, publication: &Publication) -> bool {
+        let slot = self.slot_of(&publication.topic);
+        let is_retained = publication.retain && !publication.payload.is_empty();
+        publication.qos > Qos::AtMostOnce && self.is_short_of_memory(slot)
+            || is_retained && self.shared.limits.is_out_of_memory()
+    }
+
     /// Publishes under a known topic, which must be the publication's. Nothing is written to a
     /// socket before [`Publisher::flush`].
     pub fn publish_at(&mut self, slot: TopicSlot, publication: Publication) -> PublishOutcome {
-        let is_short = self.shared.limits.is_out_of_memory()
-            || self.shared.on_disk.is_any() && self.route(slot).has_session_on_disk();
-        if is_short && publication.qos > Qos::AtMostOnce {
+        if publication.qos > Qos::AtMostOnce && self.is_short_of_memory(slot) {
             self.reached(Limit::Memory);
             return PublishOutcome {
                 receivers: 0,

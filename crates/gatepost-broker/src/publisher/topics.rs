@@ -66,6 +66,14 @@ impl Publisher {
         Ok(self.remember(topic))
     }
 
+    /// The slot of a topic that need not be known yet.
+    pub(super) fn slot_of(&mut self, topic: &Topic) -> TopicSlot {
+        match self.lookup(topic.as_str()) {
+            Some(slot) => slot,
+            None => self.remember(topic.clone()),
+        }
+    }
+
     pub(super) fn lookup(&mut self, name: &str) -> Option<TopicSlot> {
         if let Some(last) = self.last
             && self.known[last.0].topic.as_str() == name

@@ -6,6 +6,8 @@
 //! known its topic has both, the message before it and the new one; after a failure the former is
 //! the topic's message again, as it is on disk.
 
+mod on_disk;
+
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -13,11 +15,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::SystemTime;
 
 use gatepost_message::{Publication, Topic, TopicFilter};
-use gatepost_store::Change;
+use gatepost_store::{Change, StoreError};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::persistence::{BatchCommit, CommitStatus};
 use crate::weight::content_bytes;
+pub(crate) use on_disk::BeyondMemory;
+use on_disk::RetainedOnDisk;
 
 /// What changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,6 +127,8 @@ pub(crate) struct Retained {
     messages: RwLock<BTreeMap<Topic, Entry>>,
     /// Topics with changes whose commit was not known.
     unsettled: Mutex<Vec<Topic>>,
+    /// What is not in memory.
+    on_disk: RetainedOnDisk,
     /// Held while a batch with changes of retained messages is submitted.
     submitting: Mutex<()>,
     /// Counted topics.
@@ -139,6 +145,7 @@ impl Retained {
         Self {
             messages: RwLock::default(),
             unsettled: Mutex::default(),
+            on_disk: RetainedOnDisk::default(),
             submitting: Mutex::default(),
             count: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
@@ -168,7 +175,7 @@ impl Retained {
         self.settle(&mut messages, topic);
         let is_clearing = publication.payload.is_empty();
         let earlier = messages.get(topic).and_then(Entry::current);
-        if is_clearing && earlier.is_none() {
+        if is_clearing && earlier.is_none() && !self.may_be_on_disk(topic) {
             return RetainOutcome::Nothing;
         }
         if !is_clearing && is_counted(topic) && !self.has_room(&messages, publication) {
@@ -230,8 +237,8 @@ impl Retained {
         commit: Option<Arc<BatchCommit>>,
     ) {
         let is_counted = is_counted(topic);
-        if let Some(new) = version.as_ref().filter(|_| is_counted) {
-            self.bytes.fetch_add(content_bytes(new), Ordering::Relaxed);
+        if let Some(new) = &version {
+            self.count_bytes(new);
         }
         let entry = messages.entry(topic.clone()).or_insert_with(|| {
             self.count
@@ -297,41 +304,44 @@ impl Retained {
         }
     }
 
+    fn count_bytes(&self, new: &Publication) {
+        if is_counted(&new.topic) {
+            self.bytes.fetch_add(content_bytes(new), Ordering::Relaxed);
+        }
+    }
+
     fn uncount(&self, gone: &Publication) {
         if is_counted(&gone.topic) {
             self.bytes.fetch_sub(content_bytes(gone), Ordering::Relaxed);
         }
     }
 
-    /// What is retained under `filter` and has not expired. The clock is read for messages that
-    /// expire only.
+    /// What is retained under `filter` and has not expired, as far as it is in memory. The clock is
+    /// read for messages that expire only.
     pub(crate) fn matching(
         &self,
         filter: &TopicFilter,
         now: impl Fn() -> SystemTime,
     ) -> Vec<Arc<Publication>> {
-        let is_alive = |publication: &Arc<Publication>| {
-            let expires = publication.expires();
-            expires.is_none_or(|expires| expires > now())
-        };
+        let mut found = in_memory(&self.messages.read(), filter);
+        remove_dead(&mut found, now);
+        found
+    }
+
+    /// The same, with what is on disk, of which `room` bytes of memory are to be enough.
+    pub(crate) fn matching_with_disk(
+        &self,
+        filter: &TopicFilter,
+        room: u64,
+        now: impl Fn() -> SystemTime,
+    ) -> Result<Result<Vec<Arc<Publication>>, BeyondMemory>, StoreError> {
         let messages = self.messages.read();
-        if messages.is_empty() {
-            return Vec::new();
-        }
-        let text = filter.as_str();
-        let Some(wildcard) = text.find(['+', '#']) else {
-            let found = messages.get(text).and_then(Entry::current);
-            return found.into_iter().filter(is_alive).collect();
-        };
-        // "sport/#" matches "sport": the literal part ends before the separator.
-        let prefix = text[..wildcard].trim_end_matches('/');
-        messages
-            .range::<str, _>((Bound::Included(prefix), Bound::Unbounded))
-            .take_while(|(topic, _)| topic.as_str().starts_with(prefix))
-            .filter(|(topic, _)| filter.matches(topic.as_str()))
-            .filter_map(|(_, entry)| entry.current())
-            .filter(is_alive)
-            .collect()
+        let mut found = in_memory(&messages, filter);
+        let prefix = literal_beginning(filter);
+        let added = self.add_from_disk(&messages, filter, prefix, room, &mut found)?;
+        drop(messages);
+        remove_dead(&mut found, now);
+        Ok(added.map(|()| found))
     }
 
     /// Removes what has expired at `now`, and returns its topics; for the housekeeper.
@@ -350,6 +360,41 @@ impl Retained {
         }
         expired
     }
+}
+
+/// What begins every topic that the filter matches; "sport/#" matches "sport", so it ends before the
+/// separator.
+fn literal_beginning(filter: &TopicFilter) -> &str {
+    let text = filter.as_str();
+    match text.find(['+', '#']) {
+        Some(wildcard) => text[..wildcard].trim_end_matches('/'),
+        None => text,
+    }
+}
+
+fn in_memory(messages: &BTreeMap<Topic, Entry>, filter: &TopicFilter) -> Vec<Arc<Publication>> {
+    if messages.is_empty() {
+        return Vec::new();
+    }
+    let text = filter.as_str();
+    if !text.contains(['+', '#']) {
+        let found = messages.get(text).and_then(Entry::current);
+        return found.into_iter().collect();
+    }
+    let prefix = literal_beginning(filter);
+    messages
+        .range::<str, _>((Bound::Included(prefix), Bound::Unbounded))
+        .take_while(|(topic, _)| topic.as_str().starts_with(prefix))
+        .filter(|(topic, _)| filter.matches(topic.as_str()))
+        .filter_map(|(_, entry)| entry.current())
+        .collect()
+}
+
+fn remove_dead(found: &mut Vec<Arc<Publication>>, now: impl Fn() -> SystemTime) {
+    found.retain(|publication| {
+        let expires = publication.expires();
+        expires.is_none_or(|expires| expires > now())
+    });
 }
 
 /// The broker's own figures take no room from other topics: their number is fixed.

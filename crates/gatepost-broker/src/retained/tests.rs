@@ -85,7 +85,7 @@ fn what_could_not_be_stored_is_not_kept() {
         let ticket = if works {
             ticket
         } else {
-            Err(gatepost_store::StoreError::Closed)
+            Err(StoreError::Closed)
         };
         batch.was_submitted(Some(&ticket));
         commit

@@ -218,7 +218,9 @@ impl Session {
             }
         } else {
             let is_taken = self.enqueue(state, publication, options, retain, batch, broker);
-            if is_taken && state.is_persistent() {
+            let qos = publication.qos.min(options.qos);
+            let waits = qos == Qos::ExactlyOnce && broker.is_stored;
+            if is_taken && (waits || state.is_persistent()) {
                 return match self.pressure(state, broker) {
                     DeliveryOutcome::None | DeliveryOutcome::Dirty => DeliveryOutcome::Held,
                     pressure => pressure,

@@ -176,6 +176,8 @@ pub(crate) struct BrokerView<'a> {
     pub(crate) counters: &'a Counters,
     pub(crate) limits: &'a Limits,
     pub(crate) clock: &'a Clock,
+    /// Whether there is a store, and so commits that can fail.
+    pub(crate) is_stored: bool,
 }
 
 impl Session {

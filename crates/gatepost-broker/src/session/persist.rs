@@ -25,6 +25,8 @@ pub(crate) struct DeferredEffects {
     pub(crate) changes: Vec<Change>,
     /// Whether earlier effects of the session could not be stored: they must be stored first.
     pub(crate) follows_failed: bool,
+    /// The session that keeps the will, where that cannot be published yet.
+    pub(crate) held_will: Option<Arc<Session>>,
 }
 
 impl DeferredEffects {
@@ -34,23 +36,32 @@ impl DeferredEffects {
             will: None,
             changes: Vec::new(),
             follows_failed: false,
+            held_will: None,
         }
     }
 
     /// They were handed to the store, with this outcome. The session's own row names the will no
-    /// more, so it may only be stored after them.
+    /// more, so it may only be stored after them; and so may the end of a will that is kept.
     pub(crate) fn were_submitted(&self, ticket: &Result<Ticket, StoreError>) {
-        if self.will.is_some()
-            && let Some(persistent) = self.session.lock().persistent_mut()
-        {
-            persistent.prerequisite = Some(ticket.clone());
-        }
+        let has_will = self.will.is_some() || self.held_will.is_some();
+        let session = has_will.then_some(&self.session);
+        self.require(session, Some(ticket));
     }
 
     /// They are given up.
     pub(crate) fn were_given_up(&self) {
-        if let Some(persistent) = self.session.lock().persistent_mut() {
-            persistent.prerequisite = None;
+        self.require(Some(&self.session), None);
+    }
+
+    fn require(
+        &self,
+        session: Option<&Arc<Session>>,
+        prerequisite: Option<&Result<Ticket, StoreError>>,
+    ) {
+        for session in session.into_iter().chain(&self.held_will) {
+            if let Some(persistent) = session.lock().persistent_mut() {
+                persistent.prerequisite = prerequisite.cloned();
+            }
         }
     }
 
@@ -68,14 +79,30 @@ impl Session {
         store: &Store,
         now: Instant,
     ) -> Option<Result<Ticket, StoreError>> {
+        self.collect_row(state, store, now);
+        let submitted = state.submit(store)?;
+        if let Err(error) = &submitted {
+            // The store logs why it fails, once a second.
+            tracing::debug!(target: "broker", client = self.client_id(), %error,
+                "a session could not be stored");
+        }
+        Some(submitted)
+    }
+
+    /// Adds the session's own row to the collected changes, where the session is persistent.
+    pub(crate) fn collect_row(&self, state: &mut State, store: &Store, now: Instant) {
         let is_connected = state.link.is_some();
         let (expiry, will) = (state.expiry, state.will.as_deref());
         let ended = (!is_connected).then(|| state.connection_ended(now, store.time_to_store()));
         let delay = will.map(|will| will.delay);
         let user = state.user.as_deref().map(str::to_owned);
-        let queue = state.acknowledged.as_mut()?;
+        let Some(queue) = &mut state.acknowledged else {
+            return;
+        };
         let sent = queue.last_sent();
-        let persistent = queue.persistent.as_mut()?;
+        let Some(persistent) = &mut queue.persistent else {
+            return;
+        };
         let will = persistent.will.as_ref().zip(delay);
         let row = SessionRow {
             number: persistent.number,
@@ -91,13 +118,6 @@ impl Session {
             }),
         };
         persistent.push_row(row);
-        let submitted = persistent.submit(store)?;
-        if let Err(error) = &submitted {
-            // The store logs why it fails, once a second.
-            tracing::debug!(target: "broker", client = self.client_id(), %error,
-                "a session could not be stored");
-        }
-        Some(submitted)
     }
 
     /// The will whose delay has passed, of a session whose client is away.
@@ -144,13 +164,13 @@ impl Session {
         context: &mut Context<'_>,
         broker: BrokerView<'_>,
     ) {
-        while let Some(persistent) = state.persistent_mut()
-            && let Some(awaited) = &mut persistent.awaited
+        while let Some(queue) = &mut state.acknowledged
+            && let Some(awaited) = &mut queue.awaited_commit
         {
             if awaited.as_mut().poll(context).is_pending() {
                 return;
             }
-            persistent.awaited = None;
+            queue.awaited_commit = None;
             self.pump(state, broker);
             state.dirty |= !state.outbox.is_empty();
             self.flush_locked(state, broker);
@@ -331,6 +351,7 @@ impl State {
     /// Submits what a retained message brought, behind the session's own changes.
     pub(crate) fn submit_with(&mut self, batch: &mut ChangeBatch, store: &Store) {
         let Some(persistent) = self.persistent_mut() else {
+            batch.was_submitted(None); // it has no rows
             return;
         };
         let _ = persistent.submit(store);

@@ -47,6 +47,7 @@ impl Session {
         let mut delivery = Delivery {
             publication: publication.clone(),
             stored: None,
+            commit: None,
             sequence: queue.next_sequence(),
             qos: publication.qos.min(options.qos),
             retain,
@@ -68,6 +69,9 @@ impl Session {
             let change = SessionChange::Enqueue(Box::new(row));
             batch.changes.push(Change::Session(change));
             delivery.stored = Some(stored);
+        } else if delivery.qos == Qos::ExactlyOnce && broker.is_stored {
+            // What the publisher is refused it sends again: it must not be delivered before.
+            delivery.commit = Some(batch.commit());
         }
         if let Some(trace) = &batch.trace {
             let step = trace.at_session(
@@ -126,10 +130,8 @@ impl Session {
             match next.commit_status() {
                 CommitStatus::Collected => return,
                 CommitStatus::Submitted(ticket) if next.qos == Qos::ExactlyOnce => {
-                    if let Some(persistent) = &mut queue.persistent {
-                        persistent.await_commit(ticket);
-                        wake(&mut state.owner);
-                    }
+                    queue.await_commit(ticket);
+                    wake(&mut state.owner);
                     return;
                 }
                 CommitStatus::Failed => {

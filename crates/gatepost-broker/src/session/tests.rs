@@ -98,6 +98,7 @@ impl World {
             counters: &self.counters,
             limits: &self.limits,
             clock: &self.clock,
+            is_stored: false,
         }
     }
 

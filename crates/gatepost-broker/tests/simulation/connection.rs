@@ -6,7 +6,9 @@ use std::num::NonZeroU16;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use gatepost_broker::{Attachment, Connected, Publisher, Receipt, StrayAcknowledgement};
+use gatepost_broker::{
+    Attachment, Connected, PublishRefusal, Publisher, Receipt, StrayAcknowledgement,
+};
 use gatepost_message::{MessageId, Publication, Qos};
 use gatepost_store::{StoreError, Ticket};
 
@@ -39,6 +41,18 @@ pub(crate) struct Connection {
     acknowledges_early: bool,
 }
 
+/// What became of a PUBLISH.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Published {
+    Now,
+    /// At QoS 0, and its topic retains what it did.
+    NotRetained,
+    /// It is a repetition.
+    Before,
+    /// There is no memory for it.
+    Refused,
+}
+
 /// The server ends the connection.
 pub(crate) struct Ended;
 
@@ -61,8 +75,8 @@ impl Connection {
         }
     }
 
-    /// PUBLISH; returns whether it was handed to the broker.
-    pub(crate) fn publish(&mut self, outgoing: &Outgoing, is_twice: bool) -> bool {
+    /// PUBLISH.
+    pub(crate) fn publish(&mut self, outgoing: &Outgoing, is_twice: bool) -> Published {
         let Outgoing { packet, qos, .. } = *outgoing;
         let exactly_once = qos == Qos::ExactlyOnce;
         if let Some(packet_id) = NonZeroU16::new(packet).filter(|_| exactly_once) {
@@ -72,29 +86,37 @@ impl Connection {
                 Receipt::Unknown => {}
                 Receipt::Received => {
                     self.answers.push_back((Condition::Open, answer));
-                    return false;
+                    return Published::Before;
                 }
                 Receipt::Undecided | Receipt::Submitted(_) => {
                     self.answers.push_back((Condition::Repetition, answer));
-                    return false;
+                    return Published::Before;
                 }
             }
         }
+        let mut published = Published::Now;
         for _ in 0..=usize::from(is_twice) {
             let outcome = self.publisher.publish(outgoing.publication());
-            assert_eq!(outcome.refused, None, "no limit is reached");
+            published = match outcome.refused {
+                None => Published::Now,
+                Some(PublishRefusal::Memory) => Published::Refused,
+                Some(PublishRefusal::Retain) if packet == 0 => Published::NotRetained,
+                Some(refusal) => panic!("{refusal}"),
+            };
         }
-        let is_taken = true;
+        let is_taken = published == Published::Now;
         let answer = match (NonZeroU16::new(packet), exactly_once) {
-            (None, _) => return true,
+            (None, _) => return published,
             (Some(packet_id), true) => {
-                self.publisher.note_received(packet_id);
+                if is_taken {
+                    self.publisher.note_received(packet_id);
+                }
                 Frame::Pubrec { packet, is_taken }
             }
             (Some(_), false) => Frame::Puback { packet, is_taken },
         };
         self.answers.push_back((Condition::Batch, answer));
-        true
+        published
     }
 
     /// PUBACK, PUBREC, PUBREL or PUBCOMP of the client.

@@ -1,13 +1,14 @@
-//! The beginning and the end of a schedule: at the end the disk works, every client returns and
-//! reads all there is, and then everything that was promised must have come. After a last crash,
-//! the clients publish once more under each packet identifier: those that were released are free.
+//! The beginning and the end of a schedule: at the end the disk works and there is memory, every
+//! client returns and reads all there is, and then everything that was promised must have come.
+//! After a last crash, the clients publish once more under each packet identifier: those that were
+//! released are free.
 
 use std::time::Duration;
 
 use gatepost_message::Qos;
 
 use crate::client::PACKET_IDS;
-use crate::schedule::{Connect, Step};
+use crate::schedule::{Connect, Memory, Step};
 use crate::topics::{WILL, WILL_FILTER};
 use crate::world::{Checked, World};
 
@@ -31,7 +32,12 @@ impl World {
     }
 
     pub(crate) fn finish(&mut self) -> Checked {
+        self.server.set_memory(Memory::Plenty);
         self.commit(EVERYTHING);
+        for _ in 0..self.clients.len() {
+            // The housekeeper loads a queue from the disk.
+            self.wait(Duration::from_millis(10));
+        }
         // Wills become due, and what a failing disk did not take is stored again.
         for _ in 0..3 {
             self.wait(Duration::from_secs(2));

@@ -1,4 +1,4 @@
-//! A simulation of sessions under a seed: clients, clock, commits and crashes.
+//! A simulation of sessions under a seed: clients, clock, memory, commits and crashes.
 //!
 //! Each schedule drives some MQTT clients against a broker whose store commits when the schedule
 //! says so. The clients keep to the protocol: they connect and take over, publish and subscribe,
@@ -31,78 +31,107 @@ use std::time::Instant;
 
 use mutation::Mutation;
 use schedule::Step;
+use server::Medium;
 use world::{Checked, World};
 
 /// Seeds of an ordinary test run: a number and no time, so that every run covers the same.
 const SEEDS: u64 = 3_000;
+/// The same on a failing disk, whose files take time.
+const SEEDS_ON_DISK: u64 = 150;
 
-fn run(steps: &[Step], mutation: Mutation) -> Checked {
-    let mut world = World::new(mutation);
-    world.begin()?;
-    for step in steps {
-        world.take(*step)?;
-    }
-    world.finish()
+/// How a schedule is run.
+#[derive(Clone, Copy)]
+struct Run {
+    mutation: Mutation,
+    medium: Medium,
 }
 
-/// Leaves out every step without which the schedule still fails.
-fn shortened(mut steps: Vec<Step>, mutation: Mutation) -> Vec<Step> {
-    let mut length = steps.len() / 2;
-    while length > 0 {
-        let mut at = 0;
-        while at < steps.len() {
-            let mut fewer = steps.clone();
-            fewer.drain(at..(at + length).min(steps.len()));
-            if run(&fewer, mutation).is_err() {
-                steps = fewer;
-            } else {
-                at += length;
-            }
+impl Run {
+    fn of(self, steps: &[Step]) -> Checked {
+        let mut world = World::new(self.mutation, self.medium);
+        world.begin()?;
+        for step in steps {
+            world.take(*step)?;
         }
-        length /= 2;
+        world.finish()
     }
-    steps
-}
 
-fn report(seed: u64, mutation: Mutation) -> String {
-    let steps = shortened(schedule::schedule(seed), mutation);
-    let difference = run(&steps, mutation).expect_err("a failing schedule");
-    let lines: Vec<String> = steps.iter().map(|step| format!("  {step:?}")).collect();
-    format!(
-        "{difference}\nGATEPOST_TEST_SIMULATION_SEED={seed} repeats this; its steps, shortened:\n{}",
-        lines.join("\n")
-    )
+    /// Leaves out every step without which the schedule still fails.
+    fn shortened(self, mut steps: Vec<Step>) -> Vec<Step> {
+        let mut length = steps.len() / 2;
+        while length > 0 {
+            let mut at = 0;
+            while at < steps.len() {
+                let mut fewer = steps.clone();
+                fewer.drain(at..(at + length).min(steps.len()));
+                if self.of(&fewer).is_err() {
+                    steps = fewer;
+                } else {
+                    at += length;
+                }
+            }
+            length /= 2;
+        }
+        steps
+    }
+
+    fn report(self, seed: u64) -> String {
+        let steps = self.shortened(schedule::schedule(seed));
+        let difference = self.of(&steps).expect_err("a failing schedule");
+        let lines: Vec<String> = steps.iter().map(|step| format!("  {step:?}")).collect();
+        format!(
+            "{difference}\nGATEPOST_TEST_SIMULATION_SEED={seed} repeats this; its steps, \
+             shortened:\n{}",
+            lines.join("\n")
+        )
+    }
 }
 
 fn variable(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-#[test]
-fn sessions_keep_their_promises_over_crashes() {
+/// Runs the schedules that are asked for, or one in `share` of the ordinary number.
+fn run_schedules(ordinary: u64, share: u64, medium: impl Fn(u64) -> Medium) {
+    let check = |seed: u64| {
+        let run = Run {
+            mutation: Mutation::None,
+            medium: medium(seed),
+        };
+        let failed = run.of(&schedule::schedule(seed)).is_err();
+        assert!(!failed, "{}", run.report(seed));
+    };
     if let Some(seed) = variable("GATEPOST_TEST_SIMULATION_SEED") {
-        let failed = run(&schedule::schedule(seed), Mutation::None).is_err();
-        assert!(!failed, "{}", report(seed, Mutation::None));
+        check(seed);
         return;
     }
     let asked = variable("GATEPOST_TEST_SIMULATION_SEEDS");
     // An ordinary run has always the same seeds: it fails for what was changed.
     let first = asked.map_or(0, |_| u64::from(std::process::id()) << 32);
-    let count = asked.unwrap_or(SEEDS);
+    let count = asked.map_or(ordinary, |asked| asked.div_ceil(share));
     let began = Instant::now();
-    for seed in first..first + count {
-        let failed = run(&schedule::schedule(seed), Mutation::None).is_err();
-        assert!(!failed, "{}", report(seed, Mutation::None));
-    }
+    (first..first + count).for_each(check);
     let rate = count as f64 / began.elapsed().as_secs_f64();
     println!("{count} schedules, {rate:.0} a second");
+}
+
+#[test]
+fn sessions_keep_their_promises_over_crashes() {
+    run_schedules(SEEDS, 1, |_| Medium::Memory);
+}
+
+#[test]
+fn sessions_keep_their_promises_on_a_failing_disk() {
+    run_schedules(SEEDS_ON_DISK, SEEDS / SEEDS_ON_DISK, Medium::FailingDisk);
 }
 
 #[test]
 fn each_mutation_is_noticed() {
     const SEEDS_MAX: u64 = 5_000;
     for mutation in mutation::ALL {
-        let is_noticed = |seed: &u64| run(&schedule::schedule(*seed), mutation).is_err();
+        let medium = Medium::Memory;
+        let run = Run { mutation, medium };
+        let is_noticed = |seed: &u64| run.of(&schedule::schedule(*seed)).is_err();
         let noticed = (0..SEEDS_MAX).find(is_noticed);
         let seed = noticed.unwrap_or_else(|| panic!("{mutation:?} is not noticed"));
         println!("{mutation:?}: noticed by seed {seed}");

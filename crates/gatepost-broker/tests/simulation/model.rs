@@ -1,6 +1,6 @@
 //! What the server has promised, and what the clients have received.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gatepost_message::Qos;
 
@@ -38,6 +38,8 @@ pub(crate) struct Model {
     pub(crate) sessions: Vec<Session>,
     pub(crate) now: Moment,
     sent: BTreeMap<u64, Sent>,
+    /// Publications that there was no memory for.
+    refused: BTreeSet<u64>,
     /// How often a session's client was handed a publication, without those that topics retained.
     received: BTreeMap<(Receiver, u64), u64>,
     /// The same at QoS 2.
@@ -47,7 +49,6 @@ pub(crate) struct Model {
     last: BTreeMap<(Receiver, usize, usize, Qos, Qos), u64>,
     /// What each topic may retain: a publication's number, 0 for nothing.
     retained: Vec<Vec<u64>>,
-    has_failed: bool,
     /// Publishers of which a commit has failed, and nothing that was sent since was acknowledged.
     doubtful: Vec<bool>,
     /// The last number that was given before the last failure.
@@ -102,7 +103,7 @@ impl Model {
             was_refused: false,
         });
         sent.attempts += 1;
-        sent.was_refused |= self.doubtful[publisher];
+        sent.was_refused |= self.doubtful[publisher] || self.refused.contains(&number);
         match &mut sent.receivers {
             None => sent.receivers = Some(subscribers),
             Some(receivers) => receivers.retain(|receiver| subscribers.contains(receiver)),
@@ -111,6 +112,11 @@ impl Model {
         if let Some(value) = retain {
             self.retained[topic].push(value);
         }
+    }
+
+    /// The server had no memory for a publication: sent again, it comes after later ones.
+    pub(crate) fn refused(&mut self, number: u64) {
+        self.refused.insert(number);
     }
 
     pub(crate) fn has_sent(&self, number: u64) -> bool {
@@ -174,7 +180,6 @@ impl Model {
         }
         self.doubtful.fill(true);
         self.failed_after = self.next;
-        self.has_failed = true;
     }
 
     /// A client is handed a publication that was not retained.
@@ -202,10 +207,7 @@ impl Model {
             (None, None) => return Err(format!("publication {number} was never sent")),
         };
         let exactly = self.exactly.get(&(receiver, number));
-        // A session that ends with its connection is not made to wait for a commit, so it may be
-        // sent again what could not be stored.
-        let is_once = !self.has_failed || self.sessions[client].outlives_connection();
-        if exactly > Some(&1) && published == Qos::ExactlyOnce && is_once {
+        if exactly > Some(&1) && published == Qos::ExactlyOnce {
             return Err(format!(
                 "client {client} received {number} of topic {topic} more than once"
             ));

@@ -65,6 +65,18 @@ pub(crate) enum Step {
     SetClock {
         seconds: i64,
     },
+    /// Other things take memory, or give it back.
+    SetMemory(Memory),
+}
+
+/// The memory that is left for queues.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Memory {
+    Plenty,
+    /// A start leaves long queues on disk.
+    Little,
+    /// Above the bound: nothing new is taken in.
+    Short,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,9 +159,13 @@ fn step(random: &mut Random) -> Step {
         },
         90..92 => Step::FailCommit,
         92..95 => Step::Crash,
-        95..99 => Step::Wait {
+        95..98 => Step::Wait {
             milliseconds: [100, 1_000, 4_000, 20_000][random.below(4) as usize],
         },
+        98 => {
+            let memory = [Memory::Plenty, Memory::Little, Memory::Short];
+            Step::SetMemory(memory[random.below(3) as usize])
+        }
         _ => Step::SetClock {
             seconds: [-40_000_000, -3_600, -1, 3, 3_600, 172_800][random.below(6) as usize],
         },

@@ -1,18 +1,28 @@
-//! The server: a broker and its store, without threads, on a clock and a disk of the simulation.
+//! The server: a broker and its store, without threads, on a clock, a memory and a disk of the
+//! simulation.
+//!
+//! Most schedules have their database in memory, where a commit is all or nothing. On a
+//! [`Medium::FailingDisk`] it is a file: commits fail in the middle, and a crash is a power cut, after
+//! which each sector that was not synced is there or is not.
 
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
-use gatepost_broker::{Broker, BrokerSettings};
+use gatepost_broker::{Broker, BrokerSettings, MemoryGauge};
+use gatepost_faults::{Disk, Effect, Fault, Operation, Random};
 use gatepost_message::MessageId;
-use gatepost_settings::Period;
+use gatepost_settings::{ByteSize, Period};
 use gatepost_store::{
-    Change, Clock, ManualWriter, MemoryDatabase, SessionChange, StoreError, StoreSettings,
+    Change, Clock, ManualWriter, MemoryDatabase, Reserve, SessionChange, Store, StoreError,
+    StoreSettings,
 };
 use parking_lot::Mutex;
+use tempfile::TempDir;
 
 use crate::mutation::{Forgotten, Mutation};
+use crate::schedule::Memory;
 use crate::sessions::Moment;
 
 /// No schedule begins earlier, so that its ids do not depend on the day of the test.
@@ -22,6 +32,33 @@ thread_local! {
     /// One for all schedules of a thread: to make a schema takes longer than a schedule.
     static DATABASE: RefCell<MemoryDatabase> =
         RefCell::new(MemoryDatabase::new().expect("a database"));
+}
+
+/// `broker.memory_max`.
+const MEMORY_MAX_MEGABYTES: u64 = 1_000;
+const MEMORY_MAX_BYTES: usize = MEMORY_MAX_MEGABYTES as usize * 1_000_000;
+/// Room for queues of a few short messages.
+const LITTLE_ROOM_BYTES: usize = 2_500;
+
+/// Resident bytes, as the simulation says.
+#[derive(Default)]
+pub(crate) struct Resident(AtomicUsize);
+
+impl Resident {
+    fn set(&self, memory: Memory) {
+        let bytes = match memory {
+            Memory::Plenty => 0,
+            Memory::Little => MEMORY_MAX_BYTES - LITTLE_ROOM_BYTES,
+            Memory::Short => MEMORY_MAX_BYTES + 1,
+        };
+        self.0.store(bytes, Ordering::Relaxed);
+    }
+}
+
+impl MemoryGauge for Resident {
+    fn resident_bytes(&self) -> Option<usize> {
+        Some(self.0.load(Ordering::Relaxed))
+    }
 }
 
 /// The time of day and the time that has passed.
@@ -61,54 +98,126 @@ impl Clock for Hand {
     }
 }
 
+/// Where the database is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Medium {
+    Memory,
+    /// In files, whose faults follow from this seed.
+    FailingDisk(u64),
+}
+
+struct Files {
+    folder: TempDir,
+    disk: Disk,
+    random: Random,
+}
+
 pub(crate) struct Server {
-    pub(crate) broker: Broker,
-    writer: ManualWriter,
+    /// Absent between a crash and the next start only.
+    running: Option<(Broker, ManualWriter)>,
     clock: Arc<Hand>,
+    memory: Arc<Resident>,
+    /// `None` for a database in memory.
+    files: Option<Files>,
     ticks: u32,
     mutation: Mutation,
 }
 
 impl Server {
     /// The first start, with an empty database.
-    pub(crate) fn new(mutation: Mutation) -> Self {
-        DATABASE.with_borrow(|database| database.clear().expect("cleared"));
-        let clock = Arc::new(Hand::new());
-        Self::start(clock, mutation)
+    pub(crate) fn new(mutation: Mutation, medium: Medium) -> Self {
+        let files = match medium {
+            Medium::Memory => {
+                DATABASE.with_borrow(|database| database.clear().expect("cleared"));
+                None
+            }
+            Medium::FailingDisk(seed) => {
+                let folder = tempfile::tempdir().expect("a folder");
+                let disk = Disk::at(folder.path());
+                let random = Random::new(seed);
+                Some(Files {
+                    folder,
+                    disk,
+                    random,
+                })
+            }
+        };
+        let mut server = Self {
+            running: None,
+            clock: Arc::new(Hand::new()),
+            memory: Arc::default(),
+            files,
+            ticks: 0,
+            mutation,
+        };
+        server.start();
+        server
     }
 
-    fn start(clock: Arc<Hand>, mutation: Mutation) -> Self {
-        let store_settings = StoreSettings {
+    /// Starts with what was committed.
+    pub(crate) fn start(&mut self) {
+        let settings = StoreSettings {
             history_messages_max: 0,
+            reserve: Reserve::Size(ByteSize(0)),
             ..StoreSettings::default()
         };
+        let clock = self.clock.clone();
         // A process that starts later has later ids.
         let _ = MessageId::continue_after(MessageId::floor_at(clock.now()));
-        let opened = DATABASE.with_borrow(|database| database.open(&store_settings, clock.clone()));
-        let (store, writer) = opened.expect("a store");
+        let (store, writer) = if let Some(files) = &mut self.files {
+            let random = &mut files.random;
+            let settled = files.disk.restore_power(&mut || random.one_in(2));
+            settled.expect("files");
+            let opened = Store::open_manual(files.folder.path(), &settings, clock.clone());
+            let (store, _, writer) = opened.expect("a store");
+            (store, writer)
+        } else {
+            let opened = DATABASE.with_borrow(|database| database.open(&settings, clock.clone()));
+            opened.expect("a store")
+        };
         let settings = BrokerSettings {
             session_expiry_max: Period::seconds(2_000_000_000),
             sys_interval: Period::seconds(0),
             recent_per_topic: 1,
+            memory_max: ByteSize::megabytes(MEMORY_MAX_MEGABYTES),
             ..BrokerSettings::default()
         };
-        let broker = Broker::open_with_clock(settings, store, clock.clone()).expect("a broker");
-        Self {
-            broker,
-            writer,
-            clock,
-            ticks: 0,
-            mutation,
-        }
+        let broker = Broker::open_simulated(settings, store, clock, self.memory.clone());
+        self.running = Some((broker.expect("a broker"), writer));
     }
 
-    /// What was not committed is lost. All attachments must be dropped after this.
-    pub(crate) fn restarted(&self) -> Self {
-        Self::start(self.clock.clone(), self.mutation)
+    /// What was not committed is lost. On a disk this may come in the middle of a commit. The server
+    /// is gone when all attachments are dropped as well.
+    pub(crate) fn crash(&mut self) {
+        if let Some(files) = &mut self.files
+            && files.random.one_in(2)
+        {
+            let operation = [Operation::Write, Operation::Sync][files.random.below(2) as usize];
+            let cut = Fault::new(operation, Effect::PowerCut).after(files.random.below(4));
+            files.disk.inject(cut);
+            if let Some((_, writer)) = &mut self.running {
+                writer.commit(usize::MAX);
+            }
+        }
+        if let Some(files) = &self.files {
+            files.disk.cut_power();
+        }
+        self.running = None;
+    }
+
+    pub(crate) fn broker(&self) -> &Broker {
+        let (broker, _) = self.running.as_ref().expect("it runs");
+        broker
+    }
+
+    fn writer(&mut self) -> &mut ManualWriter {
+        let (_, writer) = self.running.as_mut().expect("it runs");
+        writer
     }
 
     pub(crate) fn has_uncommitted(&self) -> bool {
-        self.writer.waiting() > 0
+        let running = self.running.as_ref();
+        running.is_some_and(|(_, writer)| writer.waiting() > 0)
     }
 
     /// Commits the first submissions; returns whether nothing waits any more.
@@ -116,20 +225,44 @@ impl Server {
         let mutation = self.mutation;
         let count = usize::try_from(submissions).unwrap_or(usize::MAX);
         let is_written = |change: &Change| !mutation.forgets(change);
-        self.writer.commit_only(count, is_written);
+        self.writer().commit_only(count, is_written);
         !self.has_uncommitted()
     }
 
     pub(crate) fn fail_commit(&mut self) {
-        self.writer.fail(&StoreError::Closed);
+        let Some(files) = &mut self.files else {
+            self.writer().fail(&StoreError::Closed);
+            return;
+        };
+        let part = files.random.below(4_096) as usize;
+        let (operation, effect) = [
+            (Operation::Write, Effect::Error),
+            (Operation::Write, Effect::Full),
+            (Operation::Write, Effect::Short(part)),
+            (Operation::Sync, Effect::Error),
+        ][files.random.below(4) as usize];
+        let skipped = files.random.below(3);
+        files
+            .disk
+            .inject(Fault::new(operation, effect).after(skipped));
+        self.writer().commit(usize::MAX);
+        // Where the fault came too late, the commit has succeeded.
+        if let Some(files) = &self.files {
+            files.disk.heal();
+        }
     }
 
     /// Time passes, second by second as the housekeeper sees it.
     pub(crate) fn wait(&mut self, time: Duration) {
         self.clock.wait(time);
         let _ = MessageId::continue_after(MessageId::floor_at(self.clock.now()));
-        self.broker.tick(self.ticks);
+        self.broker().tick(self.ticks);
         self.ticks += 1;
+    }
+
+    /// What the housekeeper, or the next start, finds.
+    pub(crate) fn set_memory(&self, memory: Memory) {
+        self.memory.set(memory);
     }
 
     pub(crate) fn set_clock(&mut self, seconds: i64) {

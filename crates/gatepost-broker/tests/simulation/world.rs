@@ -3,16 +3,17 @@
 use std::time::Duration;
 
 use gatepost_broker::{
-    Close, ConnectOptions, RequestedFilter, RetainHandling, SubscribeOptions, Welcome, Will,
+    Close, ConnectError, ConnectOptions, RequestedFilter, RetainHandling, SubscribeOptions,
+    Welcome, Will,
 };
 use gatepost_message::{Publication, Qos, TopicFilter};
 
 use crate::client::{self, Client, Outgoing, Pending, Subscribing};
-use crate::connection::Connection;
+use crate::connection::{Connection, Published};
 use crate::model::{Model, WillDuty};
 use crate::mutation::Mutation;
 use crate::schedule::{CLIENTS, Connect, Step};
-use crate::server::Server;
+use crate::server::{Medium, Server};
 use crate::sessions::Existence;
 use crate::topics::{self, FILTERS, TOPICS, WILL};
 use crate::wire::{self, Frame, Frames};
@@ -32,9 +33,9 @@ pub(crate) struct World {
 pub(crate) type Checked = Result<(), String>;
 
 impl World {
-    pub(crate) fn new(mutation: Mutation) -> Self {
+    pub(crate) fn new(mutation: Mutation, medium: Medium) -> Self {
         Self {
-            server: Server::new(mutation),
+            server: Server::new(mutation, medium),
             clients: (0..CLIENTS).map(|_| Client::default()).collect(),
             model: Model::new(CLIENTS as usize),
             ahead: Duration::ZERO,
@@ -80,6 +81,7 @@ impl World {
             }
             Step::Crash => self.crash()?,
             Step::Wait { milliseconds } => self.wait(Duration::from_millis(milliseconds)),
+            Step::SetMemory(memory) => self.server.set_memory(memory),
             Step::SetClock { seconds } => {
                 self.server.set_clock(seconds);
                 self.ahead += Duration::from_secs(seconds.max(0).unsigned_abs());
@@ -109,14 +111,6 @@ impl World {
                 delay,
             }
         });
-        self.will_at_connect(&connect);
-        self.end_with_connection(index);
-        let before = self.model.sessions[index].connect_sent(connect.clean, connect.expiry, now);
-        if connect.clean || before != Existence::Yes {
-            // [MQTT-3.1.2-4], of the client, which also knows when its session has expired. Were it
-            // to miss the CONNACK that says so, the next one would find the new session.
-            self.clients[index].forget();
-        }
         let pipe = wire::pipe();
         let options = ConnectOptions {
             client_id: Some(format!("client-{index}")),
@@ -138,10 +132,27 @@ impl World {
             let is_present = welcome.session_present;
             Frame::Connack { is_present }.put(out);
         };
-        let connected = self.server.broker.connect(options, greet);
-        let connected = connected.map_err(|error| error.to_string())?;
+        let connected = match self.server.broker().connect(options, greet) {
+            Err(ConnectError::OutOfMemory) if !connect.clean => {
+                self.lose(index); // its session is as before
+                return Ok(());
+            }
+            Err(ConnectError::OutOfMemory) => None,
+            connected => Some(connected.map_err(|error| error.to_string())?),
+        };
+        self.will_at_connect(&connect);
+        self.end_with_connection(index);
+        let before = self.model.sessions[index].connect_sent(connect.clean, connect.expiry, now);
+        if connect.clean || before != Existence::Yes {
+            // [MQTT-3.1.2-4], of the client, which also knows when its session has expired. Were it
+            // to miss the CONNACK that says so, the next one would find the new session.
+            self.clients[index].forget();
+        }
         let client = &mut self.clients[index];
         drop(client.lose()); // the server has taken the session from it
+        let Some(connected) = connected else {
+            return Ok(());
+        };
         let early = self.mutation == Mutation::AcknowledgeEarly;
         let connection = Connection::new(connected, pipe, connect.knows_reasons, early);
         client.connection = Some(connection);
@@ -247,15 +258,20 @@ impl World {
         let Some(connection) = &mut self.clients[index].connection else {
             return;
         };
-        let is_published = connection.publish(outgoing, is_twice);
-        // A new one that the server takes for a repetition must arrive like any other.
-        if is_published || !self.model.has_sent(outgoing.number) {
-            let Outgoing {
-                number, topic, qos, ..
-            } = *outgoing;
-            self.model
-                .published(number, index, topic, qos, outgoing.retained());
-        }
+        let Outgoing {
+            number, topic, qos, ..
+        } = *outgoing;
+        let retained = match connection.publish(outgoing, is_twice) {
+            Published::Refused => {
+                self.model.refused(number);
+                return;
+            }
+            Published::Before if self.model.has_sent(number) => return,
+            Published::NotRetained => None,
+            // A new one that the server takes for a repetition must arrive like any other.
+            Published::Now | Published::Before => outgoing.retained(),
+        };
+        self.model.published(number, index, topic, qos, retained);
     }
 
     fn subscribe(&mut self, index: usize, filter: usize, qos: Qos) -> Checked {
@@ -338,7 +354,7 @@ impl World {
     }
 
     fn crash(&mut self) -> Checked {
-        self.server = self.server.restarted();
+        self.server.crash();
         self.undecided.clear();
         for index in 0..self.clients.len() {
             drop(self.clients[index].lose());
@@ -346,13 +362,14 @@ impl World {
             self.end_with_connection(index);
             self.model.sessions[index].crashed(self.model.now);
         }
+        self.server.start();
         self.check_retained()
     }
 
     pub(crate) fn check_retained(&self) -> Checked {
         for (topic, name) in TOPICS.iter().enumerate() {
             let filter = TopicFilter::new(name).expect("a filter");
-            let retained = self.server.broker.retained(&filter);
+            let retained = self.server.broker().retained(&filter);
             let value = retained.first().map_or(0, |one| wire::number_of(one));
             self.model.check_retained(topic, value)?;
         }

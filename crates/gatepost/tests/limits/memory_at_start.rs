@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use crate::support::{Gateway, await_some, run, text_of};
+use crate::support::{Client, Gateway, await_some, run, text_of};
 
 const SETTINGS: &str = "rules.paths = []\nbroker.queue_bytes_max = \"1GB\"\n";
 /// Bytes of a message, and how many each session waits for.
@@ -97,11 +97,28 @@ fn a_queue_is_loaded_when_there_is_room() {
     let megabytes = fill(folder.path());
     let bound = format!("{SETTINGS}broker.memory_max = \"{megabytes}MB\"\n");
     let gateway = Gateway::start_in(folder.path(), &bound);
+    lose_client_with_will(&gateway);
     take_all(&gateway, "large", 290).expect("the large queue");
     // Refused until the housekeeper has loaded it.
-    await_some("the larger queue is loaded", || {
-        take_all(&gateway, "larger", 300)
+    let received = await_some("the larger queue is loaded", || {
+        let output = take(&gateway, "larger", &["-C", "301", "-W", "60"]);
+        (!output.stdout.is_empty()).then_some(output.stdout)
     });
+    assert_eq!(received.len(), 300 * (MESSAGE + 1) + WILL.len() + 1);
+    assert!(received.ends_with(b"\ngone\n"), "the will comes last");
+}
+
+const WILL: &str = "gone";
+
+/// Its will is for the queue that is on disk.
+fn lose_client_with_will(gateway: &Gateway) {
+    let port = gateway.port("mqtt");
+    let will = ["--will-topic", "queues/larger", "--will-qos", "1"];
+    let client = ["-V", "mqttv5", "-p", &port, "-t", "lost", "-d"];
+    let arguments = [&client[..], &will, &["--will-payload", WILL]].concat();
+    let mut client = Client::start("mosquitto_sub", &arguments);
+    client.await_line("SUBACK");
+    drop(client); // killed
 }
 
 /// A control group below the test's own.

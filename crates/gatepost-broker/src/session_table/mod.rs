@@ -1,5 +1,7 @@
 //! All sessions by client id: how they begin, change hands and end.
 
+mod settling;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,8 +15,8 @@ use smallvec::SmallVec;
 
 use crate::connect::{Close, ConnectError, ConnectOptions, Welcome};
 use crate::counters::Counters;
+use crate::held_wills::HeldWills;
 use crate::limits::{Limit, Rate};
-use crate::publisher::Publisher;
 use crate::session::{Aliases, DeferredEffects, DisconnectCause, Link, Session, State};
 use crate::shared::Shared;
 use crate::unsettled::UnsettledEffects;
@@ -61,6 +63,8 @@ pub(crate) struct SessionTable {
     assigned: AtomicU64,
     /// Wills and ends of sessions whose commit is not known.
     unsettled: UnsettledEffects,
+    /// Wills that wait for memory.
+    held_wills: HeldWills,
 }
 
 impl SessionTable {
@@ -71,6 +75,7 @@ impl SessionTable {
             connections_of_user: Mutex::default(),
             assigned: AtomicU64::new(0),
             unsettled: UnsettledEffects::default(),
+            held_wills: HeldWills::default(),
             shared,
         }
     }
@@ -413,39 +418,5 @@ impl SessionTable {
         }
         table.remove(&SessionKey::of(session));
         Some(self.end_session(session))
-    }
-
-    /// Publishes wills and submits what goes with them; the ticket, where there is one, is for all
-    /// of it. What cannot be stored is tried again. To be called when no lock is held.
-    pub(crate) fn settle(
-        &self,
-        mut all_effects: Vec<DeferredEffects>,
-    ) -> Option<Result<Ticket, StoreError>> {
-        if all_effects.iter().all(DeferredEffects::is_nothing) {
-            return None;
-        }
-        if all_effects.iter().any(|effects| effects.follows_failed) {
-            // In one commit with those before, or a crash could come between.
-            let later = std::mem::replace(&mut all_effects, self.unsettled.take_failed());
-            all_effects.extend(later);
-        }
-        let mut publisher = Publisher::new(self.shared.clone(), None);
-        for effects in &all_effects {
-            if let Some(will) = &effects.will {
-                publisher.publish(will.clone());
-            }
-            publisher.take_along(effects.changes.clone());
-        }
-        let ticket = publisher.flush()?;
-        for effects in &all_effects {
-            effects.were_submitted(&ticket);
-        }
-        self.unsettled.push(all_effects, ticket.clone());
-        Some(ticket)
-    }
-
-    /// Tries again what could not be stored; for the housekeeper.
-    pub(crate) fn settle_again(&self) {
-        let _ = self.settle(self.unsettled.take_failed());
     }
 }

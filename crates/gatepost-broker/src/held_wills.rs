@@ -1,0 +1,97 @@
+//! Wills that are due and cannot be published yet: memory is short, or the queue of a session that
+//! they go to is on disk.
+//!
+//! Such a will is kept as the will of a session of its own, which has already ended. With a store
+//! that session has a row, so that what this run cannot publish is published by the next start. The
+//! session of the client goes on, or ends, without the will.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gatepost_message::{MessageId, Publication};
+use parking_lot::Mutex;
+
+use crate::limits::Limit;
+use crate::publisher::Publisher;
+use crate::session::{DeferredEffects, Session, Will};
+use crate::shared::Shared;
+
+/// Wills in memory; with a store, those beyond it wait on disk for the next start.
+const WILLS_MAX: usize = 10_000;
+
+/// The wills of this run that wait for memory.
+#[derive(Default)]
+pub(crate) struct HeldWills(Mutex<Vec<Arc<Session>>>);
+
+impl HeldWills {
+    /// Takes the will out of these effects, where it cannot be published now. Its rows go with their
+    /// other changes.
+    pub(crate) fn hold(
+        &self,
+        effects: &mut DeferredEffects,
+        publisher: &mut Publisher,
+        shared: &Shared,
+    ) {
+        let lacks_memory = |will: &mut Publication| publisher.lacks_memory_for(will);
+        let Some(will) = effects.will.take_if(lacks_memory) else {
+            return;
+        };
+        let client = effects.session.client_id();
+        shared.reached(Limit::Memory, client);
+        let mut held = self.0.lock();
+        let is_stored = shared.store.is_some();
+        if held.len() >= WILLS_MAX {
+            let until = if is_stored { "the next start" } else { "ever" };
+            tracing::error!(target: "broker", client, until,
+                "a will is not published: memory is short, and too many wills wait");
+        }
+        let session = Arc::new(session_of(effects, will, shared));
+        if held.len() < WILLS_MAX {
+            held.push(session.clone());
+        }
+        drop(held);
+        effects.held_will = Some(session);
+    }
+
+    /// Removes and returns the sessions whose wills can be published, in the order in which these
+    /// were due.
+    pub(crate) fn take_publishable(&self, shared: &Arc<Shared>) -> Vec<Arc<Session>> {
+        let mut held = self.0.lock();
+        if held.is_empty() {
+            return Vec::new();
+        }
+        let mut publisher = Publisher::new(shared.clone(), None);
+        let mut can_publish = |session: &mut Arc<Session>| {
+            let will = session.lock().will.clone();
+            will.is_none_or(|will| !publisher.lacks_memory_for(&will.publication))
+        };
+        held.extract_if(.., |session| can_publish(session))
+            .collect()
+    }
+}
+
+/// A session that has ended and has only this will; its rows are added to the effects.
+fn session_of(effects: &mut DeferredEffects, publication: Publication, shared: &Shared) -> Session {
+    let owner = &effects.session;
+    let session = Session::new(owner.client_id.clone(), owner.kind.clone());
+    let (user, authorization) = {
+        let state = owner.lock();
+        (state.user.clone(), state.authorization.clone())
+    };
+    let now = shared.clock.now();
+    let mut state = session.lock();
+    (state.user, state.authorization) = (user, authorization);
+    (state.will_due, state.expires) = (Some(now), Some(now));
+    let delay = Duration::ZERO;
+    state.will = Some(Box::new(Will { publication, delay }));
+    if let Some(store) = &shared.store {
+        state.make_persistent(MessageId::next().number());
+        state.store_will();
+        session.collect_row(&mut state, store, now);
+        if let Some(persistent) = state.persistent_mut() {
+            effects.changes.append(&mut persistent.changes);
+        }
+    }
+    drop(state);
+    session
+}

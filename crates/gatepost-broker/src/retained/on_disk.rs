@@ -1,0 +1,161 @@
+//! Retained messages that do not fit into the memory.
+//!
+//! They are loaded in the order of their topics, so that one topic says what is in memory: the
+//! messages up to it. The others stay on disk. A subscription reads them there; a publication to
+//! such a topic needs nothing of them, since what a topic retained before is either replaced by its
+//! commit or still on disk. The housekeeper loads more as soon as there is room.
+//!
+//! Invariant: of a topic behind the last loaded one that has no entry in memory, or only one whose
+//! commits have failed, the disk has the message.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use gatepost_message::{Publication, Topic, TopicFilter};
+use gatepost_store::{Store, StoreError};
+use parking_lot::Mutex;
+
+use super::{Entry, Retained};
+use crate::persistence::CommitStatus;
+use crate::weight::content_bytes;
+
+/// Topics that are loaded in one step, while publishers wait.
+const STEP_TOPICS: usize = 256;
+/// What an entry takes in memory besides the topic and the payload.
+const ENTRY_BYTES: usize = 500;
+/// Messages on disk of up to so many bytes are read for a subscription, however short memory is.
+const READ_BYTES_MIN: u64 = 1 << 20;
+
+/// The messages on disk, of topics behind the last one that was loaded.
+#[derive(Default)]
+pub(super) struct RetainedOnDisk(Mutex<Option<Unloaded>>);
+
+struct Unloaded {
+    store: Store,
+    /// Empty before the first.
+    last_loaded: String,
+    /// Bytes of memory that the last step took.
+    step_bytes: u64,
+}
+
+/// Messages on disk that a subscription would get need more memory than there is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BeyondMemory;
+
+impl Retained {
+    /// Begins to load what is in `store`, whose messages are all on disk so far.
+    pub(crate) fn leave_in(&self, store: &Store) {
+        *self.on_disk.0.lock() = Some(Unloaded {
+            store: store.clone(),
+            last_loaded: String::new(),
+            step_bytes: 0,
+        });
+    }
+
+    /// Whether not all messages are in memory.
+    pub(crate) fn is_any_on_disk(&self) -> bool {
+        self.on_disk.0.lock().is_some()
+    }
+
+    /// How many topics have their messages on disk.
+    pub(crate) fn on_disk_count(&self) -> Result<u64, StoreError> {
+        match &*self.on_disk.0.lock() {
+            Some(unloaded) => unloaded.store.retained_count_after(&unloaded.last_loaded),
+            None => Ok(0),
+        }
+    }
+
+    /// Loads the next messages, where `room` bytes of memory are enough for as much as the last step
+    /// took; returns whether there may be more to load.
+    pub(crate) fn load_next(&self, room: u64) -> Result<bool, StoreError> {
+        // Publishers must not change a topic between its reading and its entry.
+        let mut messages = self.messages.write();
+        let mut on_disk = self.on_disk.0.lock();
+        let Some(unloaded) = &mut *on_disk else {
+            return Ok(false);
+        };
+        if room <= unloaded.step_bytes {
+            return Ok(false);
+        }
+        let (store, last_loaded) = (&unloaded.store, &unloaded.last_loaded);
+        let step = store.retained_after(last_loaded, STEP_TOPICS)?;
+        let bytes = |publication: &Publication| (content_bytes(publication) + ENTRY_BYTES) as u64;
+        unloaded.step_bytes = step.iter().map(bytes).sum();
+        let Some(last) = step.last() else {
+            *on_disk = None;
+            return Ok(false);
+        };
+        last.topic.as_str().clone_into(&mut unloaded.last_loaded);
+        for publication in step {
+            self.put_loaded(&mut messages, Arc::new(publication));
+        }
+        Ok(true)
+    }
+
+    /// Limits that are lower by now do not matter: what was acknowledged is kept.
+    fn put_loaded(&self, messages: &mut BTreeMap<Topic, Entry>, publication: Arc<Publication>) {
+        let entry = messages.get_mut(&publication.topic);
+        if let Some(entry) = entry.filter(|entry| entry.pending.is_some()) {
+            // Its changes are not decided, so this may be what the topic retains in the end.
+            if entry.stored.is_none() {
+                self.count_bytes(&publication);
+                entry.stored = Some(publication);
+            }
+        } else if !messages.contains_key(&publication.topic) {
+            let topic = publication.topic.clone();
+            self.add(messages, &topic, Some(publication), None);
+        }
+    }
+
+    /// Adds the messages on disk that the filter matches; at most `room` bytes. To be called while
+    /// `messages` is locked.
+    pub(super) fn add_from_disk(
+        &self,
+        messages: &BTreeMap<Topic, Entry>,
+        filter: &TopicFilter,
+        prefix: &str,
+        room: u64,
+        found: &mut Vec<Arc<Publication>>,
+    ) -> Result<Result<(), BeyondMemory>, StoreError> {
+        let on_disk = self.on_disk.0.lock();
+        let Some(unloaded) = &*on_disk else {
+            return Ok(Ok(()));
+        };
+        let room = room.max(READ_BYTES_MIN);
+        let mut bytes = 0;
+        let visit = |publication: Publication| {
+            let is_decided = messages.get(&publication.topic).is_some_and(decides);
+            if is_decided || !filter.matches(publication.topic.as_str()) {
+                return;
+            }
+            bytes += (content_bytes(&publication) + ENTRY_BYTES) as u64;
+            if bytes <= room {
+                found.push(Arc::new(publication));
+            }
+        };
+        let last_loaded = &unloaded.last_loaded;
+        unloaded
+            .store
+            .each_retained_below(prefix, last_loaded, visit)?;
+        Ok(if bytes <= room {
+            Ok(())
+        } else {
+            Err(BeyondMemory)
+        })
+    }
+
+    /// Whether a topic without an entry may have a message on disk.
+    pub(super) fn may_be_on_disk(&self, topic: &Topic) -> bool {
+        let on_disk = self.on_disk.0.lock();
+        on_disk
+            .as_ref()
+            .is_some_and(|unloaded| topic.as_str() > unloaded.last_loaded.as_str())
+    }
+}
+
+/// Whether an entry says what its topic retains, so that the disk does not matter.
+fn decides(entry: &Entry) -> bool {
+    let mut pending = entry.pending.iter().flat_map(|pending| pending.iter());
+    let is_alive = |status| !matches!(status, CommitStatus::Failed);
+    entry.stored.is_some() || pending.any(|(_, commit)| is_alive(commit.status()))
+}

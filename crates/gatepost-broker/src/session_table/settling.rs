@@ -1,0 +1,48 @@
+//! What ended sessions and connections leave behind: wills, and changes that must be stored.
+
+use gatepost_store::{StoreError, Ticket};
+
+use super::SessionTable;
+use crate::publisher::Publisher;
+use crate::session::DeferredEffects;
+
+impl SessionTable {
+    /// Publishes wills and submits what goes with them; the ticket, where there is one, is for all
+    /// of it. What cannot be stored is tried again. To be called when no lock is held.
+    pub(crate) fn settle(
+        &self,
+        mut all_effects: Vec<DeferredEffects>,
+    ) -> Option<Result<Ticket, StoreError>> {
+        if all_effects.iter().all(DeferredEffects::is_nothing) {
+            return None;
+        }
+        if all_effects.iter().any(|effects| effects.follows_failed) {
+            // In one commit with those before, or a crash could come between.
+            let later = std::mem::replace(&mut all_effects, self.unsettled.take_failed());
+            all_effects.extend(later);
+        }
+        let mut publisher = Publisher::new(self.shared.clone(), None);
+        for effects in &mut all_effects {
+            self.held_wills.hold(effects, &mut publisher, &self.shared);
+            if let Some(will) = &effects.will {
+                publisher.publish(will.clone());
+            }
+            publisher.take_along(effects.changes.clone());
+        }
+        let ticket = publisher.flush()?;
+        for effects in &all_effects {
+            effects.were_submitted(&ticket);
+        }
+        self.unsettled.push(all_effects, ticket.clone());
+        Some(ticket)
+    }
+
+    /// Tries again what could not be stored, and publishes wills that waited for memory; for the
+    /// housekeeper.
+    pub(crate) fn settle_again(&self) {
+        let _ = self.settle(self.unsettled.take_failed());
+        let publishable = self.held_wills.take_publishable(&self.shared);
+        let ended = publishable.iter().map(|session| self.end_session(session));
+        let _ = self.settle(ended.collect());
+    }
+}

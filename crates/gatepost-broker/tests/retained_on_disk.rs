@@ -1,0 +1,181 @@
+//! Retained messages that do not fit into the memory at a start.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use gatepost_broker::{Broker, BrokerSettings, MemoryGauge};
+use gatepost_message::{Publication, Qos, Topic, TopicFilter};
+use gatepost_settings::ByteSize;
+use gatepost_store::{ManualWriter, MemoryDatabase, StoreError, StoreSettings, SystemClock};
+
+/// Topics that retain a message; more than twice what one step loads.
+const TOPICS: usize = 600;
+const PAYLOAD: usize = 4_000;
+const MEMORY_MAX_MEGABYTES: u64 = 80;
+const MEMORY_MAX_BYTES: usize = MEMORY_MAX_MEGABYTES as usize * 1_000_000;
+/// An eighth of the memory is left to sessions, and this is room for less than two steps.
+const ROOM: usize = MEMORY_MAX_BYTES / 8 + 800_000;
+
+#[derive(Default)]
+struct Resident(AtomicUsize);
+
+impl MemoryGauge for Resident {
+    fn resident_bytes(&self) -> Option<usize> {
+        Some(self.0.load(Ordering::Relaxed))
+    }
+}
+
+struct World {
+    database: MemoryDatabase,
+    resident: Arc<Resident>,
+    broker: Broker,
+    writer: ManualWriter,
+}
+
+impl World {
+    fn new() -> Self {
+        let database = MemoryDatabase::new().expect("a database");
+        let resident = Arc::new(Resident::default());
+        let (broker, writer) = start(&database, &resident);
+        let mut world = Self {
+            database,
+            resident,
+            broker,
+            writer,
+        };
+        for number in 0..TOPICS {
+            world.publish(&name(number), &"x".repeat(PAYLOAD));
+        }
+        world.writer.commit(usize::MAX);
+        world
+    }
+
+    fn restart(&mut self, room: usize) {
+        self.set_room(room);
+        (self.broker, self.writer) = start(&self.database, &self.resident);
+    }
+
+    fn set_room(&self, room: usize) {
+        let resident = MEMORY_MAX_BYTES - room;
+        self.resident.0.store(resident, Ordering::Relaxed);
+    }
+
+    /// Retains; an empty payload clears.
+    fn publish(&self, topic: &str, payload: &str) {
+        let (outcome, _ticket) = self.broker.publish_now(Publication {
+            qos: Qos::AtLeastOnce,
+            retain: true,
+            ..Publication::new(Topic::new(topic).expect("a topic"), payload.to_owned())
+        });
+        assert_eq!(outcome.refused, None);
+    }
+
+    /// Topics and the length of what they retain.
+    fn retained(&self, filter: &str) -> Vec<(String, usize)> {
+        let found = self
+            .broker
+            .retained(&TopicFilter::new(filter).expect("a filter"));
+        let mut found: Vec<_> = found
+            .iter()
+            .map(|one| (one.topic.to_string(), one.payload.len()))
+            .collect();
+        found.sort();
+        found
+    }
+
+    fn in_memory(&self) -> usize {
+        self.broker.stats(0, 0).retained
+    }
+}
+
+fn start(database: &MemoryDatabase, resident: &Arc<Resident>) -> (Broker, ManualWriter) {
+    let clock = Arc::new(SystemClock::default());
+    let opened = database.open(&StoreSettings::default(), clock.clone());
+    let (store, writer) = opened.expect("a store");
+    let settings = BrokerSettings {
+        memory_max: ByteSize::megabytes(MEMORY_MAX_MEGABYTES),
+        ..BrokerSettings::default()
+    };
+    let broker = Broker::open_simulated(settings, store, clock, resident.clone());
+    (broker.expect("a broker"), writer)
+}
+
+fn name(number: usize) -> String {
+    format!("kept/{number:04}")
+}
+
+#[test]
+fn what_does_not_fit_is_read_from_the_disk_and_loaded_when_there_is_room() {
+    let mut world = World::new();
+    world.restart(ROOM);
+    let loaded = world.in_memory();
+    assert!((1..TOPICS).contains(&loaded), "{loaded} are loaded");
+    let last = name(TOPICS - 1);
+    assert_eq!(world.retained(&last), [(last.clone(), PAYLOAD)]);
+    assert_eq!(world.retained("kept/#").len(), TOPICS);
+    world.broker.tick(0);
+    assert_eq!(world.in_memory(), loaded, "there is no room");
+    world.set_room(MEMORY_MAX_BYTES);
+    world.broker.tick(1);
+    assert_eq!(world.in_memory(), TOPICS);
+    assert_eq!(world.retained("kept/#").len(), TOPICS);
+}
+
+#[test]
+fn messages_on_disk_are_replaced_and_cleared_and_come_back_after_a_failed_commit() {
+    let mut world = World::new();
+    world.restart(ROOM);
+    let (replaced, cleared) = (name(TOPICS - 1), name(TOPICS - 2));
+    for commits in [false, true] {
+        world.publish(&replaced, "new");
+        world.publish(&cleared, "");
+        assert_eq!(world.retained(&replaced), [(replaced.clone(), 3)]);
+        assert_eq!(world.retained(&cleared), []);
+        if commits {
+            world.writer.commit(usize::MAX);
+        } else {
+            world.writer.fail(&StoreError::Closed);
+        }
+        for ticks in 0..2 {
+            let expected = if commits { 3 } else { PAYLOAD };
+            assert_eq!(world.retained(&replaced), [(replaced.clone(), expected)]);
+            let expected = usize::from(!commits);
+            assert_eq!(world.retained(&cleared).len(), expected);
+            world.broker.tick(ticks);
+        }
+    }
+    world.set_room(MEMORY_MAX_BYTES);
+    world.broker.tick(2);
+    assert_eq!(world.in_memory(), TOPICS - 1);
+    assert_eq!(world.retained(&replaced), [(replaced.clone(), 3)]);
+    world.restart(MEMORY_MAX_BYTES);
+    assert_eq!(world.retained("kept/#").len(), TOPICS - 1);
+}
+
+/// What is loaded while a change is undecided comes back where its commit fails.
+#[test]
+fn a_change_that_fails_after_the_loading_is_undone() {
+    let mut world = World::new();
+    world.restart(ROOM);
+    let (replaced, cleared) = (name(TOPICS - 1), name(TOPICS - 2));
+    world.publish(&replaced, "new");
+    world.publish(&cleared, "");
+    world.set_room(MEMORY_MAX_BYTES);
+    world.broker.tick(0);
+    assert_eq!(world.retained(&replaced), [(replaced.clone(), 3)]);
+    world.writer.fail(&StoreError::Closed);
+    world.broker.tick(1);
+    assert_eq!(world.retained(&replaced), [(replaced.clone(), PAYLOAD)]);
+    assert_eq!(world.retained(&cleared), [(cleared.clone(), PAYLOAD)]);
+}
+
+/// More than a subscription may read while memory is short.
+#[test]
+fn what_memory_cannot_hold_is_not_read() {
+    let mut world = World::new();
+    world.restart(0);
+    assert_eq!(world.in_memory(), 0);
+    let one = name(7);
+    assert_eq!(world.retained(&one), [(one.clone(), PAYLOAD)]);
+    assert_eq!(world.retained("kept/#"), [], "they need 2.7 MB");
+}
