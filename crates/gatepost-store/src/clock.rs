@@ -132,7 +132,7 @@ impl AgeTime {
         }
         self.accepted = match self.pace {
             Pace::Wait => expected,
-            Pace::CatchUp => expected + passed,
+            Pace::CatchUp => (expected + passed).min(now),
         };
         (self.accepted, Drift::Ahead(ahead))
     }
@@ -252,6 +252,8 @@ mod tests {
             age.now();
         }
         hand.pass(DAY);
+        assert_eq!(age.now().0, hand.now());
+        assert!(!age.decide(false));
         assert_eq!(age.now(), (hand.now(), Drift::None));
     }
 
