@@ -27,8 +27,13 @@ const TABLES: [&str; 6] = [
 impl Disk {
     /// A new database, and the store that a server is given.
     pub(crate) fn new() -> (Self, Store) {
+        Self::with(settings())
+    }
+
+    /// The same with these settings.
+    pub(crate) fn with(settings: StoreSettings) -> (Self, Store) {
         let folder = tempfile::tempdir().expect("a folder");
-        let store = open(folder.path());
+        let (store, _) = Store::open(folder.path(), &settings).expect("a store");
         let connection = Connection::open(folder.path().join("gatepost.db")).expect("readable");
         let patience = Duration::from_mins(1);
         connection.busy_timeout(patience).expect("a timeout");
@@ -98,12 +103,15 @@ impl Disk {
     }
 }
 
-fn open(folder: &Path) -> Store {
-    let settings = StoreSettings {
-        // The faults are those of the test, however full this machine's disk is.
+/// The faults are those of the test, however full this machine's disk is.
+pub(crate) fn settings() -> StoreSettings {
+    StoreSettings {
         reserve: Reserve::Size(ByteSize(0)),
         ..StoreSettings::default()
-    };
-    let (store, _) = Store::open(folder, &settings).expect("a store");
+    }
+}
+
+fn open(folder: &Path) -> Store {
+    let (store, _) = Store::open(folder, &settings()).expect("a store");
     store
 }

@@ -4,11 +4,12 @@ use std::time::{Duration, Instant};
 
 use gatepost_broker::{BrokerSettings, Limit};
 use gatepost_listeners::mqtt::MqttSettings;
-use gatepost_message::{Qos, TopicFilter};
+use gatepost_message::{Qos, Topic, TopicFilter};
 use gatepost_mqtt::{Connect, Packet, PacketId, Properties, Reason, SubscriptionOptions, Version};
 use gatepost_settings::ByteSize;
-use gatepost_store::{Reserve, Store, StoreSettings};
+use gatepost_store::{Change, StoreSettings};
 
+use crate::disk::{self, Disk};
 use crate::server::Server;
 use crate::wire::{Wire, plain_connect};
 
@@ -333,15 +334,20 @@ fn enter_again(server: &Server, client_id: &str) -> Wire {
 /// What would wait for the disk above `store.waiting_max` is refused.
 #[test]
 fn bytes_that_wait_for_the_disk() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let settings = StoreSettings {
+    let (disk, store) = Disk::with(StoreSettings {
         waiting_max: ByteSize(0),
-        reserve: Reserve::Size(ByteSize(0)),
-        ..StoreSettings::default()
-    };
-    let (store, _) = Store::open(folder.path(), &settings).expect("a store");
+        ..disk::settings()
+    });
     let (broker, mqtt) = (BrokerSettings::default(), MqttSettings::default());
     let server = Server::with_store(broker, mqtt, None, store);
+    disk.hold();
+    // One commit is under way, and one group may always wait.
+    let topic = Topic::new("waiting").expect("a topic");
+    let submit = || server.store.submit([Change::Unretain(topic.clone())]);
+    assert!(
+        (0..1_000).any(|_| submit().is_err()),
+        "the bound is reached"
+    );
     let mut wire = enter(&server, "publisher");
     assert_eq!(publish(&mut wire, "a", true), Reason::QUOTA_EXCEEDED);
     for qos in [Qos::AtLeastOnce, Qos::ExactlyOnce] {
@@ -353,6 +359,7 @@ fn bytes_that_wait_for_the_disk() {
         .broker
         .retained(&TopicFilter::new("#").expect("a filter"));
     assert!(kept.is_empty(), "what was refused is not there");
+    disk.release();
 }
 
 #[test]
