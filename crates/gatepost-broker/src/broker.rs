@@ -213,8 +213,8 @@ impl Broker {
         self.0.shared.recent.history(filters, count)
     }
 
-    /// The retained messages under `filter`; those in memory alone, where others are on disk and too
-    /// many.
+    /// The retained messages under `filter`; those in memory alone, where others are on disk and
+    /// too many.
     pub fn retained(&self, filter: &TopicFilter) -> Vec<Arc<Publication>> {
         let shared = &self.0.shared;
         let found = shared.retained_matching(filter);

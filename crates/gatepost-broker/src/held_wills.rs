@@ -24,8 +24,8 @@ const WILLS_MAX: usize = 10_000;
 pub(crate) struct HeldWills(Mutex<Vec<Arc<Session>>>);
 
 impl HeldWills {
-    /// Takes the will out of these effects, where it cannot be published now. Its rows go with their
-    /// other changes.
+    /// Takes the will out of these effects, where it cannot be published now. Its rows go with
+    /// their other changes.
     pub(crate) fn hold(
         &self,
         effects: &mut DeferredEffects,

@@ -83,8 +83,8 @@ impl Shared {
         self.memory_max().saturating_sub(resident) as u64
     }
 
-    /// The retained messages under `filter`; an error where some are on disk and cannot be read into
-    /// the memory.
+    /// The retained messages under `filter`; an error where some are on disk and cannot be read
+    /// into the memory.
     pub(crate) fn retained_matching(
         &self,
         filter: &TopicFilter,

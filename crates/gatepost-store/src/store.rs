@@ -336,8 +336,8 @@ impl Store {
     }
 
     /// The time to store with what grows old: the latest that was believed, or what the clock shows
-    /// where that is later. So neither a clock that is behind for a while, as after a start in 1970,
-    /// nor one that is believed after a jump makes anything older than it is.
+    /// where that is later. So neither a clock that is behind for a while, as after a start in
+    /// 1970, nor one that is believed after a jump makes anything older than it is.
     pub fn time_to_store(&self) -> SystemTime {
         let age_time = self.inner.age_time.as_ref();
         age_time.map_or_else(SystemTime::now, SharedAgeTime::latest)

@@ -113,8 +113,8 @@ impl StoredClock {
     }
 
     /// The time by which rows grow old, and the rows that wait for an administrator, if any.
-    /// `expiring` finds what would be removed if the clock were believed; it is asked only where the
-    /// clock is ahead. Says in the log if the clock is not believed.
+    /// `expiring` finds what would be removed if the clock were believed; it is asked only where
+    /// the clock is ahead. Says in the log if the clock is not believed.
     pub(crate) fn time_for_ages(
         &mut self,
         expiring: impl FnOnce(SystemTime) -> rusqlite::Result<Expiring>,

@@ -17,8 +17,8 @@ pub(crate) struct Delivery {
     pub(crate) publication: Arc<Publication>,
     /// Where the publication is stored, for a session that outlives its connection.
     pub(crate) stored: Option<Arc<StoredMessage>>,
-    /// The batch that brought it, for a session that ends with its connection: at QoS 2 it waits for
-    /// what that batch stores.
+    /// The batch that brought it, for a session that ends with its connection: at QoS 2 it waits
+    /// for what that batch stores.
     pub(crate) commit: Option<Arc<BatchCommit>>,
     /// Its place in the session's order; given by `Acknowledged::push`.
     pub(crate) sequence: u64,

@@ -362,8 +362,8 @@ impl Retained {
     }
 }
 
-/// What begins every topic that the filter matches; "sport/#" matches "sport", so it ends before the
-/// separator.
+/// What begins every topic that the filter matches; "sport/#" matches "sport", so it ends before
+/// the separator.
 fn literal_beginning(filter: &TopicFilter) -> &str {
     let text = filter.as_str();
     match text.find(['+', '#']) {

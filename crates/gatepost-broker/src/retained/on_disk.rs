@@ -65,8 +65,8 @@ impl Retained {
         }
     }
 
-    /// Loads the next messages, where `room` bytes of memory are enough for as much as the last step
-    /// took; returns whether there may be more to load.
+    /// Loads the next messages, where `room` bytes of memory are enough for as much as the last
+    /// step took; returns whether there may be more to load.
     pub(crate) fn load_next(&self, room: u64) -> Result<bool, StoreError> {
         // Publishers must not change a topic between its reading and its entry.
         let mut messages = self.messages.write();

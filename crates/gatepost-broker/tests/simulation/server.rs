@@ -2,8 +2,8 @@
 //! simulation.
 //!
 //! Most schedules have their database in memory, where a commit is all or nothing. On a
-//! [`Medium::FailingDisk`] it is a file: commits fail in the middle, and a crash is a power cut, after
-//! which each sector that was not synced is there or is not.
+//! [`Medium::FailingDisk`] it is a file: commits fail in the middle, and a crash is a power cut,
+//! after which each sector that was not synced is there or is not.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -186,8 +186,8 @@ impl Server {
         self.running = Some((broker.expect("a broker"), writer));
     }
 
-    /// What was not committed is lost. On a disk this may come in the middle of a commit. The server
-    /// is gone when all attachments are dropped as well.
+    /// What was not committed is lost. On a disk this may come in the middle of a commit. The
+    /// server is gone when all attachments are dropped as well.
     pub(crate) fn crash(&mut self) {
         if let Some(files) = &mut self.files
             && files.random.one_in(2)

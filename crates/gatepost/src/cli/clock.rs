@@ -14,8 +14,8 @@ const HOUR_SECONDS: u64 = 3_600;
 /// Show whether a running server holds rows back since its clock has jumped, and accept the clock
 ///
 /// A clock that is suddenly ahead would make many rows of the history, the quarantine and the
-/// journal too old at once. They stay until the clock is set right or accepted. This asks the server
-/// by its administration API.
+/// journal too old at once. They stay until the clock is set right or accepted. This asks the
+/// server by its administration API.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

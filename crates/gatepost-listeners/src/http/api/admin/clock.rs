@@ -1,5 +1,5 @@
-//! `/admin/clock`: rows that a clock which is ahead would remove, and that wait until an administrator
-//! accepts the clock.
+//! `/admin/clock`: rows that a clock which is ahead would remove, and that wait until an
+//! administrator accepts the clock.
 
 use gatepost_store::HeldExpiry;
 use serde_json::{Value, json};
