@@ -152,10 +152,10 @@ async fn a_jump_that_would_delete_many_rows_waits_until_the_clock_is_accepted() 
     // The stored time has milliseconds.
     assert_eq!(held.ahead.as_secs(), (30 * DAY).as_secs(), "{held:?}");
     // However long the answer takes, only the time that passes makes rows older.
-    clock.pass(DAY);
+    clock.pass(DAY / 2);
     trim(&store, &clock).await;
-    assert_eq!(history(&store), MANY, "the oldest is a week old tomorrow");
-    assert!(store.time_for_ages() < now + 2 * DAY);
+    assert_eq!(history(&store), MANY, "the oldest is not yet a week old");
+    assert!(store.time_for_ages() < now + DAY);
 
     assert_eq!(
         store.accept_clock().map(|held| held.rows),
