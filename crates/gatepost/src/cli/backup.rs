@@ -187,8 +187,8 @@ fn exit_code_of(contents: &BackupContents) -> ExitCode {
 fn failed(error: &BackupError) -> ExitCode {
     eprintln!("gatepost: {error}");
     ExitCode::from(match error {
-        BackupError::Unusable { .. } => EXIT_DATA,
-        BackupError::Store(gatepost_store::StoreError::Damaged { .. }) => EXIT_DATA,
+        BackupError::Unusable { .. }
+        | BackupError::Store(gatepost_store::StoreError::Damaged { .. }) => EXIT_DATA,
         _ => EXIT_UNAVAILABLE,
     })
 }
